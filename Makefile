@@ -1,0 +1,48 @@
+# Everything that is done to this repository. `make demo` and `make test` need Python, make and git.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check format docs bench clean
+
+demo: .venv/.lint
+	@$(BIN)/python examples/demo.py
+
+test: .venv/.dev
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run --parallel-mode -m pytest $(PYTEST)
+	@$(BIN)/python -m coverage combine -q
+	@$(BIN)/python -m coverage report --include 'rules/*' --fail-under 98
+
+check: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tools/generate.py --check
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+docs: .venv/.dev
+	$(BIN)/python tools/generate.py
+
+bench: .venv/.dev
+	$(BIN)/python benchmarks/lint.py
+
+# The linter alone: what a user gets.
+.venv/.lint: requirements/lint.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+# With it what the checks and tests need, and the command `gpuward` itself.
+.venv/.dev: requirements/dev.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+clean:
+	rm -rf .venv dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,164 @@
+"""How fast the linter is, as ratios within one run: `make bench`.
+
+Prints the cold start of `gpuward lint one.yaml`, the reading and judging of a generated
+file of 2,000 realistic documents against a bare load by PyYAML's C loader, and, if it is
+there, the same for a folder of public manifests (GPUWARD_CORPUS, or ../shared/corpus).
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+DOCUMENTS = 2_000
+ROUNDS = 5
+TODAY = datetime.date(2030, 6, 15)
+
+
+def main() -> int:
+    """Run the measurements and print them; 0."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    with tempfile.TemporaryDirectory() as folder:
+        one = Path(folder, "one.yaml")
+        one.write_text(document(random.Random(1), 0), encoding="utf-8")  # noqa: S311  # no secret
+        many = Path(folder, "many.yaml")
+        source = random.Random(2)  # noqa: S311
+        many.write_text("---\n".join(document(source, n) for n in range(DOCUMENTS)), "utf-8")
+        cold_start(one)
+        throughput("generated file", [many])
+    corpus = Path(os.environ.get("GPUWARD_CORPUS", ROOT.parent / "shared" / "corpus"))
+    if corpus.is_dir():
+        throughput("corpus", sorted(corpus.rglob("*.y*ml")))
+    return 0
+
+
+def cold_start(file: Path) -> None:
+    """A whole process for one small file, against a bare interpreter and against PyYAML."""
+    commands = {
+        "bare interpreter": [sys.executable, "-c", "pass"],
+        "import yaml": [sys.executable, "-c", "import yaml"],
+        "gpuward lint one.yaml": [sys.executable, "-m", "gpuward", "lint", str(file)],
+    }
+    for name, command in commands.items():
+        seconds = statistics.median(timed(partial(_run, command)) for _ in range(10))
+        print(f"{name:<28}{seconds:8.3f} s")
+
+
+def _run(command: list[str]) -> None:
+    subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+
+
+def throughput(name: str, files: list[Path]) -> None:
+    """Judging everything, against loading it with nothing but PyYAML's C loader."""
+    from lint.run import Linter  # noqa: PLC0415  # the path comes first
+    from lint.sources import sources  # noqa: PLC0415
+    from policies.load import default_policy  # noqa: PLC0415
+    from rules.profile import Context  # noqa: PLC0415
+
+    def load() -> None:
+        for file in files:
+            _load(file)
+
+    linter = Linter(default_policy(), Context(TODAY))
+
+    def judge() -> None:
+        nonlocal linter
+        linter = Linter(default_policy(), Context(TODAY))
+        linter.judge(sources([str(file) for file in files]))
+
+    judge()
+    bare = min(timed(load) for _ in range(ROUNDS))
+    own = min(timed(judge) for _ in range(ROUNDS))
+    objects = linter.results.objects
+    print(
+        f"{name:<16}{objects} objects, {linter.results.pods} pods, "
+        f"{len(linter.results.findings)} findings: {own:.2f} s, {objects / own:,.0f} objects/s, "
+        f"{own / bare:.2f} of a bare load ({bare:.2f} s)"
+    )
+
+
+def _load(file: Path) -> None:
+    # What PyYAML cannot read after all, such as a template, is where its load ends.
+    with suppress(yaml.YAMLError):
+        for _ in yaml.load_all(file.read_text(encoding="utf-8"), yaml.CSafeLoader):
+            pass
+
+
+def timed(work: Callable[[], None]) -> float:
+    """Seconds that `work` takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def document(source: random.Random, number: int) -> str:
+    """One manifest as teams write them: mostly workloads, a third with GPUs, some services."""
+    kind = source.choices(
+        ("Deployment", "Pod", "Job", "StatefulSet", "Service", "ConfigMap"), (8, 3, 3, 2, 3, 2)
+    )[0]
+    name = f"{source.choice(('api', 'train', 'serve', 'cache', 'etl'))}-{number}"
+    head = f"metadata:\n  name: {name}\n  namespace: team-{number % 9}\n  labels: {{app: {name}}}\n"
+    if kind == "Service":
+        ports = "  ports:\n    - name: http\n      port: 80\n      targetPort: 8080\n"
+        return f"apiVersion: v1\nkind: Service\n{head}spec:\n  selector: {{app: {name}}}\n{ports}"
+    if kind == "ConfigMap":
+        lines = "".join(f"    option-{n} = {source.random()}\n" for n in range(12))
+        return f"apiVersion: v1\nkind: ConfigMap\n{head}data:\n  app.conf: |\n{lines}"
+    spec = pod_spec(source, name)
+    if kind == "Pod":
+        return f"apiVersion: v1\nkind: Pod\n{head}spec:\n{spec}"
+    group = "batch/v1" if kind == "Job" else "apps/v1"
+    inner = "".join(f"    {line}\n" for line in spec.splitlines())
+    labels = f"  template:\n    metadata:\n      labels: {{app: {name}}}\n    spec:\n"
+    selector = (
+        "" if kind == "Job" else f"  replicas: 2\n  selector:\n    matchLabels: {{app: {name}}}\n"
+    )
+    return f"apiVersion: {group}\nkind: {kind}\n{head}spec:\n{selector}{labels}{inner}"
+
+
+def pod_spec(source: random.Random, name: str) -> str:
+    """The body of a pod spec, indented by two."""
+    gpu = source.random() < 1 / 3
+    env = "".join(
+        f"        - name: SETTING_{n}\n          value: value-{source.randrange(99)}\n"
+        for n in range(source.randrange(2, 8))
+    )
+    limits = "            nvidia.com/gpu: 1\n" if gpu else ""
+    toleration = (
+        "  tolerations:\n    - {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}\n"
+        if gpu and source.random() < 1 / 2
+        else ""
+    )
+    return (
+        f"{toleration}  containers:\n    - name: {name.split('-', maxsplit=1)[0]}\n"
+        f"      image: registry.example.com/{name}:1.{source.randrange(9)}\n"
+        "      args: [--port, '8080', --log-level, info]\n"
+        f"      env:\n{env}"
+        "      ports:\n        - name: http\n          containerPort: 8080\n"
+        "      readinessProbe:\n        httpGet: {path: /ready, port: http}\n"
+        "        periodSeconds: 5\n"
+        "      resources:\n        requests:\n            cpu: 500m\n            memory: 1Gi\n"
+        f"        limits:\n            memory: 2Gi\n{limits}"
+        "      volumeMounts:\n        - name: data\n          mountPath: /data\n"
+        "  volumes:\n    - name: data\n      emptyDir: {}\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""What a YAML scalar means to kubectl, whose parser (sigs.k8s.io/yaml) is neither YAML 1.1 nor 1.2.
+
+`resolve` and `resolve_tagged` give the parser's own value, in which `1e3` is a float. `json_value`
+and `key_text` give what becomes of it in JSON: the number 1000, and the key "1000". Each raises
+ValueError, with words for the user, where kubectl refuses the scalar.
+tests/data/yaml_scalars.tsv holds kubectl's own answers.
+"""
+
+import base64
+import calendar
+import re
+import struct
+from datetime import date
+from decimal import Decimal
+from math import copysign, inf, isfinite, isnan, nan
+from types import NoneType
+from typing import Final
+
+Scalar = None | bool | int | float | str
+
+_TAG: Final = "tag:yaml.org,2002:"
+MERGE_TAG: Final = _TAG + "merge"
+
+NUMBER_STARTS: Final = frozenset("+-.0123456789")
+WORDS: Final[dict[str, bool | None]] = {
+    **dict.fromkeys(
+        ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True
+    ),
+    **dict.fromkeys(
+        ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False
+    ),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+}
+_NOT_FINITE: Final[dict[str, float]] = {
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), nan),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -inf),
+}
+# What the text must look like under a tag. Any tag that is not here makes a string of any text.
+_TYPES: Final[dict[str, type]] = {
+    _TAG + "bool": bool,
+    _TAG + "int": int,
+    _TAG + "float": float,
+    _TAG + "null": NoneType,
+    _TAG + "timestamp": date,
+}
+_BASES: Final = {"hex": 16, "binary": 2, "octal": 8, "decimal": 10}
+_INTEGER: Final = re.compile(
+    r"""[-+]?(?: (?P<hex>0[xX][0-9a-fA-F]+) | (?P<binary>0[bB][01]+)
+               | (?P<octal>0[oO]?[0-7]+|0) | (?P<decimal>[1-9][0-9]*) )""",
+    re.VERBOSE,
+)
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_POINT_FLOAT: Final = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
+_TIME: Final = "(?:[01]?[0-9]|2[0-3]):[0-5]?[0-9]:[0-5]?[0-9](?:[.,][0-9]+)?"
+_ZONE: Final = "(?:Z|[-+](?:[01][0-9]|2[0-4]):(?:[0-5][0-9]|60))"
+_TIMESTAMP: Final = re.compile(
+    f"([0-9]{{4}})-(0?[1-9]|1[0-2])-([0-9]{{1,2}})(?:[Tt]{_TIME}{_ZONE}|[ ]{_TIME})?"
+)
+_MAX_INT64: Final = 2**63 - 1
+_MAX_UINT64: Final = 2**64 - 1
+_LONGEST_DECIMAL: Final = len(f"-{_MAX_UINT64}")
+# Where Go's own formats of numbers change to an exponent: in JSON, and in keys.
+_JSON_EXPONENT: Final = 1e21
+_KEY_WITHOUT_EXPONENT: Final = range(-4, 6)
+_SHOWN: Final = 40
+
+
+def resolve(text: str) -> Scalar:
+    """Return the value of a plain scalar without a tag. `.inf` and `.nan` come back as floats."""
+    if text in WORDS:
+        return WORDS[text]
+    return number(text) if text[0] in NUMBER_STARTS else text
+
+
+def number(text: str) -> int | float | str:
+    """Return what `resolve` does, for a text that starts with one of NUMBER_STARTS."""
+    if text in _NOT_FINITE:
+        return _NOT_FINITE[text]
+    plain = text.replace("_", "")
+    if text[0] == ".":
+        return _float(plain, text) if _POINT_FLOAT.fullmatch(text) else text
+    if (integer := _integer(plain)) is not None:
+        return integer
+    return _float(plain, text) if _FLOAT.fullmatch(plain) else text
+
+
+def _integer(plain: str) -> int | None:
+    match = _INTEGER.fullmatch(plain)
+    # Python refuses to read thousands of decimal digits, and they would not fit anyway.
+    if (
+        match is None
+        or match.lastgroup is None
+        or (match["decimal"] and len(plain) > _LONGEST_DECIMAL)
+    ):
+        return None
+    value = int(plain, _BASES[match.lastgroup])
+    limit = _MAX_INT64 if plain[0] in "+-" else _MAX_UINT64
+    return value if -_MAX_INT64 - 1 <= value <= limit else None
+
+
+def _float(plain: str, text: str) -> float | str:
+    value = float(plain)
+    return value if isfinite(value) else text
+
+
+def resolve_tagged(text: str, tag: str) -> Scalar:
+    """Return the value of a scalar of any style that carries the resolved tag `tag`."""
+    if tag == _TAG + "binary":
+        return _binary(text)
+    wanted = _TYPES.get(tag)
+    if wanted is None or (wanted is date and _is_timestamp(text)):
+        return text
+    value = resolve(text)
+    if wanted is float and type(value) is int and value <= _MAX_INT64:
+        return float(value)
+    if type(value) is wanted:
+        return value
+    raise ValueError(f"{text[:_SHOWN]!r} is no {tag.removeprefix(_TAG)}")
+
+
+def _binary(text: str) -> str:
+    digits = text.replace("\n", "").replace("\r", "")
+    try:
+        data = base64.b64decode(digits, validate=True)
+    except ValueError:
+        data = None
+    # Python lets pass a `=` too many.
+    if data is None or len(digits) % 4:
+        raise ValueError("invalid base64 in a !!binary value")
+    # Go puts one replacement character for each byte that is not UTF-8, Python one for several.
+    return re.sub("[\udc80-\udcff]", "\ufffd", data.decode(errors="surrogateescape"))
+
+
+def _is_timestamp(text: str) -> bool:
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        return False
+    year, month, day = map(int, match.groups())
+    return 1 <= day <= calendar.monthrange(year, month)[1]
+
+
+def json_value(value: Scalar) -> Scalar:
+    """Return a resolved scalar as JSON carries it, where a float may turn out to be an integer."""
+    if type(value) is not float:
+        return value
+    if not isfinite(value):
+        raise ValueError(f"{_not_finite_text(value)} has no place in JSON; kubectl refuses it")
+    if value.is_integer() and abs(value) < _JSON_EXPONENT:
+        # JSON carries the shortest digits that give the float, not the digits of the float itself.
+        return int(Decimal(repr(value)))
+    return value
+
+
+def key_text(value: Scalar) -> str:
+    """Return the JSON key that a resolved scalar becomes."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _float_key(value)
+    if value is None or value > _MAX_INT64:
+        shown = "null" if value is None else value
+        raise ValueError(f"{shown} cannot be a key; kubectl refuses it")
+    return str(value)
+
+
+def _float_key(value: float) -> str:
+    """Write the fewest digits that tell the float from others of 32 bits."""
+    single = _single(value)
+    if not isfinite(single):
+        return _not_finite_text(single)
+    candidates = (f"{single:.{places}e}" for places in range(9))
+    text = next(digits for digits in candidates if _single(float(digits)) == single)
+    exponent = int(text.partition("e")[2])
+    return f"{Decimal(text):f}" if exponent in _KEY_WITHOUT_EXPONENT else text
+
+
+def _single(value: float) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return copysign(inf, value)
+
+
+def _not_finite_text(value: float) -> str:
+    if isnan(value):
+        return ".nan"
+    return ".inf" if value > 0 else "-.inf"

@@ -1,0 +1,1 @@
+"""The linter: files in; findings and reports out."""

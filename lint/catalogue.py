@@ -1,0 +1,37 @@
+"""The command `gpuward rules`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from itertools import groupby
+
+from rules.catalog import CATALOG
+
+
+def main(arguments: list[str]) -> int:
+    """List the rules by family; the exit status."""
+    parser = argparse.ArgumentParser(prog="gpuward rules", description="List the rules.")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    rules = sorted(CATALOG, key=lambda rule: (rule.family, rule.name))
+    if parser.parse_args(arguments).format == "json":
+        entries = [
+            {
+                "name": rule.name,
+                "family": rule.family,
+                "action": rule.action.name.lower(),
+                "since": rule.since,
+                "summary": rule.summary,
+            }
+            for rule in rules
+        ]
+        sys.stdout.write(json.dumps(entries, indent=2) + "\n")
+        return 0
+    width = max(len(rule.name) for rule in rules)
+    for family, members in groupby(rules, key=lambda rule: rule.family):
+        sys.stdout.write(f"{family}\n")
+        for rule in members:
+            action = rule.action.name.lower()
+            sys.stdout.write(f"  {rule.name:<{width}}  {action:<5}  {rule.summary}\n")
+    return 0

@@ -1,0 +1,146 @@
+"""The command `gpuward lint`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import os
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import TextIO
+
+from lint.report import Style, Writer
+from lint.results import Results
+from lint.run import Linter
+from lint.sources import MAX_BYTES, UsageError, sources
+from policies.load import PolicyError, default_policy, load_policy
+from rules.policy import Policy
+from rules.profile import Context
+
+FORMATS = ("text", "json", "concise")
+POLICY_FILE = "gpuward.yaml"
+_EPILOG = """\
+exit status:
+  0  nothing found that reaches --fail-on
+  1  findings at or above --fail-on
+  2  wrong usage, or a policy that cannot be used
+  3  some input could not be judged: unreadable, not parsable, or a rule failed
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Lint as the command line says; the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        status = _lint(options, sys.stdout)
+        sys.stdout.flush()
+    except (UsageError, PolicyError) as error:
+        sys.stderr.write(f"gpuward: {error}\n")
+        return 2
+    except BrokenPipeError:
+        # Whoever read the report has had enough; nothing is left to write to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpuward lint",
+        description="Find what is wrong with GPU manifests.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="*", help="file, folder, glob, or - for stdin"
+    )
+    parser.add_argument("--policy", metavar="FILE", help=f"instead of the nearest {POLICY_FILE}")
+    parser.add_argument(
+        "--profile", metavar="NAME", action="append", default=[], help="a GPU estate; repeatable"
+    )
+    parser.add_argument("--namespace", "-n", help="where objects go that name no namespace")
+    parser.add_argument("--exclude", metavar="GLOB", action="append", default=[], help="repeatable")
+    parser.add_argument("--format", choices=FORMATS, default="text")
+    parser.add_argument("--diff", action="store_true", help="show what fixing would do instead")
+    parser.add_argument(
+        "--patch", action="store_true", help="show the JSON Patch of admission instead"
+    )
+    parser.add_argument("--fail-on", choices=("error", "warning", "note"), default="error")
+    parser.add_argument("--notes", action="store_true", help="show notes as well")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    return parser
+
+
+def _lint(options: argparse.Namespace, out: TextIO) -> int:
+    started = time.perf_counter()
+    # A run makes many objects that live to its end; looking through them for garbage
+    # again and again would double its time.
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 50)
+    paths = options.paths or _standard_input()
+    context = Context(
+        today=datetime.datetime.now(tz=datetime.UTC).date(), namespace=options.namespace
+    )
+    linter = Linter(_policy(options), context, preview=options.diff or options.patch)
+    linter.judge(sources(paths, options.exclude))
+    linter.finish()
+    linter.results.seconds = time.perf_counter() - started
+    if options.diff or options.patch:
+        preview = import_module("lint.preview")
+        (preview.write_diff if options.diff else preview.write_patch)(out, linter.previews)
+        _complain(linter.results)
+    else:
+        writer: Writer = import_module(f"lint.report.{options.format}").write
+        notes = options.notes or options.fail_on == "note"
+        writer(out, linter.results, Style(_colored(options.color, out), notes))
+    return linter.results.status(options.fail_on)
+
+
+def _complain(results: Results) -> None:
+    """What could not be judged belongs to the user's eyes even where a diff is asked for."""
+    for unjudged in results.unjudged:
+        where = f"{unjudged.file}:{unjudged.line}:{unjudged.column}"
+        sys.stderr.write(f"{where}: not judged: {unjudged.message}\n")
+
+
+def _standard_input() -> list[str]:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UsageError("nothing to lint: give a file or folder, or - for standard input")
+    return ["-"]
+
+
+def _policy(options: argparse.Namespace) -> Policy:
+    file = Path(options.policy) if options.policy else _nearest_policy(Path.cwd())
+    if file is None:
+        return default_policy(options.profile)
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MAX_BYTES)
+        return load_policy(content.decode("utf-8"), str(file), options.profile)
+    except OSError as error:
+        raise PolicyError(f"{file}: {(error.strerror or str(error)).lower()}") from error
+    except UnicodeDecodeError as error:
+        raise PolicyError(f"{file}: not UTF-8 (byte {error.start})") from error
+
+
+def _nearest_policy(folder: Path) -> Path | None:
+    """The policy file nearest to `folder`, looked for up to the root of the repository only."""
+    candidates = []
+    for here in (folder, *folder.parents):
+        candidates.append(here / POLICY_FILE)
+        if (here / ".git").exists():
+            break
+    else:
+        candidates = candidates[:1]  # no repository: nobody's files above are meant for this one
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _colored(choice: str, out: TextIO) -> bool:
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or out.isatty()

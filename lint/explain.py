@@ -1,0 +1,48 @@
+"""The command `gpuward explain RULE`."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from typing import Any
+
+from lint.results import LEVELS
+from rules.catalog import CATALOG
+from rules.rule import Action, Rule
+
+
+def main(arguments: list[str]) -> int:
+    """Print what the named rule does and why; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="gpuward explain", description="Say what a rule does and why."
+    )
+    parser.add_argument("rule", metavar="RULE")
+    wanted = parser.parse_args(arguments).rule
+    rules = {rule.name: rule for rule in CATALOG}
+    if wanted not in rules:
+        close = difflib.get_close_matches(wanted, rules, n=1)
+        hint = f'did you mean "{close[0]}"?' if close else "gpuward rules lists them all"
+        sys.stderr.write(f"gpuward: there is no rule {wanted!r}; {hint}\n")
+        return 2
+    sys.stdout.write(explanation(rules[wanted]))
+    return 0
+
+
+def explanation(rule: Rule[Any]) -> str:
+    """The whole text about `rule`, as shown to people and written into the manual."""
+    action = rule.action
+    lead = (
+        "off" if action is Action.OFF else f"{action.name.lower()} ({LEVELS[action]} when linting)"
+    )
+    parts = [f"{rule.name}: {rule.summary}", f"By default: {lead}. Since catalogue {rule.since}."]
+    for heading, text in rule.documentation.items():
+        if heading and text:
+            parts.append(f"{heading}\n{text}")
+    if rule.options:
+        defaults = ", ".join(
+            f"{name}: {list(value) if isinstance(value, tuple) else value}"
+            for name, value in rule.options.items()
+        )
+        parts.append(f"Defaults\n{defaults}")
+    return "\n\n".join(parts) + "\n"

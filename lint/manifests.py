@@ -1,0 +1,97 @@
+"""From a text to the Kubernetes objects in it, and from a path in one to its place in the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from kubeyaml import Document, Lines, Place, YamlError, read, split
+from lint.sources import Source
+from rules.document import Path
+
+MAX_DOCUMENTS = 20_000
+
+
+class Span(NamedTuple):
+    """A piece of a text: offsets, and line and column of its start, from 1."""
+
+    start: int
+    end: int
+    line: int
+    column: int
+
+
+class Unparsed(NamedTuple):
+    """A document that could not be parsed."""
+
+    line: int
+    column: int
+    why: str
+
+
+class File:
+    """A source whose offsets can be turned into lines."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    @cached_property
+    def lines(self) -> Lines:
+        """Line breaks, counted once."""
+        return Lines(self.source.text)
+
+    def span(self, start: int, end: int) -> Span:
+        """The piece between two offsets."""
+        return Span(start, end, *self.lines.at(start))
+
+    def manifests(self) -> Iterator[Document | Unparsed]:
+        """Every Kubernetes object in the file; what is something else is passed over quietly."""
+        for number, chunk in enumerate(split(self.source.text)):
+            if number >= MAX_DOCUMENTS:
+                yield Unparsed(chunk.line, 1, f"more than {MAX_DOCUMENTS} documents in one file")
+                return
+            try:
+                document = read(chunk)
+            except YamlError as error:
+                line, column = self.lines.at(min(error.offset, len(self.source.text)))
+                yield Unparsed(line, column, error.message)
+                continue
+            if document is not None and _is_kubernetes(document.value):
+                yield document
+
+    def locate(self, document: Document, path: Path) -> Span:
+        """Where `path`, or its nearest parent that exists, stands in the text.
+
+        A scalar is located by its value, a collection and a parent by the key.
+        """
+        place, complete = _place(document.place, path)
+        if complete and place.inside is None and place.end > place.start:
+            return self.span(place.start, place.end)
+        if place.key_start >= 0:
+            return self.span(place.key_start, place.key_end)
+        return self.span(place.start, _first_key_end(place))
+
+
+def _is_kubernetes(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("kind"), str)
+        and isinstance(value.get("apiVersion"), str)
+    )
+
+
+def _place(place: Place, path: Path) -> tuple[Place, bool]:
+    for step in path:
+        inside: Any = place.inside
+        try:
+            place = inside[step]
+        except (KeyError, IndexError, TypeError):
+            return place, False
+    return place, True
+
+
+def _first_key_end(place: Place) -> int:
+    if isinstance(place.inside, dict) and place.inside:
+        return max(place.start, next(iter(place.inside.values())).key_end)
+    return place.end

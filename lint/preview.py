@@ -1,0 +1,60 @@
+"""What fixing would do to each object, shown as a diff or as the JSON Patch of admission."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+import yaml
+
+from lint.report import printable
+from lint.run import Preview
+from rules.document import Json
+from rules.pod import mapping
+
+
+def write_diff(out: TextIO, previews: Iterable[Preview]) -> None:
+    """Write a unified diff of every object that a fix would change, as YAML in its own order."""
+    for preview in previews:
+        if preview.operations:
+            name = f"{preview.file} ({_title(preview.before)})"
+            lines = difflib.unified_diff(
+                _dumped(preview.before), _dumped(preview.after), name, f"{name}, fixed", n=3
+            )
+            out.writelines(printable(line.rstrip("\n")) + "\n" for line in lines)
+
+
+def write_patch(out: TextIO, previews: Iterable[Preview]) -> None:
+    """Write one JSON object a line: file, object and patch, for each object that a fix changes."""
+    for preview in previews:
+        if preview.operations:
+            entry = {
+                "file": preview.file,
+                "object": _title(preview.before),
+                "patch": preview.operations,
+            }
+            out.write(json.dumps(entry) + "\n")
+
+
+def _title(manifest: Json) -> str:
+    raw = mapping(manifest)
+    metadata = mapping(raw.get("metadata"))
+    names = (metadata.get("namespace"), metadata.get("name"))
+    return f"{raw.get('kind')} {'/'.join(str(name) for name in names if name)}".strip()
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes lists indented below their key, and never an alias: it is read by people."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
+        super().increase_indent(flow, indentless=False)
+
+
+def _dumped(manifest: Json) -> list[str]:
+    text: str = yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
+    return text.splitlines(keepends=True)

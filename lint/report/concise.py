@@ -1,0 +1,24 @@
+"""One line a finding: `file:line:column: level rule: message`."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from lint.report import Style, printable
+from lint.results import Results
+
+
+def write(out: TextIO, results: Results, style: Style) -> None:
+    """Write `results`, notes only if the style asks for them."""
+    for located in results.findings:
+        if located.level != "note" or style.notes:
+            where = f"{located.file.source.name}:{located.span.line}:{located.span.column}"
+            what = f"{located.level} {located.finding.rule}: {located.finding.message}"
+            out.write(f"{printable(where)}: {printable(what)}\n")
+    for remark in results.remarks:
+        if remark.level != "note" or style.notes:
+            where = f"{remark.file}:{remark.line}:{remark.column}"
+            out.write(f"{printable(where)}: {remark.level}: {printable(remark.message)}\n")
+    for unjudged in results.unjudged:
+        where = f"{unjudged.file}:{unjudged.line}:{unjudged.column}"
+        out.write(f"{printable(where)}: not judged: {printable(unjudged.message)}\n")

@@ -1,0 +1,121 @@
+"""Text for people: what is wrong, where, why, and what to do about it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import TextIO
+
+from lint.report import Style, printable
+from lint.results import Located, Results
+
+_COLORS = {"error": "1;31", "warning": "1;33", "note": "1;36", "dim": "2", "bold": "1"}
+_WIDTH = 100
+_EXCERPT = 120
+
+
+def write(out: TextIO, results: Results, style: Style) -> None:
+    """Write `results`, notes only if the style asks for them; the last line sums up."""
+    paint = _Paint(style.color)
+    explained: set[str] = set()
+    for located in results.findings:
+        if located.level != "note" or style.notes:
+            first = located.finding.rule not in explained
+            explained.add(located.finding.rule)
+            out.write("\n".join(_finding(located, paint, explain=first)) + "\n\n")
+    for remark in results.remarks:
+        if remark.level != "note" or style.notes:
+            where = _where(remark.file, remark.line, remark.column)
+            out.write(f"{paint(remark.level, remark.level)}: {where}{printable(remark.message)}\n")
+    for unjudged in results.unjudged:
+        where = _where(unjudged.file, unjudged.line, unjudged.column)
+        out.write(f"{paint('error', 'not judged')}: {where}{printable(unjudged.message)}\n")
+    out.write(_summary(results, style) + "\n")
+
+
+class _Paint:
+    """Colours, or none."""
+
+    def __init__(self, on: bool) -> None:  # noqa: FBT001  # there is nothing else to say
+        self._on = on
+
+    def __call__(self, color: str, text: str) -> str:
+        return f"\x1b[{_COLORS[color]}m{text}\x1b[0m" if self._on else text
+
+
+def _where(file: str, line: int, column: int) -> str:
+    return printable(f"{file}:{line}:{column}: " if line else f"{file}: ")
+
+
+def _finding(located: Located, paint: _Paint, *, explain: bool) -> Iterator[str]:
+    finding, span = located.finding, located.span
+    head = paint(located.level, f"{located.level}[{finding.rule}]")
+    yield f"{head}: {paint('bold', printable(finding.message))}"
+    where = f"{located.file.source.name}:{span.line}:{span.column}"
+    holder = str(finding.object) + (f", {finding.container}" if finding.container else "")
+    gutter = " " * len(str(span.line))
+    yield printable(f"{gutter}--> {where}   {holder}")
+    yield from _excerpt(located, gutter, paint)
+    if explain:
+        why = located.rule.documentation.get("Why it matters", "").split("\n\n")[0]
+        yield from _wrapped(gutter, "why", " ".join(why.split()))
+    if finding.help or finding.fixable:
+        fix = f" [fixable: {finding.fix.title}]" if finding.fixable and finding.fix else ""
+        yield from _wrapped(gutter, "help", printable(finding.help) + fix)
+    if explain:
+        yield f"{gutter} = more: gpuward explain {finding.rule}"
+
+
+def _excerpt(located: Located, gutter: str, paint: _Paint) -> Iterator[str]:
+    text, span = located.file.source.text, located.span
+    start = text.rfind("\n", 0, span.start) + 1
+    stop = text.find("\n", span.start)
+    line = text[start : stop if stop >= 0 else len(text)].rstrip("\r")
+    skipped = max(0, span.column - 1 - _EXCERPT // 2)
+    piece = _flat(line[skipped : skipped + _EXCERPT])
+    caret = span.column - 1 - skipped
+    width = max(1, min(span.end - span.start, len(piece) - caret))
+    yield f"{gutter} |"
+    yield f"{span.line} | {piece}"
+    yield f"{gutter} | {' ' * caret}{paint(located.level, '^' * width)}"
+
+
+def _flat(text: str) -> str:
+    """`text` with every character one column wide, so that the caret stands right."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _wrapped(gutter: str, label: str, text: str) -> Iterator[str]:
+    first = f"{gutter} = {label}: "
+    lines = textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    yield from lines
+
+
+def _summary(results: Results, style: Style) -> str:
+    hidden = results.count("note") and not style.notes
+    parts = [
+        _many(results.files, "file"),
+        _many(results.objects, "object"),
+        _many(results.pods, "pod"),
+        _many(results.count("error"), "error"),
+        _many(results.count("warning"), "warning"),
+        _many(results.count("note"), "note") + (" (--notes shows them)" if hidden else ""),
+        f"{results.fixable} fixable",
+        f"{results.suppressed} suppressed",
+    ]
+    if results.excepted:
+        parts.append(f"{results.excepted} excepted")
+    if results.unjudged:
+        parts.append(f"{len(results.unjudged)} not judged")
+    return f"{', '.join(parts)}, {results.seconds:.2f} s"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

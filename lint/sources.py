@@ -1,0 +1,133 @@
+"""From the paths that a user names to the texts that they hold."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatch
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+MAX_BYTES = 10 * 1024 * 1024
+ENDINGS = (".yaml", ".yml", ".json")
+STANDARD_INPUT = "<stdin>"
+
+
+class UsageError(Exception):
+    """The command line makes no sense; the text says why."""
+
+
+class Source(NamedTuple):
+    """One text by the name under which it is reported."""
+
+    name: str
+    text: str
+
+
+class Skipped(NamedTuple):
+    """Something passed over on purpose, and why."""
+
+    name: str
+    why: str
+
+
+class Unread(NamedTuple):
+    """Something that could not be read, and why."""
+
+    name: str
+    why: str
+
+
+def sources(
+    paths: Iterable[str], exclude: Iterable[str] = ()
+) -> Iterator[Source | Skipped | Unread]:
+    """The texts at `paths`: files, folders, globs, and `-` for standard input.
+
+    A folder gives every YAML and JSON file in it, hidden folders excepted. Names that fit a
+    pattern of `exclude` are left out. Raises UsageError for a path that does not exist.
+    """
+    patterns = tuple(exclude)
+    seen: set[str] = set()
+    for path in paths:
+        if path == "-":
+            yield _decoded(STANDARD_INPUT, sys.stdin.buffer.read(MAX_BYTES + 1))
+            continue
+        for name in _files(path):
+            if name not in seen and not any(_excluded(name, pattern) for pattern in patterns):
+                seen.add(name)
+                yield _read(name, named=name == path, root=path)
+
+
+def _excluded(name: str, pattern: str) -> bool:
+    """Whether `pattern` fits the file, one of the folders that it is in, or the name of one."""
+    path = PurePath(name)
+    return any(fnmatch(str(p), pattern) or fnmatch(p.name, pattern) for p in (path, *path.parents))
+
+
+def _files(path: str) -> Iterator[str]:
+    if os.path.isdir(path):
+        yield from _inside(path)
+    elif os.path.lexists(path):
+        yield path
+    else:
+        found = sorted(glob.glob(path, recursive=True))
+        if not found:
+            raise UsageError(f"{path} does not exist")
+        for name in found:
+            yield from _files(name)
+
+
+def _inside(folder: str) -> Iterator[str]:
+    for here, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            if name.endswith(ENDINGS):
+                yield os.path.normpath(os.path.join(here, name))
+
+
+def _read(name: str, *, named: bool, root: str) -> Source | Skipped | Unread:
+    try:
+        if not named and _leads_out(name, root):
+            return Unread(name, "a link that leads out of the folder; name its target to lint it")
+        kind = os.stat(name).st_mode
+        if not named and not stat.S_ISREG(kind):
+            return Unread(name, "not a regular file")
+        with open(name, "rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        return Unread(name, (error.strerror or str(error)).lower())
+    if (
+        not named
+        and name.endswith(".json")
+        and b"apiVersion" not in content
+        and b"\\" not in content
+    ):
+        return Skipped(name, "")  # another tool's JSON, which may well not be JSON
+    source = _decoded(name, content)
+    if isinstance(source, Source) and "{{" in source.text and _is_chart_template(name):
+        return Skipped(name, "a chart's template: render the chart and lint that")
+    return source
+
+
+def _decoded(name: str, content: bytes) -> Source | Unread:
+    if len(content) > MAX_BYTES:
+        return Unread(name, f"larger than {MAX_BYTES // 1024 // 1024} MiB")
+    try:
+        return Source(name, content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        return Unread(name, f"not UTF-8 (byte {error.start})")
+
+
+def _leads_out(name: str, root: str) -> bool:
+    if not os.path.islink(name):
+        return False
+    inside = os.path.realpath(root)
+    return os.path.commonpath((os.path.realpath(name), inside)) != inside
+
+
+def _is_chart_template(name: str) -> bool:
+    folders = Path(name).absolute().parents
+    return any(f.name == "templates" and (f.parent / "Chart.yaml").is_file() for f in folders)

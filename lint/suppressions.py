@@ -1,0 +1,115 @@
+"""Comments in a file that silence a rule: `# gpuward: ignore[rule-name] the reason`.
+
+A comment covers the outermost thing that begins on its line, or, if it stands on a line of
+its own, on the next one: on the line of a field that field, on the first line of a
+container that container, on the first line of a document the whole object. The rule must
+be named and a reason given. Comments that do nothing are reported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kubeyaml import Document, Place
+from lint.manifests import File
+from rules.document import Path
+from rules.policy import ActiveRule
+from rules.rule import Finding
+
+_COMMENT = re.compile(
+    r"(?:^|(?<=\s))#\s*gpuward:\s*ignore\b[ \t]*(?:\[([^\]\n]*)\])?[ \t]*([^\n]*)"
+)
+_WORD = "gpuward:"
+
+
+class Suppression:
+    """One comment: where it stands, what it covers, which rules it names."""
+
+    def __init__(self, start: int, covers: Path, rules: tuple[str, ...], reason: str) -> None:
+        self.start = start
+        self.covers = covers
+        self.rules = rules
+        self.reason = reason
+        self.used: set[str] = set()
+        self.refused: set[str] = set()
+
+
+class Suppressions:
+    """The comments of one document."""
+
+    def __init__(self, comments: list[Suppression]) -> None:
+        self.comments = comments
+
+    def silences(self, finding: Finding, active: ActiveRule) -> bool:
+        """Whether a comment covers `finding`; the engine asks this of each one."""
+        for comment in self.comments:
+            named = finding.rule in comment.rules
+            if named and comment.reason and finding.path[: len(comment.covers)] == comment.covers:
+                if active.suppressible:
+                    comment.used.add(finding.rule)
+                    return True
+                comment.refused.add(finding.rule)
+        return False
+
+    def faults(self, known: frozenset[str]) -> Iterator[tuple[Suppression, str]]:
+        """What is wrong with the comments, once all findings have been asked about."""
+        for comment in self.comments:
+            if not comment.rules or not comment.reason:
+                yield comment, "write it as: gpuward: ignore[rule-name] the reason"
+                continue
+            for rule in comment.rules:
+                if rule not in known:
+                    yield comment, f"there is no rule {rule!r}"
+                elif rule in comment.refused:
+                    yield comment, f"the policy does not allow {rule} to be silenced by a comment"
+                elif rule not in comment.used:
+                    yield comment, f"{rule} finds nothing here: remove it from the comment"
+
+
+def suppressions(file: File, document: Document, end: int) -> Suppressions:
+    """The comments in `document`, which ends before the offset `end`."""
+    text = file.source.text
+    if text.find(_WORD, document.start, end) < 0:
+        return Suppressions([])
+    scalars = [(p.start, p.end) for _, p in _places(document.place) if p.inside is None]
+    found = []
+    for match in _COMMENT.finditer(text, document.start, end):
+        if any(start <= match.start() < stop for start, stop in scalars):
+            continue  # text that only looks like a comment
+        rules = tuple(name.strip() for name in (match[1] or "").split(",") if name.strip())
+        covers = _covered(file, document, match.start())
+        found.append(Suppression(match.start(), covers, rules, match[2].strip()))
+    return Suppressions(found)
+
+
+def _covered(file: File, document: Document, comment: int) -> Path:
+    """The path of the outermost thing that begins on the comment's line, or on the next one."""
+    own = file.lines.at(comment)[0]
+    before = file.source.text[file.source.text.rfind("\n", 0, comment) + 1 : comment]
+    later: dict[int, Path] = {}
+    for path, place in _places(document.place):
+        start = place.key_start if place.key_start >= 0 else place.start
+        later.setdefault(file.lines.at(start)[0], path)
+    if before.strip():
+        return later.get(own, _last_before(later, own))
+    following = [line for line in later if line > own]
+    return later[min(following)] if following else ("no such path",)
+
+
+def _last_before(places: dict[int, Path], line: int) -> Path:
+    """The thing within which a line lies on which nothing begins, such as a closing bracket."""
+    earlier = [other for other in places if other < line]
+    return places[max(earlier)] if earlier else ()
+
+
+def _places(place: Place) -> Iterator[tuple[Path, Place]]:
+    """Every place with its path, parents first."""
+    waiting: list[tuple[Path, Place]] = [((), place)]
+    for path, current in waiting:
+        yield path, current
+        inside = current.inside
+        if isinstance(inside, dict):
+            waiting.extend(((*path, key), child) for key, child in inside.items())
+        elif isinstance(inside, list):
+            waiting.extend(((*path, index), child) for index, child in enumerate(inside))

@@ -1,0 +1,1 @@
+"""Policies and profiles: the one place that reads and checks their files."""

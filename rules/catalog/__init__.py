@@ -1,0 +1,123 @@
+"""Every rule, in the order in which they run.
+
+Rules that fix stand first, so that the rest judges what is left. One rule, one file, in
+the folder of its family; the file is named as the rule.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rules.catalog.bypass import (
+    cdi_annotation,
+    device_hostpath,
+    device_list_mount,
+    ephemeral_gpu,
+    gpu_container_hidden,
+    image_default_all,
+    legacy_cuda_version,
+    mig_admin_env,
+    nodename_pinned,
+    nri_cdi_annotation,
+    plugin_dir_hostpath,
+    runtime_socket,
+    runtimeclass_nvidia_no_gpu,
+    swarm_resource_env,
+    visible_devices_env,
+    visible_devices_envfrom,
+    visible_devices_valuefrom,
+)
+from rules.catalog.quota import (
+    quota_fraction,
+    quota_inert_key,
+)
+from rules.catalog.requests import (
+    absurd_count,
+    fractional_gpu,
+    misplaced_gpu,
+    mixed_families,
+    placeholder_quantity,
+    redundant_request,
+    request_ne_limit,
+    request_only,
+    unknown_gpu_resource,
+    zero_gpu,
+)
+from rules.catalog.scheduling import (
+    affinity_contradiction,
+    affinity_default,
+    scheduler_mismatch,
+    scheduler_name,
+    toleration_default,
+    toleration_mismatch,
+)
+from rules.catalog.security import host_namespaces, ld_preload, privileged_gpu, sys_admin_gpu
+from rules.catalog.sharing import (
+    core_percentage_step,
+    core_without_mem,
+    gpu_count_label,
+    gpu_mem_fraction,
+    gpu_mem_unit,
+    inconsistent_containers,
+    placement_label,
+    reserved_gpushare_keys,
+    share_limit_override,
+    share_visible_devices,
+)
+from rules.rule import Rule
+
+CATALOG: tuple[Rule[Any], ...] = (
+    # Says which containers hold a GPU, for all that follow.
+    unknown_gpu_resource.RULE,
+    # Fixed without being asked.
+    share_visible_devices.RULE,
+    visible_devices_env.RULE,
+    visible_devices_valuefrom.RULE,
+    gpu_container_hidden.RULE,
+    legacy_cuda_version.RULE,
+    image_default_all.RULE,
+    request_only.RULE,
+    scheduler_name.RULE,
+    toleration_default.RULE,
+    affinity_default.RULE,
+    # Fixed where the policy says so.
+    visible_devices_envfrom.RULE,
+    swarm_resource_env.RULE,
+    mig_admin_env.RULE,
+    device_list_mount.RULE,
+    cdi_annotation.RULE,
+    nri_cdi_annotation.RULE,
+    ephemeral_gpu.RULE,
+    share_limit_override.RULE,
+    reserved_gpushare_keys.RULE,
+    gpu_mem_fraction.RULE,
+    gpu_mem_unit.RULE,
+    fractional_gpu.RULE,
+    core_percentage_step.RULE,
+    request_ne_limit.RULE,
+    redundant_request.RULE,
+    zero_gpu.RULE,
+    privileged_gpu.RULE,
+    sys_admin_gpu.RULE,
+    host_namespaces.RULE,
+    ld_preload.RULE,
+    toleration_mismatch.RULE,
+    quota_inert_key.RULE,
+    # Only reported.
+    device_hostpath.RULE,
+    runtime_socket.RULE,
+    plugin_dir_hostpath.RULE,
+    runtimeclass_nvidia_no_gpu.RULE,
+    nodename_pinned.RULE,
+    absurd_count.RULE,
+    misplaced_gpu.RULE,
+    mixed_families.RULE,
+    placeholder_quantity.RULE,
+    core_without_mem.RULE,
+    inconsistent_containers.RULE,
+    gpu_count_label.RULE,
+    placement_label.RULE,
+    scheduler_mismatch.RULE,
+    affinity_contradiction.RULE,
+    quota_fraction.RULE,
+)

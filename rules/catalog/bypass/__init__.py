@@ -1,0 +1,1 @@
+"""Ways to a GPU that the scheduler never hears of."""

@@ -1,0 +1,89 @@
+"""A volume shows a container the device files of GPUs.
+
+What it does
+------------
+Finds hostPath volumes that some container mounts and that show it GPU device files, such
+as `/dev/nvidia0`, `/dev/dri` or `/dev/kfd`. The whole trees `/dev` and `/` are judged only
+in pods that have to do with GPUs: they hold one, select GPU nodes, name a GPU runtime
+class or run a CUDA image. `/dev/shm`, `/dev/infiniband` and the like are fine.
+
+Why it matters
+--------------
+Whoever may open a GPU's device file uses that GPU, whatever the scheduler has given to
+whom. A privileged container may open every device file it sees, so there the rule denies,
+as it does for all of `/dev`; elsewhere the runtime's device rules may still stop the
+container, and the rule warns.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/storage/volumes/#hostpath
+- https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rules.devices import uses_gpu_runtime
+from rules.host_paths import HostMount, host_mounts
+from rules.images import is_cuda_image
+from rules.placement import is_for_gpus
+from rules.pod import Pod
+from rules.profile import Context
+from rules.rule import Action, Finding, Rule, shown
+
+DEVICES = "/dev"
+TREES = (DEVICES, "/")
+GPU_DEVICE = re.compile(
+    r"""/dev/(
+        nvidia(\d+|ctl|-.+) | dxg               # NVIDIA, natively and under WSL
+      | dri(/.*)? | m?kfd                       # AMD, Intel, Hygon
+      | v?davinci(\d+|_manager.*)               # Huawei Ascend
+      | accel(\d+|/.*)? | hl(\d+|_controlD\d+)  # Intel Gaudi, Google TPU
+      | neuron\d+ | cambricon_.+ | iluvatar\d* | mxcd  # AWS, Cambricon, Iluvatar, MetaX
+    )""",
+    re.VERBOSE,
+)
+ADVICE = "remove the volume; a GPU comes from resources.limits (such as nvidia.com/gpu: 1)"
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each volume through which a container sees GPU device files."""
+    mounts = [m for m in host_mounts(pod) if m.path in TREES or GPU_DEVICE.fullmatch(m.path)]
+    if mounts and not _is_suspect(pod):
+        mounts = [mount for mount in mounts if mount.path not in TREES]
+    worst: dict[str, Finding] = {}
+    for mount in mounts:
+        finding = _finding(mount)
+        if mount.volume not in worst or finding.action > worst[mount.volume].action:
+            worst[mount.volume] = finding
+    yield from worst.values()
+
+
+def _is_suspect(pod: Pod) -> bool:
+    return (
+        is_for_gpus(pod)
+        or uses_gpu_runtime(pod)
+        or any(is_cuda_image(container.image) for container in pod.containers)
+    )
+
+
+def _finding(mount: HostMount) -> Finding:
+    container, path = mount.container, mount.path
+    message = (
+        f"{container} sees {shown(path)} of the node through the volume {shown(mount.volume)}, "
+        f"and with it {'GPUs' if path in TREES else 'a GPU'} that the scheduler has not counted"
+    )
+    action = Action.DENY if container.administers or path == DEVICES else Action.WARN
+    return Finding(mount.field, mount.key, message, help=ADVICE, action=action)
+
+
+RULE = Rule(
+    name="device-hostpath",
+    subject=Pod,
+    action=Action.DENY,
+    since="0.1",
+    summary="a volume shows a container the device files of GPUs",
+    check=check,
+)

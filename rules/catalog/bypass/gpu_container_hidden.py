@@ -1,0 +1,72 @@
+"""A container asks for a GPU and hides it from itself.
+
+What it does
+------------
+Finds `NVIDIA_VISIBLE_DEVICES` (and the like of other vendors) with the value `void`,
+`none` or nothing in the `env` of a container that asks for a GPU of that vendor or uses a
+resource claim.
+
+Why it matters
+--------------
+The variables of the pod come after those of the device plugin, and the last one wins. So
+the container may start without the GPU that it holds: the card is paid for, idle, and
+nobody else can have it. Where GPUs are injected by CDI the variable may do nothing.
+
+Fix safety
+----------
+The variable is removed, unasked. The device plugin sets the right one, and where it sets
+none the variable was of no use.
+
+References
+----------
+- https://github.com/NexusGPU/tensor-fusion/pull/666
+- NVIDIA container toolkit, `internal/config/image/cuda_image.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.devices import asks_for
+from rules.pod import Container, Pod
+from rules.profile import Context
+from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.visibility import GRANTING, Visibility, concerns, removal, visibility
+
+WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each variable by which a container hides the GPU that it asks for."""
+    for container in pod.containers:
+        for variable in GRANTING:
+            if (
+                variable in container.env
+                and visibility(container, variable) in WITHOUT_DEVICES
+                and concerns(variable, container)
+            ):
+                yield _finding(container, variable)
+
+
+def _finding(container: Container, variable: str) -> Finding:
+    return Finding(
+        path=(*container.path, "env", container.env[variable][-1][0]),
+        key=variable,
+        message=(
+            f"{container} {asks_for(container)} and sets "
+            f"{variable}={shown(container.value_of(variable))}, which may hide it"
+        ),
+        container=container,
+        help="remove the variable: the device plugin sets it",
+        fix=Fix(f"remove {variable}", removal(container, variable), safe=True),
+    )
+
+
+RULE = Rule(
+    name="gpu-container-hidden",
+    subject=Pod,
+    action=Action.WARN,
+    since="0.1",
+    summary="a container asks for a GPU and hides it from itself",
+    check=check,
+)

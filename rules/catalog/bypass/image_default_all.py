@@ -1,0 +1,88 @@
+"""A container without a GPU leaves it to its image whether it sees all of them.
+
+What it does
+------------
+Finds a container that asks for no GPU and says nothing of `NVIDIA_VISIBLE_DEVICES`, where
+the image is likely to say `all` and a GPU is likely to be near: the image is a known CUDA
+image, or the pod uses a GPU runtime class, selects GPU nodes, or holds a GPU in another
+container. Ephemeral containers are the business of another rule.
+
+Why it matters
+--------------
+NVIDIA's CUDA images, and those built on them, set `NVIDIA_VISIBLE_DEVICES=all` themselves.
+On a node where NVIDIA's runtime is the default one such a container sees every GPU
+without having asked for any, unless the pod says otherwise.
+
+Fix safety
+----------
+`NVIDIA_VISIBLE_DEVICES=void` is added, unasked. The container asked for no GPU and says
+nothing of one, so it loses none that it was meant to have.
+
+Options
+-------
+`every_container` is set by `voidEveryContainer: true` in the policy: then every container
+that asks for no GPU and says nothing gets the explicit value, whatever its image.
+
+References
+----------
+- https://github.com/NVIDIA/k8s-device-plugin/issues/87
+- https://github.com/NVIDIA/k8s-device-plugin/issues/195
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.devices import holds_gpu, pod_holds_gpu, uses_gpu_runtime
+from rules.images import is_cuda_image
+from rules.placement import targets_gpu_nodes
+from rules.pod import Container, Pod
+from rules.profile import Context
+from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.visibility import NVIDIA, looks_legacy, says_nothing, voiding
+
+
+def check(pod: Pod, context: Context) -> Iterator[Finding]:
+    """Yield each container that should say that it wants no GPU."""
+    reason = _pods_reason(pod)
+    if not reason and context.options.get("every_container"):
+        reason = "the policy wants every container to say so"
+    for container in pod.containers:
+        why = reason
+        if is_cuda_image(container.image):
+            why = f"its image {shown(container.image)} is known to set it to all"
+        if (
+            why
+            and container.role != "ephemeral"
+            and says_nothing(container)
+            and not holds_gpu(container)
+            and not looks_legacy(container)
+        ):
+            yield _finding(container, why)
+
+
+def _pods_reason(pod: Pod) -> str:
+    """Why a GPU is likely to be near every container of `pod`; empty if it is not."""
+    if uses_gpu_runtime(pod):
+        return f"the pod uses the runtime class {shown(pod.spec['runtimeClassName'])}"
+    if pod_holds_gpu(pod):
+        return "another container of the pod asks for a GPU"
+    return "the pod selects GPU nodes" if targets_gpu_nodes(pod) else ""
+
+
+def _finding(container: Container, why: str) -> Finding:
+    message = f"{container} asks for no GPU and does not set {NVIDIA}=void, although {why}"
+    fix = Fix(f"set {NVIDIA}=void", voiding(container), safe=True)
+    advice = f"add {NVIDIA} with the value void to env"
+    return Finding((*container.path, "env"), NVIDIA, message, container, advice, fix)
+
+
+RULE = Rule(
+    name="image-default-all",
+    subject=Pod,
+    action=Action.AUDIT,
+    since="0.1",
+    summary="a container without a GPU leaves it to its image whether it sees all of them",
+    check=check,
+    options={"every_container": False},
+)

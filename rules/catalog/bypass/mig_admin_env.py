@@ -1,0 +1,77 @@
+"""A container asks to administer the MIG devices of the node.
+
+What it does
+------------
+Finds `NVIDIA_MIG_CONFIG_DEVICES` and `NVIDIA_MIG_MONITOR_DEVICES` in a container's `env`
+with any value but an empty one.
+
+Why it matters
+--------------
+With the first variable a container can repartition the MIG devices of the node, with the
+second it can watch what everybody runs on them. NVIDIA's toolkit grants both to containers
+with the capability `SYS_ADMIN`, which privileged ones have. A container without it is not
+started at all.
+
+Fix safety
+----------
+The variable is removed only if the policy says `fix: true`: whoever wrote it meant
+something by it.
+
+References
+----------
+- NVIDIA container toolkit, `cmd/nvidia-container-runtime-hook/container_config.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.pod import Container, Pod
+from rules.profile import Context
+from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.visibility import reference_kind, removal
+
+POWERS = {
+    "NVIDIA_MIG_CONFIG_DEVICES": "repartition",
+    "NVIDIA_MIG_MONITOR_DEVICES": "watch",
+}
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each variable that asks for power over MIG devices."""
+    for container in pod.containers:
+        for variable in POWERS:
+            if variable in container.env and container.value_of(variable) != "":
+                yield _finding(container, variable)
+
+
+def _finding(container: Container, variable: str) -> Finding:
+    value = container.value_of(variable)
+    setting = (
+        f"takes {variable} from a {reference_kind(container, variable)}"
+        if value is None
+        else f"sets {variable}={shown(value)}"
+    )
+    effect = (
+        f"with its capability SYS_ADMIN it can {POWERS[variable]} everybody's MIG devices"
+        if container.administers
+        else "without the capability SYS_ADMIN NVIDIA's runtime refuses to start it"
+    )
+    return Finding(
+        path=(*container.path, "env", container.env[variable][-1][0]),
+        key=variable,
+        message=f"{container} {setting}: {effect}",
+        container=container,
+        help="remove the variable: only the components of the GPU operator need it",
+        fix=Fix(f"remove {variable}", removal(container, variable)),
+    )
+
+
+RULE = Rule(
+    name="mig-admin-env",
+    subject=Pod,
+    action=Action.DENY,
+    since="0.1",
+    summary="a container asks to administer the MIG devices of the node",
+    check=check,
+)

@@ -1,0 +1,80 @@
+"""A pod annotation asks NVIDIA's NRI plugin for devices.
+
+What it does
+------------
+Finds the pod annotations that the NRI plugin of NVIDIA's container toolkit reads:
+`nvidia.cdi.k8s.io/container.<name>`, `nvidia.cdi.k8s.io/pod` and `nvidia.cdi.k8s.io`.
+Each is found by itself, although the plugin takes the first of the three that applies to
+a container: a container that is added later, such as an ephemeral one, reads the others.
+
+Why it matters
+--------------
+Where the plugin is enabled it injects the devices that the annotation names, in any
+namespace, without a request that the scheduler could count. `nvidia.com/gpu=all` is every
+GPU of the node.
+
+The toolkit (since 1.19) guards only names with `management.nvidia.com/gpu`, which it keeps
+to its own namespaces. The GPU operator's own pods carry such an annotation; they are
+components of the profile, which no rule judges.
+
+Fix safety
+----------
+The annotation is removed only if the policy says `fix: true`: a refusal is clearer than a
+program that silently sees no GPU.
+
+References
+----------
+- NVIDIA container toolkit, `cmd/nvidia-ctk-installer/container/runtime/nri/plugin.go`
+- containerd NRI, `pkg/plugin`, `GetEffectiveAnnotation`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.document import remove
+from rules.pod import Pod, text
+from rules.profile import Context
+from rules.rule import Action, Finding, Fix, Rule, shown
+
+DOMAIN = "nvidia.cdi.k8s.io"
+FOR_POD = f"{DOMAIN}/pod"
+FOR_CONTAINER = f"{DOMAIN}/container."
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each annotation that makes the plugin inject devices."""
+    for key, value in pod.annotations.items():
+        devices = text(value)
+        if key.startswith(DOMAIN) and _is_read(key) and devices.strip(" ,"):
+            yield _finding(pod, key, devices)
+
+
+def _is_read(key: str) -> bool:
+    return key in (DOMAIN, FOR_POD) or key.startswith(FOR_CONTAINER)
+
+
+def _finding(pod: Pod, key: str, devices: str) -> Finding:
+    path = (*pod.metadata_path, "annotations", key)
+    whom = "every container"
+    if key.startswith(FOR_CONTAINER):
+        whom = f"the container {shown(key.removeprefix(FOR_CONTAINER))}"
+    message = (
+        f"the pod's annotation {shown(key)} gives {whom} the devices {shown(devices)}, "
+        "which the scheduler has not counted"
+    )
+    advice = (
+        "remove the annotation and ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)"
+    )
+    fix = Fix(f"remove the annotation {shown(key)}", (remove(path),))
+    return Finding(path, key, message, help=advice, fix=fix)
+
+
+RULE = Rule(
+    name="nri-cdi-annotation",
+    subject=Pod,
+    action=Action.DENY,
+    since="0.1",
+    summary="a pod annotation asks NVIDIA's NRI plugin for devices",
+    check=check,
+)

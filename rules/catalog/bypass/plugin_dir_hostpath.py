@@ -1,0 +1,79 @@
+"""A pod on a GPU node reaches the directories by which device plugins hand out GPUs.
+
+What it does
+------------
+Finds hostPath volumes that some container mounts and that show the kubelet's
+`device-plugins` or `pod-resources`, or a CDI directory (`/etc/cdi`, `/run/cdi`) that it may
+write to, in pods that hold a GPU or select GPU nodes. Directories above them count too.
+A read-only mount of a CDI directory is fine.
+
+Why it matters
+--------------
+In `device-plugins` lie the sockets by which devices are registered and allocated, in the
+CDI directories the descriptions of what each device brings along: whoever writes there can
+decide which GPUs other pods are given, and what the runtime mounts into them.
+
+`pod-resources` tells which pod holds which device. Monitoring needs it, so run the
+exporter under an account that the profile lists as a component, or except it.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/
+- https://github.com/cncf-tags/container-device-interface
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.host_paths import HostMount, host_mounts
+from rules.placement import is_for_gpus
+from rules.pod import Pod
+from rules.profile import Context
+from rules.rule import Action, Finding, Rule, shown
+
+KUBELET_DIRS = {
+    "/var/lib/kubelet/device-plugins": "it reaches the sockets by which devices are allocated",
+    "/var/lib/kubelet/pod-resources": "it learns which pod holds which device",
+}
+CDI_DIRS = dict.fromkeys(
+    ("/etc/cdi", "/run/cdi", "/var/run/cdi"), "it can rewrite what the runtime injects as a device"
+)
+MEANING = {**KUBELET_DIRS, **CDI_DIRS}
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each volume through which a container reaches such a directory."""
+    revealed = {m.volume: (m, found) for m in host_mounts(pod) if (found := _revealed(m))}
+    if revealed and is_for_gpus(pod):
+        for mount, directory in revealed.values():
+            message = (
+                f"{mount.container} sees {shown(mount.path)} of the node through the volume "
+                f"{shown(mount.volume)}: {MEANING[directory]}"
+            )
+            yield Finding(mount.field, mount.key, message, help=_advice(directory))
+
+
+def _revealed(mount: HostMount) -> str:
+    """The first directory that the mount is, lies in or holds; the root is another rule's."""
+    path = mount.path
+    for directory in KUBELET_DIRS if mount.read_only else MEANING:
+        inside = path == directory or path.startswith(f"{directory}/")
+        if inside or (path != "/" and directory.startswith(f"{path}/")):
+            return directory
+    return ""
+
+
+def _advice(directory: str) -> str:
+    remedy = "remove the volume and its mounts"
+    return f"{remedy}, or mount it with readOnly: true" if directory in CDI_DIRS else remedy
+
+
+RULE = Rule(
+    name="plugin-dir-hostpath",
+    subject=Pod,
+    action=Action.WARN,
+    since="0.1",
+    summary="a pod on a GPU node reaches the directories by which device plugins hand out GPUs",
+    check=check,
+)

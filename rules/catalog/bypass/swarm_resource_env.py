@@ -1,0 +1,100 @@
+"""A container grants itself GPUs by an alternative to NVIDIA_VISIBLE_DEVICES.
+
+What it does
+------------
+Finds variables in a container's `env` that the profile names as alternatives (such as
+`DOCKER_RESOURCE_GPU`), with a value that makes the container runtime inject devices, or a
+reference, whose value is not in the pod.
+
+Why it matters
+--------------
+Where NVIDIA's container toolkit is configured with a `swarm-resource`, the variables named
+there take precedence over `NVIDIA_VISIBLE_DEVICES`, so even an explicit `void` does not
+help. The container gets GPUs that the scheduler never counted. AMD's runtime reads every
+variable that begins with `DOCKER_RESOURCE_`.
+
+Fix safety
+----------
+The variable is removed, or overwritten where a prefix in `envFrom` could form it again,
+only if the policy says `fix: true`: a refusal is clearer than a program that silently sees
+no GPU.
+
+References
+----------
+- NVIDIA container toolkit, `internal/config/image/cuda_image.go` (`visibleEnvVars`)
+- ROCm container toolkit, `internal/oci/oci.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.devices import holds_gpu
+from rules.pod import Container, Pod
+from rules.profile import Context, matches
+from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.visibility import (
+    GRANTING,
+    Visibility,
+    forming,
+    reference_kind,
+    removal,
+    visibility,
+    voiding,
+)
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each alternative variable by which a container grants itself devices."""
+    if not pod.profile.alternative_variables:
+        return
+    for container in pod.containers:
+        for variable in dict.fromkeys(_alternatives(container)):
+            seen = visibility(container, variable)
+            if seen in (Visibility.GRANTED, Visibility.REFERENCE) and variable not in GRANTING:
+                yield _finding(container, variable)
+
+
+def _alternatives(container: Container) -> Iterator[str]:
+    for pattern in container.pod.profile.alternative_variables:
+        if pattern in container.env:
+            yield pattern
+        elif "*" in pattern:
+            yield from (name for name in container.env if matches(pattern, name))
+
+
+def _finding(container: Container, variable: str) -> Finding:
+    value = container.value_of(variable)
+    name = variable if variable.isidentifier() else shown(variable)  # a tenant may have chosen it
+    setting = (
+        f"takes {name} from a {reference_kind(container, variable)}"
+        if value is None
+        else f"sets {name}={shown(value)}"
+    )
+    return Finding(
+        path=(*container.path, "env", container.env[variable][-1][0]),
+        key=variable,
+        message=(
+            f"{container} {setting}, which the container runtime may take before "
+            "NVIDIA_VISIBLE_DEVICES: it may get devices that the scheduler has not counted"
+        ),
+        container=container,
+        help="remove it and ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)",
+        fix=_fix(container, variable, name),
+    )
+
+
+def _fix(container: Container, variable: str, name: str) -> Fix:
+    if forming(container, variable) and not holds_gpu(container):
+        return Fix(f"set {name}=void", voiding(container, variable))
+    return Fix(f"remove {name}", removal(container, variable))
+
+
+RULE = Rule(
+    name="swarm-resource-env",
+    subject=Pod,
+    action=Action.DENY,
+    since="0.1",
+    summary="a container grants itself GPUs by an alternative to NVIDIA_VISIBLE_DEVICES",
+    check=check,
+)

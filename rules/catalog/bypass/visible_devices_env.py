@@ -1,0 +1,98 @@
+"""A container grants itself GPUs by a visible-devices variable.
+
+What it does
+------------
+Finds `NVIDIA_VISIBLE_DEVICES` (and the like of other vendors) in a container's `env` with
+a value that makes the container runtime inject devices: `all`, an index, a UUID, a CDI
+name, or a value that is filled in at start. `void`, `none` and an empty value are fine.
+The words must be in lower case: `VOID` is taken for the name of a device.
+
+Why it matters
+--------------
+The container gets GPUs that the scheduler never counted, and shares them with whoever was
+given them properly. In a container that did ask for a GPU the variable replaces the
+device plugin's choice, so it gets its neighbours' cards as well.
+
+Fix safety
+----------
+In a container that asks for a GPU of the variable's vendor, or uses a resource claim, the
+variable is removed, unasked: the device plugin sets the right one. In any other container
+it is overwritten with a value that hides all devices only if the policy says `fix: true`,
+because a refusal is clearer than a program that silently sees no GPU.
+
+References
+----------
+- NVIDIA container toolkit, `internal/config/image/cuda_image.go`
+- ROCm container toolkit, `internal/oci/oci.go`
+- https://github.com/NVIDIA/k8s-device-plugin/issues/61
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.devices import asks_for, holds_gpu
+from rules.pod import Container, Pod
+from rules.profile import Context
+from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.visibility import (
+    GRANTING,
+    NVIDIA,
+    Visibility,
+    concerns,
+    hiding,
+    removal,
+    visibility,
+    voiding,
+)
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each variable by which a container grants itself devices."""
+    for container in pod.containers:
+        for variable in GRANTING:
+            if variable in container.env and visibility(container, variable) is Visibility.GRANTED:
+                yield _finding(container, variable)
+
+
+def _finding(container: Container, variable: str) -> Finding:
+    value = container.value_of(variable) or ""
+    setting = f"{variable}={shown(value)}"
+    path = (*container.path, "env", container.env[variable][-1][0], "value")
+    if holds_gpu(container):
+        message = (
+            f"{container} {asks_for(container)} and also sets {setting}, "
+            "which gives it other devices than it is allocated"
+        )
+        safe = concerns(variable, container)
+        fix = Fix(f"remove {variable}", removal(container, variable), safe)
+        advice = "remove the variable: the device plugin sets it"
+    else:
+        message = f"{container} sets {setting} without asking for a GPU: {_effect(variable, value)}"
+        fix = Fix(f"set {variable}={hiding(variable)}", voiding(container, variable))
+        advice = (
+            f"remove the variable and ask for a GPU in resources.limits{_example(variable)}, "
+            f"or set the variable to {hiding(variable)}"
+        )
+    return Finding(path, variable, message, container, advice, fix)
+
+
+def _example(variable: str) -> str:
+    return " (such as nvidia.com/gpu: 1)" if variable == NVIDIA else ""
+
+
+def _effect(variable: str, value: str) -> str:
+    word = value.strip().lower()
+    if variable == NVIDIA and word in ("all", "none", "void") and word != value.strip():
+        return f"it cannot start, because only {shown(word)} in lower case has a special meaning"
+    return "it gets devices that the scheduler has not counted"
+
+
+RULE = Rule(
+    name="visible-devices-env",
+    subject=Pod,
+    action=Action.DENY,
+    since="0.1",
+    summary="a container grants itself GPUs by a visible-devices variable",
+    check=check,
+)

@@ -1,0 +1,82 @@
+"""A prefix in envFrom lets a ConfigMap or Secret form a visible-devices variable.
+
+What it does
+------------
+Finds entries of `envFrom` whose `prefix` is the beginning of `NVIDIA_VISIBLE_DEVICES`, the
+like of other vendors, or a variable that the profile names as an alternative: a key such
+as `DEVICES` behind the prefix `NVIDIA_VISIBLE_` completes it. An entry without a prefix is
+not found, because it may hold the whole name just as well as anything else, and neither
+the ConfigMap nor the Secret is part of the pod; `voidEveryContainer: true` closes that gap.
+
+Why it matters
+--------------
+The variable makes the container runtime inject GPUs that the scheduler never counted, and
+split into a prefix and a key it is found by no search for its name. In a container that
+did ask for a GPU it replaces the device plugin's choice.
+
+Fix safety
+----------
+In a container without a GPU an explicit value in `env` wins over `envFrom`; it is added
+only if the policy says `fix: true`. In a container that asks for a GPU nothing but another
+prefix helps.
+
+References
+----------
+- https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#environment-variables
+- NVIDIA container toolkit, `internal/config/image/cuda_image.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rules.devices import asks_for, holds_gpu
+from rules.pod import Container, Pod, mapping, text
+from rules.profile import Context
+from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.visibility import GRANTING, forming, hiding, voiding
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each variable that a prefix lets a key complete and that `env` does not decide."""
+    for container in pod.containers:
+        if not container.raw.get("envFrom"):
+            continue
+        for variable in dict.fromkeys((*GRANTING, *pod.profile.alternative_variables)):
+            sources = forming(container, variable)
+            # Beside a GPU the variable has no business in `env`, where it would hide it.
+            if sources and (variable not in container.env or holds_gpu(container)):
+                yield _finding(container, variable, *sources[-1])
+
+
+def _finding(container: Container, variable: str, index: int, source: Mapping[str, Any]) -> Finding:
+    subject = f"{container} {asks_for(container)} and" if holds_gpu(container) else str(container)
+    message = (
+        f"{subject} takes variables from {_name(source)} with the prefix "
+        f"{shown(source['prefix'])}, which a key can complete to {variable}"
+    )
+    fix = None
+    if not holds_gpu(container) and "*" not in variable and (edits := voiding(container, variable)):
+        fix = Fix(f"set {variable}={hiding(variable)}", edits)
+    path = (*container.path, "envFrom", index, "prefix")
+    advice = f"choose a prefix that {variable} does not begin with"
+    return Finding(path, f"envFrom.{variable}", message, container, advice, fix)
+
+
+def _name(source: Mapping[str, Any]) -> str:
+    for kind in ("configMapRef", "secretRef"):
+        if kind in source:
+            what = "ConfigMap" if kind == "configMapRef" else "Secret"
+            return f"the {what} {shown(text(mapping(source[kind]).get('name')))}"
+    return "an unnamed source"
+
+
+RULE = Rule(
+    name="visible-devices-envfrom",
+    subject=Pod,
+    action=Action.DENY,
+    since="0.1",
+    summary="a prefix in envFrom lets a ConfigMap or Secret form a visible-devices variable",
+    check=check,
+)

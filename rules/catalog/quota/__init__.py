@@ -1,0 +1,1 @@
+"""Quotas on GPUs."""

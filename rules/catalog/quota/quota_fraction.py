@@ -1,0 +1,65 @@
+"""A quota limits a device to a number that is not whole.
+
+What it does
+------------
+Finds keys `requests.<extended resource>` in a ResourceQuota's `spec.hard` whose value is a
+fraction, negative, or no quantity.
+
+Why it matters
+--------------
+Devices are counted whole, and the API server refuses a quota of half a GPU. `3.9999` passes,
+because the API server rounds up before it looks, and means four GPUs.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/policy/resource-quotas/#resource-quota-for-extended-resources
+- Kubernetes, `pkg/apis/core/validation/validation.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.pod import Quota
+from rules.profile import Context
+from rules.quantity import Malformed, Quantity, parse
+from rules.rule import Action, Finding, Rule, shown
+
+REQUESTS = "requests."
+NATIVE = "kubernetes.io/"
+
+
+def check(quota: Quota, _context: Context) -> Iterator[Finding]:
+    """Yield each limit of an extended resource that is no whole number."""
+    for key, value in quota.hard.items():
+        if not key.startswith(REQUESTS) or "/" not in key or NATIVE in key:
+            continue
+        amount = parse(value)
+        if fault := _fault(amount):
+            message = f"the quota sets {shown(f'{key}: {amount.text}')}, {fault}"
+            advice = "write a whole number of devices"
+            yield Finding((*quota.path, key), f"hard.{key}", message, help=advice)
+
+
+def _fault(amount: object) -> str | None:
+    if isinstance(amount, Malformed):
+        return f"which is not a quantity ({amount.why}): the API server refuses it"
+    if not isinstance(amount, Quantity):
+        return None
+    if amount.nano < 0:
+        return "a negative amount, which the API server refuses"
+    if amount.is_integer:
+        return None
+    if amount.accepted_as_integer:
+        return f"a fraction that the API server lets through and that acts as {amount.value}"
+    return "a fraction, which the API server refuses: devices are counted whole"
+
+
+RULE = Rule(
+    name="quota-fraction",
+    subject=Quota,
+    action=Action.WARN,
+    since="0.1",
+    summary="a quota limits a device to a number that is not whole",
+    check=check,
+)

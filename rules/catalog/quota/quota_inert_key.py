@@ -1,0 +1,85 @@
+"""A quota has a key for a device that never counts.
+
+What it does
+------------
+Finds keys in a ResourceQuota's `spec.hard` that name an extended resource with `limits.` or
+without any prefix (`limits.nvidia.com/gpu`, `nvidia.com/gpu`).
+
+Why it matters
+--------------
+Kubernetes counts extended resources by their requests alone, so only
+`requests.nvidia.com/gpu` limits anything. The API server accepts the other spellings without a
+word, and they never count and never block: whoever relies on them has no quota at all.
+
+Fix safety
+----------
+The key is renamed only if the policy says `fix: true`, because that puts a quota into force
+that never was. Where the right key is there as well, or two keys would become one, nothing is
+renamed.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/policy/resource-quotas/#resource-quota-for-extended-resources
+- Kubernetes, `pkg/quota/v1/evaluator/core/pods.go`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rules.document import put, remove
+from rules.pod import Quota
+from rules.profile import Context
+from rules.rule import Action, Finding, Fix, Rule, shown
+
+LIMITS, REQUESTS = "limits.", "requests."
+NATIVE = "kubernetes.io/"
+# Other things than resources of a pod, which a quota counts under keys with a slash.
+COUNTED_OTHERWISE = ("count/", "openshift.io/")
+KUBERNETES_OWN = ".k8s.io"
+# A qualified name whose domain can still take the prefix of a quota.
+EXTENDED = re.compile(
+    r"(?=.{1,243}/)[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+)
+
+
+def check(quota: Quota, _context: Context) -> Iterator[Finding]:
+    """Yield each key by which Kubernetes counts nothing."""
+    inert = {key: name for key in quota.hard if "/" in key and (name := _resource(key))}
+    for key, name in inert.items():
+        right = REQUESTS + name
+        path = (*quota.path, key)
+        message = (
+            f"the quota's key {shown(key)} never counts: Kubernetes limits "
+            f"extended resources by their requests alone"
+        )
+        fix = None
+        if right not in quota.hard and list(inert.values()).count(name) == 1:
+            edits = (put((*quota.path, right), quota.hard[key]), remove(path))
+            fix = Fix(f"rename it to {right}", edits)
+        advice = (
+            f"remove it: only {right} counts" if right in quota.hard else f"write {right} instead"
+        )
+        yield Finding(path, f"hard.{key}", message, help=advice, fix=fix)
+
+
+def _resource(key: str) -> str | None:
+    """The extended resource for which `key` stands in vain, or None if it counts."""
+    name = key.removeprefix(LIMITS)
+    domain = name.partition("/")[0]
+    if name.startswith(REQUESTS) or NATIVE in name or domain.endswith(KUBERNETES_OWN):
+        return None
+    if name.startswith(COUNTED_OTHERWISE):
+        return None
+    return name if EXTENDED.fullmatch(name) else None
+
+
+RULE = Rule(
+    name="quota-inert-key",
+    subject=Quota,
+    action=Action.WARN,
+    since="0.1",
+    summary="a quota has a key for a device that never counts",
+    check=check,
+)

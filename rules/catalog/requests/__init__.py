@@ -1,0 +1,1 @@
+"""How a pod asks for GPUs."""

@@ -1,0 +1,77 @@
+"""A container asks for more GPUs than any node has.
+
+What it does
+------------
+Finds GPU resources that are counted in devices and of which one container asks for more than
+`max_devices`. Suffixes count as what they mean: `1k` is a thousand GPUs. Resources that are
+measured in memory or percent are not judged.
+
+Why it matters
+--------------
+A container runs on one node, so a request for a thousand GPUs is never placed: the pod waits
+forever. It is mostly a slip, such as `1k` or `2Gi` copied from a line about memory.
+
+Options
+-------
+`max_devices`: the most devices that one container may ask for (default 16). Raise it for
+machines that hold more, or whose GPUs are offered in many slices.
+
+References
+----------
+- https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from rules.devices import devices
+from rules.pod import Pod
+from rules.profile import Context
+from rules.quantity import Quantity
+from rules.rule import Action, Finding, Rule, shown
+
+OPTIONS: Mapping[str, Any] = MappingProxyType({"max_devices": 16})
+COUNTED = "device"
+
+
+def check(pod: Pod, context: Context) -> Iterator[Finding]:
+    """Yield each count of devices that no node can have."""
+    if pod.layout.gpu_field:
+        return
+    for container in pod.containers:
+        for name, device in devices(container).items():
+            field, amount = "limits", device.limit
+            if amount is None:
+                field, amount = "requests", device.request
+            if device.resource.unit != COUNTED or not isinstance(amount, Quantity):
+                continue
+            most = context.options["max_devices"]
+            if not amount.is_integer or amount.value <= most:
+                continue
+            message = (
+                f"{container} asks for {shown(f'{name}: {amount.text}')}{_meaning(amount)}: "
+                f"a node is expected to have at most {most} devices"
+            )
+            advice = "write the number of GPUs without a unit, or raise the option max_devices"
+            path = (*container.resources_path, field, name)
+            yield Finding(path, f"count.{name}", message, container, advice)
+
+
+def _meaning(amount: Quantity) -> str:
+    if amount.overflows:
+        return ", which is more than Kubernetes can count"
+    return f", which is {amount.value}" if amount.suffix else ""
+
+
+RULE = Rule(
+    name="absurd-count",
+    subject=Pod,
+    action=Action.WARN,
+    since="0.1",
+    summary="a container asks for more GPUs than any node has",
+    check=check,
+    options=OPTIONS,
+)

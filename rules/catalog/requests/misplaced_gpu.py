@@ -1,0 +1,82 @@
+"""A GPU is asked for in a place where no container gets it.
+
+What it does
+------------
+Finds GPU resources in a pod's own `resources`, in its `overhead`, and in the `resources` of an
+ephemeral container. CPU and memory are fine at the level of the pod.
+
+Why it matters
+--------------
+GPUs are given to containers, and only to those that a pod starts with. The API server refuses
+a GPU in the resources of a pod, and any resources in an ephemeral container; a GPU in the
+overhead reaches no container.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
+- https://kubernetes.io/docs/concepts/workloads/pods/ephemeral-containers/
+- Kubernetes, `pkg/apis/core/validation/validation.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.devices import devices
+from rules.pod import Pod, mapping
+from rules.profile import Context
+from rules.rule import Action, Finding, Rule, shown
+
+ADVICE = "write the GPU under resources.limits of the container that uses it"
+POD_LEVEL: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("resources", "limits"), "the API server allows only cpu, memory and hugepages there"),
+    (("resources", "requests"), "the API server allows only cpu, memory and hugepages there"),
+    (("overhead",), "no container gets it from there"),
+)
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each GPU resource of the pod itself and of its ephemeral containers."""
+    if ("overhead" in pod.spec or "resources" in pod.spec) and _is_pod_spec(pod):
+        yield from _of_the_pod(pod)
+    for container in pod.containers:
+        if container.role != "ephemeral":
+            continue
+        for name, device in devices(container).items():
+            field = "limits" if device.limit is not None else "requests"
+            message = (
+                f"{container} asks for {shown(name)}: an ephemeral container cannot have "
+                "resources, and the API server refuses it"
+            )
+            path = (*container.resources_path, field, name)
+            advice = "remove its resources, and debug in a container that holds the GPU"
+            yield Finding(path, f"resources.{field}.{name}", message, container, advice)
+
+
+def _is_pod_spec(pod: Pod) -> bool:
+    # A custom resource may hold containers beside a `resources` of a meaning of its own.
+    return pod.path[-2:] == ("template", "spec") or pod.object.kind == "Pod"
+
+
+def _of_the_pod(pod: Pod) -> Iterator[Finding]:
+    seen = set()
+    for place, outcome in POD_LEVEL:
+        holder = pod.spec
+        for step in place:
+            holder = mapping(holder.get(step))
+        for name in holder:
+            if pod.profile.resource(name) and (place[0], name) not in seen:
+                seen.add((place[0], name))
+                message = f"the pod asks for {shown(name)} in its own {place[0]}: {outcome}"
+                key = ".".join((*place, name))
+                yield Finding((*pod.path, *place, name), key, message, help=ADVICE)
+
+
+RULE = Rule(
+    name="misplaced-gpu",
+    subject=Pod,
+    action=Action.WARN,
+    since="0.1",
+    summary="a GPU is asked for in a place where no container gets it",
+    check=check,
+)

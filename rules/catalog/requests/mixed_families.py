@@ -1,0 +1,69 @@
+"""A pod asks for a whole GPU and for a share of one.
+
+What it does
+------------
+Finds pods that ask for whole cards of a vendor (`nvidia.com/gpu`) and also for shares that
+software cuts from that vendor's cards (`aliyun.com/gpu-mem`, `koordinator.sh/gpu-core`).
+Amounts that belong to a count, such as `nvidia.com/gpumem` beside `nvidia.com/gpu`, are fine,
+and so are MIG devices beside whole cards.
+
+Why it matters
+--------------
+A node that shares its cards usually does not offer them whole as well: on ACK the modes of a
+node exclude each other. No node then fits the pod, and it waits forever.
+
+References
+----------
+- https://www.alibabacloud.com/help/en/container-service-for-kubernetes/latest/labels-used-by-ack-to-control-gpus
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.devices import Device, devices
+from rules.pod import Container, Pod
+from rules.profile import Context, matches_any
+from rules.rule import Action, Finding, Rule, shown
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each share that a pod asks for beside a whole card of the same vendor."""
+    held = [(c, d) for c in pod.containers for d in devices(c).values() if d.held]
+    if len(held) < 2:  # noqa: PLR2004  # mixing takes two
+        return
+    whole = [device for _, device in held if device.resource.sharing == "whole"]
+    for container, device in held:
+        if device.resource.sharing == "share":
+            other = next((w for w in whole if _exclude(device, w)), None)
+            if other:
+                yield _finding(container, device, other)
+
+
+def _exclude(share: Device, whole: Device) -> bool:
+    return (
+        share.resource.vendor == whole.resource.vendor
+        and not matches_any(share.resource.companions, whole.name)
+        and not matches_any(whole.resource.companions, share.name)
+    )
+
+
+def _finding(container: Container, share: Device, whole: Device) -> Finding:
+    message = (
+        f"{container} asks for {shown(share.name)} and the pod also for {shown(whole.name)}: "
+        "few nodes offer both shares and whole cards"
+    )
+    advice = "ask for whole cards or for shares, not for both; run the two in pods of their own"
+    field = "limits" if share.limit is not None else "requests"
+    path = (*container.resources_path, field, share.name)
+    return Finding(path, f"mixed.{share.name}", message, container, advice)
+
+
+RULE = Rule(
+    name="mixed-families",
+    subject=Pod,
+    action=Action.WARN,
+    since="0.1",
+    summary="a pod asks for a whole GPU and for a share of one",
+    check=check,
+)

@@ -1,0 +1,63 @@
+"""The request of a GPU only repeats its limit.
+
+What it does
+------------
+Finds GPU resources whose request equals their limit, in files. It is off unless a policy
+sets an action, because the repetition is common and harmless.
+
+Why it matters
+--------------
+Kubernetes copies the limit of a GPU into its requests by itself. Two numbers that must be
+equal are one more place to forget when the amount changes, and then the API server refuses
+the pod.
+
+Fix safety
+----------
+The request is removed only if the policy says `fix: true`: the pod stays what it was, but the
+file is the user's to word.
+
+References
+----------
+- https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.devices import devices
+from rules.document import remove
+from rules.pod import Pod
+from rules.profile import Context
+from rules.quantity import Quantity
+from rules.rule import Action, Finding, Fix, Rule, shown
+
+
+def check(pod: Pod, context: Context) -> Iterator[Finding]:
+    """Yield each GPU request that equals its limit."""
+    if context.operation is not None:
+        return  # at admission the API server has filled the requests in
+    for container in pod.containers:
+        if not container.requests or pod.layout.gpu_field:
+            continue
+        for name, device in devices(container).items():
+            limit, request = device.limit, device.request
+            if not isinstance(limit, Quantity) or not isinstance(request, Quantity):
+                continue
+            if limit.is_integer and limit.nano > 0 and limit.equal_to(request):
+                line = shown(f"{name}: {request.text}")
+                message = f"{container} requests {line}, which only repeats the limit"
+                path = (*container.resources_path, "requests", name)
+                fix = Fix(f"remove the request of {name}", (remove(path),))
+                advice = f"leave {name} out of resources.requests: the limit is enough"
+                yield Finding(path, f"requests.{name}", message, container, advice, fix)
+
+
+RULE = Rule(
+    name="redundant-request",
+    subject=Pod,
+    action=Action.OFF,
+    since="0.1",
+    summary="the request of a GPU only repeats its limit",
+    check=check,
+)

@@ -1,0 +1,69 @@
+"""The request of a GPU differs from its limit.
+
+What it does
+------------
+Compares request and limit of each GPU resource as numbers, so that `1`, `"1.0"` and
+`1000m` are equal.
+
+Why it matters
+--------------
+GPUs cannot be overcommitted: the API server refuses a container whose GPU request is not
+exactly its limit, in a Pod as well as in the template of a Deployment or a Job.
+
+Fix safety
+----------
+The request is set to the limit only if the policy says `fix: true`: which of the two numbers
+was meant is for the user to say.
+
+References
+----------
+- https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/
+- Kubernetes, `pkg/apis/core/validation/validation.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeGuard
+
+from rules.devices import devices
+from rules.document import put
+from rules.pod import Pod
+from rules.profile import Context
+from rules.quantity import Quantity
+from rules.rule import Action, Finding, Fix, Rule, shown
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each request that is a whole number and another one than its limit."""
+    for container in pod.containers:
+        if not container.requests:
+            continue
+        for name, device in devices(container).items():
+            limit, request = device.limit, device.request
+            if not (_is_whole(limit) and _is_whole(request)) or limit.equal_to(request):
+                continue
+            message = (
+                f"{container} requests {shown(f'{name}: {request.text}')} and its limit is "
+                f"{shown(limit.text)}: for GPUs the API server demands that both are equal"
+            )
+            advice = f"leave the request of {name} out, or make it equal to the limit"
+            path = (*container.resources_path, "requests", name)
+            fix = Fix(
+                f"set the request of {name} to the limit", (put(path, container.limits[name]),)
+            )
+            yield Finding(path, f"requests.{name}", message, container, advice, fix)
+
+
+def _is_whole(amount: object) -> TypeGuard[Quantity]:
+    return isinstance(amount, Quantity) and amount.is_integer and amount.nano >= 0
+
+
+RULE = Rule(
+    name="request-ne-limit",
+    subject=Pod,
+    action=Action.DENY,
+    since="0.1",
+    summary="the request of a GPU differs from its limit",
+    check=check,
+)

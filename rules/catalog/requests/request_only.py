@@ -1,0 +1,75 @@
+"""A GPU is requested without a limit.
+
+What it does
+------------
+Finds a GPU resource that stands in a container's `requests` and not in its `limits`.
+
+Why it matters
+--------------
+GPUs cannot be overcommitted, so the API server refuses a GPU request that has no limit
+beside it. A Deployment or a Job with this fault is refused when it is applied, and an
+operator that makes the pod from a resource of its own never gets one.
+
+Fix safety
+----------
+The limit is added unasked, with the amount that the request names: it is the only one that
+Kubernetes accepts. The request stays. Only whole amounts are copied.
+
+References
+----------
+- https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/
+- Kubernetes, `pkg/apis/core/validation/validation.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.devices import Device, devices
+from rules.document import put
+from rules.pod import Container, Pod
+from rules.profile import Context
+from rules.quantity import Quantity
+from rules.rule import Action, Finding, Fix, Rule, shown
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each whole amount of a GPU resource that is requested and has no limit."""
+    for container in pod.containers:
+        # An ephemeral container may have no resources at all: a limit would not help it.
+        if not container.requests or container.role == "ephemeral":
+            continue
+        for device in devices(container).values():
+            if device.limit is None and _is_whole(device):
+                yield _finding(container, device)
+
+
+def _is_whole(device: Device) -> bool:
+    amount = device.request
+    return isinstance(amount, Quantity) and amount.is_integer and amount.nano >= 0
+
+
+def _finding(container: Container, device: Device) -> Finding:
+    name, value = device.name, container.requests[device.name]
+    line = shown(f"{name}: {device.request.text}" if device.request else name)
+    message = (
+        f"{container} requests {line} without a limit: "
+        "GPUs cannot be overcommitted, so the API server refuses a request alone"
+    )
+    advice = f"write {line} under resources.limits; the request may then be left out"
+    fix = None
+    if container.resources.get("limits") is None or isinstance(container.resources["limits"], dict):
+        limit = put((*container.resources_path, "limits", name), value)
+        fix = Fix(f"set the limit of {name} as the request", (limit,), safe=True)
+    path = (*container.resources_path, "requests", name)
+    return Finding(path, f"limits.{name}", message, container, advice, fix)
+
+
+RULE = Rule(
+    name="request-only",
+    subject=Pod,
+    action=Action.DENY,
+    since="0.1",
+    summary="a GPU is requested without a limit",
+    check=check,
+)

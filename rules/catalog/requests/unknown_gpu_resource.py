@@ -1,0 +1,123 @@
+"""The name of a GPU resource is misspelt.
+
+What it does
+------------
+Finds names in `limits` and `requests` that are known mistakes for a GPU resource (`gpu`,
+`nvidia.com/gpus`), that carry a quota's prefix (`requests.nvidia.com/gpu`), or that are a
+letter or two from a known resource of the same vendor. All other names are left alone.
+
+Why it matters
+--------------
+The API server refuses a name without a domain, but accepts `nvidia.com/gpus` without a word:
+the pod then waits forever for a node that offers it.
+
+Fix safety
+----------
+The name is corrected only if the policy says `fix: true` and the right one is not there as
+well: a resource of the odd name may exist in the cluster after all.
+
+References
+----------
+- https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/
+- Kubernetes, `pkg/apis/core/helper/helpers.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.document import Edit, put, remove
+from rules.pod import Container, Pod
+from rules.profile import Context, Profile
+from rules.rule import Action, Finding, Fix, Rule, shown
+
+ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"})
+# A table that grows with what people write, hence a file of more than a hundred lines.
+MISTAKES_FOR = {
+    "nvidia.com/gpu": "gpu gpus GPU nvidia nvidia-gpu nvidia/gpu nvidia/gpus nvidia.com nvidia.gpu"
+    " nvidia.com.gpu nvidia.com-gpu nvidia-com/gpu nvidia.com/gpus nvidia.com/gup nvdia.com/gpu"
+    " nvidea.com/gpu nividia.com/gpu nvidia.io/gpu nvidia.com/nvidia-gpu nvidia.com/gpu-count"
+    " alpha.kubernetes.io/nvidia-gpu kubernetes.io/gpu",
+    "amd.com/gpu": "amd amd-gpu amd/gpu amd.gpu amd.com.gpu amd.com/gpus rocm.amd.com/gpu",
+    "gpu.intel.com/i915": "intel/gpu intel.com/gpu intel.com/i915 gpu.intel.com gpu.intel.com/gpu",
+    "aliyun.com/gpu-mem": "gpu-mem aliyun/gpu-mem aliyun.com/gpu_mem aliyun.com/gpu-memory",
+    "aliyun.com/gpu-core.percentage": "aliyun.com/gpu-core aliyun.com/gpu-core-percentage",
+}
+MISTAKES = {wrong: right for right, texts in MISTAKES_FOR.items() for wrong in texts.split()}
+# Short names have too many real neighbours (gpu, vgpu, npu): one slip for every five letters.
+LETTERS_PER_SLIP, MOST_SLIPS = 5, 2
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each name that was meant to be another one, once for limits and requests."""
+    for container in pod.containers if not pod.layout.gpu_field else ():
+        mistakes = _mistakes(container)
+        for name, (right, action) in mistakes.items():
+            kind = "a mistake for" if action is Action.DENY else "not known but close to"
+            refused = "/" not in name or name.startswith("requests.")
+            end = "the API server refuses it" if refused else "the pod waits for a node that has it"
+            message = f"{container} asks for {shown(name)}, which is {kind} {shown(right)}: {end}"
+            field = "limits" if name in container.limits else "requests"
+            path, key = (*container.resources_path, field, name), f"{field}.{name}"
+            rivals = {n for n, (other, _) in mistakes.items() if other == right} - {name}
+            fix = None if rivals else _renaming(container, name, right)
+            yield Finding(path, key, message, container, f"write {right}", fix, action)
+
+
+def _mistakes(container: Container) -> dict[str, tuple[str, Action]]:
+    """What is written instead of which name, and how sure that is."""
+    found, profile = {}, container.pod.profile
+    for name in (*container.limits, *container.requests):
+        if name in ORDINARY or profile.resource(name):
+            continue
+        spellings = (name.removeprefix("requests.").removeprefix("limits."), name.lower())
+        if right := MISTAKES.get(name) or next(filter(profile.resource, spellings), None):
+            found[name] = right, Action.DENY
+        elif nearest := _nearest(name, profile):
+            found[name] = nearest, Action.WARN
+    return found
+
+
+def _renaming(container: Container, name: str, right: str) -> Fix | None:
+    edits: list[Edit] = []
+    for field, amounts in (("limits", container.limits), ("requests", container.requests)):
+        if right in amounts:
+            return None
+        if name in amounts:
+            root = (*container.resources_path, field)
+            edits += put((*root, right), amounts[name]), remove((*root, name))
+    return Fix(f"rename it to {right}", tuple(edits))
+
+
+def _nearest(name: str, profile: Profile) -> str | None:
+    domain, slash, own = name.partition("/")
+    if not slash or any(letter.isdigit() for letter in own):  # digits tell models, not slips
+        return None
+    for known in profile.resources:
+        other = known.removeprefix(f"{domain}/")
+        slips = min(len(other) // LETTERS_PER_SLIP, MOST_SLIPS)
+        if other != known and "*" not in other and _within(slips, own, other):
+            return known
+    return None
+
+
+def _within(slips: int, one: str, other: str) -> bool:
+    """Whether so many letters, put in, left out or changed, make one the other."""
+    if abs(len(one) - len(other)) > slips:
+        return False
+    if not one or not other:
+        return True
+    if one[0] == other[0]:
+        return _within(slips, one[1:], other[1:])
+    ways = ((one[1:], other), (one, other[1:]), (one[1:], other[1:]))
+    return any(_within(slips - 1, *way) for way in ways)
+
+
+RULE = Rule(
+    name="unknown-gpu-resource",
+    subject=Pod,
+    action=Action.DENY,
+    since="0.1",
+    summary="the name of a GPU resource is misspelt",
+    check=check,
+)

@@ -1,0 +1,1 @@
+"""Where a pod with a GPU is placed."""

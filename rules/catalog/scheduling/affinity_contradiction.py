@@ -1,0 +1,100 @@
+"""A pod that asks for a GPU wants a node that cannot exist.
+
+What it does
+------------
+Looks at `nodeSelector` and the required node affinity of pods that ask for a GPU. Finds an
+empty term, a term with expressions that exclude each other, and demands that cannot be met
+together with `nodeSelector` or with the label that the profile gives to the nodes with that
+GPU (such as `nvidia.com/gpu.present DoesNotExist`). Labels of single models or features are
+the user's choice and not compared with the profile's.
+
+Why it matters
+--------------
+Terms are alternatives, and inside one every expression must be met. A term that is empty or
+contradicts itself matches no node; if every one does, the pod stays Pending for ever.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity
+- Kubernetes, `component-helpers/scheduling/corev1/nodeaffinity`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from rules import placement
+from rules.devices import pod_holds_gpu
+from rules.document import Path
+from rules.placement import REQUIRED, expressions, impossible_label, is_empty
+from rules.pod import Pod
+from rules.profile import Context
+from rules.rule import Action, Finding, Rule, shown
+
+AFFINITY = "the required node affinity"
+EMPTY = "has an empty term, which matches no node"
+NOTHING = "has no term that says anything, so the pod fits no node"
+Term: TypeAlias = tuple[Path, Mapping[str, Any]]
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield every demand on the node that no node can meet."""
+    choosy = placement.node_affinity(pod).get(REQUIRED) is not None
+    if not (choosy or pod.node_selector) or not pod_holds_gpu(pod):
+        return
+    terms = placement.required_terms(pod)
+    empty = [path for path, term in terms if is_empty(term)]
+    if empty or (choosy and not terms):
+        path = empty[0] if empty else (*pod.path, *placement.NODE_AFFINITY, REQUIRED)
+        message = f"{AFFINITY} {EMPTY if len(empty) < len(terms) else NOTHING}"
+        yield Finding(path, "nodeSelectorTerms", message, help="fill in the term or remove it")
+    live: list[Term] = []
+    dead: set[str] = set()
+    for path, term in terms:
+        label = impossible_label(demand for _, demand in expressions(term))
+        if label is None and not is_empty(term):
+            live.append((path, term))
+        elif label is not None and label not in dead:
+            dead.add(label)
+            key = f"nodeSelectorTerms.{label}"
+            yield _about((path, term), label, key, "in one term, which no node can meet")
+    yield from _conflicts(pod, live)
+
+
+def _conflicts(pod: Pod, terms: list[Term]) -> Iterator[Finding]:
+    """What cannot be had together of nodeSelector, the terms, and the label of the GPU's nodes."""
+    chosen = [{"key": k, "operator": "In", "values": [v]} for k, v in pod.node_selector.items()]
+    base = [*placement.known_labels(pod), *chosen]
+    label = impossible_label(base)
+    if label is not None and label in pod.node_selector:
+        what = f"nodeSelector {shown(label)}: {shown(pod.node_selector[label])}"
+        message = f"{what} excludes the nodes with the GPU that the pod asks for"
+        path = (*pod.path, "nodeSelector", label)
+        yield Finding(path, f"nodeSelector.{label}", message, help=f"remove {label} from it")
+    labels = [impossible_label([*base, *(e for _, e in expressions(term))]) for _, term in terms]
+    if label is None and labels and labels[0] is not None and None not in labels:
+        demanded = labels[0] in pod.node_selector
+        other = "what nodeSelector demands" if demanded else "a node with the GPU asked for"
+        yield _about(terms[0], labels[0], "nodeAffinity", f"and in no term allows {other}")
+
+
+def _about(where: Term, label: str, key: str, why: str) -> Finding:
+    """A finding at the last expression about `label` in a term."""
+    path, term = where
+    found = [(index, asked) for index, asked in expressions(term) if asked.get("key") == label]
+    demands = (f"{asked.get('operator')} {shown(asked.get('values', ''))}" for _, asked in found)
+    said = " and ".join(demand.removesuffix(' ""') for demand in demands)
+    message = f"{AFFINITY} demands {shown(label)} {said} {why}"
+    advice = f"change or remove what the term demands of {label}"
+    return Finding((*path, "matchExpressions", found[-1][0]), key, message, help=advice)
+
+
+RULE = Rule(
+    name="affinity-contradiction",
+    subject=Pod,
+    action=Action.WARN,
+    since="0.1",
+    summary="a pod that asks for a GPU wants a node that cannot exist",
+    check=check,
+)

@@ -1,0 +1,93 @@
+"""A toleration was meant for the taint of GPU nodes and does not fit it.
+
+What it does
+------------
+Looks at pods that ask for a GPU or are led to GPU nodes, and at the taints that the profile
+states for those. Finds a toleration with the key of such a taint and another effect or
+value, or with a key that differs from it only in case, punctuation, an `s` or a missing
+`.com` (`nvidia/gpu`, `nvidia.com/gpus`, `NVIDIA.com/gpu`). If any other toleration of the
+pod tolerates the taint, all is well.
+
+Why it matters
+--------------
+Taints are compared letter by letter. A toleration that nearly fits is accepted without a
+word, and the pod stays Pending in front of free GPUs.
+
+Fix safety
+----------
+Only if the policy says `fix: true`. A key that was misspelt is corrected in its place; next
+to another value or effect, which may be there for other nodes, the right toleration is
+added. Unasked nothing happens: another value may well be the user's choice among the
+nodes. So `toleration-default`, which fills in only where nothing was said, is silent about
+a taint of which this rule speaks.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
+- A real `nvidia/gpu`: GoogleCloudPlatform/accelerated-platforms, `it-model-deployment.yaml`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rules.document import append, put
+from rules.placement import need, targets_gpu_nodes
+from rules.pod import Pod, text
+from rules.profile import Context, Taint
+from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.tolerations import meant_for, spelled, toleration, untolerated
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each taint of the pod's nodes for which one of its tolerations was meant in vain."""
+    taints = pod.profile.taints if pod.tolerations else ()
+    if taints and not targets_gpu_nodes(pod):
+        taints = tuple(taint for taint in taints if need(pod, taint) is not None)
+    corrected: set[int] = set()  # one toleration may have been meant for two taints
+    for taint in untolerated(pod, taints):
+        meant = meant_for(pod, taint)
+        if meant is not None:
+            yield _finding(pod, taint, meant, in_place=meant[0] not in corrected)
+            corrected.add(meant[0])
+
+
+def _finding(
+    pod: Pod, taint: Taint, meant: tuple[int, Mapping[str, Any]], *, in_place: bool
+) -> Finding:
+    index, written = meant
+    field, wanted = _fault(written, taint)
+    base = (*pod.path, "tolerations")
+    right = toleration(taint)
+    edit = put((*base, index), right) if field == "key" and in_place else append(base, right)
+    lines = ", ".join(f"{key}: {value}" for key, value in right.items())
+    return Finding(
+        (*base, index, field),
+        f"tolerations.{spelled(taint)}",
+        f"the toleration with the {field} {shown(written.get(field) or '')} does not fit the taint "
+        f"{spelled(taint)} of GPU nodes: the {field} should be {shown(wanted)}",
+        help=f"tolerate the taint with {{{lines}}}",
+        fix=Fix(f"tolerate {spelled(taint)}", (edit,)),
+    )
+
+
+def _fault(written: Mapping[str, Any], taint: Taint) -> tuple[str, str]:
+    """The field for which the toleration does not fit, and what it should be."""
+    if written.get("key") != taint.key:
+        return "key", taint.key
+    if text(written.get("effect")) not in {"", taint.effect}:
+        return "effect", taint.effect
+    if text(written.get("operator")) not in {"", "Equal"}:
+        return "operator", str(toleration(taint)["operator"])
+    return "value", taint.value or ""
+
+
+RULE = Rule(
+    name="toleration-mismatch",
+    subject=Pod,
+    action=Action.WARN,
+    since="0.1",
+    summary="a toleration was meant for the taint of GPU nodes and does not fit it",
+    check=check,
+)

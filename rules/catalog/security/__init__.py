@@ -1,0 +1,1 @@
+"""What a pod with a GPU should not be allowed besides."""

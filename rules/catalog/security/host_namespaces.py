@@ -1,0 +1,63 @@
+"""A pod that has to do with GPUs shares the processes or the memory of its node.
+
+What it does
+------------
+Finds `hostPID: true` and `hostIPC: true` in pods that hold a GPU or select GPU nodes.
+`hostNetwork` is fine: NCCL uses it for fast networks.
+
+Why it matters
+--------------
+In the node's namespaces a container sees the processes and the shared memory of all pods
+there, so GPU work of other tenants is no longer apart from its own.
+
+Clients of an MPS daemon may need `hostIPC`, which is why this only warns.
+
+Fix safety
+----------
+The field is set to false only if the policy says `fix: true`: the program may need it.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/security/pod-security-standards/
+- https://docs.nvidia.com/deploy/mps/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.document import put
+from rules.placement import is_for_gpus
+from rules.pod import Pod
+from rules.profile import Context
+from rules.rule import Action, Finding, Fix, Rule
+
+SHARED = {
+    "hostPID": ("processes", "leave hostPID out"),
+    "hostIPC": (
+        "shared memory",
+        "leave hostIPC out; for /dev/shm mount an `emptyDir: {medium: Memory}` instead",
+    ),
+}
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each of the node's namespaces that the pod shares."""
+    for field, (what, advice) in SHARED.items():
+        if pod.spec.get(field) is True and is_for_gpus(pod):
+            path = (*pod.path, field)
+            message = (
+                f"the pod is for GPUs and sets {field}: true, so it shares the {what} of its node"
+            )
+            fix = Fix(f"set {field}: false", (put(path, value=False),))
+            yield Finding(path, field, message, help=advice, fix=fix)
+
+
+RULE = Rule(
+    name="host-namespaces",
+    subject=Pod,
+    action=Action.WARN,
+    since="0.1",
+    summary="a pod that has to do with GPUs shares the processes or the memory of its node",
+    check=check,
+)

@@ -1,0 +1,63 @@
+"""A container is privileged in a pod that has to do with GPUs.
+
+What it does
+------------
+Finds containers, init and ephemeral ones included, with `privileged: true` in a pod that
+holds a GPU or selects GPU nodes. A toleration selects nothing: node agents tolerate all.
+
+Why it matters
+--------------
+A privileged container sees every device file of its node, so it can use every GPU there,
+whatever it was allocated, and read what other tenants keep in them.
+
+Fast networks are no reason: RDMA needs the capability `IPC_LOCK` and its own device
+plugin. Where a vendor's sample does need the privilege, write an exception for it.
+
+Fix safety
+----------
+`privileged` is set to false only if the policy says `fix: true`: the program may need it.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/security/pod-security-standards/
+- NVIDIA container toolkit, `internal/config/image/privileged.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.devices import pod_holds_gpu
+from rules.document import put
+from rules.placement import targets_gpu_nodes
+from rules.pod import Container, Pod
+from rules.profile import Context
+from rules.rule import Action, Finding, Fix, Rule
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each privileged container."""
+    privileged = [container for container in pod.containers if container.privileged]
+    if privileged:
+        if pod_holds_gpu(pod):
+            yield from (_finding(container, "a pod that holds a GPU") for container in privileged)
+        elif targets_gpu_nodes(pod):
+            yield from (_finding(container, "a pod for GPU nodes") for container in privileged)
+
+
+def _finding(container: Container, where: str) -> Finding:
+    path = (*container.path, "securityContext", "privileged")
+    message = f"{container} is privileged in {where}: it can use every GPU of the node"
+    advice = "remove `privileged: true`; RDMA needs no more than `capabilities: {add: [IPC_LOCK]}`"
+    fix = Fix("set privileged: false", (put(path, value=False),))
+    return Finding(path, "securityContext.privileged", message, container, advice, fix)
+
+
+RULE = Rule(
+    name="privileged-gpu",
+    subject=Pod,
+    action=Action.DENY,
+    since="0.1",
+    summary="a container is privileged in a pod that has to do with GPUs",
+    check=check,
+)

@@ -1,0 +1,71 @@
+"""A container adds SYS_ADMIN in a pod that has to do with GPUs.
+
+What it does
+------------
+Finds containers, init and ephemeral ones included, whose `capabilities.add` contains
+`SYS_ADMIN`, `CAP_SYS_ADMIN` or `ALL`, in whatever case, in a pod that holds a GPU or
+selects GPU nodes.
+
+Why it matters
+--------------
+NVIDIA's container toolkit takes a container for privileged by this very capability, not by
+`privileged: true`. It then obeys NVIDIA_VISIBLE_DEVICES even where administrators allowed
+that to privileged containers only, and lets the container manage MIG devices.
+
+Fix safety
+----------
+The capability is taken away only if the policy says `fix: true`: the program may need it,
+as DCGM's exporter does for its profiling metrics.
+
+References
+----------
+- NVIDIA container toolkit, `internal/config/image/privileged.go`
+- https://github.com/bottlerocket-os/bottlerocket/issues/3992
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.document import remove
+from rules.placement import is_for_gpus
+from rules.pod import Container, Pod
+from rules.profile import Context
+from rules.rule import Action, Finding, Fix, Rule
+
+ADMINISTRATION = ("SYS_ADMIN", "ALL")
+FIELD = ("securityContext", "capabilities", "add")
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each container that adds the capability."""
+    found = [(c, entries) for c in pod.containers if (entries := _administration(c))]
+    if found and is_for_gpus(pod):
+        yield from (_finding(container, entries) for container, entries in found)
+
+
+def _administration(container: Container) -> list[tuple[int, str]]:
+    """The entries of `capabilities.add` that make an administrator, with their indices."""
+    return [entry for entry in container.added_capabilities if entry[1] in ADMINISTRATION]
+
+
+def _finding(container: Container, found: list[tuple[int, str]]) -> Finding:
+    capabilities = " and ".join(sorted({name for _, name in found}))
+    add = (*container.path, *FIELD)
+    message = (
+        f"{container} adds the capability {capabilities} in a pod for GPUs: "
+        "the container toolkit takes it for privileged and gives it any GPU that it names"
+    )
+    advice = f"remove {capabilities} from capabilities.add"
+    fix = Fix(f"drop {capabilities}", tuple(remove((*add, index)) for index, _ in found))
+    return Finding((*add, found[0][0]), ".".join(FIELD), message, container, advice, fix)
+
+
+RULE = Rule(
+    name="sys-admin-gpu",
+    subject=Pod,
+    action=Action.DENY,
+    since="0.1",
+    summary="a container adds SYS_ADMIN in a pod that has to do with GPUs",
+    check=check,
+)

@@ -1,0 +1,1 @@
+"""Shares of a GPU and the systems that hand them out."""

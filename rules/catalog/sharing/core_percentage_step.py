@@ -1,0 +1,95 @@
+"""The share of a GPU's computing power is not a step of five percent.
+
+What it does
+------------
+Finds amounts of `aliyun.com/gpu-core.percentage` that are not a multiple of 5 between 5 and 100
+for each card. A pod that spreads over several cards (pod label `aliyun.com/gpu-count`) asks for
+the sum of them.
+
+Why it matters
+--------------
+cGPU divides computing power in steps of five percent of a card. A pod with any other number
+cannot be submitted.
+
+Fix safety
+----------
+The percentage is rounded up to the next step, 100 at most, only if the policy says `fix: true`:
+the container then takes more of a card than its author asked for, or less.
+
+References
+----------
+- Alibaba Cloud, "Allocate computing power by scheduling shared GPU" (ACK)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.document import put
+from rules.pod import Container, Pod, text
+from rules.profile import Context
+from rules.quantity import Quantity, parse
+from rules.rule import Action, Finding, Fix, Rule, shown
+
+CORE = "aliyun.com/gpu-core.percentage"
+CARDS = "aliyun.com/gpu-count"
+STEP, MOST = 5, 100
+MOST_DIGITS = 4
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each percentage that no card can give; the request counts only without a limit."""
+    if pod.layout.gpu_field:
+        return
+    for container in pod.containers:
+        if CORE in container.limits:
+            yield from _judged(container, "limits")
+        elif CORE in container.requests:
+            yield from _judged(container, "requests")
+
+
+def _judged(container: Container, field: str) -> Iterator[Finding]:
+    amount, cards = parse(getattr(container, field)[CORE]), _cards(container.pod)
+    if not isinstance(amount, Quantity) or not amount.is_integer or amount.nano <= 0:
+        return
+    if amount.value % cards:
+        return  # the rule about the label tells that it does not divide the amount
+    each = amount.value // cards
+    if each % STEP == 0 and each <= MOST:
+        return
+    spread = f", which is {each} on each of {cards} cards" if cards > 1 else ""
+    message = (
+        f"{container} asks for {shown(f'{CORE}: {amount.text}')}{spread}: "
+        f"a card gives computing power in steps of {STEP} from {STEP} to {MOST}"
+    )
+    rounded = min(-(-each // STEP) * STEP, MOST) * cards
+    advice = f"write {CORE}: {rounded}"
+    if each > MOST and cards == 1:
+        advice += f", or spread it over several cards by the pod label {CARDS}"
+    path = (*container.resources_path, field, CORE)
+    fix = _rounding(container, amount, rounded)
+    yield Finding(path, f"step.{CORE}", message, container, advice, fix)
+
+
+def _cards(pod: Pod) -> int:
+    """Over how many cards the pod spreads; 1 if the label says nothing that can be counted."""
+    count = text(pod.labels.get(CARDS))
+    countable = count.isascii() and count.isdigit() and len(count) <= MOST_DIGITS
+    return max(int(count), 1) if countable else 1
+
+
+def _rounding(container: Container, amount: Quantity, rounded: int) -> Fix:
+    fields = {"limits": container.limits, "requests": container.requests}
+    alike = [f for f in fields if CORE in fields[f] and parse(fields[f][CORE]) == amount]
+    edits = tuple(put((*container.resources_path, field, CORE), rounded) for field in alike)
+    return Fix(f"round {CORE} to {rounded}", edits)
+
+
+RULE = Rule(
+    name="core-percentage-step",
+    subject=Pod,
+    action=Action.DENY,
+    since="0.1",
+    summary="the share of a GPU's computing power is not a step of five percent",
+    check=check,
+)

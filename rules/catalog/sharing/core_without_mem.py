@@ -1,0 +1,62 @@
+"""Computing power of a shared GPU is asked for without memory.
+
+What it does
+------------
+Finds `aliyun.com/gpu-core.percentage` in a pod in which no container asks for
+`aliyun.com/gpu-mem`.
+
+Why it matters
+--------------
+ACK shares a card by its memory, and computing power only goes with it. The scheduler of ACK
+does not place a pod that asks for computing power alone.
+
+References
+----------
+- Alibaba Cloud, "Allocate computing power by scheduling shared GPU" (ACK)
+- koordinator-sh/koordinator, `pkg/scheduler/plugins/ack/gpushare`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.pod import Container, Pod
+from rules.profile import Context
+from rules.quantity import Quantity, parse
+from rules.rule import Action, Finding, Rule
+
+CORE = "aliyun.com/gpu-core.percentage"
+GPU_MEM = "aliyun.com/gpu-mem"
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each container with computing power, if no container of the pod has memory."""
+    asking = [container for container in pod.containers if _asks(container, CORE)]
+    if not asking or pod.layout.gpu_field:
+        return
+    if any(_asks(container, GPU_MEM) for container in pod.containers):
+        return
+    for container in asking:
+        message = f"{container} asks for {CORE} and the pod for no {GPU_MEM}, which goes with it"
+        advice = f"write {GPU_MEM} (in GiB) beside it under resources.limits"
+        field = "limits" if CORE in container.limits else "requests"
+        path = (*container.resources_path, field, CORE)
+        yield Finding(path, f"alone.{CORE}", message, container, advice)
+
+
+def _asks(container: Container, name: str) -> bool:
+    for amounts in (container.limits, container.requests):
+        if name in amounts:
+            amount = parse(amounts[name])
+            return not isinstance(amount, Quantity) or amount.nano > 0
+    return False
+
+
+RULE = Rule(
+    name="core-without-mem",
+    subject=Pod,
+    action=Action.DENY,
+    since="0.1",
+    summary="computing power of a shared GPU is asked for without memory",
+    check=check,
+)

@@ -1,0 +1,76 @@
+"""The label that spreads a pod over several shared cards is wrong.
+
+What it does
+------------
+Judges the pod label `aliyun.com/gpu-count`: it must be a whole number from 1 up, divide what the
+containers ask for of shared GPUs, and stand on a pod that asks for `aliyun.com/gpu-mem`. Also
+finds `aliyun.com/gpu-count` among a container's resources, where it means nothing.
+
+Why it matters
+--------------
+ACK divides the memory and computing power that a container asks for by this number, one part for
+each card. What cannot be divided is not placed, and a pod that asks for a resource of this name
+waits for a node in vain: it is a label.
+
+References
+----------
+- koordinator-sh/koordinator, `pkg/scheduler/plugins/ack/gpushare`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.pod import Container, Pod, text
+from rules.profile import Context
+from rules.quantity import Quantity, parse
+from rules.rule import Action, Finding, Rule, shown
+
+CARDS = "aliyun.com/gpu-count"
+GPU_MEM = "aliyun.com/gpu-mem"
+DIVIDED = (GPU_MEM, "aliyun.com/gpu-core.percentage")
+MOST_DIGITS = 4
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield what is wrong with the label, and each container that has it for a resource."""
+    if CARDS in pod.labels and (fault := _fault(pod, pod.labels[CARDS])):
+        message = f"the pod label {CARDS} is {shown(parse(pod.labels[CARDS]).text)}: {fault}"
+        advice = "write the number of cards that share the container's GPU memory evenly"
+        path = (*pod.metadata_path, "labels", CARDS)
+        yield Finding(path, f"labels.{CARDS}", message, help=advice)
+    for container in pod.containers if not pod.layout.gpu_field else ():
+        field = "limits" if CARDS in container.limits else "requests"
+        if CARDS in getattr(container, field):
+            message = f"{container} asks for {CARDS}, which is a label of the pod and no resource"
+            advice = f"remove it; to spread over two cards label the pod {CARDS}: '2'"
+            path = (*container.resources_path, field, CARDS)
+            yield Finding(path, f"{field}.{CARDS}", message, container, advice)
+
+
+def _fault(pod: Pod, value: object) -> str | None:
+    count = text(value)
+    if not (count.isascii() and count.isdigit() and len(count) <= MOST_DIGITS and int(count)):
+        return "it must be a whole number from 1 up, in quotes as every label"
+    if not any(GPU_MEM in {**c.limits, **c.requests} for c in pod.containers):
+        return f"it has a meaning only where a container asks for {GPU_MEM}"
+    for container in pod.containers:
+        for name in DIVIDED:
+            if _indivisible(container, name, int(count)):
+                return f"it does not divide the {name} of {container}"
+    return None
+
+
+def _indivisible(container: Container, name: str, cards: int) -> bool:
+    amount = parse(container.limits.get(name, container.requests.get(name)))
+    return isinstance(amount, Quantity) and amount.is_integer and amount.value % cards != 0
+
+
+RULE = Rule(
+    name="gpu-count-label",
+    subject=Pod,
+    action=Action.WARN,
+    since="0.1",
+    summary="the label that spreads a pod over several shared cards is wrong",
+    check=check,
+)

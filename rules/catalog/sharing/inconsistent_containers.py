@@ -1,0 +1,69 @@
+"""The containers of a pod ask for different kinds of GPU share.
+
+What it does
+------------
+Compares which of `aliyun.com/gpu-mem` and `aliyun.com/gpu-core.percentage` stand in the limits
+of a pod's containers. Init containers do not count, nor containers that ask for no share.
+
+Why it matters
+--------------
+The scheduler of ACK places a pod only if all its containers that share a GPU ask for the same
+kinds of resources, because a node serves either pods with memory alone or pods with memory and
+computing power.
+
+References
+----------
+- Alibaba Cloud, "Allocate computing power by scheduling shared GPU" (ACK)
+- koordinator-sh/koordinator, `pkg/scheduler/plugins/ack/gpushare`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.pod import Container, Pod
+from rules.profile import Context
+from rules.quantity import Quantity, parse
+from rules.rule import Action, Finding, Rule
+
+SHARES = ("aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage")
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each container that lacks a kind of share which another one has."""
+    if pod.layout.gpu_field:
+        return
+    sharing = [(c, kinds) for c in pod.containers if c.role == "app" if (kinds := _kinds(c))]
+    if not sharing:
+        return
+    wanted = [name for name in SHARES if any(name in kinds for _, kinds in sharing)]
+    for container, kinds in sharing:
+        missing = " and ".join(name for name in wanted if name not in kinds)
+        if missing:
+            message = (
+                f"{container} asks for {' and '.join(kinds)}, "
+                f"and another container of the pod also for {missing}: all must ask for the same"
+            )
+            advice = "ask for the same kinds of share in every container that uses the GPU"
+            yield Finding(
+                (*container.resources_path, "limits"), "limits", message, container, advice
+            )
+
+
+def _kinds(container: Container) -> list[str]:
+    return [name for name in SHARES if name in container.limits and _positive(container, name)]
+
+
+def _positive(container: Container, name: str) -> bool:
+    amount = parse(container.limits[name])
+    return not isinstance(amount, Quantity) or amount.nano > 0
+
+
+RULE = Rule(
+    name="inconsistent-containers",
+    subject=Pod,
+    action=Action.DENY,
+    since="0.1",
+    summary="the containers of a pod ask for different kinds of GPU share",
+    check=check,
+)

@@ -1,0 +1,95 @@
+"""A new pod carries what only a GPU scheduler may write.
+
+What it does
+------------
+Finds annotations and environment variables in which the schedulers of ACK, HAMi and koordinator
+note which card a pod was given, and `CGPU_DISABLE`, which switches cGPU off. Pods that exist
+already are not judged: the schedulers write these keys by an update.
+
+Why it matters
+--------------
+Schedulers and device plugins trust these keys. A pod that brings them along may be counted on
+a card that it was never given, or get a card or memory that belongs to another pod.
+
+Fix safety
+----------
+The key is removed only if the policy says `fix: true`: a refusal tells a user who copied a
+running pod what is wrong with the copy.
+
+References
+----------
+- https://github.com/AliyunContainerService/gpushare-scheduler-extender
+- koordinator-sh/koordinator, `pkg/scheduler/plugins/ack/gpushare`
+- Project-HAMi/HAMi, `pkg/device/nvidia/device.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.document import remove
+from rules.pod import Container, Pod
+from rules.profile import Context
+from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.visibility import removal
+
+SWITCH = "CGPU_DISABLE"
+PARTS = ("IDX", "POD", "CONTAINER", "DEV", "ASSIGNED", "ASSUME_TIME")
+VARIABLES = frozenset(
+    {*(f"ALIYUN_COM_GPU_MEM_{part}" for part in PARTS), "ALIYUN_COM_GPU_VISIBLE_DEVICES", SWITCH}
+)
+SWITCHED_ON = frozenset({"", "0", "false", "False", "FALSE"})
+RESERVED_ANNOTATIONS = (
+    "ALIYUN_COM_GPU_MEM_",
+    "scheduler.framework.gpushare.",
+    "gpushare.alibabacloud.com/",
+    "scheduling.koordinator.sh/device-allocated",
+)
+HAMI = "hami.io/"
+ALLOCATIONS = ("devices-allocated", "devices-to-allocate")
+
+
+def check(pod: Pod, context: Context) -> Iterator[Finding]:
+    """Yield each reserved annotation and variable of a pod that is yet to be scheduled."""
+    if context.operation == "UPDATE":
+        return
+    for key in pod.annotations:
+        if key.startswith(RESERVED_ANNOTATIONS) or _is_hami_allocation(key):
+            path = (*pod.metadata_path, "annotations", key)
+            message = (
+                f"the annotation {shown(key)} is the scheduler's: it tells who holds which GPU"
+            )
+            fix = Fix("remove the annotation", (remove(path),))
+            advice = "remove it: the scheduler writes its own"
+            yield Finding(path, f"annotations.{key}", message, help=advice, fix=fix)
+    for container in pod.containers:
+        if VARIABLES.isdisjoint(container.env):
+            continue
+        for variable in container.env:
+            harmless = variable == SWITCH and container.value_of(SWITCH) in SWITCHED_ON
+            if variable in VARIABLES and not harmless:
+                yield _finding(container, variable)
+
+
+def _is_hami_allocation(key: str) -> bool:
+    return key.startswith(HAMI) and any(word in key for word in ALLOCATIONS)
+
+
+def _finding(container: Container, variable: str) -> Finding:
+    what = "the device plugin's: it tells which GPU the container holds"
+    if variable == SWITCH:
+        what = "the administrator's: it switches off what keeps the GPU's sharers apart"
+    message = f"{container} sets {variable}, which is {what}"
+    path = (*container.path, "env", container.env[variable][-1][0])
+    fix = Fix(f"remove {variable}", removal(container, variable))
+    return Finding(path, variable, message, container, "remove the variable", fix)
+
+
+RULE = Rule(
+    name="reserved-gpushare-keys",
+    subject=Pod,
+    action=Action.DENY,
+    since="0.1",
+    summary="a new pod carries what only a GPU scheduler may write",
+    check=check,
+)

@@ -1,0 +1,92 @@
+"""Which GPUs a container asks the scheduler for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from rules.pod import Container, Pod, text
+from rules.profile import Resource
+from rules.quantity import Malformed, Placeholder, Quantity, parse
+
+
+class Device(NamedTuple):
+    """One GPU resource of one container: limit and request as parsed, None where absent."""
+
+    name: str
+    resource: Resource
+    limit: Quantity | Placeholder | Malformed | None
+    request: Quantity | Placeholder | Malformed | None
+
+    @property
+    def held(self) -> bool:
+        """Whether any of it is asked for; the unreadable counts, so that nobody loses a GPU."""
+        return any(
+            amount.nano > 0 if isinstance(amount, Quantity) else amount is not None
+            for amount in (self.limit, self.request)
+        )
+
+
+def devices(container: Container) -> Mapping[str, Device]:
+    """The GPU resources that `container` names, of whatever family, by name."""
+    if container.devices is None:
+        container.devices = dict(_devices(container))
+    return container.devices
+
+
+def _devices(container: Container) -> Iterator[tuple[str, Device]]:
+    limits, requests = container.limits, container.requests
+    for name in dict.fromkeys((*limits, *requests)):
+        resource = container.pod.profile.resource(name)
+        if resource is not None:
+            limit = parse(limits[name]) if name in limits else None
+            request = parse(requests[name]) if name in requests else None
+            yield name, Device(name, resource, limit, request)
+
+
+def holds_gpu(container: Container) -> bool:
+    """Whether `container` asks for a GPU in any way that the scheduler knows of.
+
+    A claim of any class counts: whether it is for a GPU is not written in the pod.
+    """
+    if container.holds is None:
+        container.holds = bool(
+            any(device.held for device in devices(container).values())
+            or container.claims
+            or fraction_target(container.pod) is container
+        )
+    return container.holds
+
+
+def holds_share(container: Container) -> bool:
+    """Whether `container` asks for a share of a card that software divides."""
+    held = (device for device in devices(container).values() if device.held)
+    return any(device.resource.sharing == "share" for device in held)
+
+
+def asks_for(container: Container) -> str:
+    """What a container that holds a GPU does to get it, in words."""
+    held = any(device.held for device in devices(container).values())
+    return "uses a resource claim" if container.claims and not held else "asks for a GPU"
+
+
+def pod_holds_gpu(pod: Pod) -> bool:
+    """Whether any container of `pod` asks for a GPU."""
+    if pod.holds is None:
+        pod.holds = any(holds_gpu(container) for container in pod.containers)
+    return pod.holds
+
+
+def fraction_target(pod: Pod) -> Container | None:
+    """The container for which the pod's annotations ask for a part of a GPU, if they do."""
+    for fraction in pod.profile.fractions:
+        if any(key in pod.annotations for key in fraction.annotations):
+            wanted = pod.annotations.get(fraction.target) if fraction.target else None
+            apps = [c for c in pod.containers if c.role == "app"]
+            return next((c for c in apps if c.name == wanted), apps[0] if apps else None)
+    return None
+
+
+def uses_gpu_runtime(pod: Pod) -> bool:
+    """Whether the pod names a runtime class that injects GPUs."""
+    return text(pod.spec.get("runtimeClassName")) in pod.profile.runtime_classes

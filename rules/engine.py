@@ -1,0 +1,161 @@
+"""Ask the rules about a manifest, and let them mend it.
+
+`check` speaks of the manifest as it is given. `fix` works through the rules in order, each
+seeing what the ones before it have mended, and returns the JSON Patch. A rule that raises
+is our own fault: it is named in the result and never decides about the user's object.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from rules.asking import Asking, Failure, Suppress, Verdict, never
+from rules.document import EditError, Json, Operation, apply
+from rules.policy import ActiveRule, RuleSet
+from rules.profile import Context
+from rules.rule import Finding
+
+__all__ = ["Failure", "Fixed", "Suppress", "Verdict", "check", "fix", "introduced"]
+
+
+@dataclass(slots=True)
+class Fixed:
+    """A mended manifest, the operations that lead to it, what was fixed and what remains."""
+
+    manifest: Json
+    operations: list[Operation]
+    fixed: list[Finding]
+    remaining: Verdict
+
+
+def check(
+    manifest: Json, rule_set: RuleSet, context: Context, suppress: Suppress = never
+) -> Verdict:
+    """What is wrong with `manifest`. `suppress` may silence findings (the linter's comments)."""
+    asking = Asking(manifest, rule_set, context, suppress)
+    for active in rule_set.rules:
+        asking.ask(active)
+    return asking.verdict
+
+
+def fix(
+    manifest: Json,
+    rule_set: RuleSet,
+    context: Context,
+    suppress: Suppress = never,
+    only: Collection[str] | None = None,
+) -> Fixed:
+    """Mend what may be mended; with `only`, nothing but containers of these names.
+
+    A rule whose fix does not cure its own finding is barred, named in the failures, and
+    the work is done again without its fixes.
+    """
+    if suppress is not never:
+        suppress = _steady(manifest, rule_set, context, suppress)
+    barred: dict[str, Failure] = {}
+    while True:
+        fixing = _Fixing(manifest, rule_set, context, suppress, only)
+        fixing.run(barred)
+        if not fixing.fixed:
+            remaining = fixing.verdict
+        else:
+            remaining = check(fixing.manifest, rule_set, context, suppress)
+        mended = {finding.identity for finding in fixing.fixed}
+        relapsed = [f for f in introduced(remaining.findings, fixing.left) if f.identity in mended]
+        for finding in relapsed:
+            why = f"the fix does not cure {finding.identity}"
+            barred[finding.rule] = Failure(finding.rule, why)
+        if not relapsed:
+            failures = (*barred.values(), *fixing.failures, *remaining.failures)
+            remaining.failures = list({failure.rule: failure for failure in failures}.values())
+            return Fixed(fixing.manifest, fixing.operations, fixing.fixed, remaining)
+
+
+def _steady(manifest: Json, rule_set: RuleSet, context: Context, suppress: Suppress) -> Suppress:
+    """`suppress` as it judges `manifest` itself: fixes move the places that it knows."""
+    answers: dict[str, set[bool]] = {}
+
+    def first(finding: Finding, active: ActiveRule) -> bool:
+        answer = suppress(finding, active)
+        answers.setdefault(finding.identity, set()).add(answer)
+        return answer
+
+    def later(finding: Finding, active: ActiveRule) -> bool:
+        known = answers.get(finding.identity, set())
+        return next(iter(known)) if len(known) == 1 else suppress(finding, active)
+
+    check(manifest, rule_set, context, first)
+    return later
+
+
+def introduced(new: Iterable[Finding], old: Iterable[Finding]) -> list[Finding]:
+    """The findings of `new` that `old` did not have, as multisets of identity and message."""
+    known = Counter((finding.identity, finding.message) for finding in old)
+    fresh = []
+    for finding in new:
+        mark = (finding.identity, finding.message)
+        if known[mark]:
+            known[mark] -= 1
+        else:
+            fresh.append(finding)
+    return fresh
+
+
+class _Fixing:
+    """One attempt at fixing a manifest, rule by rule."""
+
+    def __init__(
+        self,
+        manifest: Json,
+        rule_set: RuleSet,
+        context: Context,
+        suppress: Suppress,
+        only: Collection[str] | None,
+    ) -> None:
+        self.manifest = manifest
+        self.operations: list[Operation] = []
+        self.fixed: list[Finding] = []
+        self.left: list[Finding] = []
+        self.failures: list[Failure] = []
+        self._setting = (rule_set, context, suppress)
+        self._only = only
+        self._asking = Asking(manifest, *self._setting)
+
+    def run(self, barred: dict[str, Failure]) -> None:
+        """Ask every rule and make its fixes; a rule whose edits do not fit is added to `barred`."""
+        rules = self._setting[0].rules
+        for number, active in enumerate(rules, start=1):
+            name = active.rule.name
+            found = self._asking.ask(active)
+            chosen = [finding for finding in found if self._chosen(finding)]
+            if not chosen or name in barred:
+                continue
+            edits = [edit for finding in chosen if finding.fix for edit in finding.fix.edits]
+            try:
+                self.manifest, operations = apply(self.manifest, edits)
+            except EditError as error:
+                barred[name] = Failure(name, f"EditError: {error}")
+                continue
+            self.operations.extend(operations)
+            self.fixed.extend(chosen)
+            self.left.extend(finding for finding in found if not self._chosen(finding))
+            self._begin_again(rules[:number])
+        self.failures.extend(self._asking.verdict.failures)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the rules say, if nothing was fixed."""
+        return self._asking.verdict
+
+    def _begin_again(self, asked: Iterable[ActiveRule]) -> None:
+        """Go on with the mended manifest, of which rules must know what others leave to them."""
+        self.failures.extend(self._asking.verdict.failures)
+        self._asking = Asking(self.manifest, *self._setting)
+        for active in asked:
+            if active.rule.instead_of:
+                self._asking.ask(active)
+
+    def _chosen(self, finding: Finding) -> bool:
+        return finding.fixable and (self._only is None or finding.container_name in self._only)

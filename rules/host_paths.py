@@ -1,0 +1,51 @@
+"""Which paths of its node a pod shows to its containers."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from rules.document import Path
+from rules.pod import Container, Pod, mapping, text
+
+
+class HostMount(NamedTuple):
+    """A container sees `path` of the node through the volume `volume`, declared at `field`."""
+
+    container: Container
+    volume: str
+    path: str
+    field: Path
+    read_only: bool
+
+    @property
+    def key(self) -> str:
+        """What findings about the volume are known by."""
+        return f"volume.{self.volume}"
+
+
+def host_mounts(pod: Pod) -> Iterator[HostMount]:
+    """Every mount of a hostPath volume, `subPath` included; a volume that nobody mounts is none."""
+    volumes = {text(v.get("name")): (i, p) for i, v in pod.volumes if (p := host_path(v))}
+    if not volumes:
+        return
+    for container in pod.containers:
+        for _, mount in container.mounts:
+            name = text(mount.get("name"))
+            if name in volumes:
+                index, path = volumes[name]
+                seen = clean(f"{path}/{text(mount.get('subPath'))}")
+                field = (*pod.path, "volumes", index, "hostPath", "path")
+                yield HostMount(container, name, seen, field, mount.get("readOnly") is True)
+
+
+def host_path(volume: Mapping[str, Any]) -> str | None:
+    """The host's path that `volume` shows, cleaned; None if it is no hostPath."""
+    path = mapping(volume.get("hostPath")).get("path")
+    return clean(path) if isinstance(path, str) and path else None
+
+
+def clean(path: str) -> str:
+    """`path` without `.`, `..`, doubled or trailing slashes, always absolute."""
+    return posixpath.normpath("/" + path.lstrip("/"))

@@ -1,0 +1,34 @@
+"""What is known of an image by its name alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# Images that set NVIDIA_VISIBLE_DEVICES=all themselves: NVIDIA's own registries, and by the
+# last two parts of the repository's name what others build on them, with what the tag must
+# hold (nothing: any tag will do).
+NVIDIA_REGISTRIES = ("nvcr.io/nvidia/", "nvcr.io/nim/")
+CUDA_IMAGES: Mapping[str, tuple[str, ...]] = {
+    "nvidia/cuda": (),
+    "pytorch/pytorch": ("cuda", "latest"),
+    "tensorflow/tensorflow": ("gpu",),
+    "vllm/vllm-openai": (),
+    "lmsysorg/sglang": (),
+    "huggingface/text-generation-inference": (),
+    "rayproject/ray": ("gpu", "cu1"),
+    "rayproject/ray-ml": ("gpu", "cu1"),
+    "rayproject/ray-llm": ("cu1",),
+}
+_OTHER_MAKERS_TAGS = ("rocm", "cpu", "xpu", "intel", "gaudi", "hpu", "neuron", "tpu", "npu")
+
+
+def is_cuda_image(image: str) -> bool:
+    """Whether `image` is known to set NVIDIA_VISIBLE_DEVICES=all itself."""
+    if image.startswith(NVIDIA_REGISTRIES):
+        return True
+    path, _, last = image.partition("@")[0].rpartition("/")
+    name, _, tag = last.partition(":")
+    words = CUDA_IMAGES.get(f"{path.rpartition('/')[2]}/{name}")
+    if words is None or any(maker in tag for maker in _OTHER_MAKERS_TAGS):
+        return False
+    return not words or any(word in (tag or "latest") for word in words)

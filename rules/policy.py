@@ -1,0 +1,126 @@
+"""Which rules act and how, for whom: a policy, resolved once into a rule set per mode."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rules.catalog import CATALOG
+from rules.profile import NO_OPTIONS, Profile, matches_any
+from rules.rule import Action, Finding, FixScope, Rule
+
+# Rules that guard what is not the user's own: an exception to one must say where it holds.
+GUARDS = ("bypass", "security", "sharing")
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSettings:
+    """What a policy says about one rule; None where it says nothing."""
+
+    action: Action | None = None
+    fix: bool | None = None
+    options: Mapping[str, Any] = field(default_factory=lambda: NO_OPTIONS)
+    suppressible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyException:
+    """Findings of `rules` that are accepted where every given pattern fits; empty fits all."""
+
+    rules: tuple[str, ...]
+    reason: str
+    expires: datetime.date | None = None
+    namespaces: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    service_accounts: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
+
+    def expired(self, today: datetime.date) -> bool:
+        """Whether the last day on which the exception holds is over."""
+        return self.expires is not None and today > self.expires
+
+    def covers(self, finding: Finding, service_account: str) -> bool:
+        """Whether the exception accepts `finding`, in a pod that runs as `service_account`."""
+        ref, container = finding.object, finding.container
+        if ref is None or finding.rule not in self.rules:
+            return False
+        facts = (
+            (self.namespaces, ref.namespace),
+            (self.kinds, ref.kind),
+            (self.names, ref.name),
+            (self.service_accounts, service_account),
+            (self.images, container.image if container else ""),
+            (self.containers, finding.container_name),
+        )
+        return all(not patterns or matches_any(patterns, fact) for patterns, fact in facts)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One policy, checked, with its profiles merged."""
+
+    profile: Profile
+    rules: Mapping[str, RuleSettings] = field(default_factory=dict)
+    exceptions: tuple[PolicyException, ...] = ()
+    catalogue: str | None = None
+    on_rule_error: Literal["allow", "deny"] = "allow"
+    workloads: Literal["warn", "fix"] = "warn"
+    void_every_container: bool = False
+
+    def rule_set(self, mode: Action = Action.DENY) -> RuleSet:
+        """The rules as they act under `mode`, a cap on every action."""
+        active = (self._activate(rule, mode) for rule in CATALOG)
+        return RuleSet(
+            rules=tuple(rule for rule in active if rule.action is not Action.OFF),
+            profile=self.profile,
+            exceptions=self.exceptions,
+        )
+
+    def _activate(self, rule: Rule[Any], mode: Action) -> ActiveRule:
+        settings = self.rules.get(rule.name, RuleSettings())
+        action = rule.action if settings.action is None else settings.action
+        scope = {None: FixScope.SAFE, False: FixScope.NONE, True: FixScope.ALL}[settings.fix]
+        if self.catalogue is not None and version(rule.since) > version(self.catalogue):
+            action, scope = min(action, Action.AUDIT), FixScope.NONE
+        options = {**rule.options, **settings.options}
+        if "every_container" in rule.options:
+            options["every_container"] = self.void_every_container
+        return ActiveRule(rule, min(action, mode), scope, options, settings.suppressible)
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveRule:
+    """A rule with what a policy made of it."""
+
+    rule: Rule[Any]
+    action: Action
+    scope: FixScope
+    options: Mapping[str, Any]
+    suppressible: bool
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """The rules of one policy in one mode, in running order, ready for the engine."""
+
+    rules: tuple[ActiveRule, ...]
+    profile: Profile
+    exceptions: tuple[PolicyException, ...] = ()
+
+    def only(self, names: Iterable[str]) -> RuleSet:
+        """The same without the rules that are not named."""
+        wanted = frozenset(names)
+        kept = tuple(active for active in self.rules if active.rule.name in wanted)
+        return RuleSet(kept, self.profile, self.exceptions)
+
+
+def version(text: str) -> tuple[int, ...]:
+    """A dotted version for comparison, 1 as good as 1.0; ValueError if it is none."""
+    parts = [int(part) for part in text.split(".")]
+    while parts and not parts[-1]:
+        parts.pop()
+    return tuple(parts)

@@ -1,0 +1,234 @@
+"""Facts about GPU estates as data, and the facts of one call.
+
+A `Profile` says what a kind of estate calls its GPU resources, how it taints and labels
+its nodes, who schedules what, and which pods are the estate's own components. Several
+profiles merge into one. What every estate shares, such as the meaning of a variable,
+is code in `devices` instead.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+SYSTEM_NAMESPACE = "kube-system"
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+# Names of resources come from tenants: what is remembered of them must stay bounded.
+_REMEMBERED = 4096
+_LONGEST_NAME = 253 + 1 + 63
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether `text` fits `pattern`, in which each `*` stands for any characters.
+
+    Linear in both lengths, because patterns meet text that tenants wrote.
+    """
+    first, *rest = pattern.split("*")
+    if not rest:
+        return text == pattern
+    *middle, last = rest
+    if not text.startswith(first) or len(text) < len(first) + len(last):
+        return False
+    position, end = len(first), len(text) - len(last)
+    for piece in middle:
+        found = text.find(piece, position, end)
+        if found < 0:
+            return False
+        position = found + len(piece)
+    return text.endswith(last)
+
+
+def matches_any(patterns: Iterable[str], text: str) -> bool:
+    """Whether `text` fits one of `patterns`."""
+    return any(matches(pattern, text) for pattern in patterns)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One extended resource by which an estate hands out GPUs or shares of them.
+
+    `sharing` is how much of a card it stands for: the whole card, a hardware partition
+    (MIG), or a share that software divides. `unit` is what a quantity of 1 means.
+    `companions` are resources of another name that belong in the same container.
+    """
+
+    name: str
+    vendor: str
+    sharing: Literal["whole", "partition", "share"] = "whole"
+    unit: str = "device"
+    companions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint that the estate puts on the nodes which offer `resources`."""
+
+    resources: tuple[str, ...]
+    key: str
+    value: str | None = None
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAffinity:
+    """The label by which pods that ask for `resources` should be drawn to nodes.
+
+    Without `values` the label must merely exist. `required` forbids every other node,
+    which also forbids a node that an autoscaler has yet to create and label.
+    """
+
+    resources: tuple[str, ...]
+    key: str
+    values: tuple[str, ...] = ()
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """The scheduler that must place pods which ask for `resources` or carry `annotations`.
+
+    `alternatives` are other schedulers that can place them as well.
+    """
+
+    name: str
+    resources: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Pods of the estate itself: device plugins, exporters, validators.
+
+    Known by namespace *and* service account, which tenants cannot choose freely. At
+    admission the creator counts too: the DaemonSet controller or one of `creators`.
+    """
+
+    namespaces: tuple[str, ...]
+    service_accounts: tuple[str, ...]
+    creators: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedReference:
+    """A reference that the estate's own webhook writes into `variable`, to be left alone.
+
+    The ConfigMap's name begins as the pod annotation `annotation` says and ends with a number.
+    """
+
+    variable: str
+    key: str
+    annotation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fraction:
+    """Pod annotations that ask for part of a GPU; `target` names the container, else the first."""
+
+    annotations: tuple[str, ...]
+    target: str | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One estate's facts, or several merged.
+
+    `active` are the resources of the chosen profiles; `resources` are all that are known,
+    because a resource must not lose its GPU for the lack of a profile.
+    """
+
+    name: str
+    description: str = ""
+    resources: Mapping[str, Resource] = field(default_factory=dict)
+    active: tuple[str, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    affinities: tuple[NodeAffinity, ...] = ()
+    schedulers: tuple[Scheduler, ...] = ()
+    components: tuple[Component, ...] = ()
+    node_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    runtime_classes: tuple[str, ...] = ()
+    alternative_variables: tuple[str, ...] = ()
+    injected_references: tuple[InjectedReference, ...] = ()
+    fractions: tuple[Fraction, ...] = ()
+    _found: dict[str, Resource | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def resource(self, name: str) -> Resource | None:
+        """The GPU resource that `name` is, or None if it is nothing known."""
+        if name in self._found:
+            return self._found[name]
+        resource = self.resources.get(name) or next(
+            (r for r in self.resources.values() if "*" in r.name and matches(r.name, name)), None
+        )
+        if len(self._found) < _REMEMBERED and len(name) <= _LONGEST_NAME:
+            self._found[name] = resource
+        return resource
+
+
+def merged(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profile:
+    """The facts of all `chosen` profiles together, aware of the resources of all `known`.
+
+    Raises ValueError if two chosen profiles claim one resource: whose scheduler, taint and
+    label should a pod get?
+    """
+    chosen, known = tuple(chosen), tuple(known)
+    owners: dict[str, str] = {}
+    for profile in chosen:
+        for name in profile.resources:
+            if name in owners:
+                raise ValueError(
+                    f"profiles {owners[name]!r} and {profile.name!r} both describe the "
+                    f"resource {name!r}: choose one of them"
+                )
+            owners[name] = profile.name
+    # Of several patterns that fit the first decides, so what was chosen stands first.
+    everything: dict[str, Resource] = {}
+    labels: dict[str, tuple[str, ...]] = {}
+    for profile in (*chosen, *known):
+        for name, resource in profile.resources.items():
+            everything.setdefault(name, resource)
+        for key, values in profile.node_labels.items():
+            labels.setdefault(key, values)
+    return Profile(
+        name="+".join(p.name for p in chosen),
+        resources=everything,
+        active=tuple(owners),
+        taints=tuple(t for p in chosen for t in p.taints),
+        affinities=tuple(a for p in chosen for a in p.affinities),
+        schedulers=tuple(s for p in chosen for s in p.schedulers),
+        components=(
+            *(c for p in chosen for c in p.components),
+            # Whoever may create pods there owns the cluster, and every estate installs there.
+            *(c for p in known for c in p.components if c.namespaces == (SYSTEM_NAMESPACE,)),
+        ),
+        node_labels=labels,
+        runtime_classes=_union(p.runtime_classes for p in (*known, *chosen)),
+        alternative_variables=_union(p.alternative_variables for p in (*known, *chosen)),
+        injected_references=tuple(r for p in chosen for r in p.injected_references),
+        fractions=tuple(f for p in chosen for f in p.fractions),
+    )
+
+
+def _union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for group in groups for item in group))
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known of one call. Offline everything but the date is unknown.
+
+    `namespace` is where objects go that name none themselves. `user` and `operation` are
+    the API server's words (`CREATE`, `UPDATE`) and None offline. The engine fills in
+    `profile` and, for each rule, its `options`.
+    """
+
+    today: datetime.date
+    namespace: str | None = None
+    user: str | None = None
+    operation: Literal["CREATE", "UPDATE"] | None = None
+    profile: Profile = field(default_factory=lambda: Profile("none"))
+    options: Mapping[str, Any] = field(default_factory=lambda: NO_OPTIONS)

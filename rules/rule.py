@@ -1,0 +1,145 @@
+"""What a rule is, and what it yields.
+
+A rule is a module under `catalog/` with a docstring, a `check` generator and one `RULE`.
+It knows nothing of the other rules, of policy, or of who asks.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from rules.document import Edit, Path
+from rules.pod import Container, ObjectRef, Pod, Quota
+from rules.profile import NO_OPTIONS, Context
+
+S = TypeVar("S", Pod, Quota)
+
+
+class Action(enum.IntEnum):
+    """What is done about a finding, from nothing to refusal."""
+
+    OFF = 0
+    AUDIT = 1
+    WARN = 2
+    DENY = 3
+
+
+class FixScope(enum.IntEnum):
+    """Which fixes are made: none, those that are safe unasked, or all."""
+
+    NONE = 0
+    SAFE = 1
+    ALL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Edits that mend a finding, and a title that completes "fix: …".
+
+    A fix is made unasked only if it is `safe`: it cannot take from the user anything that
+    the object would have had, nor decide what the user should decide.
+    """
+
+    title: str
+    edits: tuple[Edit, ...]
+    safe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault in one place.
+
+    A rule gives the path of the offending field (or where a missing one belongs), a
+    message that stands alone, and a `key`: the field, variable or resource at fault,
+    without indices. `action` may only weaken what the rule does. The rest is stamped by
+    the engine.
+    """
+
+    path: Path
+    key: str
+    message: str
+    container: Container | None = None
+    help: str = ""
+    fix: Fix | None = None
+    action: Action = Action.DENY
+    rule: str = ""
+    object: ObjectRef | None = None
+    place: str = ""
+    fixable: bool = False
+
+    @property
+    def container_name(self) -> str:
+        """The container's name, empty if the finding concerns the whole object."""
+        return self.container.name if self.container else ""
+
+    @property
+    def identity(self) -> str:
+        """What stays the same when lines move and containers are reordered."""
+        parts = (self.object_identity, self.place, self.container_name, self.key)
+        return "|".join((self.rule, *parts))
+
+    @property
+    def object_identity(self) -> str:
+        """Kind, group, namespace and name of the object."""
+        ref = self.object
+        return f"{ref.kind}.{ref.group}/{ref.namespace}/{ref.name}" if ref else ""
+
+
+Check = Callable[[S, Context], Iterable[Finding]]
+
+
+@dataclass(frozen=True)
+class Rule(Generic[S]):
+    """One fault that we know.
+
+    `since` is the catalogue's version that brought the rule. `instead_of` names rules that
+    stay silent about a container and key about which this rule has spoken. `options` maps
+    each option to its default.
+    """
+
+    name: str
+    subject: type[S]
+    action: Action
+    since: str
+    summary: str
+    check: Check[S]
+    instead_of: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=lambda: NO_OPTIONS)
+
+    @property
+    def family(self) -> str:
+        """The folder that the rule lives in, such as `bypass`."""
+        return self.check.__module__.split(".")[-2]
+
+    @property
+    def documentation(self) -> Mapping[str, str]:
+        """The docstring of the rule's module by heading."""
+        return sections(_module_docstring(self.check.__module__))
+
+
+def shown(value: Any, limit: int = 60) -> str:
+    """`value`, which a tenant wrote, fit for a message: quoted, on one line, not too long."""
+    quoted = json.dumps(value, ensure_ascii=True, default=str)
+    return quoted if len(quoted) <= limit else f'{quoted[: limit - 4]}…"'
+
+
+def _module_docstring(module: str) -> str:
+    return sys.modules[module].__doc__ or ""
+
+
+def sections(docstring: str) -> Mapping[str, str]:
+    """The text below each heading (a line underlined with dashes) of a rule's docstring."""
+    found: dict[str, list[str]] = {"": []}
+    current = found[""]
+    lines = docstring.splitlines()
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        if line.strip() and below.strip() and not below.strip().strip("-"):
+            current = found.setdefault(line.strip(), [])
+        elif line.strip().strip("-") or not line.strip():
+            current.append(line)
+    return {heading: "\n".join(text).strip() for heading, text in found.items()}

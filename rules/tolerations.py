@@ -1,0 +1,93 @@
+"""Which taints keep a pod away, and which of its tolerations were meant for them.
+
+The semantics are those of `core/v1` (`Toleration.ToleratesTaint`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rules.placement import is_open
+from rules.pod import Pod, text
+from rules.profile import Taint
+
+_NO_LETTERS = re.compile(r"[^a-z0-9]+")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+
+
+def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
+    """Whether `toleration` tolerates `taint`, whose value may be unknown (None).
+
+    An empty key needs `Exists` and fits every taint; an empty effect fits every effect;
+    an empty operator is `Equal`. `Lt` and `Gt` compare integers.
+    """
+    key, effect = text(toleration.get("key")), text(toleration.get("effect"))
+    operator = text(toleration.get("operator")) or "Equal"
+    if effect and effect != taint.effect:
+        return False
+    if key and key != taint.key:
+        return False
+    if operator == "Exists":
+        return True
+    if not key:
+        return False
+    value = toleration.get("value")
+    own = "" if value is None else str(value)
+    if operator == "Equal":
+        return taint.value is None or own == taint.value or is_open(own)
+    return _compares(operator, taint.value, own)
+
+
+def _compares(operator: str, tainted: str | None, own: str) -> bool:
+    if operator not in {"Lt", "Gt"} or not _INTEGER.fullmatch(own):
+        return False
+    if tainted is None:
+        return True
+    if not _INTEGER.fullmatch(tainted):
+        return False
+    return int(tainted) < int(own) if operator == "Lt" else int(tainted) > int(own)
+
+
+def untolerated(pod: Pod, taints: Iterable[Taint]) -> list[Taint]:
+    """Those of `taints` that no toleration of the pod tolerates, each once, sorted by key."""
+    found = {
+        (taint.key, taint.effect, taint.value or ""): taint
+        for taint in taints
+        if not any(tolerates(toleration, taint) for _, toleration in pod.tolerations)
+    }
+    return [found[mark] for mark in sorted(found)]
+
+
+def meant_for(pod: Pod, taint: Taint) -> tuple[int, Mapping[str, Any]] | None:
+    """The toleration that was meant for `taint`, which none tolerates, with its index.
+
+    It has the taint's key, or one that differs only in case, punctuation, an `s` at the end
+    of a word, or a missing `.com`.
+    """
+    wanted = _words(taint.key)
+    for index, toleration in pod.tolerations:
+        key = text(toleration.get("key"))
+        if key and (key == taint.key or _words(key) == wanted):
+            return index, toleration
+    return None
+
+
+def _words(key: str) -> list[str]:
+    words = _NO_LETTERS.split(key.lower())
+    return [word.removesuffix("s") for word in words if word not in {"", "com"}]
+
+
+def toleration(taint: Taint) -> dict[str, Any]:
+    """The toleration that tolerates `taint` and no more."""
+    if taint.value is None:
+        return {"key": taint.key, "operator": "Exists", "effect": taint.effect}
+    equal = {"key": taint.key, "operator": "Equal", "value": taint.value}
+    return {**equal, "effect": taint.effect}
+
+
+def spelled(taint: Taint) -> str:
+    """`taint` as kubectl writes it: `key=value:effect`, or `key:effect`."""
+    value = "" if taint.value is None else f"={taint.value}"
+    return f"{taint.key}{value}:{taint.effect}"

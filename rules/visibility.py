@@ -1,0 +1,175 @@
+"""Which GPUs a container will be given behind the scheduler's back, by its variables.
+
+The meaning of the variables follows the container runtimes that read them: NVIDIA's
+(`internal/config/image/cuda_image.go`, `devices.go`), AMD's (`internal/oci/oci.go`,
+`internal/gpu-tracker`), Intel's for Gaudi (`cmd/habana-container-runtime/specs.go`) and
+Huawei's. The order of precedence follows the kubelet: the device plugin's environment
+first, then `envFrom`, then `env`; the last wins.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from rules.devices import devices, holds_gpu
+from rules.document import Edit, append, put, remove
+from rules.pod import Container, items, mapping, text
+
+NVIDIA = "NVIDIA_VISIBLE_DEVICES"
+ASCEND, HABANA, AMD = "ASCEND_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES"
+OTHER_VENDORS = (ASCEND, HABANA, AMD)
+GRANTING = (NVIDIA, *OTHER_VENDORS)
+VOID = "void"
+# What hides every device. AMD's and Gaudi's know no `void`; Gaudi's old hook takes it for `all`.
+_HIDING = {NVIDIA: VOID, ASCEND: VOID, HABANA: "none", AMD: "none"}
+# The makers, as profiles name them, of the cards that each variable is about; the maker of
+# what a mere device class offers may be any.
+_MAKERS = {
+    NVIDIA: ("nvidia", "other"),
+    ASCEND: ("huawei",),
+    HABANA: ("habana", "intel"),
+    AMD: ("amd",),
+}
+
+_REFERENCES = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef", "fileKeyRef")
+
+
+class Visibility(enum.Enum):
+    """What a visible-devices variable makes the container runtime do."""
+
+    UNSET = "unset"
+    HIDDEN = "hidden"
+    DRIVER_ONLY = "driver only"  # libraries and tools, but no device
+    GRANTED = "granted"
+    REFERENCE = "reference"
+
+
+def meaning(value: str, variable: str = NVIDIA) -> Visibility:
+    """What the container runtime makes of `value` as the text of `variable`."""
+    if "$(" in value:
+        return Visibility.GRANTED  # the kubelet fills it in: it may become anything
+    tokens = [token for token in (part.strip() for part in value.split(",")) if token]
+    if variable != NVIDIA:
+        # The others know no word that outweighs a device named beside it.
+        hidden = all(token in (VOID, "none") for token in tokens)
+        return Visibility.HIDDEN if hidden else Visibility.GRANTED
+    if not tokens or VOID in tokens:
+        return Visibility.HIDDEN
+    # In some versions `none` wins wherever it stands; the reading that grants more counts.
+    deciding = next((token for token in tokens if token in ("all", "none")), "")
+    return Visibility.DRIVER_ONLY if deciding == "none" else Visibility.GRANTED
+
+
+def visibility(container: Container, variable: str = NVIDIA) -> Visibility:
+    """What the container's own `env` says in `variable`; the last entry wins."""
+    if variable not in container.env:
+        return Visibility.UNSET
+    value = container.value_of(variable)
+    return Visibility.REFERENCE if value is None else meaning(value, variable)
+
+
+def concerns(variable: str, container: Container) -> bool:
+    """Whether `variable` is about the cards of the maker whose GPU `container` asks for.
+
+    NVIDIA's also concerns a claim or a part of a GPU, whose maker is not written in the pod.
+    """
+    held = [device for device in devices(container).values() if device.held]
+    if not held:
+        return variable == NVIDIA and holds_gpu(container)
+    return any(device.resource.vendor in _MAKERS[variable] for device in held)
+
+
+def forming(container: Container, variable: str) -> list[tuple[int, Mapping[str, Any]]]:
+    """The entries of `envFrom` whose prefix lets a key of theirs become `variable`.
+
+    `variable` may hold one `*`. An entry without a prefix can hold any variable and says
+    nothing of it, so it does not count.
+    """
+    sources = items(container.raw.get("envFrom"))
+    return [(i, source) for i, source in sources if _begins(text(source.get("prefix")), variable)]
+
+
+def _begins(prefix: str, variable: str) -> bool:
+    stem, star, _ = variable.partition("*")
+    if not prefix or prefix == variable:
+        return False
+    return stem.startswith(prefix) or (bool(star) and prefix.startswith(stem))
+
+
+def says_nothing(container: Container, variable: str = NVIDIA) -> bool:
+    """Whether neither `env` nor a prefix in `envFrom` sets `variable`, so that the image does."""
+    readable = isinstance(container.raw.get("env"), list | None)
+    return readable and variable not in container.env and not forming(container, variable)
+
+
+def looks_legacy(container: Container) -> bool:
+    """Whether `env` makes NVIDIA's toolkit take the image for one older than its variable.
+
+    To such images it gives all GPUs unless the variable says otherwise (`CUDA.IsLegacy`).
+    """
+    version = container.value_of("CUDA_VERSION")
+    return bool(version) and not container.value_of("NVIDIA_REQUIRE_CUDA")
+
+
+def reference_kind(container: Container, variable: str) -> str:
+    """By what kind of reference `variable` is set, such as `configMapKeyRef`."""
+    source = mapping(container.env[variable][-1][1].get("valueFrom"))
+    return next((kind for kind in _REFERENCES if kind in source), "reference")
+
+
+def is_injected(container: Container, variable: str) -> bool:
+    """Whether the reference in `variable` is one by which the estate itself hands out devices.
+
+    Either the profile's webhook writes it, to a ConfigMap whose name begins as the profile's
+    annotation says and ends with the container's number. Or it is the one that Huawei tells
+    its users to write: to the annotation in which the scheduler notes the devices it has
+    chosen, named as the resource that the container asks for. A tenant can forge both.
+    """
+    entries = container.env.get(variable, [])
+    if len(entries) != 1:
+        return False  # where the reference leads nowhere, an earlier entry would decide
+    source = mapping(entries[0][1].get("valueFrom"))
+    if variable == ASCEND:
+        field = text(mapping(source.get("fieldRef")).get("fieldPath"))
+        return any(
+            device.held and field == f"metadata.annotations['{name}']"
+            for name, device in devices(container).items()
+        )
+    reference = mapping(source.get("configMapKeyRef"))
+    beginning, _, number = text(reference.get("name")).rpartition("-")
+    return number.removeprefix("i").isdecimal() and any(
+        known.variable == variable
+        and reference.get("key") == known.key
+        and beginning == container.pod.annotations.get(known.annotation)
+        for known in container.pod.profile.injected_references
+    )
+
+
+def removal(container: Container, variable: str) -> tuple[Edit, ...]:
+    """Edits that take every entry of `variable` out of `env`."""
+    entries = container.env.get(variable, [])
+    return tuple(remove((*container.path, "env", index)) for index, _ in entries)
+
+
+def hiding(variable: str) -> str:
+    """The value of `variable` that hides every device."""
+    return _HIDING.get(variable, VOID)
+
+
+def voiding(container: Container, variable: str = NVIDIA) -> tuple[Edit, ...]:
+    """Edits that leave exactly one entry of `variable`, whose value hides every device.
+
+    There are none where `env` is no list.
+    """
+    if not isinstance(container.raw.get("env"), list | None):
+        return ()
+    entries = container.env.get(variable, [])
+    entry = {"name": variable, "value": hiding(variable)}
+    if not entries:
+        # Listed after what is there: a merge by name keeps the order of the user's own entries.
+        return (append((*container.path, "env"), entry),)
+    first, *rest = [index for index, _ in entries]
+    env = (*container.path, "env")
+    return (put((*env, first), entry), *(remove((*env, index)) for index in rest))

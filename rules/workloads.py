@@ -1,0 +1,175 @@
+"""Where the pods are: in the built-in kinds, in known custom kinds, and in any other.
+
+Built-in kinds are looked up. Every other kind is searched for what is shaped like a pod,
+through maps and lists, because a third of all GPU pods sit in custom resources and there
+are more kinds of those than a table holds. `kinds` has the tables, exceptions included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from rules.document import Json, Path
+from rules.kinds import BUILT_IN, BUILT_IN_GROUPS, ODD, PATTERNS, PLAIN, OddPods
+from rules.nodes import Node, fits
+from rules.pod import POD_SPEC, Layout, ObjectRef, Pod, Quota, items, mapping, text
+from rules.profile import Profile, matches_any
+from rules.shapes import METADATA, POD, differences, shape_of
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Something that looks like a pod and cannot be read as one."""
+
+    object: ObjectRef
+    path: Path
+    why: str
+
+
+Subject: TypeAlias = Pod | Quota | Unreadable
+
+# Fields of a pod spec in which no other pod is to be found.
+_OF_A_POD = frozenset(
+    {*POD, "containers", "initContainers", "ephemeralContainers", "resources"}
+    | {"securityContext", "topologySpreadConstraints"}
+)
+# Fields of an object in which nobody asks for a pod: the second is what a controller saw.
+_OF_AN_OBJECT = frozenset({"metadata", "status"})
+
+
+def subjects_in(
+    manifest: Json, profile: Profile, namespace: str | None = None, path: Path = ()
+) -> Iterator[Subject]:
+    """Everything in `manifest` that rules judge, in document order, with its path.
+
+    Lists (`kind: List`, `PodList` …) are opened. `namespace` is where an object goes that
+    names none. What looks like a pod and cannot be read comes out as Unreadable.
+    """
+    for raw, base in _objects(mapping(manifest), path):
+        kind, group = _kind_and_group(raw)
+        if not kind or matches_any(PATTERNS, group) or (not group and kind in PLAIN):
+            continue
+        metadata = mapping(raw.get("metadata"))
+        home = text(metadata.get("namespace")) or namespace or ""
+        owner = ObjectRef(kind, group, home, text(metadata.get("name")))
+        search = _Search(owner, profile, base)
+        if kind == "ResourceQuota" and not group:
+            yield from search.quota(raw)
+        elif kind in BUILT_IN and group in BUILT_IN_GROUPS:
+            yield from search.template(raw, BUILT_IN[kind])
+        else:
+            yield from search.everywhere(raw, ODD.get((group, kind), ()))
+
+
+def _kind_and_group(raw: Mapping[str, Any]) -> tuple[str, str]:
+    return text(raw.get("kind")), text(raw.get("apiVersion")).rpartition("/")[0]
+
+
+def _objects(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[Mapping[str, Any], Path]]:
+    """The object `raw`, or the objects in it if it is a list of some, each with its path."""
+    waiting = [(raw, path)]
+    while waiting:
+        raw, path = waiting.pop()
+        kind, held = text(raw.get("kind")), raw.get("items")
+        if not kind.endswith("List") or not isinstance(held, list):
+            yield raw, path
+            continue
+        # Elements of a PodList need not say that they are Pods.
+        common = {"apiVersion": raw.get("apiVersion"), "kind": kind[:-4]}
+        for index, item in reversed(items(held)):
+            own = item if item.get("kind") is not None else {**item, **common}
+            waiting.append((own, (*path, "items", index)))
+
+
+class _Search:
+    """The search for pods in one object, which stands at `base` of the manifest."""
+
+    def __init__(self, owner: ObjectRef, profile: Profile, base: Path) -> None:
+        self.owner = owner
+        self.profile = profile
+        self.base = base
+        self.told: set[Path] = set()
+
+    def quota(self, raw: Mapping[str, Any]) -> Iterator[Subject]:
+        """The hard limits of a ResourceQuota."""
+        spec = raw.get("spec")
+        yield from self._misshapen(spec, {"hard": {}}, ("spec",))
+        hard = mapping(mapping(spec).get("hard"))
+        yield Quota(self.owner, self.profile, hard, (*self.base, "spec", "hard"))
+
+    def template(self, raw: Mapping[str, Any], path: Path) -> Iterator[Subject]:
+        """The pod whose template is at `path` of a built-in kind, if there is one."""
+        node = Node(raw)
+        for step in (*path, "spec"):
+            if node.value.get(step) is None:
+                return  # a partial object, such as a patch of the labels
+            node = node.child(step)
+            if not isinstance(node.value, dict):
+                yield from self._misshapen(node.value, {}, node.path)
+                return
+        yield from self._pod(node, POD_SPEC)
+
+    def everywhere(self, raw: Mapping[str, Any], odd: OddPods) -> Iterator[Subject]:
+        """The pods at the places of `odd`, then every object with a list of containers."""
+        known = set()
+        for pattern, layout in odd:
+            known |= {(*pattern, *path[:-1]) for path, _ in layout.lists}
+            yield from self._odd(raw, pattern, layout)
+        waiting = [Node(raw)]
+        while waiting:
+            node = waiting.pop()
+            passed = _OF_AN_OBJECT if node.above is None else frozenset[str]()
+            if isinstance(node.value, dict) and "containers" in node.value:
+                passed |= _OF_A_POD
+                if not known or not any(fits(node.path, pattern) for pattern in known):
+                    yield from self._candidate(node)
+            waiting += [child for child in node.children() if child.key not in passed][::-1]
+
+    def _odd(self, raw: Mapping[str, Any], pattern: Path, layout: Layout) -> Iterator[Subject]:
+        """The pods at every place that `pattern` leads to."""
+        nodes = [Node(raw)]
+        for step, following in zip(pattern, (*pattern[1:], ""), strict=True):
+            if step == "*":
+                nodes = [child for node in nodes for child in node.children()]
+                continue
+            objects = [node for node in nodes if isinstance(node.value, dict)]
+            nodes = [node.child(step) for node in objects if step in node.value]
+            shape: Any = [{}] if following == "*" else {}
+            for node in nodes:
+                yield from self._misshapen(node.value, shape, node.path)
+            nodes = [node for node in nodes if isinstance(node.value, type(shape))]
+        for node in nodes:
+            if isinstance(node.value, dict):
+                yield from self._pod(node, layout)
+
+    def _candidate(self, node: Node) -> Iterator[Subject]:
+        held = node.value["containers"]
+        if isinstance(held, list) and any(isinstance(item, dict) for item in held):
+            yield from self._pod(node, POD_SPEC)
+        elif held is not None and node.path[-2:] == ("template", "spec"):
+            yield from self._misshapen(held, [{}], (*node.path, "containers"))
+
+    def _pod(self, node: Node, layout: Layout) -> Iterator[Subject]:
+        """The pod at `node`; before it what is wrong with it."""
+        # The metadata stand beside a `spec`, even if there are none yet.
+        holder = (node.above if layout is POD_SPEC and node.key == "spec" else None) or node
+        metadata = holder.value if layout.bare else holder.value.get("metadata")
+        path = holder.path if layout.bare else (*holder.path, "metadata")
+        yield from self._misshapen(node.value, shape_of(layout), node.path)
+        yield from self._misshapen(metadata, METADATA, path)
+        yield Pod(
+            self.owner,
+            self.profile,
+            (node.value, (*self.base, *node.path)),
+            (mapping(metadata), (*self.base, *path)),
+            node.place,
+            layout,
+        )
+
+    def _misshapen(self, value: Any, shape: Any, path: Path) -> Iterator[Unreadable]:
+        for place, why in differences(value, shape, path):
+            if place not in self.told:
+                self.told.add(place)
+                yield Unreadable(self.owner, (*self.base, *place), why)

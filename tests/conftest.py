@@ -1,0 +1,37 @@
+"""What every test shares: where the corpus is, and what a missing part means."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def missing(what: str) -> NoReturn:
+    """Skip a test for want of something; where nothing may be skipped, fail it."""
+    if os.environ.get("GPUWARD_NO_SKIPS"):
+        pytest.fail(f"{what}, and here no test may be skipped")
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The folder of public GPU manifests; only developers and CI have it."""
+    folder = Path(os.environ.get("GPUWARD_CORPUS", ROOT.parent / "shared" / "corpus"))
+    if not folder.is_dir():
+        missing("the corpus of public manifests is not here")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def git() -> str:
+    """The git command."""
+    found = shutil.which("git")
+    if found is None:
+        missing("git is not installed")
+    return found

@@ -1,0 +1,556 @@
+"""What the rules make of the cases by which container runtimes and other webhooks test themselves.
+
+The tables are those of NVIDIA's container toolkit (`cuda_image_test.go`,
+`container_config_test.go`), of KAI's `device_access_test.go` and of HAMi's `device_test.go`,
+told anew as pods and findings. Every difference from their answers has its reason beside it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.load import load_policy
+from policies.profiles import built_in
+from rules.engine import Fixed, check, fix
+from rules.images import is_cuda_image
+from rules.pod import Pod
+from rules.policy import RuleSet
+from rules.profile import Context
+from rules.visibility import AMD, ASCEND, HABANA, NVIDIA, Visibility, concerns, meaning
+from rules.workloads import subjects_in
+
+CONTEXT = Context(today=dt.date(2030, 6, 15))
+ENV, REFERENCE, FROM = (
+    "visible-devices-env",
+    "visible-devices-valuefrom",
+    "visible-devices-envfrom",
+)
+SWARM, LEGACY, MOUNT, MIG = (
+    "swarm-resource-env",
+    "legacy-cuda-version",
+    "device-list-mount",
+    "mig-admin-env",
+)
+CHANNELS = (ENV, REFERENCE, FROM, SWARM, LEGACY, MOUNT, MIG)
+ROOT = "/var/run/nvidia-container-devices"
+
+
+def policy(**keys: Any) -> RuleSet:
+    text = yaml.safe_dump({"apiVersion": "gpuward.io/v1", "kind": "Policy", **keys})
+    return load_policy(text, "test").rule_set()
+
+
+DEFAULT = policy()
+
+
+def container(name: str = "main", /, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "image": "example.com/main:1", **fields}
+
+
+def env(values: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def pod(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    annotations = spec.pop("annotations", {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "sample", "annotations": annotations},
+        "spec": {"containers": list(containers), **spec},
+    }
+
+
+def spoken(manifest: Any, rules: RuleSet = DEFAULT, of: Iterable[str] = CHANNELS) -> set[str]:
+    verdict = check(manifest, rules, CONTEXT)
+    assert not verdict.failures
+    return {finding.rule for finding in verdict.findings} & set(of)
+
+
+def fixed(manifest: Any, rules: RuleSet) -> Fixed:
+    result = fix(manifest, rules, CONTEXT)
+    assert not result.remaining.failures
+    return result
+
+
+# --- NVIDIA's toolkit: the environment
+
+GPU, OTHER, MIG_DEVICE = "GPU-12345", "GPU-67890", "MIG-12345"
+DOCKER, DOCKER_2 = "DOCKER_RESOURCE_GPUS", "DOCKER_RESOURCE_GPUS_ADDITIONAL"
+VERSION, REQUIRE = "CUDA_VERSION", "NVIDIA_REQUIRE_CUDA"
+ALTERNATIVES = policy(profiles=["nvidia", {"name": "more", "alternativeVariables": [DOCKER_2]}])
+
+# The toolkit's variables, and the rules that speak. It injects a device wherever one does,
+# except in the last rows; "none" brings the driver alone, which is no device.
+TOOLKIT_ENV: list[tuple[dict[str, str], set[str]]] = [
+    ({}, set()),
+    ({NVIDIA: ""}, set()),
+    ({NVIDIA: "void"}, set()),
+    ({NVIDIA: "none"}, set()),
+    ({NVIDIA: GPU}, {ENV}),
+    ({NVIDIA: GPU, VERSION: "legacy"}, {ENV}),
+    ({VERSION: "legacy"}, {LEGACY}),
+    ({DOCKER: ""}, set()),
+    ({DOCKER: "void"}, set()),
+    ({DOCKER: "none"}, set()),
+    ({DOCKER: GPU}, {SWARM}),
+    ({DOCKER: OTHER}, {SWARM}),
+    # The toolkit takes the devices of the alternatives alone; we also name what would be
+    # taken on the next node, where none is configured.
+    ({NVIDIA: GPU, DOCKER: OTHER}, {ENV, SWARM}),
+    ({NVIDIA: GPU, DOCKER_2: OTHER}, {ENV, SWARM}),
+    ({NVIDIA: GPU, DOCKER: MIG_DEVICE, DOCKER_2: OTHER}, {ENV, SWARM}),
+    ({DOCKER: GPU, VERSION: "legacy"}, {SWARM, LEGACY}),
+    # Where the alternatives are not configured the toolkit ignores them. How a node is
+    # configured is not written in the pod, so what a profile names counts everywhere.
+    ({NVIDIA: "", DOCKER: OTHER}, {SWARM}),
+    ({NVIDIA: "void", DOCKER: OTHER}, {SWARM}),
+    ({NVIDIA: "none", DOCKER: OTHER}, {SWARM}),
+    ({NVIDIA: GPU, DOCKER: OTHER, VERSION: "legacy"}, {ENV, SWARM}),
+]
+
+
+@pytest.mark.parametrize(("variables", "expected"), TOOLKIT_ENV)
+@pytest.mark.parametrize("role", ["containers", "initContainers", "ephemeralContainers"])
+def test_the_toolkits_environment(variables: dict[str, str], expected: set[str], role: str) -> None:
+    manifest = pod(container("app"), **{role: [container(env=env(variables))]})
+    assert spoken(manifest, ALTERNATIVES) == expected
+
+
+def test_an_alternative_that_no_profile_names_is_nothing() -> None:
+    assert not spoken(pod(container(env=env({DOCKER_2: GPU}))))
+
+
+# --- NVIDIA's toolkit: mounts
+
+
+def mounted(*mounts: tuple[str, str], **fields: Any) -> dict[str, Any]:
+    """A pod with mounts as (path of the host, path in the container)."""
+    volumes = [
+        {"name": f"volume-{number}", "hostPath": {"path": source}}
+        for number, (source, _) in enumerate(mounts)
+    ]
+    named = [
+        {"name": f"volume-{number}", "mountPath": target}
+        for number, (_, target) in enumerate(mounts)
+    ]
+    return pod(container(volumeMounts=named, **fields), volumes=volumes)
+
+
+NULL = "/dev/null"
+TOOLKIT_MOUNTS: list[tuple[list[tuple[str, str]], int]] = [
+    ([], 0),
+    ([("/not/dev/null", f"{ROOT}/GPU0")], 0),
+    ([(NULL, "/other/prefix/GPU0")], 0),
+    ([(NULL, ROOT)], 0),
+    ([(NULL, f"{ROOT}/GPU0"), (NULL, f"{ROOT}/GPU1")], 2),
+    ([(NULL, f"{ROOT}/GPU0-MIG0/0/1"), (NULL, f"{ROOT}/GPU1-MIG0/0/1")], 2),
+    # The toolkit's table leaves these two out because it reads them elsewhere: as a CDI
+    # device and as an IMEX channel. They are requests all the same.
+    ([(NULL, f"{ROOT}/{name}") for name in ("GPU0", "cdi/nvidia.com/gpu=all", "GPU1")], 3),
+    ([(NULL, f"{ROOT}/{name}") for name in ("GPU0", "imex/0", "GPU1")], 3),
+]
+
+
+@pytest.mark.parametrize(("mounts", "requests"), TOOLKIT_MOUNTS)
+def test_the_toolkits_mounts(mounts: list[tuple[str, str]], requests: int) -> None:
+    found = check(mounted(*mounts), DEFAULT.only([MOUNT]), CONTEXT).findings
+    assert len(found) == requests
+
+
+def test_one_destination_is_one_request_however_it_is_written() -> None:
+    manifest = mounted((NULL, f"{ROOT}/GPU0"), ("/dev/../dev//null", f"{ROOT}//./GPU0/"))
+    [finding] = check(manifest, DEFAULT.only([MOUNT]), CONTEXT).findings
+    result = fixed(manifest, policy(rules={MOUNT: {"fix": True}}).only([MOUNT]))
+    assert '"GPU0"' in finding.message
+    assert result.manifest["spec"]["containers"][0]["volumeMounts"] == []  # type: ignore[index, call-overload]
+
+
+# --- NVIDIA's toolkit: which source wins
+
+BOTH = [(NULL, f"{ROOT}/GPU0"), (NULL, f"{ROOT}/GPU1")]
+ADMIN = {"capabilities": {"add": ["SYS_ADMIN"]}}
+# Mounts, whether the container may administer, and the rules that speak. The toolkit answers
+# by the configuration of the node, which may take the mounts, or the environment, or either
+# only from whoever may administer. The pod is refused for what any node may grant it.
+TOOLKIT_PRECEDENCE: list[tuple[list[tuple[str, str]], bool, set[str]]] = [
+    (BOTH, False, {MOUNT, ENV}),  # mounts accepted: the mounts win over the environment
+    ([], False, {ENV}),  # environment of the unprivileged not accepted: nothing is injected
+    ([], True, {ENV}),
+    (BOTH, True, {MOUNT, ENV}),  # mounts not accepted: the environment counts
+]
+
+
+@pytest.mark.parametrize(("mounts", "admin", "expected"), TOOLKIT_PRECEDENCE)
+def test_the_toolkits_precedence(
+    mounts: list[tuple[str, str]], expected: set[str], *, admin: bool
+) -> None:
+    context = {"securityContext": ADMIN} if admin else {}
+    assert spoken(mounted(*mounts, env=env({NVIDIA: "GPU2,GPU3"}), **context)) == expected
+
+
+def test_void_does_not_hide_a_request_by_mount() -> None:
+    assert spoken(mounted(*BOTH, env=env({NVIDIA: "void"}))) == {MOUNT}
+
+
+# --- NVIDIA's hook: old and modern images, MIG, capabilities
+
+OLD, MODERN = {VERSION: "9.0"}, {REQUIRE: "cuda>=9.0"}
+REQUIREMENTS = {"NVIDIA_REQUIRE_REQ0": "req0=true", "NVIDIA_REQUIRE_REQ1": "req1=false"}
+CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
+TWO = {NVIDIA: "gpu0,gpu1"}
+CONFIG, MONITOR = "NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES"
+HOOK: list[tuple[dict[str, str], set[str]]] = [
+    ({}, set()),
+    (OLD, {LEGACY}),
+    ({**OLD, NVIDIA: "all"}, {ENV}),
+    ({**OLD, NVIDIA: ""}, set()),
+    ({**OLD, NVIDIA: "void"}, set()),
+    ({**OLD, NVIDIA: "none"}, set()),
+    ({**OLD, **TWO}, {ENV}),
+    ({**OLD, **TWO, CAPABILITIES: ""}, {ENV}),
+    ({**OLD, **TWO, CAPABILITIES: "all"}, {ENV}),
+    ({**OLD, **TWO, CAPABILITIES: "video,display"}, {ENV}),
+    ({**OLD, **TWO, CAPABILITIES: "video,display", **REQUIREMENTS}, {ENV}),
+    ({**OLD, **TWO, **REQUIREMENTS, "NVIDIA_DISABLE_REQUIRE": "true"}, {ENV}),
+    # Other requirements than that of CUDA do not make an image modern.
+    ({**OLD, **REQUIREMENTS}, {LEGACY}),
+    (MODERN, set()),
+    ({**OLD, **MODERN}, set()),
+    ({**MODERN, NVIDIA: "all"}, {ENV}),
+    ({**MODERN, NVIDIA: ""}, set()),
+    ({**MODERN, NVIDIA: "void"}, set()),
+    ({**MODERN, NVIDIA: "none"}, set()),
+    ({**MODERN, **TWO}, {ENV}),
+    ({**MODERN, **TWO, CAPABILITIES: ""}, {ENV}),
+    ({**MODERN, **TWO, CAPABILITIES: "all"}, {ENV}),
+    ({**MODERN, **TWO, CAPABILITIES: "video,display"}, {ENV}),
+    ({**MODERN, **TWO, CAPABILITIES: "video,display", **REQUIREMENTS}, {ENV}),
+    ({NVIDIA: "all"}, {ENV}),
+    ({NVIDIA: "all", CAPABILITIES: "all"}, {ENV}),
+    ({**MODERN, NVIDIA: "all", CONFIG: "mig0,mig1"}, {ENV, MIG}),
+    ({**MODERN, NVIDIA: "all", MONITOR: "mig0,mig1"}, {ENV, MIG}),
+]
+
+
+@pytest.mark.parametrize(("variables", "expected"), HOOK)
+@pytest.mark.parametrize("admin", [False, True], ids=["unprivileged", "privileged"])
+def test_the_hooks_configuration(
+    variables: dict[str, str], expected: set[str], *, admin: bool
+) -> None:
+    """The hook reads devices alike from both; only for MIG does it refuse the unprivileged."""
+    context = {"securityContext": ADMIN} if admin else {}
+    assert spoken(pod(container(env=env(variables), **context))) == expected
+
+
+@pytest.mark.parametrize("variable", [CONFIG, MONITOR])
+@pytest.mark.parametrize(
+    ("context", "allowed"),
+    [
+        ({}, False),  # the hook panics: the container never starts
+        ({"capabilities": {"add": ["NET_ADMIN"]}}, False),
+        ({"capabilities": {"drop": ["SYS_ADMIN"]}}, False),
+        ({"capabilities": {"add": ["SYS_ADMIN"]}}, True),
+        ({"capabilities": {"add": ["CAP_SYS_ADMIN"]}}, True),
+        ({"capabilities": {"add": ["ALL"]}}, True),
+        ({"privileged": True}, True),
+    ],
+)
+def test_mig_is_an_escalation_only_with_the_capability(
+    variable: str, context: dict[str, Any], *, allowed: bool
+) -> None:
+    manifest = pod(container(env=env({variable: "all"}), securityContext=context))
+    [finding] = check(manifest, DEFAULT.only([MIG]), CONTEXT).findings
+    assert ("with its capability" in finding.message) is allowed
+    assert ("refuses to start it" in finding.message) is not allowed
+
+
+# --- The words and lists that the runtimes know
+
+GRANTED, HIDDEN, DRIVER = Visibility.GRANTED, Visibility.HIDDEN, Visibility.DRIVER_ONLY
+WORDS: list[tuple[str, str, Visibility]] = [
+    (NVIDIA, "0,all", GRANTED),
+    (NVIDIA, "none,all", DRIVER),
+    (NVIDIA, "all,none", GRANTED),
+    (NVIDIA, "0,none", DRIVER),
+    (NVIDIA, "all,void", HIDDEN),
+    (NVIDIA, " void ", HIDDEN),
+    (NVIDIA, " , ", HIDDEN),
+    (NVIDIA, "VOID", GRANTED),  # the name of a device: the container cannot start
+    (NVIDIA, "0:1", GRANTED),
+    (NVIDIA, "nvidia.com/gpu=all", GRANTED),
+    (NVIDIA, "$(ANY)", GRANTED),
+    (NVIDIA, "void,$(ANY)", GRANTED),
+    # Names may hold any printable character but `=`, so no comma inside the reference counts.
+    (NVIDIA, "$(A,void,B)", GRANTED),
+    (NVIDIA, "$(A(,void,B)", GRANTED),
+    # AMD's and Gaudi's runtimes take every index that they can read and skip the rest.
+    (AMD, "void,0", GRANTED),
+    (AMD, "ALL", GRANTED),
+    (AMD, "0-3", GRANTED),
+    (AMD, "none", HIDDEN),
+    (HABANA, "none,1", GRANTED),
+    (HABANA, "all", GRANTED),
+    (HABANA, "none", HIDDEN),
+    (ASCEND, "0-2,4", GRANTED),
+    (ASCEND, "Ascend910-1", GRANTED),
+    (ASCEND, "void", HIDDEN),
+    (ASCEND, "", HIDDEN),
+]
+
+
+@pytest.mark.parametrize(("variable", "value", "expected"), WORDS)
+def test_the_words_that_runtimes_know(variable: str, value: str, expected: Visibility) -> None:
+    assert meaning(value, variable) is expected
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ("nvidia/cuda", True),
+        ("docker.io/nvidia/cuda:12.5.0-devel-ubuntu22.04", True),
+        ("registry.example.com:5000/hub/nvidia/cuda@sha256:00", True),
+        ("nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1-ubuntu18.04", True),
+        ("nvcr.io/nim/meta/llama3-8b-instruct:1.0.0", True),
+        ("pytorch/pytorch:2.4.0-cuda12.1-cudnn9-runtime", True),
+        ("pytorch/pytorch", True),
+        ("rayproject/ray-llm:2.52.0-py311-cu128", True),
+        ("rayproject/ray-ml:2.46.0.0e19ea-py39-gpu", True),
+        ("ghcr.io/huggingface/text-generation-inference:3.0.1", True),
+        ("ghcr.io/huggingface/text-generation-inference:3.0.1-rocm", False),
+        ("rocm/pytorch:latest", False),
+        ("rayproject/ray:2.46.0", False),
+        ("tensorflow/tensorflow:2.16.1", False),
+        ("example.com/cuda:12", False),
+        ("example.com/my-nvidia/cuda:12", False),
+        ("nvcr.io.example.com/nvidia/cuda-docs:1", False),
+        ("", False),
+        (":", False),
+        ("@", False),
+    ],
+)
+def test_images_that_say_all_themselves(image: str, *, expected: bool) -> None:
+    assert is_cuda_image(image) is expected
+
+
+# --- KAI's device access plug-in
+
+KAI = {"profiles": ["kai"]}
+CONFIG_MAP = {"configMapKeyRef": {"name": "some-configmap"}}
+CPU = {"requests": {"cpu": "100m"}}
+KAI_VALIDATES: list[tuple[Any, set[str]]] = [
+    (None, set()),
+    ({"value": "void"}, set()),
+    ({"value": "none"}, set()),
+    ({"value": "all"}, {ENV}),
+    ({"value": "7"}, {ENV}),
+    ({"value": "3,6"}, {ENV}),
+    ({"valueFrom": CONFIG_MAP}, {REFERENCE}),
+]
+
+
+@pytest.mark.parametrize(("entry", "expected"), KAI_VALIDATES)
+@pytest.mark.parametrize("role", ["containers", "initContainers"])
+def test_what_kai_refuses(entry: Any, expected: set[str], role: str) -> None:
+    variables = [] if entry is None else [{"name": NVIDIA, **entry}]
+    manifest = pod(**{role: [container(env=variables, resources=CPU)]})
+    assert spoken(manifest, policy(**KAI)) == expected
+
+
+def asking(name: str, resource: str) -> dict[str, Any]:
+    return container(name, resources={"requests": {resource: "1"}})
+
+
+ONE, TWO_CPU = container("container-0", resources=CPU), container("container-1", resources=CPU)
+BEFORE = container("init-container-0", resources=CPU)
+FRACTION = {"gpu-fraction": "0.5"}
+KAI_MUTATES: list[tuple[dict[str, Any], list[str]]] = [
+    (
+        pod(ONE, TWO_CPU, initContainers=[BEFORE]),
+        ["init-container-0", "container-0", "container-1"],
+    ),
+    (pod({**ONE, "env": env({NVIDIA: "7"})}), ["container-0"]),
+    (pod(asking("container-0", "nvidia.com/gpu")), []),
+    (pod(asking("container-0", "nvidia.com/gpu"), asking("container-1", "nvidia.com/gpu")), []),
+    (pod(asking("container-0", "nvidia.com/gpu"), TWO_CPU), ["container-1"]),
+    (pod(asking("container-0", "nvidia.com/gpu"), initContainers=[BEFORE]), ["init-container-0"]),
+    (pod(ONE, annotations=FRACTION), []),
+    (pod(ONE, TWO_CPU, annotations=FRACTION), ["container-1"]),
+    (pod(ONE, initContainers=[BEFORE], annotations=FRACTION), ["init-container-0"]),
+    (pod(asking("container-0", "nvidia.com/mig-3g.20gb")), []),
+    # KAI knows no other names and takes the GPU away from these three.
+    (pod(asking("container-0", "nvidia.com/gpu.shared")), []),
+    (pod(asking("container-0", "aliyun.com/gpu-mem")), []),
+    (pod(container("container-0", resources={"claims": [{"name": "gpu"}]})), []),
+    # A pod without containers is no reason to fail.
+    ({**pod(annotations=FRACTION), "spec": {"initContainers": [BEFORE]}}, ["init-container-0"]),
+]
+
+
+@pytest.mark.parametrize(("manifest", "blocked"), KAI_MUTATES)
+def test_whom_kai_blocks(manifest: dict[str, Any], blocked: list[str]) -> None:
+    """KAI voids whatever asks for no GPU; so do we, once the policy says both of these things."""
+    rules = policy(**KAI, voidEveryContainer=True, rules={ENV: {"fix": True}})
+    result: Any = fixed(manifest, rules).manifest
+    everyone = [*result["spec"].get("initContainers", ()), *result["spec"].get("containers", ())]
+    entry = {"name": NVIDIA, "value": "void"}
+    assert [c["name"] for c in everyone if entry in c.get("env", ())] == blocked
+
+
+def test_a_reference_is_voided_without_leaving_it_behind() -> None:
+    """KAI sets the value beside `valueFrom`, and the API server refuses the pod."""
+    manifest = pod(container(env=[{"name": NVIDIA, "valueFrom": CONFIG_MAP}]))
+    result: Any = fixed(manifest, policy(rules={REFERENCE: {"fix": True}})).manifest
+    assert result["spec"]["containers"][0]["env"] == [{"name": NVIDIA, "value": "void"}]
+
+
+@pytest.mark.parametrize("number", ["0", "12", "i0"])
+def test_the_reference_that_kai_injects_is_left_alone(number: str) -> None:
+    reference = {"configMapKeyRef": {"name": f"sample-shared-gpu-{number}", "key": NVIDIA}}
+    annotations = {**FRACTION, "runai/shared-gpu-configmap": "sample-shared-gpu"}
+    manifest = pod(
+        container(env=[{"name": NVIDIA, "valueFrom": reference}]), annotations=annotations
+    )
+    assert not spoken(manifest, policy(**KAI))
+    assert spoken(manifest) == {REFERENCE}
+
+
+# --- HAMi's overwriteEnv
+
+HAMI = {"profiles": ["hami"], "voidEveryContainer": True}
+
+
+def test_a_container_without_a_device_sees_none() -> None:
+    """HAMi appends `none`, which still brings the driver's files; `void` brings nothing."""
+    result: Any = fixed(pod(container(resources={"limits": {}})), policy(**HAMI)).manifest
+    assert result["spec"]["containers"][0]["env"] == [{"name": NVIDIA, "value": "void"}]
+
+
+def test_a_second_run_changes_nothing() -> None:
+    """HAMi once appended its entry at every run (issue 2929)."""
+    rules = policy(**HAMI, rules={ENV: {"fix": True}})
+    for entries in ([], env({NVIDIA: "all"}), [*env({NVIDIA: "all"}), *env({NVIDIA: "none"})]):
+        once = fixed(pod(container(env=entries)), rules).manifest
+        assert fixed(once, rules).operations == []
+
+
+def test_a_conflicting_value_is_refused_rather_than_overridden() -> None:
+    """HAMi keeps the user's `all` and appends `none`; a refusal says what is wrong."""
+    assert spoken(pod(container(env=env({NVIDIA: "all"}))), policy(**HAMI)) == {ENV}
+
+
+def test_what_hami_appends_is_fine() -> None:
+    appended = [*env({NVIDIA: "all"}), *env({NVIDIA: "none"}), *env({ASCEND: ""})]
+    assert not spoken(pod(container(env=appended)), policy(**HAMI))
+    share = {"limits": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 4096, "nvidia.com/priority": 5}}
+    policies = env({"CUDA_TASK_PRIORITY": "5", "GPU_CORE_UTILIZATION_POLICY": "force", ASCEND: ""})
+    sharing = ("share-limit-override", "share-visible-devices", "gpu-container-hidden")
+    manifest = pod(container(resources=share, env=policies))
+    assert not spoken(manifest, policy(**HAMI), of=(*CHANNELS, *sharing))
+
+
+# --- The profiles
+
+
+def test_nvidias_variable_concerns_the_cards_of_nvidia_by_every_name() -> None:
+    """A vendor that is spelt otherwise in a profile would leave its shares unguarded."""
+    domains = ("nvidia.com/", "aliyun.com/", "volcano.sh/", "koordinator.sh/", "tencent.com/")
+    for profile in built_in().values():
+        for resource in profile.get("resources", {}):
+            name = resource.replace("*", "1g.5gb")
+            manifest = pod(container(resources={"limits": {name: 1}}))
+            [subject] = subjects_in(manifest, policy(profiles=[profile["name"]]).profile)
+            assert isinstance(subject, Pod)
+            [only] = subject.containers
+            assert concerns(NVIDIA, only) or not name.startswith(domains)
+
+
+# --- An oracle
+
+NAMES = (NVIDIA, AMD, "DOCKER_RESOURCE_GPU", VERSION, REQUIRE, "MODE")
+tokens = st.sampled_from(["void", "none", "all", "0", GPU, "", " ", " void ", "VOID", "$(MODE)"])
+values = st.lists(tokens, max_size=3).map(",".join)
+entries = st.fixed_dictionaries(
+    {"name": st.sampled_from(NAMES)},
+    optional={"value": values, "valueFrom": st.just({"fieldRef": {"fieldPath": "spec.nodeName"}})},
+)
+sources = st.sampled_from(["", "N", "NVIDIA_VISIBLE_", NVIDIA, "DOCKER_", "nvidia_", "A"]).map(
+    lambda prefix: {"prefix": prefix, "configMapRef": {"name": "settings"}}
+)
+
+
+VARIABLES = {NVIDIA, AMD, ASCEND, HABANA, "DOCKER_RESOURCE_GPU", "DOCKER_RESOURCE_GPUS"}
+
+
+def may_see(entries: list[dict[str, Any]], prefixes: list[str]) -> bool:
+    """Whether such a container, asking for nothing, may be given a GPU through its environment."""
+    last = {e["name"]: "$(?)" if "valueFrom" in e else e.get("value", "") for e in entries}
+    if any(re.match(f"{p}.", name) for p in prefixes if p for name in VARIABLES - last.keys()):
+        return True
+    for name in VARIABLES & last.keys():
+        words = re.findall(r"[^\s,]+", last[name])
+        special = [word for word in words if word in ("all", "none")]
+        hidden = not set(words) - {"void", "none"}
+        if name == NVIDIA:
+            hidden = not words or "void" in words or special[:1] == ["none"]
+        if "$(" in last[name] or not hidden:
+            return True
+    required = last.get(REQUIRE, "").replace("$(?)", "")
+    return NVIDIA not in last and last.get(VERSION, "") not in ("", "$(?)") and not required
+
+
+@given(st.lists(entries, max_size=5), st.lists(sources, max_size=2))
+def test_the_rules_agree_with_an_oracle(
+    variables: list[dict[str, Any]], origins: list[dict[str, Any]]
+) -> None:
+    manifest = pod(container(env=variables, envFrom=origins))
+    assert bool(spoken(manifest)) is may_see(variables, [o["prefix"] for o in origins])
+
+
+FIX_ALL = policy(rules={name: {"fix": True} for name in CHANNELS})
+
+
+@given(st.lists(entries, max_size=5), st.lists(sources, max_size=2))
+def test_a_fixed_container_sees_no_gpu(
+    variables: list[dict[str, Any]], origins: list[dict[str, Any]]
+) -> None:
+    result: Any = fixed(pod(container(env=variables, envFrom=origins)), FIX_ALL).manifest
+    after = result["spec"]["containers"][0].get("env", [])
+    assert not may_see(after, [o["prefix"] for o in origins])
+    assert [e for e in after if e["name"] in ("MODE", VERSION, REQUIRE)] == [
+        e for e in variables if e["name"] in ("MODE", VERSION, REQUIRE)
+    ]
+
+
+asked = st.sampled_from(
+    [
+        {"limits": {"nvidia.com/gpu": 1}},
+        {"limits": {"nvidia.com/mig-1g.5gb": "1"}},
+        {"limits": {"nvidia.com/gpu.shared": 1}},
+        {"limits": {"aliyun.com/gpu-mem": 4}},
+        {"limits": {"amd.com/gpu": 1}},
+        {"requests": {"nvidia.com/gpu": "{{ .gpus }}"}},
+        {"claims": [{"name": "gpu"}]},
+    ]
+)
+
+
+@given(st.lists(entries, max_size=5), st.lists(sources, max_size=2), asked)
+def test_a_container_with_a_gpu_is_never_given_a_variable(
+    variables: list[dict[str, Any]], origins: list[dict[str, Any]], resources: dict[str, Any]
+) -> None:
+    given_gpu = container(env=variables, envFrom=origins, resources=resources, image="nvidia/cuda")
+    rules = policy(voidEveryContainer=True, rules={name: {"fix": True} for name in CHANNELS})
+    result: Any = fixed(pod(given_gpu, container("proxy")), rules).manifest
+    after = result["spec"]["containers"][0]["env"]
+    assert all(entry in variables for entry in after)
+    if "amd.com/gpu" not in resources.get("limits", {}):
+        assert NVIDIA not in {entry["name"] for entry in after}

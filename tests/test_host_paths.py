@@ -1,0 +1,219 @@
+"""Which paths of a node the host path rules take for what, however they are written."""
+
+# ruff: noqa: S108  # paths of a node, to which nothing is written
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from policies.load import load_policy
+from rules.engine import check
+from rules.profile import Context
+
+RULES = load_policy("apiVersion: gpuward.io/v1\nkind: Policy\n", "test").rule_set()
+CONTEXT = Context(today=datetime.date(2030, 6, 15))
+FAMILY = ("device-hostpath", "runtime-socket", "plugin-dir-hostpath")
+
+
+def pod(path: Any, *, gpu: bool, **mount: Any) -> dict[str, Any]:
+    container: dict[str, Any] = {
+        "name": "main",
+        "image": "example.com/main:1",
+        "volumeMounts": [{"name": "host", "mountPath": "/host", **mount}],
+    }
+    if gpu:
+        container["resources"] = {"limits": {"nvidia.com/gpu": 1}}
+    volume = {"name": "host", "hostPath": {"path": path}}
+    spec = {"containers": [container], "volumes": [volume]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "sample"}, "spec": spec}
+
+
+def spoken(path: Any, *, gpu: bool = True, **mount: Any) -> list[str]:
+    verdict = check(pod(path, gpu=gpu, **mount), RULES.only(FAMILY), CONTEXT)
+    assert not verdict.failures
+    return [finding.rule for finding in verdict.findings]
+
+
+DEVICE_FILES = [
+    "/dev/nvidia0",
+    "/dev/nvidia127",
+    "/dev/nvidiactl",
+    "/dev/nvidia-uvm",
+    "/dev/nvidia-modeset",
+    "/dev/nvidia-caps",
+    "/dev/nvidia-caps/nvidia-cap3",
+    "/dev/nvidia-caps-imex-channels/channel0",
+    "/dev/dxg",
+    "/dev/dri",
+    "/dev/dri/renderD128",
+    "/dev/kfd",
+    "/dev/mkfd",
+    "/dev/davinci0",
+    "/dev/davinci_manager",
+    "/dev/accel",
+    "/dev/accel0",
+    "/dev/accel/accel0",
+    "/dev/accel/accel_controlD0",
+    "/dev/hl0",
+    "/dev/hl_controlD0",
+    "/dev/neuron15",
+    "/dev/cambricon_dev0",
+    "/dev/iluvatar0",
+    "/dev/mxcd",
+    # However they are written.
+    "/dev/nvidia0/",
+    "//dev//nvidia0",
+    "/dev/./nvidia0/.",
+    "/dev/shm/../nvidia0",
+    "/../dev/nvidia0",
+    "dev/nvidia0",
+]
+SIBLINGS = [
+    "/device",
+    "/device/nvidia0",
+    "/devices/dri",
+    "/dev/null",
+    "/dev/shm",
+    "/dev/shm/nvidia0",
+    "/dev/infiniband",
+    "/dev/aperture_devices",
+    "/dev/vfio",
+    "/dev/nvidiactl2",
+    "/dev/nvidia0x",
+    "/dev/drip",
+    "/dev/kfd0",
+    "/dev/NVIDIA0",
+    "/dev/hlx",
+    "/dev/accelerometer",
+    "/home/kubernetes/bin/nvidia",
+    "/usr/lib/nvidia",
+    "/dev/nvidia0/../null",
+    "/run/dev",
+]
+
+
+@pytest.mark.parametrize("path", DEVICE_FILES)
+@pytest.mark.parametrize("gpu", [True, False])
+def test_a_device_file_is_judged_in_every_pod(path: str, gpu: bool) -> None:  # noqa: FBT001
+    assert spoken(path, gpu=gpu) == ["device-hostpath"]
+
+
+@pytest.mark.parametrize("path", SIBLINGS)
+def test_a_sibling_is_no_device_file(path: str) -> None:
+    assert spoken(path) == []
+
+
+@pytest.mark.parametrize("path", ["/", "//", "/.", "/dev", "/dev/", "//dev/.", "/x/../dev"])
+def test_a_whole_tree_is_judged_only_in_pods_for_gpus(path: str) -> None:
+    assert spoken(path, gpu=True) == ["device-hostpath"]
+    assert spoken(path, gpu=False) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "sub_path", "rules"),
+    [
+        ("/", "dev/nvidia0", ["device-hostpath"]),
+        ("/", "dev", ["device-hostpath"]),
+        ("/", "var/log", []),
+        ("/", "run/docker.sock", ["runtime-socket"]),
+        ("/dev", "shm", []),
+        ("/dev", "", ["device-hostpath"]),
+        ("/run", "containerd", ["runtime-socket"]),
+        ("/run", "lock", []),
+        ("/run", "cdi", ["plugin-dir-hostpath"]),
+        ("/var/lib/kubelet", "device-plugins", ["plugin-dir-hostpath"]),
+        ("/var/lib/kubelet", "pods", []),
+    ],
+)
+def test_a_sub_path_decides_what_is_seen(path: str, sub_path: str, rules: list[str]) -> None:
+    assert spoken(path, subPath=sub_path) == rules
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/run/docker.sock",
+        "/var/run/docker.sock",
+        "/var//run/./docker.sock/",
+        "/run/containerd/containerd.sock",
+        "/var/run/containerd",
+        "/run/containerd/",
+        "/run/k3s/containerd/containerd.sock",
+        "/run/k3s",
+        "/var/run/crio/crio.sock",
+        "/run/podman/podman.sock",
+        "/run/nri",
+        "/var/run/cri-dockerd.sock",
+        "/run",
+        "/var/run",
+        "/var/log/../run",
+    ],
+)
+def test_a_socket_of_the_runtime_and_what_holds_it(path: str) -> None:
+    assert spoken(path) == ["runtime-socket"]
+    assert spoken(path, readOnly=True) == ["runtime-socket"]
+    assert spoken(path, gpu=False) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/run/docker.sock2", "/run/containerd-debug", "/runtime", "/run/lock", "/srv/run/docker.sock"],
+)
+def test_a_sibling_is_no_socket(path: str) -> None:
+    assert spoken(path) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/var/lib/kubelet/device-plugins",
+        "/var/lib/kubelet/device-plugins/",
+        "/var/lib/kubelet//device-plugins/kubelet.sock",
+        "/var/lib/kubelet/pod-resources",
+        "/var/lib/kubelet",
+        "/var/lib",
+        "/var",
+    ],
+)
+def test_a_directory_of_the_kubelet_and_what_holds_it(path: str) -> None:
+    assert spoken(path, readOnly=True) == ["plugin-dir-hostpath"]
+    assert spoken(path, gpu=False) == []
+
+
+@pytest.mark.parametrize("path", ["/etc/cdi", "/etc/cdi/nvidia.yaml", "/etc", "/var/run/cdi/"])
+def test_a_cdi_directory_matters_only_if_writable(path: str) -> None:
+    assert spoken(path) == ["plugin-dir-hostpath"]
+    assert spoken(path, readOnly=False) == ["plugin-dir-hostpath"]
+    assert spoken(path, readOnly=True) == []
+
+
+@pytest.mark.parametrize("path", ["/var/lib/kubelet/pods", "/var/lib/kubelet2", "/etc/cdi2", "/et"])
+def test_a_sibling_is_no_such_directory(path: str) -> None:
+    assert spoken(path) == []
+
+
+@pytest.mark.parametrize("path", [None, "", 7, [], {}, True])
+def test_what_is_no_path_is_left_to_the_api_server(path: Any) -> None:
+    assert spoken(path) == []
+
+
+@pytest.mark.parametrize("mount", [None, 7, [], {"name": 7}, {"name": "host", "subPath": 7}])
+def test_a_misshapen_mount_breaks_nothing(mount: Any) -> None:
+    manifest = pod("/srv", gpu=True)
+    manifest["spec"]["containers"][0]["volumeMounts"] = [mount, "x"]
+    assert not check(manifest, RULES.only(FAMILY), CONTEXT).failures
+
+
+def test_of_two_mounts_the_worse_decides() -> None:
+    manifest = pod("/dev/nvidia0", gpu=False)
+    container = manifest["spec"]["containers"][0]
+    manifest["spec"]["containers"] = [
+        container,
+        {**container, "name": "strong", "securityContext": {"privileged": True}},
+    ]
+    (finding,) = check(manifest, RULES.only(FAMILY), CONTEXT).findings
+    assert finding.action.name == "DENY"
+    assert 'container "strong"' in finding.message

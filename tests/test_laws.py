@@ -1,0 +1,242 @@
+"""The laws that every rule obeys, over every case inside every kind of workload."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+import pytest
+from support import CASES, Case, answer, cases, described
+
+from rules.catalog import CATALOG
+from rules.document import Path as Place
+from rules.document import pointer
+from rules.pod import Pod
+from rules.rule import Finding
+
+ALL = cases()
+PODS = [case for case in ALL if case.manifest.get("kind") == "Pod"]
+RULES = {rule.name: rule for rule in CATALOG}
+
+
+def named(selection: list[Case]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", selection, ids=[case.name for case in selection])
+
+
+def template(pod: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": pod.get("metadata", {}), "spec": pod["spec"]}
+
+
+def workload(pod: dict[str, Any], kind: str, group: str, spec: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": "holder", "namespace": pod.get("metadata", {}).get("namespace")}
+    return {"apiVersion": group, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+WORKLOADS: Mapping[str, tuple[Place, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "Deployment": (
+        ("spec", "template"),
+        lambda pod: workload(pod, "Deployment", "apps/v1", {"template": template(pod)}),
+    ),
+    "Job": (
+        ("spec", "template"),
+        lambda pod: workload(pod, "Job", "batch/v1", {"template": template(pod)}),
+    ),
+    "CronJob": (
+        ("spec", "jobTemplate", "spec", "template"),
+        lambda pod: workload(
+            pod, "CronJob", "batch/v1", {"jobTemplate": {"spec": {"template": template(pod)}}}
+        ),
+    ),
+    "RayCluster": (
+        ("spec", "workerGroupSpecs", 1, "template"),
+        lambda pod: workload(
+            pod,
+            "RayCluster",
+            "ray.io/v1",
+            {
+                "workerGroupSpecs": [
+                    {"groupName": "none", "template": {"spec": {"containers": []}}},
+                    {"groupName": "some", "template": template(pod)},
+                ]
+            },
+        ),
+    ),
+    "List": (
+        ("items", 0),
+        lambda pod: {"apiVersion": "v1", "kind": "List", "items": [pod]},
+    ),
+}
+
+
+def portable(case: Case) -> bool:
+    return "pod_only" not in case.circumstances
+
+
+def facts(finding: Finding, prefix: Place = ()) -> dict[str, Any]:
+    """What must not depend on the kind of workload, its path shortened by `prefix`."""
+    assert finding.path[: len(prefix)] == prefix
+    return {**described(finding), "path": pointer(finding.path[len(prefix) :])}
+
+
+@named(ALL)
+def test_a_case_gets_its_golden_answer(case: Case) -> None:
+    assert answer(case) == case.expected
+
+
+@named(ALL)
+def test_no_rule_fails(case: Case) -> None:
+    verdict = case.check(case.manifest, case.policy.rule_set())
+    assert not verdict.failures
+    assert not case.fix(case.manifest, case.policy.rule_set()).remaining.failures
+
+
+@named(ALL)
+def test_fixing_the_fixed_changes_nothing(case: Case) -> None:
+    for rules in (case.alone, case.policy.rule_set()):
+        once = case.fix(case.manifest, rules)
+        assert case.fix(once.manifest, rules).operations == []
+
+
+@named(ALL)
+def test_the_patch_leads_to_the_fixed_form(case: Case) -> None:
+    for rules in (case.alone, case.policy.rule_set()):
+        fixed = case.fix(case.manifest, rules)
+        assert jsonpatch.apply_patch(case.manifest, fixed.operations) == fixed.manifest
+
+
+@named(ALL)
+def test_the_input_is_left_untouched(case: Case) -> None:
+    manifest = case.manifest
+    before = copy.deepcopy(manifest)
+    case.check(manifest)
+    case.fix(manifest, case.policy.rule_set())
+    assert manifest == before
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+@named([case for case in PODS if portable(case)])
+def test_a_pod_is_judged_alike_in_every_workload(case: Case, kind: str) -> None:
+    prefix, wrap = WORKLOADS[kind]
+    pod = case.manifest
+    wrapped = wrap(pod)
+    expected = [facts(finding) for finding in case.check(pod).findings]
+    assert [facts(finding, prefix) for finding in case.check(wrapped).findings] == expected
+    inner: Any = case.fix(wrapped).manifest
+    for step in prefix:
+        inner = inner[step]
+    assert inner["spec"] == case.fix(pod).manifest["spec"]  # type: ignore[call-overload, index]
+
+
+@named(ALL)
+def test_a_finding_points_at_a_field_or_directly_below_one(case: Case) -> None:
+    for finding in case.check(case.manifest, case.policy.rule_set()).findings:
+        node: Any = case.manifest
+        for depth, step in enumerate(finding.path, start=1):
+            try:
+                node = node[step]
+            except (KeyError, IndexError):
+                assert depth == len(finding.path), pointer(finding.path)
+
+
+@named(ALL)
+def test_a_rule_says_the_same_alone_and_in_company(case: Case) -> None:
+    together = case.check(case.manifest, case.policy.rule_set()).findings
+    spoken = {
+        (name, finding.container_name, finding.key)
+        for finding in together
+        for name in RULES[finding.rule].instead_of
+    }
+    alone = [
+        finding
+        for finding in case.check(case.manifest).findings
+        if (finding.rule, finding.container_name, finding.key) not in spoken
+    ]
+    company = [finding for finding in together if finding.rule == case.rule]
+    assert [described(f) for f in company] == [described(f) for f in alone]
+
+
+@named(PODS)
+def test_a_finding_keeps_its_identity_when_containers_change_places(case: Case) -> None:
+    pod = case.manifest
+    turned = copy.deepcopy(pod)
+    for role in ("initContainers", "containers", "ephemeralContainers"):
+        if isinstance(turned["spec"].get(role), list):
+            turned["spec"][role].reverse()
+    rules = case.policy.rule_set()
+    identities = {finding.identity for finding in case.check(pod, rules).findings}
+    assert {finding.identity for finding in case.check(turned, rules).findings} == identities
+
+
+@named(ALL)
+def test_every_finding_is_fixed_or_still_there(case: Case) -> None:
+    rules = case.policy.rule_set()
+    before = {finding.identity for finding in case.check(case.manifest, rules).findings}
+    result = case.fix(case.manifest, rules)
+    after = {f.identity for f in (*result.fixed, *result.remaining.findings)}
+    assert before <= after
+
+
+@named(ALL)
+def test_no_two_findings_share_container_and_key(case: Case) -> None:
+    findings = case.check(case.manifest, case.policy.rule_set()).findings
+    marks = [(f.object_identity, f.place, f.container_name, f.key) for f in findings]
+    shared = {mark for mark in marks if marks.count(mark) > 1}
+    assert not shared
+
+
+def test_no_fix_creates_a_finding_of_a_rule_that_ran_before() -> None:
+    order = {rule.name: number for number, rule in enumerate(CATALOG)}
+    for case in ALL:
+        rules = case.policy.rule_set()
+        before = {finding.identity for finding in case.check(case.manifest, rules).findings}
+        result = case.fix(case.manifest)
+        for finding in case.check(result.manifest, rules).findings:
+            if finding.identity not in before:
+                assert order[finding.rule] > order[case.rule], (case.name, finding.message)
+
+
+def test_the_catalogue_lists_every_module_and_nothing_else() -> None:
+    folder = Path(__file__).parents[1] / "rules" / "catalog"
+    modules = {f"{f.parent.name}/{f.stem}" for f in folder.glob("*/*.py") if f.stem != "__init__"}
+    assert modules == {f"{r.family}/{r.name.replace('-', '_')}" for r in CATALOG}
+    assert len({rule.name for rule in CATALOG}) == len(CATALOG)
+
+
+@pytest.mark.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
+def test_a_rule_explains_itself(rule: Any) -> None:
+    written = rule.documentation
+    headings = {"What it does", "Why it matters", "References"}
+    if rule.options:
+        headings.add("Options")
+    if any("fix" in f for case in ALL if case.rule == rule.name for f in case.expected["findings"]):
+        headings.add("Fix safety")
+    assert headings <= {heading for heading, text in written.items() if text}
+    assert rule.summary
+    assert not rule.summary.endswith(".")
+    for option in rule.options:
+        assert f"`{option}`" in written["Options"]
+
+
+@pytest.mark.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
+def test_a_rule_has_a_failing_and_a_clean_case(rule: Any) -> None:
+    own = [case for case in ALL if case.rule == rule.name]
+    assert any(case.expected["findings"] for case in own)
+    assert any(not case.expected["findings"] for case in own)
+    for case in own:
+        assert case.title, f"{case.name} does not say what it shows"
+        if case.file.stem.startswith("clean"):
+            assert not case.expected["findings"]
+
+
+def test_no_case_is_an_orphan() -> None:
+    assert {folder.name for folder in CASES.iterdir()} == set(RULES)
+    inputs = {case.file.stem for case in ALL}
+    for file in CASES.glob("*/*.*.yaml"):
+        assert file.name.split(".")[0] in inputs, file
+
+
+def test_every_kind_of_subject_is_judged() -> None:
+    assert {rule.subject for rule in CATALOG} >= {Pod}
