@@ -9,7 +9,6 @@ import os
 import sys
 import time
 from importlib import import_module
-from pathlib import Path
 from typing import TextIO
 
 from lint.report import Style, Writer
@@ -113,29 +112,30 @@ def _standard_input() -> list[str]:
 
 
 def _policy(options: argparse.Namespace) -> Policy:
-    file = Path(options.policy) if options.policy else _nearest_policy(Path.cwd())
+    file = options.policy or _nearest_policy(os.getcwd())
     if file is None:
         return default_policy(options.profile)
     try:
-        with file.open("rb") as stream:
+        with open(file, "rb") as stream:
             content = stream.read(MAX_BYTES)
-        return load_policy(content.decode("utf-8"), str(file), options.profile)
+        return load_policy(content.decode("utf-8"), file, options.profile)
     except OSError as error:
         raise PolicyError(f"{file}: {(error.strerror or str(error)).lower()}") from error
     except UnicodeDecodeError as error:
         raise PolicyError(f"{file}: not UTF-8 (byte {error.start})") from error
 
 
-def _nearest_policy(folder: Path) -> Path | None:
+def _nearest_policy(folder: str) -> str | None:
     """The policy file nearest to `folder`, looked for up to the root of the repository only."""
-    candidates = []
-    for here in (folder, *folder.parents):
-        candidates.append(here / POLICY_FILE)
-        if (here / ".git").exists():
+    here, candidates = folder, [os.path.join(folder, POLICY_FILE)]
+    while not os.path.exists(os.path.join(here, ".git")):
+        above = os.path.dirname(here)
+        if above == here:
+            del candidates[1:]  # no repository: no file further up is meant for this folder
             break
-    else:
-        candidates = candidates[:1]  # no repository: nobody's files above are meant for this one
-    return next((file for file in candidates if file.is_file()), None)
+        here = above
+        candidates.append(os.path.join(here, POLICY_FILE))
+    return next((file for file in candidates if os.path.isfile(file)), None)
 
 
 def _colored(choice: str, out: TextIO) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from typing import Any
 
 from lint.results import LEVELS
+from policies.words import did_you_mean
 from rules.catalog import CATALOG
 from rules.rule import Action, Rule
 
@@ -21,8 +21,7 @@ def main(arguments: list[str]) -> int:
     wanted = parser.parse_args(arguments).rule
     rules = {rule.name: rule for rule in CATALOG}
     if wanted not in rules:
-        close = difflib.get_close_matches(wanted, rules, n=1)
-        hint = f'did you mean "{close[0]}"?' if close else "gpuward rules lists them all"
+        hint = did_you_mean(wanted, rules, "gpuward rules lists them all")
         sys.stderr.write(f"gpuward: there is no rule {wanted!r}; {hint}\n")
         return 2
     sys.stdout.write(explanation(rules[wanted]))

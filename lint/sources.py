@@ -8,7 +8,6 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
-from pathlib import Path, PurePath
 from typing import NamedTuple
 
 MAX_BYTES = 10 * 1024 * 1024
@@ -56,18 +55,23 @@ def sources(
             yield _decoded(STANDARD_INPUT, sys.stdin.buffer.read(MAX_BYTES + 1))
             continue
         for name in _files(path):
-            if name not in seen and not any(_excluded(name, pattern) for pattern in patterns):
+            if isinstance(name, Skipped | Unread):
+                yield name
+            elif name not in seen and not any(_excluded(name, pattern) for pattern in patterns):
                 seen.add(name)
                 yield _read(name, named=name == path, root=path)
 
 
 def _excluded(name: str, pattern: str) -> bool:
     """Whether `pattern` fits the file, one of the folders that it is in, or the name of one."""
-    path = PurePath(name)
-    return any(fnmatch(str(p), pattern) or fnmatch(p.name, pattern) for p in (path, *path.parents))
+    while name and name != os.path.dirname(name):
+        if fnmatch(name, pattern) or fnmatch(os.path.basename(name), pattern):
+            return True
+        name = os.path.dirname(name)
+    return False
 
 
-def _files(path: str) -> Iterator[str]:
+def _files(path: str) -> Iterator[str | Skipped | Unread]:
     if os.path.isdir(path):
         yield from _inside(path)
     elif os.path.lexists(path):
@@ -80,12 +84,18 @@ def _files(path: str) -> Iterator[str]:
             yield from _files(name)
 
 
-def _inside(folder: str) -> Iterator[str]:
-    for here, folders, files in os.walk(folder):
+def _inside(folder: str) -> Iterator[str | Skipped | Unread]:
+    closed: list[OSError] = []
+    for here, folders, files in os.walk(folder, onerror=closed.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in folders:
+            if os.path.islink(os.path.join(here, name)):
+                yield Skipped(os.path.join(here, name), "a link to a folder: name it to lint it")
         for name in sorted(files):
             if name.endswith(ENDINGS):
                 yield os.path.normpath(os.path.join(here, name))
+    for error in closed:
+        yield Unread(str(error.filename), (error.strerror or str(error)).lower())
 
 
 def _read(name: str, *, named: bool, root: str) -> Source | Skipped | Unread:
@@ -129,5 +139,10 @@ def _leads_out(name: str, root: str) -> bool:
 
 
 def _is_chart_template(name: str) -> bool:
-    folders = Path(name).absolute().parents
-    return any(f.name == "templates" and (f.parent / "Chart.yaml").is_file() for f in folders)
+    folder = os.path.dirname(os.path.abspath(name))
+    while folder != os.path.dirname(folder):
+        above, own = os.path.split(folder)
+        if own == "templates" and os.path.isfile(os.path.join(above, "Chart.yaml")):
+            return True
+        folder = above
+    return False

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from rules.document import Json
+from rules.plain import is_plain
 from rules.pod import Pod, Quota
 from rules.policy import ActiveRule, PolicyException, RuleSet
 from rules.profile import Context
@@ -17,26 +17,24 @@ Subject: TypeAlias = Pod | Quota
 Suppress: TypeAlias = Callable[[Finding, ActiveRule], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """A rule that raised, or whose edits did not fit: a bug of ours."""
 
     rule: str
     error: str
 
 
-@dataclass(slots=True)
 class Verdict:
     """What the rules say about one manifest."""
 
-    findings: list[Finding] = field(default_factory=list)
-    unreadable: list[Unreadable] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-    excepted: int = 0
-    suppressed: int = 0
-    objects: int = 0
-    pods: int = 0
-    used_exceptions: set[PolicyException] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.unreadable: list[Unreadable] = []
+        self.failures: list[Failure] = []
+        self.excepted = 0
+        self.suppressed = 0
+        self.pods = 0
+        self.used_exceptions: set[PolicyException] = set()
 
 
 def never(_finding: Finding, _rule: ActiveRule) -> bool:
@@ -52,11 +50,10 @@ class Asking:
     ) -> None:
         self.verdict = Verdict()
         self._exceptions = rule_set.exceptions
-        self._context = replace(context, profile=rule_set.profile)
+        self._context = context._replace(profile=rule_set.profile)
         self._suppress = suppress
         self._claimed: set[tuple[str, Any, str, str]] = set()
         self._subjects: dict[type, list[Subject]] = {Pod: [], Quota: []}
-        owners = set()
         for subject in subjects_in(manifest, rule_set.profile, context.namespace):
             if isinstance(subject, Unreadable):
                 self.verdict.unreadable.append(subject)
@@ -64,19 +61,30 @@ class Asking:
                 self._subjects[Quota].append(subject)
             else:
                 self.verdict.pods += 1
-                if not subject.is_mirror and not subject.is_component(self._context):
+                if not self._is_passed_over(subject, rule_set):
                     self._subjects[Pod].append(subject)
-            owners.add(subject.object)
-        self.verdict.objects = len(owners)
+
+    @property
+    def has_subjects(self) -> bool:
+        """Whether there is anything to ask about; most objects have nothing to do with GPUs."""
+        return any(self._subjects.values())
+
+    def _is_passed_over(self, pod: Pod, rule_set: RuleSet) -> bool:
+        if not rule_set.judges_plain and is_plain(pod):
+            return True
+        return pod.is_mirror or pod.is_component(self._context)
 
     def ask(self, active: ActiveRule) -> list[Finding]:
         """The findings of one rule about every subject, stamped; they are kept in the verdict."""
+        subjects = self._subjects[active.rule.subject]
+        if not subjects:
+            return []
         context = self._context
         if active.options:
-            context = replace(context, options=active.options)
+            context = context._replace(options=active.options)
         found: list[Finding] = []
         failure = None
-        for subject in self._subjects[active.rule.subject]:
+        for subject in subjects:
             try:
                 for finding in active.rule.check(subject, context):
                     found.extend(self._judge(finding, active, subject))
@@ -85,7 +93,7 @@ class Asking:
         if failure:
             self.verdict.failures.append(failure)
             # What a broken rule has found is kept; what it would change is not to be trusted.
-            found = [replace(finding, fixable=False) for finding in found]
+            found = [finding._replace(fixable=False) for finding in found]
         self.verdict.findings.extend(found)
         return found
 
@@ -95,8 +103,7 @@ class Asking:
         if (rule.name, *spot) in self._claimed:
             return
         self._claimed.update((other, *spot) for other in rule.instead_of)
-        stamped = replace(
-            finding,
+        stamped = finding._replace(
             rule=rule.name,
             object=subject.object,
             place=subject.place,

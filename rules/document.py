@@ -9,8 +9,7 @@ never a surprise there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 # `Any` inside containers: a recursive alias would force a cast at every step into a manifest.
 Json: TypeAlias = dict[str, Any] | list[Any] | str | int | float | bool | None
@@ -22,8 +21,7 @@ class EditError(ValueError):
     """An edit that does not fit the document it was made for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(NamedTuple):
     """One wish: put `value` at `path`, append it to the list at `path`, or remove `path`."""
 
     kind: Literal["put", "append", "remove"]
@@ -68,9 +66,9 @@ def apply(document: Json, edits: Iterable[Edit]) -> tuple[Json, list[Operation]]
     an edit does not fit or two of them concern the same place.
     """
     batch = list(edits)
-    _refuse_overlaps(batch)
     for edit in batch:
         _refuse_misfit(document, edit)
+    _refuse_overlaps(batch)
     working = _Working(document)
     for edit in batch:
         if edit.kind != "remove":
@@ -97,6 +95,8 @@ def _refuse_overlaps(batch: Sequence[Edit]) -> None:
 
 def _refuse_misfit(document: Json, edit: Edit) -> None:
     """Every element must be there from the start: what the batch appends has no index yet."""
+    if not edit.path and not (edit.kind == "append" and isinstance(document, list)):
+        raise EditError("the document itself cannot be replaced or removed")
     node: Any = document
     for step in edit.path:
         if isinstance(node, dict) and isinstance(step, str):
@@ -129,8 +129,6 @@ class _Working:
         self._put(edit.path, value)
 
     def remove(self, path: Path) -> None:
-        if not path:
-            raise EditError("the document itself cannot be removed")
         parent, last = self._own(path[:-1], path), path[-1]
         try:
             del parent[last]
@@ -139,8 +137,6 @@ class _Working:
         self._record("remove", path)
 
     def _put(self, path: Path, value: Json) -> None:
-        if not path:
-            raise EditError("the document itself cannot be replaced")
         # The operation stands at the highest parent that is missing and carries the rest.
         depth = next(
             (d for d in range(1, len(path)) if self._own(path[:d], path) is None), len(path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rules.asking import Asking, Failure, Suppress, Verdict, never
 from rules.document import EditError, Json, Operation, apply
@@ -20,8 +20,11 @@ from rules.rule import Finding
 __all__ = ["Failure", "Fixed", "Suppress", "Verdict", "check", "fix", "introduced"]
 
 
-@dataclass(slots=True)
-class Fixed:
+# Far more than rules that build on each other need.
+MOST_PASSES = 8
+
+
+class Fixed(NamedTuple):
     """A mended manifest, the operations that lead to it, what was fixed and what remains."""
 
     manifest: Json
@@ -35,8 +38,9 @@ def check(
 ) -> Verdict:
     """What is wrong with `manifest`. `suppress` may silence findings (the linter's comments)."""
     asking = Asking(manifest, rule_set, context, suppress)
-    for active in rule_set.rules:
-        asking.ask(active)
+    if asking.has_subjects:
+        for active in rule_set.rules:
+            asking.ask(active)
     return asking.verdict
 
 
@@ -57,20 +61,13 @@ def fix(
     barred: dict[str, Failure] = {}
     while True:
         fixing = _Fixing(manifest, rule_set, context, suppress, only)
-        fixing.run(barred)
-        if not fixing.fixed:
+        troubled = fixing.run(barred)
+        if not troubled:
             remaining = fixing.verdict
-        else:
-            remaining = check(fixing.manifest, rule_set, context, suppress)
-        mended = {finding.identity for finding in fixing.fixed}
-        relapsed = [f for f in introduced(remaining.findings, fixing.left) if f.identity in mended]
-        for finding in relapsed:
-            why = f"the fix does not cure {finding.identity}"
-            barred[finding.rule] = Failure(finding.rule, why)
-        if not relapsed:
-            failures = (*barred.values(), *fixing.failures, *remaining.failures)
+            failures = (*barred.values(), *fixing.failures)
             remaining.failures = list({failure.rule: failure for failure in failures}.values())
             return Fixed(fixing.manifest, fixing.operations, fixing.fixed, remaining)
+        barred.update(troubled)
 
 
 def _steady(manifest: Json, rule_set: RuleSet, context: Context, suppress: Suppress) -> Suppress:
@@ -123,39 +120,60 @@ class _Fixing:
         self._only = only
         self._asking = Asking(manifest, *self._setting)
 
-    def run(self, barred: dict[str, Failure]) -> None:
-        """Ask every rule and make its fixes; a rule whose edits do not fit is added to `barred`."""
+    @property
+    def verdict(self) -> Verdict:
+        """What the rules say of the manifest as it is now."""
+        return self._asking.verdict
+
+    def run(self, barred: dict[str, Failure]) -> dict[str, Failure]:
+        """Fix until there is nothing more to fix; the rules whose fixes do not hold, and why.
+
+        One fix may open the way for that of a rule which has been asked before, so rules are
+        asked in passes. A rule whose edits do not fit is added to `barred`.
+        """
+        for _ in range(MOST_PASSES):
+            before = len(self.fixed)
+            self._pass(barred)
+            self.failures.extend(self.verdict.failures)
+            if len(self.fixed) == before:
+                return self._relapsed()
+        return {f.rule: Failure(f.rule, "its fixes come to no end") for f in self.fixed[before:]}
+
+    def _pass(self, barred: dict[str, Failure]) -> None:
         rules = self._setting[0].rules
-        for number, active in enumerate(rules, start=1):
-            name = active.rule.name
+        self._asking = Asking(self.manifest, *self._setting)
+        mended = {finding.identity for finding in self.fixed}
+        for number, active in enumerate(rules if self._asking.has_subjects else (), start=1):
             found = self._asking.ask(active)
-            chosen = [finding for finding in found if self._chosen(finding)]
-            if not chosen or name in barred:
+            chosen = [f for f in found if self._chosen(f) and f.identity not in mended]
+            if not chosen or active.rule.name in barred:
                 continue
             edits = [edit for finding in chosen if finding.fix for edit in finding.fix.edits]
             try:
                 self.manifest, operations = apply(self.manifest, edits)
             except EditError as error:
-                barred[name] = Failure(name, f"EditError: {error}")
+                barred[active.rule.name] = Failure(active.rule.name, f"EditError: {error}")
                 continue
             self.operations.extend(operations)
             self.fixed.extend(chosen)
             self.left.extend(finding for finding in found if not self._chosen(finding))
             self._begin_again(rules[:number])
-        self.failures.extend(self._asking.verdict.failures)
-
-    @property
-    def verdict(self) -> Verdict:
-        """What the rules say, if nothing was fixed."""
-        return self._asking.verdict
 
     def _begin_again(self, asked: Iterable[ActiveRule]) -> None:
         """Go on with the mended manifest, of which rules must know what others leave to them."""
-        self.failures.extend(self._asking.verdict.failures)
+        self.failures.extend(self.verdict.failures)
         self._asking = Asking(self.manifest, *self._setting)
         for active in asked:
             if active.rule.instead_of:
                 self._asking.ask(active)
+
+    def _relapsed(self) -> dict[str, Failure]:
+        mended = {finding.identity for finding in self.fixed}
+        return {
+            finding.rule: Failure(finding.rule, f"the fix does not cure {finding.identity}")
+            for finding in introduced(self.verdict.findings, self.left)
+            if finding.identity in mended
+        }
 
     def _chosen(self, finding: Finding) -> bool:
         return finding.fixable and (self._only is None or finding.container_name in self._only)

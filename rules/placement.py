@@ -12,7 +12,7 @@ from typing import Any
 from rules.devices import devices, pod_holds_gpu
 from rules.document import Path
 from rules.pod import DEFAULT_SCHEDULER, POD_SPEC, Pod, items, mapping, text
-from rules.profile import NodeAffinity, Profile, Scheduler, Taint, matches, matches_any
+from rules.profile import NodeAffinity, Profile, Scheduler, Taint, matches_any
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -129,10 +129,7 @@ def _values(asked: Mapping[str, Any]) -> set[str] | None:
 
 def is_gpu_label(profile: Profile, key: str, value: str | None = None) -> bool:
     """Whether nodes that carry the label `key` (with `value`, if given) are GPU nodes."""
-    values = profile.node_labels.get(key)
-    if values is None:
-        labels = profile.node_labels.items()
-        values = next((given for pattern, given in labels if matches(pattern, key)), None)
+    values = profile.label_values(key)
     return values is not None and (value is None or not values or matches_any(values, value))
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rules.document import Path
 from rules.profile import Context, Profile, matches_any
@@ -38,8 +37,7 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectRef:
+class ObjectRef(NamedTuple):
     """Which Kubernetes object: its kind and group, namespace and name (empty if unknown)."""
 
     kind: str
@@ -96,7 +94,13 @@ class Container:
     @cached_property
     def resources(self) -> Mapping[str, Any]:
         """The `resources` object, wherever this kind of workload keeps it."""
+        if self._gpu_field:
+            return {}
         return mapping(self.raw.get(self.pod.layout.resources))
+
+    @property
+    def _gpu_field(self) -> str:
+        return self.pod.layout.gpu_field if self.raw is self.pod.spec else ""
 
     @property
     def resources_path(self) -> Path:
@@ -106,8 +110,8 @@ class Container:
     @cached_property
     def limits(self) -> Mapping[str, Any]:
         """`resources.limits` as written."""
-        if self.pod.layout.gpu_field and self.raw is self.pod.spec:
-            gpu = mapping(self.raw.get(self.pod.layout.gpu_field))
+        if self._gpu_field:
+            gpu = mapping(self.raw.get(self._gpu_field))
             return {text(gpu.get("name")): gpu.get("quantity")} if gpu else {}
         return mapping(self.resources.get("limits"))
 
@@ -150,8 +154,7 @@ class Container:
         return items(self.raw.get("volumeMounts"))
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """Where a kind of workload keeps what a pod spec has.
 
     `lists` are the paths of the lists of containers and their roles; `singles` are fields
@@ -278,8 +281,7 @@ class Pod:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(NamedTuple):
     """A ResourceQuota."""
 
     object: ObjectRef

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 from rules.catalog import CATALOG
 from rules.profile import NO_OPTIONS, Profile, matches_any
@@ -15,18 +15,16 @@ from rules.rule import Action, Finding, FixScope, Rule
 GUARDS = ("bypass", "security", "sharing")
 
 
-@dataclass(frozen=True, slots=True)
-class RuleSettings:
+class RuleSettings(NamedTuple):
     """What a policy says about one rule; None where it says nothing."""
 
     action: Action | None = None
     fix: bool | None = None
-    options: Mapping[str, Any] = field(default_factory=lambda: NO_OPTIONS)
+    options: Mapping[str, Any] = NO_OPTIONS
     suppressible: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyException:
+class PolicyException(NamedTuple):
     """Findings of `rules` that are accepted where every given pattern fits; empty fits all."""
 
     rules: tuple[str, ...]
@@ -59,12 +57,11 @@ class PolicyException:
         return all(not patterns or matches_any(patterns, fact) for patterns, fact in facts)
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """One policy, checked, with its profiles merged."""
 
     profile: Profile
-    rules: Mapping[str, RuleSettings] = field(default_factory=dict)
+    rules: Mapping[str, RuleSettings] = MappingProxyType({})
     exceptions: tuple[PolicyException, ...] = ()
     catalogue: str | None = None
     on_rule_error: Literal["allow", "deny"] = "allow"
@@ -78,6 +75,7 @@ class Policy:
             rules=tuple(rule for rule in active if rule.action is not Action.OFF),
             profile=self.profile,
             exceptions=self.exceptions,
+            judges_plain=self.void_every_container,
         )
 
     def _activate(self, rule: Rule[Any], mode: Action) -> ActiveRule:
@@ -92,8 +90,7 @@ class Policy:
         return ActiveRule(rule, min(action, mode), scope, options, settings.suppressible)
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveRule:
+class ActiveRule(NamedTuple):
     """A rule with what a policy made of it."""
 
     rule: Rule[Any]
@@ -103,19 +100,22 @@ class ActiveRule:
     suppressible: bool
 
 
-@dataclass(frozen=True)
-class RuleSet:
-    """The rules of one policy in one mode, in running order, ready for the engine."""
+class RuleSet(NamedTuple):
+    """The rules of one policy in one mode, in running order, ready for the engine.
+
+    Unless it `judges_plain` pods, those that cannot concern any rule are not asked about.
+    """
 
     rules: tuple[ActiveRule, ...]
     profile: Profile
     exceptions: tuple[PolicyException, ...] = ()
+    judges_plain: bool = True
 
     def only(self, names: Iterable[str]) -> RuleSet:
         """The same without the rules that are not named."""
         wanted = frozenset(names)
         kept = tuple(active for active in self.rules if active.rule.name in wanted)
-        return RuleSet(kept, self.profile, self.exceptions)
+        return self._replace(rules=kept)
 
 
 def version(text: str) -> tuple[int, ...]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 SYSTEM_NAMESPACE = "kube-system"
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
@@ -26,10 +27,9 @@ def matches(pattern: str, text: str) -> bool:
 
     Linear in both lengths, because patterns meet text that tenants wrote.
     """
-    first, *rest = pattern.split("*")
-    if not rest:
+    if "*" not in pattern:
         return text == pattern
-    *middle, last = rest
+    first, *middle, last = pattern.split("*")
     if not text.startswith(first) or len(text) < len(first) + len(last):
         return False
     position, end = len(first), len(text) - len(last)
@@ -43,11 +43,13 @@ def matches(pattern: str, text: str) -> bool:
 
 def matches_any(patterns: Iterable[str], text: str) -> bool:
     """Whether `text` fits one of `patterns`."""
-    return any(matches(pattern, text) for pattern in patterns)
+    for pattern in patterns:  # noqa: SIM110  # a generator costs more than the question
+        if matches(pattern, text):
+            return True
+    return False
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(NamedTuple):
     """One extended resource by which an estate hands out GPUs or shares of them.
 
     `sharing` is how much of a card it stands for: the whole card, a hardware partition
@@ -62,8 +64,7 @@ class Resource:
     companions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(NamedTuple):
     """A taint that the estate puts on the nodes which offer `resources`."""
 
     resources: tuple[str, ...]
@@ -72,8 +73,7 @@ class Taint:
     effect: str = "NoSchedule"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAffinity:
+class NodeAffinity(NamedTuple):
     """The label by which pods that ask for `resources` should be drawn to nodes.
 
     Without `values` the label must merely exist. `required` forbids every other node,
@@ -86,8 +86,7 @@ class NodeAffinity:
     required: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Scheduler:
+class Scheduler(NamedTuple):
     """The scheduler that must place pods which ask for `resources` or carry `annotations`.
 
     `alternatives` are other schedulers that can place them as well.
@@ -99,8 +98,7 @@ class Scheduler:
     alternatives: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Component:
+class Component(NamedTuple):
     """Pods of the estate itself: device plugins, exporters, validators.
 
     Known by namespace *and* service account, which tenants cannot choose freely. At
@@ -112,8 +110,7 @@ class Component:
     creators: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class InjectedReference:
+class InjectedReference(NamedTuple):
     """A reference that the estate's own webhook writes into `variable`, to be left alone.
 
     The ConfigMap's name begins as the pod annotation `annotation` says and ends with a number.
@@ -124,49 +121,78 @@ class InjectedReference:
     annotation: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fraction:
+class Fraction(NamedTuple):
     """Pod annotations that ask for part of a GPU; `target` names the container, else the first."""
 
     annotations: tuple[str, ...]
     target: str | None = None
 
 
-@dataclass(frozen=True)
 class Profile:
-    """One estate's facts, or several merged.
+    """One estate's facts, or several merged; nothing changes them.
 
     `active` are the resources of the chosen profiles; `resources` are all that are known,
     because a resource must not lose its GPU for the lack of a profile.
     """
 
-    name: str
-    description: str = ""
-    resources: Mapping[str, Resource] = field(default_factory=dict)
-    active: tuple[str, ...] = ()
-    taints: tuple[Taint, ...] = ()
-    affinities: tuple[NodeAffinity, ...] = ()
-    schedulers: tuple[Scheduler, ...] = ()
-    components: tuple[Component, ...] = ()
-    node_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    runtime_classes: tuple[str, ...] = ()
-    alternative_variables: tuple[str, ...] = ()
-    injected_references: tuple[InjectedReference, ...] = ()
-    fractions: tuple[Fraction, ...] = ()
-    _found: dict[str, Resource | None] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    def __init__(
+        self,
+        name: str,
+        description: str = "",
+        *,
+        resources: Mapping[str, Resource] = MappingProxyType({}),
+        active: tuple[str, ...] = (),
+        taints: tuple[Taint, ...] = (),
+        affinities: tuple[NodeAffinity, ...] = (),
+        schedulers: tuple[Scheduler, ...] = (),
+        components: tuple[Component, ...] = (),
+        node_labels: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+        runtime_classes: tuple[str, ...] = (),
+        alternative_variables: tuple[str, ...] = (),
+        injected_references: tuple[InjectedReference, ...] = (),
+        fractions: tuple[Fraction, ...] = (),
+    ) -> None:
+        self.name = name
+        self.description = description
+        self.resources = resources
+        self.active = active
+        self.taints = taints
+        self.affinities = affinities
+        self.schedulers = schedulers
+        self.components = components
+        self.node_labels = node_labels
+        self.runtime_classes = runtime_classes
+        self.alternative_variables = alternative_variables
+        self.injected_references = injected_references
+        self.fractions = fractions
+        self._resources = _Names(resources)
+        self._labels = _Names(node_labels)
 
     def resource(self, name: str) -> Resource | None:
         """The GPU resource that `name` is, or None if it is nothing known."""
+        return self._resources.find(name)
+
+    def label_values(self, key: str) -> tuple[str, ...] | None:
+        """The values of the label `key` that mean a GPU node, any if empty; None if none does."""
+        return self._labels.find(key)
+
+
+class _Names(Generic[T]):
+    """Facts by name or by pattern; the name itself goes before a pattern, that before a later."""
+
+    def __init__(self, facts: Mapping[str, T]) -> None:
+        self._patterns = [(name, fact) for name, fact in facts.items() if "*" in name]
+        self._found: dict[str, T | None] = dict(facts)
+
+    def find(self, name: str) -> T | None:
+        """The fact about `name`, or None."""
         if name in self._found:
             return self._found[name]
-        resource = self.resources.get(name) or next(
-            (r for r in self.resources.values() if "*" in r.name and matches(r.name, name)), None
-        )
+        fact = next((fact for pattern, fact in self._patterns if matches(pattern, name)), None)
+        # Names come from tenants, so what is remembered must stay bounded.
         if len(self._found) < _REMEMBERED and len(name) <= _LONGEST_NAME:
-            self._found[name] = resource
-        return resource
+            self._found[name] = fact
+        return fact
 
 
 def merged(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profile:
@@ -217,8 +243,7 @@ def _union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for group in groups for item in group))
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """What is known of one call. Offline everything but the date is unknown.
 
     `namespace` is where objects go that name none themselves. `user` and `operation` are
@@ -230,5 +255,5 @@ class Context:
     namespace: str | None = None
     user: str | None = None
     operation: Literal["CREATE", "UPDATE"] | None = None
-    profile: Profile = field(default_factory=lambda: Profile("none"))
-    options: Mapping[str, Any] = field(default_factory=lambda: NO_OPTIONS)
+    profile: Profile = Profile("none")
+    options: Mapping[str, Any] = NO_OPTIONS

@@ -10,8 +10,7 @@ import enum
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from rules.document import Edit, Path
 from rules.pod import Container, ObjectRef, Pod, Quota
@@ -37,8 +36,7 @@ class FixScope(enum.IntEnum):
     ALL = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(NamedTuple):
     """Edits that mend a finding, and a title that completes "fix: …".
 
     A fix is made unasked only if it is `safe`: it cannot take from the user anything that
@@ -50,8 +48,7 @@ class Fix:
     safe: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One fault in one place.
 
     A rule gives the path of the offending field (or where a missing one belongs), a
@@ -93,8 +90,7 @@ class Finding:
 Check = Callable[[S, Context], Iterable[Finding]]
 
 
-@dataclass(frozen=True)
-class Rule(Generic[S]):
+class Rule(NamedTuple, Generic[S]):
     """One fault that we know.
 
     `since` is the catalogue's version that brought the rule. `instead_of` names rules that
@@ -109,7 +105,7 @@ class Rule(Generic[S]):
     summary: str
     check: Check[S]
     instead_of: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=lambda: NO_OPTIONS)
+    options: Mapping[str, Any] = NO_OPTIONS
 
     @property
     def family(self) -> str:

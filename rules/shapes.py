@@ -48,8 +48,12 @@ def differences(value: Any, shape: Any, path: Path) -> Iterator[tuple[Path, str]
         found = "an object" if isinstance(value, dict) else _KINDS.get(type(value), "text")
         yield path, f"{pointer(path)} should be {wanted} and is {found}"
     elif isinstance(value, list):
+        inner = shape[0]
         for index, item in enumerate(value):
-            yield from differences(item, shape[0], (*path, index))
+            if inner or not isinstance(item, dict):
+                yield from differences(item, inner, (*path, index))
     else:
         for key, inner in shape.items():
-            yield from differences(value.get(key), inner, (*path, key))
+            child = value.get(key)
+            if child is not None and (inner or not isinstance(child, type(inner))):
+                yield from differences(child, inner, (*path, key))

@@ -8,8 +8,7 @@ are more kinds of those than a table holds. `kinds` has the tables, exceptions i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from rules.document import Json, Path
 from rules.kinds import BUILT_IN, BUILT_IN_GROUPS, ODD, PATTERNS, PLAIN, OddPods
@@ -19,8 +18,7 @@ from rules.profile import Profile, matches_any
 from rules.shapes import METADATA, POD, differences, shape_of
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(NamedTuple):
     """Something that looks like a pod and cannot be read as one."""
 
     object: ObjectRef
@@ -159,7 +157,7 @@ class _Search:
         path = holder.path if layout.bare else (*holder.path, "metadata")
         yield from self._misshapen(node.value, shape_of(layout), node.path)
         yield from self._misshapen(metadata, METADATA, path)
-        yield Pod(
+        pod = Pod(
             self.owner,
             self.profile,
             (node.value, (*self.base, *node.path)),
@@ -167,6 +165,8 @@ class _Search:
             node.place,
             layout,
         )
+        if layout is POD_SPEC or pod.containers:  # a step of a workflow may be no pod
+            yield pod
 
     def _misshapen(self, value: Any, shape: Any, path: Path) -> Iterator[Unreadable]:
         for place, why in differences(value, shape, path):

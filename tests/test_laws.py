@@ -198,6 +198,15 @@ def test_no_fix_creates_a_finding_of_a_rule_that_ran_before() -> None:
                 assert order[finding.rule] > order[case.rule], (case.name, finding.message)
 
 
+@named(PODS)
+def test_what_is_found_is_never_in_a_plain_pod(case: Case) -> None:
+    """Plain pods are not asked about, so nothing may be found in one."""
+    rules = case.policy.rule_set()._replace(judges_plain=True)
+    found = case.check(case.manifest, rules).findings
+    quick = case.check(case.manifest, case.policy.rule_set()).findings
+    assert [described(f) for f in quick] == [described(f) for f in found]
+
+
 def test_the_catalogue_lists_every_module_and_nothing_else() -> None:
     folder = Path(__file__).parents[1] / "rules" / "catalog"
     modules = {f"{f.parent.name}/{f.stem}" for f in folder.glob("*/*.py") if f.stem != "__init__"}

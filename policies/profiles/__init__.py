@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
+import os
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from kubeyaml import Chunk, read
+from policies.words import did_you_mean
 from rules.profile import (
     Component,
     Fraction,
@@ -21,11 +21,14 @@ from rules.profile import (
     merged,
 )
 
+_FOLDER = os.path.dirname(__file__)
 # What a profile that extends others adds to theirs; everything else it replaces.
 _ADDED = (
     *("resources", "nodeLabels", "components", "runtimeClasses", "alternativeVariables"),
     *("injectedReferences", "fractions"),
 )
+# Far more than anybody needs, and far less than Python's stack holds.
+_GENERATIONS = 20
 
 
 class ProfileError(ValueError):
@@ -35,33 +38,33 @@ class ProfileError(ValueError):
 @cache
 def built_in() -> Mapping[str, Mapping[str, Any]]:
     """The raw built-in profiles by name."""
-    folder = files("policies.profiles")
-    texts = (
-        entry.read_text(encoding="utf-8")
-        for entry in folder.iterdir()
-        if entry.name.endswith(".yaml")
-    )
-    documents = (read(Chunk(text)) for text in texts)
-    raws: list[Any] = [document.value for document in documents if document is not None]
-    return {raw["name"]: raw for raw in sorted(raws, key=lambda raw: str(raw["name"]))}
+    raws: dict[str, Mapping[str, Any]] = {}
+    for name in sorted(os.listdir(_FOLDER)):
+        if name.endswith(".yaml"):
+            with open(os.path.join(_FOLDER, name), encoding="utf-8") as file:
+                document = read(Chunk(file.read()))
+            raw: Any = document and document.value
+            raws[raw["name"]] = raw
+    return raws
 
 
-def chosen_profile(choice: Iterable[str | Mapping[str, Any]]) -> Profile:
-    """The chosen profiles, names of built-in ones or raw ones of a user's own, merged.
+def chosen_profile(
+    choice: Iterable[str | Mapping[str, Any]], own: Iterable[Mapping[str, Any]] = ()
+) -> Profile:
+    """The chosen profiles, names or raw ones of a user's own, merged; `own` may be named as well.
 
-    Raises ProfileError for a name that does not exist, a circle of `extends`, or two
-    profiles that describe one resource.
+    Raises ProfileError for a name that does not exist or is taken, a circle of `extends`, or
+    two profiles that describe one resource.
     """
-    available = dict(built_in())
-    names = []
-    for chosen in choice:
-        if isinstance(chosen, str):
-            names.append(chosen)
-        else:
-            names.append(chosen["name"])
-            # Under its own name a profile may extend the built-in one that it replaces.
-            available[chosen["name"]] = _extended(chosen, available, (chosen["name"],))
-    flat = [_profile(_flattened(name, available)) for name in dict.fromkeys(names)]
+    choice = list(choice)
+    raws = {}
+    for raw in (*(chosen for chosen in choice if not isinstance(chosen, str)), *own):
+        if raw["name"] in raws:
+            raise ProfileError(f"two profiles are called {raw['name']!r}")
+        raws[raw["name"]] = raw
+    names = [chosen if isinstance(chosen, str) else chosen["name"] for chosen in choice]
+    family = _Family({**built_in(), **raws})
+    flat = [_profile(family.flattened(name)) for name in dict.fromkeys(names)]
     known = [_profile(raw) for raw in built_in().values()]
     try:
         return merged(flat, known)
@@ -69,39 +72,48 @@ def chosen_profile(choice: Iterable[str | Mapping[str, Any]]) -> Profile:
         raise ProfileError(str(error)) from error
 
 
-def _flattened(
-    name: str, available: Mapping[str, Mapping[str, Any]], path: tuple[str, ...] = ()
-) -> Mapping[str, Any]:
-    if name not in available:
-        close = difflib.get_close_matches(name, available, n=1)
-        hint = f'did you mean "{close[0]}"?' if close else f"there are {', '.join(available)}"
-        raise ProfileError(f"there is no profile {name!r}; {hint}")
-    if name in path:
-        raise ProfileError(f"profiles extend each other in a circle: {' -> '.join((*path, name))}")
-    return _extended(available[name], available, (*path, name))
+class _Family:
+    """Profiles by name, which may extend each other."""
 
+    def __init__(self, raws: Mapping[str, Mapping[str, Any]]) -> None:
+        self._raws = raws
+        self._flat: dict[str, Mapping[str, Any]] = {}
 
-def _extended(
-    raw: Mapping[str, Any], available: Mapping[str, Mapping[str, Any]], path: tuple[str, ...]
-) -> Mapping[str, Any]:
-    whole: dict[str, Any] = {}
-    own = {key: value for key, value in raw.items() if key != "extends"}
-    parents = []
-    for parent in raw.get("extends", ()):
-        replaced = parent == path[-1] and parent in built_in()
-        parents.append(
-            _extended(built_in()[parent], available, (parent,))
-            if replaced
-            else _flattened(parent, available, path)
-        )
-    for layer in (*parents, own):
-        for key, value in layer.items():
-            if key in _ADDED and key in whole:
-                joined = {**whole[key], **value} if isinstance(value, dict) else whole[key] + value
-                whole[key] = joined
+    def flattened(self, name: str, path: tuple[str, ...] = ()) -> Mapping[str, Any]:
+        """The profile `name` with all that it extends; `path` are those that led to it."""
+        if name not in self._raws:
+            hint = did_you_mean(name, self._raws, f"there are {', '.join(self._raws)}")
+            raise ProfileError(f"there is no profile {name!r}; {hint}")
+        path = (*path, name)
+        if name in path[:-1]:
+            raise ProfileError(f"profiles extend each other in a circle: {' -> '.join(path)}")
+        if len(path) > _GENERATIONS:
+            raise ProfileError(f"more than {_GENERATIONS} profiles extend each other in a row")
+        if name not in self._flat:
+            self._flat[name] = self._extended(self._raws[name], path)
+        return self._flat[name]
+
+    def _extended(self, raw: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
+        whole: dict[str, Any] = {}
+        for parent in raw.get("extends", ()):
+            original = built_in().get(parent)
+            # Under its own name a profile may extend the built-in one that it replaces.
+            if parent == raw["name"] and original is not None and raw is not original:
+                _add(whole, self._extended(original, path))
             else:
-                whole[key] = value
-    return whole
+                _add(whole, self.flattened(parent, path))
+        _add(whole, {key: value for key, value in raw.items() if key != "extends"})
+        return whole
+
+
+def _add(whole: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    for key, value in layer.items():
+        if key not in _ADDED or key not in whole:
+            whole[key] = value
+        elif isinstance(value, dict):
+            whole[key] = {**whole[key], **value}
+        else:  # two parents may bring the same from a common one
+            whole[key] = [*whole[key], *(item for item in value if item not in whole[key])]
 
 
 def _profile(raw: Mapping[str, Any]) -> Profile:

@@ -1,0 +1,305 @@
+"""Profiles: patterns, what several of them make together, and the built-in ones."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.load import default_policy
+from policies.problems import schema
+from policies.profiles import ProfileError, built_in, chosen_profile
+from rules.profile import Component, Profile, Resource, Scheduler, Taint, matches, merged
+
+# Every family of the registry that all rules share, by a name of its own.
+FAMILIES = [
+    *("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb.shared"),
+    *("nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.10gb.me", "nvidia.com/mig-1c.3g.20gb"),
+    "nvidia.com/gpu-10gb",
+    *("aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage", "aliyun.com/gpu"),
+    *("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"),
+    *("huawei.com/Ascend910B", "huawei.com/Ascend910B-memory", "huawei.com/Ascend310P"),
+    *("cambricon.com/vmlu", "hygon.com/dcunum", "iluvatar.ai/vgpu", "metax-tech.com/gpu"),
+    *("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-memory-percentage"),
+    *("volcano.sh/vgpu-cores", "volcano.sh/gpu-memory", "volcano.sh/gpu-number"),
+    *("koordinator.sh/gpu", "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory"),
+    *("koordinator.sh/gpu-memory-ratio", "koordinator.sh/gpu.shared"),
+    *("tencent.com/vcuda-core", "tencent.com/vcuda-memory"),
+    *("amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi"),
+    *("google.com/tpu", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"),
+    "aws.amazon.com/neurondevice",
+    "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
+    "deviceclass.resource.kubernetes.io/of-somebody-else",
+]
+# Names of vendors that are no device: a count of a node, a priority, a network card, all of a node.
+NO_DEVICES = [
+    *("cpu", "memory", "", "*", "nvidia.com", "nvidia.com/", "aliyun.com/gpu-count"),
+    *("nvidia.com/priority", "koordinator.sh/rdma", "gpu.intel.com/i915_monitoring"),
+    *("rdma/hca_shared_devices_a", "Nvidia.com/GPU", "requests.nvidia.com/gpu"),
+]
+REQUIRED = ["nvidia", "ack", "ack-registered", "hami", "kai", "volcano", "koordinator"]
+REQUIRED += ["gke", "eks", "aks", "amd", "intel"]
+
+pieces = st.text("ab*.", max_size=8)
+
+
+def oracle(pattern: str, text: str) -> bool:
+    return bool(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL))
+
+
+@settings(deadline=None)
+@given(pieces, st.text("ab.\n", max_size=12))
+def test_patterns_match_as_regular_expressions_do(pattern: str, text: str) -> None:
+    assert matches(pattern, text) == oracle(pattern, text)
+
+
+@settings(deadline=None)
+@given(st.text(max_size=6), st.text(max_size=6), st.text(max_size=6))
+def test_a_star_stands_for_anything(before: str, anything: str, after: str) -> None:
+    assert matches(f"{before}*{after}", f"{before}{anything}{after}")
+    plain = before.replace("*", "")
+    assert matches(plain, plain)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [("a*a", "a"), ("ab*ba", "aba"), ("a*b*a", "ab"), ("", "a"), ("a", ""), ("**a", "")],
+)
+def test_ends_do_not_overlap(pattern: str, text: str) -> None:
+    assert not matches(pattern, text)
+
+
+def test_a_hostile_text_does_not_make_a_pattern_explode() -> None:
+    assert not matches("*a" * 200 + "b", "a" * 50_000)
+
+
+def profile(name: str, *resources: str, **facts: Any) -> Profile:
+    return Profile(name, resources={r: Resource(r, "acme") for r in resources}, **facts)
+
+
+def test_the_facts_of_all_chosen_profiles_come_together() -> None:
+    first = profile("a", "x/1", taints=(Taint(("x/1",), "t"),), runtime_classes=("r", "s"))
+    second = profile(
+        "b", "y/1", schedulers=(Scheduler("s", ("y/1",)),), components=(Component(("n",), ("a",)),)
+    )
+    known = profile("c", "z/1", taints=(Taint(("z/1",), "u"),), runtime_classes=("s", "t"))
+    both = merged([first, second], [known])
+    assert both.name == "a+b"
+    assert both.active == ("x/1", "y/1")
+    assert set(both.resources) == {"x/1", "y/1", "z/1"}
+    assert [taint.key for taint in both.taints] == ["t"]
+    assert [scheduler.name for scheduler in both.schedulers] == ["s"]
+    assert both.components == second.components
+    assert set(both.runtime_classes) == {"r", "s", "t"}
+
+
+def test_two_chosen_profiles_may_not_describe_one_resource() -> None:
+    both = [profile("a", "x/1", "x/2"), profile("b", "x/2")]
+    with pytest.raises(ValueError, match=r"'a' and 'b' both describe the resource 'x/2'"):
+        merged(both, [])
+    assert merged(both[:1], both).active == ("x/1", "x/2")
+
+
+def test_what_was_chosen_outweighs_what_is_merely_known() -> None:
+    own = Profile(
+        "own",
+        resources={"x/gpu-*": Resource("x/gpu-*", "own"), "x/1": Resource("x/1", "own")},
+        node_labels={"l": ("own",)},
+    )
+    known = Profile(
+        "known",
+        resources={"x/*": Resource("x/*", "known"), "x/1": Resource("x/1", "known")},
+        node_labels={"l": ("known",), "m": ()},
+    )
+    both = merged([own], [known])
+    vendors = {n: both.resource(n) for n in ("x/gpu-1", "x/1", "x/other")}
+    assert {n: r and r.vendor for n, r in vendors.items()} == {
+        "x/gpu-1": "own",
+        "x/1": "own",
+        "x/other": "known",
+    }
+    assert both.node_labels == {"l": ("own",), "m": ()}
+
+
+def test_a_name_is_found_before_a_pattern_and_of_patterns_the_first() -> None:
+    names = {"x/*": "any", "x/a*": "later", "x/ab": "exact"}
+    both = Profile("p", resources={name: Resource(name, vendor) for name, vendor in names.items()})
+    found = [both.resource(name) for name in ("x/ab", "x/ac", "y")]
+    assert [resource and resource.vendor for resource in found] == ["exact", "any", None]
+
+
+def test_the_memory_for_names_is_bounded() -> None:
+    own = profile("p", "x/*")
+    tracemalloc.start()
+    try:
+        for number in range(20_000):
+            assert own.resource(f"x/{number}")
+            assert own.resource(f"y/{number}") is None
+        short = tracemalloc.get_traced_memory()[0]
+        for number in range(300):
+            assert profile("q", "x/*").resource(f"x/{number}" + "a" * 100_000)
+            assert own.resource(f"x/{number}" + "a" * 100_000)
+        assert short < 2_000_000
+        assert tracemalloc.get_traced_memory()[0] - short < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_the_profiles_that_are_promised_are_there(name: str) -> None:
+    assert name in built_in()
+
+
+@pytest.mark.parametrize("name", built_in())
+def test_a_built_in_profile_fits_the_schema_and_stands_alone(name: str) -> None:
+    raw = built_in()[name]
+    definitions = schema()["$defs"]
+    jsonschema.Draft202012Validator({"$ref": "#/$defs/profile", "$defs": definitions}).validate(raw)
+    alone = chosen_profile([name])
+    assert alone.name == name
+    assert raw["description"]
+    assert set(built_in()) >= set(raw.get("extends", ()))
+    for pattern in {p for fact in alone.taints + alone.affinities for p in fact.resources}:
+        assert any(matches(pattern, r) or matches(r, pattern) for r in alone.resources), pattern
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_is_known_whatever_the_profile(name: str) -> None:
+    assert default_policy().profile.resource(name) is not None
+    assert default_policy(["amd"]).profile.resource(name) is not None
+
+
+@pytest.mark.parametrize("name", NO_DEVICES)
+def test_what_is_no_device_is_not_taken_for_one(name: str) -> None:
+    assert default_policy().profile.resource(name) is None
+
+
+def test_shares_and_partitions_are_told_apart() -> None:
+    found = default_policy().profile
+    expected = {
+        "nvidia.com/gpu": "whole",
+        "nvidia.com/gpu.shared": "share",
+        "nvidia.com/mig-1g.5gb": "partition",
+        "nvidia.com/mig-1g.5gb.shared": "share",
+        "aliyun.com/gpu-mem": "share",
+    }
+    assert {n: r.sharing for n in expected if (r := found.resource(n))} == expected
+
+
+def test_one_extends_another() -> None:
+    parent: dict[str, Any] = {
+        "name": "parent",
+        "description": "the parent",
+        "resources": {"x/1": {"vendor": "a"}, "x/2": {"vendor": "a"}},
+        "taints": [{"resources": ["x/1"], "key": "parent"}],
+        "affinities": [{"resources": ["x/1"], "key": "parent"}],
+        "schedulers": [{"name": "parent"}],
+        "components": [{"namespaces": ["parent"], "serviceAccounts": ["p"]}],
+        "runtimeClasses": ["parent"],
+        "nodeLabels": {"parent": []},
+    }
+    child: dict[str, Any] = {
+        "name": "child",
+        "extends": ["parent"],
+        "resources": {"x/2": {"vendor": "b"}, "x/3": {"vendor": "b"}},
+        "taints": [{"resources": ["x/1"], "key": "child"}],
+        "components": [{"namespaces": ["child"], "serviceAccounts": ["c"]}],
+        "runtimeClasses": ["child"],
+        "nodeLabels": {"child": ["true"]},
+    }
+    whole = chosen_profile([child], [parent])
+    assert whole.name == "child"
+    assert whole.active == ("x/1", "x/2", "x/3")
+    assert [whole.resources[n].vendor for n in whole.active] == ["a", "b", "b"]
+    # What places pods is replaced, and stays if nothing is said of it.
+    assert [taint.key for taint in whole.taints] == ["child"]
+    assert [affinity.key for affinity in whole.affinities] == ["parent"]
+    assert [scheduler.name for scheduler in whole.schedulers] == ["parent"]
+    # All else is added.
+    assert [c.namespaces for c in whole.components][:2] == [("parent",), ("child",)]
+    assert {"parent", "child"} <= set(whole.runtime_classes)
+    assert {"parent", "child"} <= set(whole.node_labels)
+
+
+def test_what_two_parents_have_from_one_is_there_once() -> None:
+    component = {"namespaces": ["only-here"], "serviceAccounts": ["x"]}
+    family: list[dict[str, Any]] = [
+        {"name": "old", "components": [component]},
+        {"name": "left", "extends": ["old"]},
+        {"name": "right", "extends": ["old"]},
+    ]
+    whole = chosen_profile([{"name": "young", "extends": ["left", "right"]}], family)
+    assert [c.namespaces for c in whole.components].count(("only-here",)) == 1
+
+
+def test_a_family_in_which_everybody_has_many_parents_is_read_once() -> None:
+    family: list[dict[str, Any]] = [
+        {"name": f"p{age}-{one}", "extends": [f"p{age - 1}-{other}" for other in range(8)]}
+        for age in range(1, 18)
+        for one in range(8)
+    ]
+    family += [{"name": f"p0-{one}", "runtimeClasses": ["only-here"]} for one in range(8)]
+    assert chosen_profile(["p17-0"], family).runtime_classes.count("only-here") == 1
+
+
+def test_order_does_not_matter_among_own_profiles() -> None:
+    first: dict[str, Any] = {"name": "first", "extends": ["second"]}
+    second: dict[str, Any] = {"name": "second", "resources": {"x/1": {"vendor": "a"}}}
+    assert chosen_profile(["first"], [first, second]).active == ("x/1",)
+    assert chosen_profile([first], [second]).active == ("x/1",)
+
+
+def test_an_own_profile_replaces_the_built_in_one_of_its_name() -> None:
+    own = {"name": "nvidia", "resources": {"nvidia.com/gpu": {"vendor": "nvidia"}}}
+    alone = chosen_profile([own])
+    assert alone.active == ("nvidia.com/gpu",)
+    assert alone.taints == ()
+    # Also for those that extend it.
+    through_gke = chosen_profile(["gke"], [own])
+    assert "nvidia.com/mig-*" not in through_gke.active
+    # Its resources are still known to be devices.
+    assert alone.resource("nvidia.com/mig-1g.5gb") is not None
+
+
+def test_an_own_profile_refines_the_built_in_one_of_its_name() -> None:
+    taint = {"resources": ["nvidia.com/*"], "key": "example.com/gpu"}
+    own = {"name": "gke", "extends": ["gke"], "taints": [taint]}
+    refined, plain = chosen_profile([own]), chosen_profile(["gke"])
+    assert refined.active == plain.active
+    assert refined.affinities == plain.affinities
+    assert [t.key for t in refined.taints] == ["example.com/gpu"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "why"),
+    [
+        (["nvidai"], r"there is no profile 'nvidai'; did you mean \"nvidia\"\?"),
+        (["something else"], r"there is no profile 'something else'; there are .*nvidia"),
+        ([{"name": "a", "extends": ["nvidai"]}], 'did you mean "nvidia"'),
+        ([{"name": "a", "extends": ["a"]}], "in a circle: a -> a"),
+        (
+            [{"name": "a", "extends": ["b"]}, {"name": "b", "extends": ["a"]}],
+            "in a circle: a -> b -> a",
+        ),
+        ([{"name": "a"}, {"name": "a"}], "two profiles are called 'a'"),
+        (["nvidia", "ack"], "both describe the resource 'nvidia.com/gpu'"),
+        (
+            [{"name": f"p{n}", "extends": [f"p{n + 1}"]} for n in range(2000)],
+            "more than 20 profiles extend each other in a row",
+        ),
+        # It replaces `nvidia`, which `gke` extends.
+        ([{"name": "nvidia", "extends": ["gke"]}], "in a circle: nvidia -> gke -> nvidia"),
+    ],
+)
+def test_a_choice_that_makes_no_sense_is_refused(choice: list[Any], why: str) -> None:
+    with pytest.raises(ProfileError, match=why):
+        chosen_profile(choice)
+
+
+def test_a_profile_that_is_named_twice_counts_once() -> None:
+    assert chosen_profile(["nvidia", "nvidia"]).active == chosen_profile(["nvidia"]).active
