@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--format", choices=FORMATS, default="text")
     parser.add_argument("--diff", action="store_true", help="show what fixing would do instead")
     parser.add_argument(
-        "--patch", action="store_true", help="show the JSON Patch of admission instead"
+        "--patch", action="store_true", help="the same as a JSON Patch, which admission sends for Pods"
     )
     parser.add_argument("--fail-on", choices=("error", "warning", "note"), default="error")
     parser.add_argument("--notes", action="store_true", help="show notes as well")

@@ -148,8 +148,10 @@ def is_injected(container: Container, variable: str) -> bool:
 
 
 def removal(container: Container, variable: str) -> tuple[Edit, ...]:
-    """Edits that take every entry of `variable` out of `env`."""
+    """Edits that take every entry of `variable` out of `env`, or `env` if nothing else is in it."""
     entries = container.env.get(variable, [])
+    if entries and len(entries) == len(container.raw["env"]):
+        return (remove((*container.path, "env")),)
     return tuple(remove((*container.path, "env", index)) for index, _ in entries)
 
 

@@ -99,7 +99,6 @@ def test_one_edit_becomes_one_operation(
         ([], [put((), [])]),
         (None, [append((), 1)]),
         ({}, [remove(())]),
-        ({}, [append((), 1)]),
         # Edits speak of the document as it is given, not of what others make of it.
         ({"a": [1]}, [append(("a",), 2), put(("a", 1), 3)]),
         ({}, [append(("a",), 1), put(("a", 0), 2)]),

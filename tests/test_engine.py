@@ -282,6 +282,29 @@ def test_many_useless_rules_come_to_an_end() -> None:
     assert len(fixed.remaining.failures) == 30
 
 
+def test_a_rule_that_always_finds_something_new_comes_to_an_end() -> None:
+    def body(pod: Pod, _context: Context) -> Iterator[Finding]:
+        count = pod.spec.get("count", 0)
+        edits = (put((*pod.path, "count"), count + 1),)
+        yield Finding(pod.path, f"count.{count}", "counts", fix=Fix("count", edits, safe=True))
+
+    rules = [active("endless", body), active("good", finds("a", mend=True))]
+    fixed = mended(pod({"a": 1}), *rules)
+    assert fixed.manifest == pod({})
+    assert [failure.rule for failure in fixed.remaining.failures] == ["endless"]
+
+
+def test_one_fix_may_open_the_way_for_an_earlier_one() -> None:
+    def needs(pod: Pod, _context: Context) -> Iterator[Finding]:
+        if "a" not in pod.containers[0].raw and "x" not in pod.spec:
+            edits = (put((*pod.path, "x"), 1),)
+            yield Finding(pod.path, "x", "has no x", fix=Fix("add x", edits, safe=True))
+
+    fixed = mended(pod({"a": 1}), active("early", needs), active("late", finds("a", mend=True)))
+    assert [finding.rule for finding in fixed.fixed] == ["late", "early"]
+    assert fixed.remaining.findings == []
+
+
 def test_what_was_never_to_be_fixed_is_no_relapse() -> None:
     """Two nameless siblings share every identity; only one of their findings can be fixed."""
 

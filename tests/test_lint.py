@@ -302,7 +302,7 @@ def test_the_patch_is_what_admission_would_send(lint: Lint) -> None:
     _, out = lint("--patch", "pod.yaml")
     entry = json.loads(out)
     assert entry["object"] == "Pod ml/greedy"
-    assert entry["patch"][0] == {"op": "remove", "path": "/spec/containers/0/env/0"}
+    assert entry["patch"][0] == {"op": "remove", "path": "/spec/containers/0/env"}
 
 
 def test_the_namespace_of_objects_that_name_none(lint: Lint) -> None:
