@@ -74,7 +74,7 @@ def throughput(name: str, files: list[Path]) -> None:
     from lint.run import Linter  # noqa: PLC0415  # the path comes first
     from lint.sources import sources  # noqa: PLC0415
     from policies.load import default_policy  # noqa: PLC0415
-    from rules.profile import Context  # noqa: PLC0415
+    from rules.context import Context  # noqa: PLC0415
 
     def load() -> None:
         for file in files:

@@ -12,7 +12,7 @@ import yaml
 from lint.report import printable
 from lint.run import Preview
 from rules.document import Json
-from rules.pod import mapping
+from rules.reading import mapping
 
 
 def write_diff(out: TextIO, previews: Iterable[Preview]) -> None:

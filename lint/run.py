@@ -11,11 +11,11 @@ from lint.results import Located, Remark, Results, Unjudged
 from lint.sources import Skipped, Source, Unread
 from lint.suppressions import Suppressions, suppressions
 from rules.catalog import CATALOG
+from rules.context import Context
 from rules.document import Json, Operation
 from rules.engine import Verdict, check, fix
-from rules.pod import mapping
 from rules.policy import Policy, PolicyException, RuleSet
-from rules.profile import Context
+from rules.reading import mapping
 
 RULES = {rule.name: rule for rule in CATALOG}
 KNOWN = frozenset(RULES)

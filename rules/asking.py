@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
+from rules.context import Context
 from rules.document import Json
 from rules.plain import is_plain
 from rules.pod import Pod, Quota
 from rules.policy import ActiveRule, PolicyException, RuleSet
-from rules.profile import Context
 from rules.rule import Finding, FixScope
 from rules.workloads import Unreadable, subjects_in
 

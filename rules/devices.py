@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from rules.pod import Container, Pod, text
+from rules.container import Container
+from rules.pod import Pod
 from rules.profile import Resource
 from rules.quantity import Malformed, Placeholder, Quantity, parse
+from rules.reading import text
 
 
 class Device(NamedTuple):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
+from itertools import chain
 from typing import NamedTuple
 
 from rules.asking import Asking, Failure, Suppress, Verdict, never
+from rules.context import Context
 from rules.document import EditError, Json, Operation, apply
 from rules.policy import ActiveRule, RuleSet
-from rules.profile import Context
 from rules.rule import Finding
 
 __all__ = ["Failure", "Fixed", "Suppress", "Verdict", "check", "fix", "introduced"]
@@ -114,7 +115,7 @@ class _Fixing:
         self.manifest = manifest
         self.operations: list[Operation] = []
         self.fixed: list[Finding] = []
-        self.left: list[Finding] = []
+        self.left: dict[str, list[Finding]] = {}
         self.failures: list[Failure] = []
         self._setting = (rule_set, context, suppress)
         self._only = only
@@ -156,7 +157,7 @@ class _Fixing:
                 continue
             self.operations.extend(operations)
             self.fixed.extend(chosen)
-            self.left.extend(finding for finding in found if not self._chosen(finding))
+            self.left[active.rule.name] = [f for f in found if not self._chosen(f)]
             self._begin_again(rules[:number])
 
     def _begin_again(self, asked: Iterable[ActiveRule]) -> None:
@@ -171,7 +172,7 @@ class _Fixing:
         mended = {finding.identity for finding in self.fixed}
         return {
             finding.rule: Failure(finding.rule, f"the fix does not cure {finding.identity}")
-            for finding in introduced(self.verdict.findings, self.left)
+            for finding in introduced(self.verdict.findings, chain(*self.left.values()))
             if finding.identity in mended
         }
 

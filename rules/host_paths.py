@@ -6,8 +6,10 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from rules.container import Container
 from rules.document import Path
-from rules.pod import Container, Pod, mapping, text
+from rules.pod import Pod
+from rules.reading import mapping, text
 
 
 class HostMount(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from rules.document import Path
-from rules.pod import mapping, text
+from rules.reading import mapping, text
 
 
 class Node(NamedTuple):

@@ -11,8 +11,10 @@ from typing import Any
 
 from rules.devices import devices, pod_holds_gpu
 from rules.document import Path
-from rules.pod import DEFAULT_SCHEDULER, POD_SPEC, Pod, items, mapping, text
-from rules.profile import NodeAffinity, Profile, Scheduler, Taint, matches_any
+from rules.patterns import matches_any
+from rules.pod import DEFAULT_SCHEDULER, POD_SPEC, Pod
+from rules.profile import NodeAffinity, Profile, Scheduler, Taint
+from rules.reading import items, mapping, text
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -10,9 +10,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from rules.container import Container
 from rules.images import is_cuda_image
-from rules.pod import POD_SPEC, Container, Pod, items
-from rules.profile import Profile, matches_any
+from rules.patterns import matches_any
+from rules.pod import POD_SPEC, Pod
+from rules.profile import Profile
+from rules.reading import items
 
 NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 TELLING_KEY = re.compile("gpu|cdi|device", re.IGNORECASE)

@@ -1,40 +1,25 @@
-"""Read-only views of a pod wherever it sits, and of its containers.
+"""A read-only view of a pod wherever it sits.
 
-The views never fail on a field of the wrong type: such a field reads as empty here and is
+It never fails on a field of the wrong type: such a field reads as empty here and is
 reported by `workloads.subjects_in`, once, with its place.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from rules.container import Container, Role
+from rules.context import Context
 from rules.document import Path
-from rules.profile import Context, Profile, matches_any
+from rules.patterns import matches_any
+from rules.profile import Profile
+from rules.reading import items, mapping, text
 
-Role = Literal["init", "app", "ephemeral"]
 DAEMON_SET_CONTROLLER = "system:serviceaccount:kube-system:daemon-set-controller"
 DEFAULT_SCHEDULER = "default-scheduler"
 MIRROR = "kubernetes.io/config.mirror"
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """`value` if it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def items(value: Any) -> list[tuple[int, Mapping[str, Any]]]:
-    """The objects in the list `value` with their indices; nothing if it is no list."""
-    if not isinstance(value, list):
-        return []
-    return [(index, item) for index, item in enumerate(value) if isinstance(item, dict)]
-
-
-def text(value: Any) -> str:
-    """`value` if it is a string, else the empty string."""
-    return value if isinstance(value, str) else ""
 
 
 class ObjectRef(NamedTuple):
@@ -48,110 +33,6 @@ class ObjectRef(NamedTuple):
     def __str__(self) -> str:
         name = "/".join(part for part in (self.namespace, self.name) if part)
         return f"{self.kind} {name}" if name else self.kind
-
-
-class Container:
-    """One container of a pod: init, app or ephemeral."""
-
-    def __init__(self, pod: Pod, raw: Mapping[str, Any], path: Path, role: Role) -> None:
-        self.pod = pod
-        self.raw = raw
-        self.path = path
-        self.role = role
-        self.name = text(raw.get("name")) or str(path[-1])
-        # Kept by `devices`, which every rule asks and which only that module may fill.
-        self.devices: dict[str, Any] | None = None
-        self.holds: bool | None = None
-
-    def __str__(self) -> str:
-        kind = "container" if self.role == "app" else f"{self.role} container"
-        # In a file the name may be any text, and a line break would spoil the message.
-        return f"{kind} {json.dumps(self.name[:63])}"
-
-    @cached_property
-    def image(self) -> str:
-        """The image reference, empty if none is given."""
-        return text(self.raw.get("image"))
-
-    @cached_property
-    def env(self) -> Mapping[str, list[tuple[int, Mapping[str, Any]]]]:
-        """Every entry of `env` with its index, by the name of the variable, in order."""
-        entries: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
-        for index, entry in items(self.raw.get("env")):
-            entries.setdefault(text(entry.get("name")), []).append((index, entry))
-        return entries
-
-    def value_of(self, variable: str) -> str | None:
-        """The literal that `variable` is set to, the last entry winning; None for any other."""
-        if variable not in self.env:
-            return None
-        entry = self.env[variable][-1][1]
-        if entry.get("valueFrom") is not None:
-            return None
-        value = entry.get("value")
-        return "" if value is None else str(value)
-
-    @cached_property
-    def resources(self) -> Mapping[str, Any]:
-        """The `resources` object, wherever this kind of workload keeps it."""
-        if self._gpu_field:
-            return {}
-        return mapping(self.raw.get(self.pod.layout.resources))
-
-    @property
-    def _gpu_field(self) -> str:
-        return self.pod.layout.gpu_field if self.raw is self.pod.spec else ""
-
-    @property
-    def resources_path(self) -> Path:
-        """Where `resources` stands, or would stand."""
-        return (*self.path, self.pod.layout.resources)
-
-    @cached_property
-    def limits(self) -> Mapping[str, Any]:
-        """`resources.limits` as written."""
-        if self._gpu_field:
-            gpu = mapping(self.raw.get(self._gpu_field))
-            return {text(gpu.get("name")): gpu.get("quantity")} if gpu else {}
-        return mapping(self.resources.get("limits"))
-
-    @cached_property
-    def requests(self) -> Mapping[str, Any]:
-        """`resources.requests` as written."""
-        return mapping(self.resources.get("requests"))
-
-    @cached_property
-    def claims(self) -> list[tuple[int, Mapping[str, Any]]]:
-        """The DRA claims that the container uses, with their indices."""
-        return items(self.resources.get("claims"))
-
-    @cached_property
-    def security_context(self) -> Mapping[str, Any]:
-        """The container's own `securityContext`."""
-        return mapping(self.raw.get("securityContext"))
-
-    @property
-    def privileged(self) -> bool:
-        """Whether `securityContext.privileged` is true."""
-        return self.security_context.get("privileged") is True
-
-    @cached_property
-    def added_capabilities(self) -> list[tuple[int, str]]:
-        """`capabilities.add` with indices, in upper case and without the `CAP_` prefix."""
-        added = mapping(self.security_context.get("capabilities")).get("add")
-        if not isinstance(added, list):
-            return []
-        return [(i, text(name).upper().removeprefix("CAP_")) for i, name in enumerate(added)]
-
-    @property
-    def administers(self) -> bool:
-        """Whether the container toolkit takes it for privileged: CAP_SYS_ADMIN is in its set."""
-        return self.privileged or any(n in {"SYS_ADMIN", "ALL"} for _, n in self.added_capabilities)
-
-    @cached_property
-    def mounts(self) -> list[tuple[int, Mapping[str, Any]]]:
-        """`volumeMounts` with their indices."""
-        return items(self.raw.get("volumeMounts"))
 
 
 class Layout(NamedTuple):

@@ -8,7 +8,9 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from rules.catalog import CATALOG
-from rules.profile import NO_OPTIONS, Profile, matches_any
+from rules.context import NO_OPTIONS
+from rules.patterns import matches_any
+from rules.profile import Profile
 from rules.rule import Action, Finding, FixScope, Rule
 
 # Rules that guard what is not the user's own: an exception to one must say where it holds.

@@ -1,4 +1,4 @@
-"""Facts about GPU estates as data, and the facts of one call.
+"""Facts about GPU estates as data.
 
 A `Profile` says what a kind of estate calls its GPU resources, how it taints and labels
 its nodes, who schedules what, and which pods are the estate's own components. Several
@@ -8,45 +8,18 @@ is code in `devices` instead.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
+
+from rules.patterns import matches
 
 T = TypeVar("T")
 
 SYSTEM_NAMESPACE = "kube-system"
-NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 # Names of resources come from tenants: what is remembered of them must stay bounded.
 _REMEMBERED = 4096
 _LONGEST_NAME = 253 + 1 + 63
-
-
-def matches(pattern: str, text: str) -> bool:
-    """Whether `text` fits `pattern`, in which each `*` stands for any characters.
-
-    Linear in both lengths, because patterns meet text that tenants wrote.
-    """
-    if "*" not in pattern:
-        return text == pattern
-    first, *middle, last = pattern.split("*")
-    if not text.startswith(first) or len(text) < len(first) + len(last):
-        return False
-    position, end = len(first), len(text) - len(last)
-    for piece in middle:
-        found = text.find(piece, position, end)
-        if found < 0:
-            return False
-        position = found + len(piece)
-    return text.endswith(last)
-
-
-def matches_any(patterns: Iterable[str], text: str) -> bool:
-    """Whether `text` fits one of `patterns`."""
-    for pattern in patterns:  # noqa: SIM110  # a generator costs more than the question
-        if matches(pattern, text):
-            return True
-    return False
 
 
 class Resource(NamedTuple):
@@ -202,15 +175,7 @@ def merged(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profile:
     label should a pod get?
     """
     chosen, known = tuple(chosen), tuple(known)
-    owners: dict[str, str] = {}
-    for profile in chosen:
-        for name in profile.resources:
-            if name in owners:
-                raise ValueError(
-                    f"profiles {owners[name]!r} and {profile.name!r} both describe the "
-                    f"resource {name!r}: choose one of them"
-                )
-            owners[name] = profile.name
+    active = _disjoint(chosen)
     # Of several patterns that fit the first decides, so what was chosen stands first.
     everything: dict[str, Resource] = {}
     labels: dict[str, tuple[str, ...]] = {}
@@ -222,7 +187,7 @@ def merged(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profile:
     return Profile(
         name="+".join(p.name for p in chosen),
         resources=everything,
-        active=tuple(owners),
+        active=active,
         taints=tuple(t for p in chosen for t in p.taints),
         affinities=tuple(a for p in chosen for a in p.affinities),
         schedulers=tuple(s for p in chosen for s in p.schedulers),
@@ -239,21 +204,19 @@ def merged(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profile:
     )
 
 
+def _disjoint(profiles: Iterable[Profile]) -> tuple[str, ...]:
+    """The resources of all `profiles`, each described by one of them only."""
+    owners: dict[str, str] = {}
+    for profile in profiles:
+        for name in profile.resources:
+            if name in owners:
+                raise ValueError(
+                    f"profiles {owners[name]!r} and {profile.name!r} both describe the "
+                    f"resource {name!r}: choose one of them"
+                )
+            owners[name] = profile.name
+    return tuple(owners)
+
+
 def _union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for group in groups for item in group))
-
-
-class Context(NamedTuple):
-    """What is known of one call. Offline everything but the date is unknown.
-
-    `namespace` is where objects go that name none themselves. `user` and `operation` are
-    the API server's words (`CREATE`, `UPDATE`) and None offline. The engine fills in
-    `profile` and, for each rule, its `options`.
-    """
-
-    today: datetime.date
-    namespace: str | None = None
-    user: str | None = None
-    operation: Literal["CREATE", "UPDATE"] | None = None
-    profile: Profile = Profile("none")
-    options: Mapping[str, Any] = NO_OPTIONS

@@ -12,9 +12,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from rules.container import Container
+from rules.context import NO_OPTIONS, Context
 from rules.document import Edit, Path
-from rules.pod import Container, ObjectRef, Pod, Quota
-from rules.profile import NO_OPTIONS, Context
+from rules.pod import ObjectRef, Pod, Quota
 
 S = TypeVar("S", Pod, Quota)
 

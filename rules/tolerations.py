@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rules.placement import is_open
-from rules.pod import Pod, text
+from rules.pod import Pod
 from rules.profile import Taint
+from rules.reading import text
 
 _NO_LETTERS = re.compile(r"[^a-z0-9]+")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)

@@ -13,9 +13,10 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
+from rules.container import Container
 from rules.devices import devices, holds_gpu
 from rules.document import Edit, append, put, remove
-from rules.pod import Container, items, mapping, text
+from rules.reading import items, mapping, text
 
 NVIDIA = "NVIDIA_VISIBLE_DEVICES"
 ASCEND, HABANA, AMD = "ASCEND_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES"

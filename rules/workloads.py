@@ -13,8 +13,10 @@ from typing import Any, NamedTuple, TypeAlias
 from rules.document import Json, Path
 from rules.kinds import BUILT_IN, BUILT_IN_GROUPS, ODD, PATTERNS, PLAIN, OddPods
 from rules.nodes import Node, fits
-from rules.pod import POD_SPEC, Layout, ObjectRef, Pod, Quota, items, mapping, text
-from rules.profile import Profile, matches_any
+from rules.patterns import matches_any
+from rules.pod import POD_SPEC, Layout, ObjectRef, Pod, Quota
+from rules.profile import Profile
+from rules.reading import items, mapping, text
 from rules.shapes import METADATA, POD, differences, shape_of
 
 

@@ -21,10 +21,10 @@ import yaml
 
 from kubeyaml import Chunk, read
 from policies.load import load_policy
+from rules.context import Context
 from rules.document import pointer
 from rules.engine import Fixed, Verdict, check, fix
 from rules.policy import Policy, RuleSet
-from rules.profile import Context
 from rules.rule import Finding
 
 CASES = Path(__file__).parent / "cases"

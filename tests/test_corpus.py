@@ -18,9 +18,9 @@ from lint.manifests import File, Unparsed
 from lint.run import Linter
 from lint.sources import Source, sources
 from policies.load import default_policy
+from rules.context import Context
 from rules.devices import pod_holds_gpu
 from rules.pod import Pod
-from rules.profile import Context
 from rules.workloads import subjects_in
 
 # The index counts mentions of a GPU; a quantity of nothing, or zero, holds none.

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 from policies.load import load_policy
 from policies.profiles import built_in
+from rules.context import Context
 from rules.engine import Fixed, check, fix
 from rules.images import is_cuda_image
 from rules.pod import Pod
 from rules.policy import RuleSet
-from rules.profile import Context
 from rules.visibility import AMD, ASCEND, HABANA, NVIDIA, Visibility, concerns, meaning
 from rules.workloads import subjects_in
 

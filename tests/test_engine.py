@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import TODAY
 
+from rules.context import Context
 from rules.document import Edit, append, pointer, put, remove
 from rules.engine import Fixed, Verdict, check, fix, introduced
 from rules.pod import DAEMON_SET_CONTROLLER, MIRROR, Pod, Quota
 from rules.policy import ActiveRule, PolicyException, RuleSet
-from rules.profile import Component, Context, Profile
+from rules.profile import Component, Profile
 from rules.rule import Action, Finding, Fix, FixScope, Rule
 
 CONTEXT = Context(TODAY)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from policies.load import load_policy
+from rules.context import Context
 from rules.engine import check
-from rules.profile import Context
 
 RULES = load_policy("apiVersion: gpuward.io/v1\nkind: Policy\n", "test").rule_set()
 CONTEXT = Context(today=datetime.date(2030, 6, 15))

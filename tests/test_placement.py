@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from policies.load import default_policy
+from rules.context import Context
 from rules.engine import fix
 from rules.placement import (
     REQUIRED,
@@ -21,7 +22,7 @@ from rules.placement import (
 )
 from rules.pod import ObjectRef, Pod
 from rules.policy import Policy
-from rules.profile import Context, NodeAffinity, Profile, Resource, Scheduler, Taint
+from rules.profile import NodeAffinity, Profile, Resource, Scheduler, Taint
 from rules.tolerations import meant_for, tolerates
 
 CONTEXT = Context(today=datetime.date(2030, 6, 15))

@@ -13,10 +13,12 @@ from support import TODAY
 import rules.policy
 from policies.load import PolicyError, default_policy, load_policy
 from rules.catalog import CATALOG
+from rules.container import Container
+from rules.context import Context
 from rules.engine import check, fix
-from rules.pod import Container, ObjectRef, Pod, Quota
+from rules.pod import ObjectRef, Pod, Quota
 from rules.policy import GUARDS, ActiveRule, Policy, PolicyException, RuleSettings, version
-from rules.profile import Context, Profile
+from rules.profile import Profile
 from rules.rule import Action, Finding, FixScope, Rule
 
 BEGINNING = "apiVersion: gpuward.io/v1\nkind: Policy\n"

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from policies.load import default_policy
 from policies.problems import schema
 from policies.profiles import ProfileError, built_in, chosen_profile
-from rules.profile import Component, Profile, Resource, Scheduler, Taint, matches, merged
+from rules.patterns import matches
+from rules.profile import Component, Profile, Resource, Scheduler, Taint, merged
 
 # Every family of the registry that all rules share, by a name of its own.
 FAMILIES = [

@@ -15,9 +15,9 @@ from support import TODAY
 
 from policies.load import load_policy
 from rules.catalog import CATALOG
+from rules.context import Context
 from rules.engine import check
 from rules.pod import Quota
-from rules.profile import Context
 
 GPU = "nvidia.com/gpu"
 MEM, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"

@@ -13,9 +13,9 @@ from support import TODAY
 
 from policies.load import default_policy, load_policy
 from rules.catalog import CATALOG
+from rules.context import Context
 from rules.document import at
 from rules.engine import check, fix
-from rules.profile import Context
 from rules.workloads import subjects_in
 
 CONTEXT = Context(TODAY)

@@ -25,12 +25,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rules.context import Context
 from rules.devices import uses_gpu_runtime
 from rules.host_paths import HostMount, host_mounts
 from rules.images import is_cuda_image
 from rules.placement import is_for_gpus
 from rules.pod import Pod
-from rules.profile import Context
 from rules.rule import Action, Finding, Rule, shown
 
 DEVICES = "/dev"

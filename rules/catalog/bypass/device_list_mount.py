@@ -26,10 +26,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.container import Container
+from rules.context import Context
 from rules.document import remove
 from rules.host_paths import clean, host_path
-from rules.pod import Container, Pod, text
-from rules.profile import Context
+from rules.pod import Pod
+from rules.reading import text
 from rules.rule import Action, Finding, Fix, Rule, shown
 
 NOTHING = "/dev/null"

@@ -26,11 +26,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.container import Container
+from rules.context import Context
 from rules.devices import holds_gpu
 from rules.images import is_cuda_image
 from rules.placement import is_for_gpus
-from rules.pod import Container, Pod
-from rules.profile import Context
+from rules.pod import Pod
 from rules.rule import Action, Finding, Fix, Rule, shown
 from rules.visibility import NVIDIA, looks_legacy, says_nothing, voiding
 

@@ -26,8 +26,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.pod import Container, Pod
-from rules.profile import Context
+from rules.container import Container
+from rules.context import Context
+from rules.pod import Pod
 from rules.rule import Action, Finding, Fix, Rule, shown
 from rules.visibility import reference_kind, removal
 

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.context import Context
 from rules.devices import pod_holds_gpu
-from rules.pod import Pod, text
-from rules.profile import Context
+from rules.pod import Pod
+from rules.reading import text
 from rules.rule import Action, Finding, Rule, shown
 
 FIELD = "nodeName"

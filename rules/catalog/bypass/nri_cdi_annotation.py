@@ -32,9 +32,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.context import Context
 from rules.document import remove
-from rules.pod import Pod, text
-from rules.profile import Context
+from rules.pod import Pod
+from rules.reading import text
 from rules.rule import Action, Finding, Fix, Rule, shown
 
 DOMAIN = "nvidia.cdi.k8s.io"

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.context import Context
 from rules.devices import pod_holds_gpu, uses_gpu_runtime
 from rules.pod import Pod
-from rules.profile import Context
 from rules.rule import Action, Finding, Rule, shown
 
 FIELD = "runtimeClassName"

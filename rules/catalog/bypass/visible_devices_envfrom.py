@@ -31,9 +31,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rules.container import Container
+from rules.context import Context
 from rules.devices import asks_for, holds_gpu
-from rules.pod import Container, Pod, mapping, text
-from rules.profile import Context
+from rules.pod import Pod
+from rules.reading import mapping, text
 from rules.rule import Action, Finding, Fix, Rule, shown
 from rules.visibility import GRANTING, forming, hiding, voiding
 

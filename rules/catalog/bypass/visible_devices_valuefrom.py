@@ -29,9 +29,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.container import Container
+from rules.context import Context
 from rules.devices import asks_for, holds_gpu
-from rules.pod import Container, Pod
-from rules.profile import Context
+from rules.pod import Pod
 from rules.rule import Action, Finding, Fix, Rule
 from rules.visibility import (
     GRANTING,

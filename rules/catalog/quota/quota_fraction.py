@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.context import Context
 from rules.pod import Quota
-from rules.profile import Context
 from rules.quantity import Malformed, Quantity, parse
 from rules.rule import Action, Finding, Rule, shown
 

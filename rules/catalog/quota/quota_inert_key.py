@@ -28,9 +28,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rules.context import Context
 from rules.document import put, remove
 from rules.pod import Quota
-from rules.profile import Context
 from rules.rule import Action, Finding, Fix, Rule, shown
 
 LIMITS, REQUESTS = "limits.", "requests."

@@ -27,9 +27,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from rules.context import Context
 from rules.devices import devices
 from rules.pod import Pod
-from rules.profile import Context
 from rules.quantity import Quantity
 from rules.rule import Action, Finding, Rule, shown
 

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.context import Context
 from rules.devices import devices
-from rules.pod import Pod, mapping
-from rules.profile import Context
+from rules.pod import Pod
+from rules.reading import mapping
 from rules.rule import Action, Finding, Rule, shown
 
 ADVICE = "write the GPU under resources.limits of the container that uses it"

@@ -21,9 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.container import Container
+from rules.context import Context
 from rules.devices import Device, devices
-from rules.pod import Container, Pod
-from rules.profile import Context, matches_any
+from rules.patterns import matches_any
+from rules.pod import Pod
 from rules.rule import Action, Finding, Rule, shown
 
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.context import Context
 from rules.devices import devices
 from rules.pod import Pod
-from rules.profile import Context
 from rules.quantity import Placeholder
 from rules.rule import Action, Finding, Rule, shown
 

@@ -25,10 +25,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.context import Context
 from rules.devices import devices
 from rules.document import remove
 from rules.pod import Pod
-from rules.profile import Context
 from rules.quantity import Quantity
 from rules.rule import Action, Finding, Fix, Rule, shown
 

@@ -26,10 +26,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeGuard
 
+from rules.context import Context
 from rules.devices import devices
 from rules.document import put
 from rules.pod import Pod
-from rules.profile import Context
 from rules.quantity import Quantity
 from rules.rule import Action, Finding, Fix, Rule, shown
 

@@ -25,10 +25,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.container import Container
+from rules.context import Context
 from rules.devices import Device, devices
 from rules.document import put
-from rules.pod import Container, Pod
-from rules.profile import Context
+from rules.pod import Pod
 from rules.quantity import Quantity
 from rules.rule import Action, Finding, Fix, Rule, shown
 

@@ -26,9 +26,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.container import Container
+from rules.context import Context
 from rules.document import Edit, put, remove
-from rules.pod import Container, Pod
-from rules.profile import Context, Profile
+from rules.pod import Pod
+from rules.profile import Profile
 from rules.rule import Action, Finding, Fix, Rule, shown
 
 ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"})

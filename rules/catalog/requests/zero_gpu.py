@@ -26,10 +26,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.container import Container
+from rules.context import Context
 from rules.devices import Device, devices
 from rules.document import remove
-from rules.pod import Container, Pod
-from rules.profile import Context, matches_any
+from rules.patterns import matches_any
+from rules.pod import Pod
 from rules.quantity import Quantity
 from rules.rule import Action, Finding, Fix, Rule, shown
 

@@ -25,11 +25,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from rules import placement
+from rules.context import Context
 from rules.devices import pod_holds_gpu
 from rules.document import Path
 from rules.placement import REQUIRED, expressions, impossible_label, is_empty
 from rules.pod import Pod
-from rules.profile import Context
 from rules.rule import Action, Finding, Rule, shown
 
 AFFINITY = "the required node affinity"

@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rules.context import Context
 from rules.document import Edit, append, put
 from rules.placement import (
     NODE_AFFINITY,
@@ -45,7 +46,7 @@ from rules.placement import (
     requirement,
 )
 from rules.pod import Pod
-from rules.profile import Context, NodeAffinity
+from rules.profile import NodeAffinity
 from rules.rule import Action, Finding, Fix, Rule, shown
 
 WEIGHT = 1

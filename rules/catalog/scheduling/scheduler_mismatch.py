@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.context import Context
 from rules.placement import need
 from rules.pod import DEFAULT_SCHEDULER, Pod
-from rules.profile import Context
 from rules.rule import Action, Finding, Rule, shown
 
 

@@ -28,10 +28,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.context import Context
 from rules.document import put
 from rules.placement import left_alone, need
 from rules.pod import DEFAULT_SCHEDULER, Pod
-from rules.profile import Context
 from rules.rule import Action, Finding, Fix, Rule, shown
 
 

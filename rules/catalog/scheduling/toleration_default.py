@@ -30,10 +30,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.context import Context
 from rules.document import append
 from rules.placement import left_alone, need
 from rules.pod import Pod
-from rules.profile import Context, Taint
+from rules.profile import Taint
 from rules.rule import Action, Finding, Fix, Rule, shown
 from rules.tolerations import meant_for, spelled, toleration, untolerated
 

@@ -32,10 +32,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rules.context import Context
 from rules.document import append, put
 from rules.placement import need, targets_gpu_nodes
-from rules.pod import Pod, text
-from rules.profile import Context, Taint
+from rules.pod import Pod
+from rules.profile import Taint
+from rules.reading import text
 from rules.rule import Action, Finding, Fix, Rule, shown
 from rules.tolerations import meant_for, spelled, toleration, untolerated
 

@@ -26,10 +26,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.context import Context
 from rules.document import put
 from rules.placement import is_for_gpus
 from rules.pod import Pod
-from rules.profile import Context
 from rules.rule import Action, Finding, Fix, Rule
 
 SHARED = {

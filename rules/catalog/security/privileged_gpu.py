@@ -27,11 +27,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.container import Container
+from rules.context import Context
 from rules.devices import pod_holds_gpu
 from rules.document import put
 from rules.placement import targets_gpu_nodes
-from rules.pod import Container, Pod
-from rules.profile import Context
+from rules.pod import Pod
 from rules.rule import Action, Finding, Fix, Rule
 
 

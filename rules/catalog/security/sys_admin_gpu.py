@@ -27,10 +27,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.container import Container
+from rules.context import Context
 from rules.document import remove
 from rules.placement import is_for_gpus
-from rules.pod import Container, Pod
-from rules.profile import Context
+from rules.pod import Pod
 from rules.rule import Action, Finding, Fix, Rule
 
 ADMINISTRATION = ("SYS_ADMIN", "ALL")

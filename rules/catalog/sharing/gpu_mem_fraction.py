@@ -25,9 +25,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.container import Container
+from rules.context import Context
 from rules.document import put
-from rules.pod import Container, Pod
-from rules.profile import Context
+from rules.pod import Pod
 from rules.quantity import Quantity, parse
 from rules.rule import Action, Finding, Fix, Rule, shown
 

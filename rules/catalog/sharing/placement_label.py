@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.pod import Pod, text
-from rules.profile import Context
+from rules.context import Context
+from rules.pod import Pod
+from rules.reading import text
 from rules.rule import Action, Finding, Rule, shown
 
 PLACEMENT = "ack.gpushare.placement"

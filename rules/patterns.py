@@ -1,0 +1,32 @@
+"""Patterns in which `*` stands for any characters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether `text` fits `pattern`, in which each `*` stands for any characters.
+
+    Linear in both lengths, because patterns meet text that tenants wrote.
+    """
+    if "*" not in pattern:
+        return text == pattern
+    first, *middle, last = pattern.split("*")
+    if not text.startswith(first) or len(text) < len(first) + len(last):
+        return False
+    position, end = len(first), len(text) - len(last)
+    for piece in middle:
+        found = text.find(piece, position, end)
+        if found < 0:
+            return False
+        position = found + len(piece)
+    return text.endswith(last)
+
+
+def matches_any(patterns: Iterable[str], text: str) -> bool:
+    """Whether `text` fits one of `patterns`."""
+    for pattern in patterns:  # noqa: SIM110  # a generator costs more than the question
+        if matches(pattern, text):
+            return True
+    return False
