@@ -13,7 +13,8 @@ from policies.words import did_you_mean
 from rules.catalog import CATALOG
 from rules.document import Path
 from rules.policy import GUARDS
-from rules.rule import Rule, shown
+from rules.reading import shown
+from rules.rule import Rule
 
 Problem: TypeAlias = tuple[Path, str]
 _RULES: Mapping[str, Rule[Any]] = {rule.name: rule for rule in CATALOG}

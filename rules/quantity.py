@@ -146,3 +146,18 @@ def _nano(digits: str, scale: int, factor: int) -> int:
         scale = -_MOST_DECIMALS - 1
     number, power = int(significant) * factor * _NANO, int(10 ** abs(scale))
     return number * power if scale >= 0 else -(-number // power)
+
+
+def not_whole(amount: object) -> str | None:
+    """Why `amount` is no number of devices, to follow a comma in a message; None if it is one."""
+    if isinstance(amount, Malformed):
+        return f"which is not a quantity ({amount.why}): the API server refuses it"
+    if not isinstance(amount, Quantity):
+        return None
+    if amount.nano < 0:
+        return "a negative amount, which the API server refuses"
+    if amount.is_integer:
+        return None
+    if amount.accepted_as_integer:
+        return f"a fraction that the API server lets through and that acts as {amount.value}"
+    return "a fraction, which the API server refuses: devices come in whole numbers"

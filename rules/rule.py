@@ -7,7 +7,6 @@ It knows nothing of the other rules, of policy, or of who asks.
 from __future__ import annotations
 
 import enum
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -117,12 +116,6 @@ class Rule(NamedTuple, Generic[S]):
     def documentation(self) -> Mapping[str, str]:
         """The docstring of the rule's module by heading."""
         return sections(_module_docstring(self.check.__module__))
-
-
-def shown(value: Any, limit: int = 60) -> str:
-    """`value`, which a tenant wrote, fit for a message: quoted, on one line, not too long."""
-    quoted = json.dumps(value, ensure_ascii=True, default=str)
-    return quoted if len(quoted) <= limit else f'{quoted[: limit - 4]}…"'
 
 
 def _module_docstring(module: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from rules.container import Container
 from rules.devices import devices, holds_gpu
 from rules.document import Edit, append, put, remove
-from rules.reading import items, mapping, text
+from rules.reading import items, mapping, shown, text
 
 NVIDIA = "NVIDIA_VISIBLE_DEVICES"
 ASCEND, HABANA, AMD = "ASCEND_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES"
@@ -118,6 +118,19 @@ def reference_kind(container: Container, variable: str) -> str:
     """By what kind of reference `variable` is set, such as `configMapKeyRef`."""
     source = mapping(container.env[variable][-1][1].get("valueFrom"))
     return next((kind for kind in _REFERENCES if kind in source), "reference")
+
+
+def setting(container: Container, variable: str) -> str:
+    """How `env` sets `variable`, in words: `sets X="all"` or `takes X from a configMapKeyRef`."""
+    value = container.value_of(variable)
+    if value is None:
+        return f"takes {spelled(variable)} from a {reference_kind(container, variable)}"
+    return f"sets {spelled(variable)}={shown(value)}"
+
+
+def spelled(variable: str) -> str:
+    """The name of a variable, quoted if a tenant may have chosen it to spoil a message."""
+    return variable if variable.isidentifier() else shown(variable)
 
 
 def is_injected(container: Container, variable: str) -> bool:

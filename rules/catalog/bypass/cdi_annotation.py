@@ -30,8 +30,8 @@ from collections.abc import Iterator
 from rules.context import Context
 from rules.document import remove
 from rules.pod import Pod
-from rules.reading import text
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown, text
+from rules.rule import Action, Finding, Fix, Rule
 
 PREFIX = "cdi.k8s.io/"
 KATA = "kata"

@@ -31,7 +31,8 @@ from rules.host_paths import HostMount, host_mounts
 from rules.images import is_cuda_image
 from rules.placement import is_for_gpus
 from rules.pod import Pod
-from rules.rule import Action, Finding, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Rule
 
 DEVICES = "/dev"
 TREES = (DEVICES, "/")

@@ -31,8 +31,8 @@ from rules.context import Context
 from rules.document import remove
 from rules.host_paths import clean, host_path
 from rules.pod import Pod
-from rules.reading import text
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown, text
+from rules.rule import Action, Finding, Fix, Rule
 
 NOTHING = "/dev/null"
 ROOT = "/var/run/nvidia-container-devices"

@@ -32,7 +32,8 @@ from rules.devices import holds_gpu
 from rules.images import is_cuda_image
 from rules.placement import is_for_gpus
 from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Fix, Rule
 from rules.visibility import NVIDIA, looks_legacy, says_nothing, voiding
 
 

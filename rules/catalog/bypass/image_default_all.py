@@ -39,7 +39,8 @@ from rules.devices import holds_gpu, pod_holds_gpu, uses_gpu_runtime
 from rules.images import is_cuda_image
 from rules.placement import targets_gpu_nodes
 from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Fix, Rule
 from rules.visibility import NVIDIA, looks_legacy, says_nothing, voiding
 
 

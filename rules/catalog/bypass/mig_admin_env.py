@@ -29,8 +29,8 @@ from collections.abc import Iterator
 from rules.container import Container
 from rules.context import Context
 from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule, shown
-from rules.visibility import reference_kind, removal
+from rules.rule import Action, Finding, Fix, Rule
+from rules.visibility import removal, setting
 
 POWERS = {
     "NVIDIA_MIG_CONFIG_DEVICES": "repartition",
@@ -47,12 +47,6 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 
 def _finding(container: Container, variable: str) -> Finding:
-    value = container.value_of(variable)
-    setting = (
-        f"takes {variable} from a {reference_kind(container, variable)}"
-        if value is None
-        else f"sets {variable}={shown(value)}"
-    )
     effect = (
         f"with its capability SYS_ADMIN it can {POWERS[variable]} everybody's MIG devices"
         if container.administers
@@ -61,7 +55,7 @@ def _finding(container: Container, variable: str) -> Finding:
     return Finding(
         path=(*container.path, "env", container.env[variable][-1][0]),
         key=variable,
-        message=f"{container} {setting}: {effect}",
+        message=f"{container} {setting(container, variable)}: {effect}",
         container=container,
         help="remove the variable: only the components of the GPU operator need it",
         fix=Fix(f"remove {variable}", removal(container, variable)),

@@ -24,8 +24,8 @@ from collections.abc import Iterator
 from rules.context import Context
 from rules.devices import pod_holds_gpu
 from rules.pod import Pod
-from rules.reading import text
-from rules.rule import Action, Finding, Rule, shown
+from rules.reading import shown, text
+from rules.rule import Action, Finding, Rule
 
 FIELD = "nodeName"
 

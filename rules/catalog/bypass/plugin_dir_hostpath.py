@@ -30,7 +30,8 @@ from rules.context import Context
 from rules.host_paths import HostMount, host_mounts
 from rules.placement import is_for_gpus
 from rules.pod import Pod
-from rules.rule import Action, Finding, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Rule
 
 KUBELET_DIRS = {
     "/var/lib/kubelet/device-plugins": "it reaches the sockets by which devices are allocated",

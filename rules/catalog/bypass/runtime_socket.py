@@ -25,7 +25,8 @@ from rules.context import Context
 from rules.host_paths import host_mounts
 from rules.placement import is_for_gpus
 from rules.pod import Pod
-from rules.rule import Action, Finding, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Rule
 
 SOCKETS = (
     *("docker.sock", "docker/containerd/containerd.sock", "cri-dockerd.sock", "dockershim.sock"),

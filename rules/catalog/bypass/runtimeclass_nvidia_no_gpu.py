@@ -23,7 +23,8 @@ from collections.abc import Iterator
 from rules.context import Context
 from rules.devices import pod_holds_gpu, uses_gpu_runtime
 from rules.pod import Pod
-from rules.rule import Action, Finding, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Rule
 
 FIELD = "runtimeClassName"
 

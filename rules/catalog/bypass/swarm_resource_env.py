@@ -34,13 +34,14 @@ from rules.context import Context
 from rules.devices import holds_gpu
 from rules.patterns import matches
 from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.rule import Action, Finding, Fix, Rule
 from rules.visibility import (
     GRANTING,
     Visibility,
     forming,
-    reference_kind,
     removal,
+    setting,
+    spelled,
     visibility,
     voiding,
 )
@@ -66,30 +67,23 @@ def _alternatives(container: Container) -> Iterator[str]:
 
 
 def _finding(container: Container, variable: str) -> Finding:
-    value = container.value_of(variable)
-    name = variable if variable.isidentifier() else shown(variable)  # a tenant may have chosen it
-    setting = (
-        f"takes {name} from a {reference_kind(container, variable)}"
-        if value is None
-        else f"sets {name}={shown(value)}"
-    )
     return Finding(
         path=(*container.path, "env", container.env[variable][-1][0]),
         key=variable,
         message=(
-            f"{container} {setting}, which the container runtime may take before "
-            "NVIDIA_VISIBLE_DEVICES: it may get devices that the scheduler has not counted"
+            f"{container} {setting(container, variable)}, which the container runtime may take "
+            "before NVIDIA_VISIBLE_DEVICES: it may get devices that the scheduler has not counted"
         ),
         container=container,
         help="remove it and ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)",
-        fix=_fix(container, variable, name),
+        fix=_fix(container, variable),
     )
 
 
-def _fix(container: Container, variable: str, name: str) -> Fix:
+def _fix(container: Container, variable: str) -> Fix:
     if forming(container, variable) and not holds_gpu(container):
-        return Fix(f"set {name}=void", voiding(container, variable))
-    return Fix(f"remove {name}", removal(container, variable))
+        return Fix(f"set {spelled(variable)}=void", voiding(container, variable))
+    return Fix(f"remove {spelled(variable)}", removal(container, variable))
 
 
 RULE = Rule(

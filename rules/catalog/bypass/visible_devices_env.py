@@ -35,7 +35,8 @@ from rules.container import Container
 from rules.context import Context
 from rules.devices import asks_for, holds_gpu
 from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Fix, Rule
 from rules.visibility import (
     GRANTING,
     NVIDIA,

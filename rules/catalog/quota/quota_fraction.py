@@ -22,8 +22,9 @@ from collections.abc import Iterator
 
 from rules.context import Context
 from rules.pod import Quota
-from rules.quantity import Malformed, Quantity, parse
-from rules.rule import Action, Finding, Rule, shown
+from rules.quantity import not_whole, parse
+from rules.reading import shown
+from rules.rule import Action, Finding, Rule
 
 REQUESTS = "requests."
 NATIVE = "kubernetes.io/"
@@ -35,24 +36,10 @@ def check(quota: Quota, _context: Context) -> Iterator[Finding]:
         if not key.startswith(REQUESTS) or "/" not in key or NATIVE in key:
             continue
         amount = parse(value)
-        if fault := _fault(amount):
+        if fault := not_whole(amount):
             message = f"the quota sets {shown(f'{key}: {amount.text}')}, {fault}"
             advice = "write a whole number of devices"
             yield Finding((*quota.path, key), f"hard.{key}", message, help=advice)
-
-
-def _fault(amount: object) -> str | None:
-    if isinstance(amount, Malformed):
-        return f"which is not a quantity ({amount.why}): the API server refuses it"
-    if not isinstance(amount, Quantity):
-        return None
-    if amount.nano < 0:
-        return "a negative amount, which the API server refuses"
-    if amount.is_integer:
-        return None
-    if amount.accepted_as_integer:
-        return f"a fraction that the API server lets through and that acts as {amount.value}"
-    return "a fraction, which the API server refuses: devices are counted whole"
 
 
 RULE = Rule(

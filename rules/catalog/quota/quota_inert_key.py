@@ -31,7 +31,8 @@ from collections.abc import Iterator
 from rules.context import Context
 from rules.document import put, remove
 from rules.pod import Quota
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Fix, Rule
 
 LIMITS, REQUESTS = "limits.", "requests."
 NATIVE = "kubernetes.io/"

@@ -31,7 +31,8 @@ from rules.context import Context
 from rules.devices import devices
 from rules.pod import Pod
 from rules.quantity import Quantity
-from rules.rule import Action, Finding, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Rule
 
 OPTIONS: Mapping[str, Any] = MappingProxyType({"max_devices": 16})
 COUNTED = "device"

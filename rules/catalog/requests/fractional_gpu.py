@@ -29,8 +29,9 @@ from rules.context import Context
 from rules.devices import Device, devices
 from rules.document import put
 from rules.pod import Pod
-from rules.quantity import Malformed, Quantity
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.quantity import Quantity, not_whole
+from rules.reading import shown
+from rules.rule import Action, Finding, Fix, Rule
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
@@ -39,24 +40,10 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
         return
     for container in pod.containers:
         for device in devices(container).values():
-            if fault := _fault(device.limit):
+            if fault := not_whole(device.limit):
                 yield _finding(container, device, "limits", fault, context)
-            if (fault := _fault(device.request)) and not _agree(device):
+            if (fault := not_whole(device.request)) and not _agree(device):
                 yield _finding(container, device, "requests", fault, context)
-
-
-def _fault(amount: object) -> str | None:
-    if isinstance(amount, Malformed):
-        return f"which is not a quantity ({amount.why}): the API server refuses it"
-    if not isinstance(amount, Quantity):
-        return None
-    if amount.nano < 0:
-        return "a negative amount, which the API server refuses"
-    if amount.is_integer:
-        return None
-    if amount.accepted_as_integer:
-        return f"a fraction that the API server lets through and that acts as {amount.value}"
-    return "a fraction, which the API server refuses: GPU resources come in whole numbers"
 
 
 def _agree(device: Device) -> bool:

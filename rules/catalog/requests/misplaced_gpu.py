@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from rules.context import Context
 from rules.devices import devices
 from rules.pod import Pod
-from rules.reading import mapping
-from rules.rule import Action, Finding, Rule, shown
+from rules.reading import mapping, shown
+from rules.rule import Action, Finding, Rule
 
 ADVICE = "write the GPU under resources.limits of the container that uses it"
 POD_LEVEL: tuple[tuple[tuple[str, ...], str], ...] = (

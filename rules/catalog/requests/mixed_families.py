@@ -26,7 +26,8 @@ from rules.context import Context
 from rules.devices import Device, devices
 from rules.patterns import matches_any
 from rules.pod import Pod
-from rules.rule import Action, Finding, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Rule
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -24,7 +24,8 @@ from rules.context import Context
 from rules.devices import devices
 from rules.pod import Pod
 from rules.quantity import Placeholder
-from rules.rule import Action, Finding, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Rule
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -30,7 +30,8 @@ from rules.devices import devices
 from rules.document import remove
 from rules.pod import Pod
 from rules.quantity import Quantity
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Fix, Rule
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:

@@ -31,7 +31,8 @@ from rules.devices import Device, devices
 from rules.document import put
 from rules.pod import Pod
 from rules.quantity import Quantity
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Fix, Rule
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -31,7 +31,8 @@ from rules.context import Context
 from rules.document import Edit, put, remove
 from rules.pod import Pod
 from rules.profile import Profile
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Fix, Rule
 
 ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"})
 # A table that grows with what people write, hence a file of more than a hundred lines.

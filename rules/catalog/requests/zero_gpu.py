@@ -33,7 +33,8 @@ from rules.document import remove
 from rules.patterns import matches_any
 from rules.pod import Pod
 from rules.quantity import Quantity
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Fix, Rule
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -30,7 +30,8 @@ from rules.devices import pod_holds_gpu
 from rules.document import Path
 from rules.placement import REQUIRED, expressions, impossible_label, is_empty
 from rules.pod import Pod
-from rules.rule import Action, Finding, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Rule
 
 AFFINITY = "the required node affinity"
 EMPTY = "has an empty term, which matches no node"

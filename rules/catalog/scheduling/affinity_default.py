@@ -47,7 +47,8 @@ from rules.placement import (
 )
 from rules.pod import Pod
 from rules.profile import NodeAffinity
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Fix, Rule
 
 WEIGHT = 1
 

@@ -24,7 +24,8 @@ from collections.abc import Iterator
 from rules.context import Context
 from rules.placement import need
 from rules.pod import DEFAULT_SCHEDULER, Pod
-from rules.rule import Action, Finding, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Rule
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -32,7 +32,8 @@ from rules.context import Context
 from rules.document import put
 from rules.placement import left_alone, need
 from rules.pod import DEFAULT_SCHEDULER, Pod
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Fix, Rule
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

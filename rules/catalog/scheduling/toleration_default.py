@@ -35,7 +35,8 @@ from rules.document import append
 from rules.placement import left_alone, need
 from rules.pod import Pod
 from rules.profile import Taint
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Fix, Rule
 from rules.tolerations import meant_for, spelled, toleration, untolerated
 
 

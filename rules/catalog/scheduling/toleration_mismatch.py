@@ -37,8 +37,8 @@ from rules.document import append, put
 from rules.placement import need, targets_gpu_nodes
 from rules.pod import Pod
 from rules.profile import Taint
-from rules.reading import text
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown, text
+from rules.rule import Action, Finding, Fix, Rule
 from rules.tolerations import meant_for, spelled, toleration, untolerated
 
 

@@ -34,7 +34,8 @@ from rules.container import Container
 from rules.context import Context
 from rules.devices import holds_gpu
 from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Fix, Rule
 from rules.visibility import removal
 
 SEARCH_PATH = "LD_LIBRARY_PATH"

@@ -30,8 +30,8 @@ from rules.context import Context
 from rules.document import put
 from rules.pod import Pod
 from rules.quantity import Quantity, parse
-from rules.reading import text
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown, text
+from rules.rule import Action, Finding, Fix, Rule
 
 CORE = "aliyun.com/gpu-core.percentage"
 CARDS = "aliyun.com/gpu-count"

@@ -25,8 +25,8 @@ from rules.container import Container
 from rules.context import Context
 from rules.pod import Pod
 from rules.quantity import Quantity, parse
-from rules.reading import text
-from rules.rule import Action, Finding, Rule, shown
+from rules.reading import shown, text
+from rules.rule import Action, Finding, Rule
 
 CARDS = "aliyun.com/gpu-count"
 GPU_MEM = "aliyun.com/gpu-mem"

@@ -30,7 +30,8 @@ from rules.context import Context
 from rules.document import put
 from rules.pod import Pod
 from rules.quantity import Quantity, parse
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Fix, Rule
 
 GPU_MEM = "aliyun.com/gpu-mem"
 

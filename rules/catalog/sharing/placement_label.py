@@ -20,8 +20,8 @@ from collections.abc import Iterator
 
 from rules.context import Context
 from rules.pod import Pod
-from rules.reading import text
-from rules.rule import Action, Finding, Rule, shown
+from rules.reading import shown, text
+from rules.rule import Action, Finding, Rule
 
 PLACEMENT = "ack.gpushare.placement"
 WHOLE_DEVICE = "require-whole-device"

@@ -31,7 +31,8 @@ from rules.container import Container
 from rules.context import Context
 from rules.document import remove
 from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule, shown
+from rules.reading import shown
+from rules.rule import Action, Finding, Fix, Rule
 from rules.visibility import removal
 
 SWITCH = "CGPU_DISABLE"

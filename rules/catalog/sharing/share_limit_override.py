@@ -35,8 +35,8 @@ from rules.container import Container
 from rules.context import Context
 from rules.devices import devices, holds_share
 from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule, shown
-from rules.visibility import reference_kind, removal
+from rules.rule import Action, Finding, Fix, Rule
+from rules.visibility import removal, setting
 
 SWITCH = "CUDA_DISABLE_CONTROL"
 POLICY = "GPU_CORE_UTILIZATION_POLICY"
@@ -77,14 +77,11 @@ def _switched(container: Container) -> str:
 
 
 def _finding(container: Container, variable: str, effect: str) -> Finding:
-    value = container.value_of(variable)
-    setting = f"sets {variable}={shown(value)}"
-    if value is None:
-        setting = f"takes {variable} from a {reference_kind(container, variable)}"
+    said = setting(container, variable)
     return Finding(
         path=(*container.path, "env", container.env[variable][-1][0]),
         key=variable,
-        message=f"{container} asks for a share of a GPU and {setting}, {effect}",
+        message=f"{container} asks for a share of a GPU and {said}, {effect}",
         container=container,
         help="remove the variable: the sharing system sets the limits from resources.limits",
         fix=Fix(f"remove {variable}", removal(container, variable)),

@@ -30,8 +30,8 @@ from rules.container import Container
 from rules.context import Context
 from rules.devices import holds_share
 from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule, shown
-from rules.visibility import GRANTING, concerns, is_injected, reference_kind, removal
+from rules.rule import Action, Finding, Fix, Rule
+from rules.visibility import GRANTING, concerns, is_injected, removal, setting
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -48,17 +48,11 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 
 def _finding(container: Container, variable: str) -> Finding:
-    value = container.value_of(variable)
-    setting = (
-        f"takes {variable} from a {reference_kind(container, variable)}"
-        if value is None
-        else f"sets {variable}={shown(value)}"
-    )
     return Finding(
         path=(*container.path, "env", container.env[variable][-1][0]),
         key=variable,
         message=(
-            f"{container} asks for a share of a GPU and also {setting}, "
+            f"{container} asks for a share of a GPU and also {setting(container, variable)}, "
             "which overrides the card that the sharing system picks"
         ),
         container=container,
