@@ -6,12 +6,13 @@ import argparse
 import datetime
 import gc
 import os
+import stat
 import sys
 import time
 from importlib import import_module
 from typing import TextIO
 
-from lint.report import Style, Writer
+from lint.report import Style, Writer, printable
 from lint.results import Results
 from lint.run import Linter
 from lint.sources import MAX_BYTES, UsageError, sources
@@ -37,7 +38,9 @@ def main(arguments: list[str]) -> int:
         status = _lint(options, sys.stdout)
         sys.stdout.flush()
     except (UsageError, PolicyError) as error:
-        sys.stderr.write(f"gpuward: {error}\n")
+        # A path may hold anything, but the lines of a policy's faults are ours.
+        lines = (printable(line) for line in str(error).split("\n"))
+        sys.stderr.write("gpuward: " + "\n".join(lines) + "\n")
         return 2
     except BrokenPipeError:
         # Whoever read the report has had enough; nothing is left to write to.
@@ -58,19 +61,36 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--policy", metavar="FILE", help=f"instead of the nearest {POLICY_FILE}")
     parser.add_argument(
-        "--profile", metavar="NAME", action="append", default=[], help="a GPU estate; repeatable"
+        "--profile",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="the GPU estate that you run, such as gke; repeatable; default: nvidia",
     )
     parser.add_argument("--namespace", "-n", help="where objects go that name no namespace")
-    parser.add_argument("--exclude", metavar="GLOB", action="append", default=[], help="repeatable")
-    parser.add_argument("--format", choices=FORMATS, default="text")
+    parser.add_argument(
+        "--exclude",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="leave out files, or folders, whose path or name fits; repeatable",
+    )
+    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     parser.add_argument("--diff", action="store_true", help="show what fixing would do instead")
     parser.add_argument(
         "--patch",
         action="store_true",
         help="the same as JSON Patch: what admission sends for Pods",
     )
-    parser.add_argument("--fail-on", choices=("error", "warning", "note"), default="error")
-    parser.add_argument("--notes", action="store_true", help="show notes as well")
+    parser.add_argument(
+        "--fail-on",
+        choices=("error", "warning", "note"),
+        default="error",
+        help="what makes the exit status 1; default: error",
+    )
+    parser.add_argument(
+        "--notes", action="store_true", help="show notes too: what admission sets by default"
+    )
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     return parser
 
@@ -85,11 +105,14 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
     context = Context(
         today=datetime.datetime.now(tz=datetime.UTC).date(), namespace=options.namespace
     )
-    linter = Linter(_policy(options), context, preview=options.diff or options.patch)
+    file = options.policy or _nearest_policy(os.getcwd())
+    policy = _policy(file, options.profile)
+    preview_wanted = options.diff or options.patch
+    linter = Linter(policy, context, policy_file=file or "", preview=preview_wanted)
     linter.judge(sources(paths, options.exclude))
     linter.finish()
     linter.results.seconds = time.perf_counter() - started
-    if options.diff or options.patch:
+    if preview_wanted:
         preview = import_module("lint.preview")
         (preview.write_diff if options.diff else preview.write_patch)(out, linter.previews)
         _complain(linter.results)
@@ -113,14 +136,15 @@ def _standard_input() -> list[str]:
     return ["-"]
 
 
-def _policy(options: argparse.Namespace) -> Policy:
-    file = options.policy or _nearest_policy(os.getcwd())
+def _policy(file: str | None, profiles: list[str]) -> Policy:
     if file is None:
-        return default_policy(options.profile)
+        return default_policy(profiles)
     try:
+        if not stat.S_ISREG(os.stat(file).st_mode):
+            raise PolicyError(f"{file}: not a regular file")
         with open(file, "rb") as stream:
             content = stream.read(MAX_BYTES)
-        return load_policy(content.decode("utf-8"), file, options.profile)
+        return load_policy(content.decode("utf-8"), file, profiles)
     except OSError as error:
         raise PolicyError(f"{file}: {(error.strerror or str(error)).lower()}") from error
     except UnicodeDecodeError as error:
@@ -129,15 +153,21 @@ def _policy(options: argparse.Namespace) -> Policy:
 
 def _nearest_policy(folder: str) -> str | None:
     """The policy file nearest to `folder`, looked for up to the root of the repository only."""
-    here, candidates = folder, [os.path.join(folder, POLICY_FILE)]
+    here, folders = folder, [folder]
     while not os.path.exists(os.path.join(here, ".git")):
         above = os.path.dirname(here)
         if above == here:
-            del candidates[1:]  # no repository: no file further up is meant for this folder
+            del folders[1:]  # no repository: no file further up is meant for this folder
             break
         here = above
-        candidates.append(os.path.join(here, POLICY_FILE))
-    return next((file for file in candidates if os.path.isfile(file)), None)
+        folders.append(here)
+    for place in folders:
+        file = os.path.join(place, POLICY_FILE)
+        if os.path.lexists(file):
+            return os.path.relpath(file, folder)
+        if os.path.lexists(other := file.removesuffix(".yaml") + ".yml"):
+            raise PolicyError(f"{other}: a policy is looked for as {POLICY_FILE}; rename the file")
+    return None
 
 
 def _colored(choice: str, out: TextIO) -> bool:

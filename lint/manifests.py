@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,6 +13,8 @@ from lint.sources import Source
 from rules.document import Path
 
 MAX_DOCUMENTS = 20_000
+# Two escapes that make one character; an escaped backslash is stepped over.
+_PAIR = re.compile(r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})")
 
 
 class Span(NamedTuple):
@@ -34,6 +38,9 @@ class File:
     """A source whose offsets can be turned into lines."""
 
     def __init__(self, source: Source) -> None:
+        # JSON writes what lies beyond 16 bits as two escapes, which YAML has no place for.
+        if source.text.lstrip().startswith(("{", "[")):
+            source = source._replace(text=_PAIR.sub(_joined, source.text))
         self.source = source
 
     @cached_property
@@ -73,11 +80,16 @@ class File:
         return self.span(place.start, _first_key_end(place))
 
 
+def _joined(pair: re.Match[str]) -> str:
+    character: str = json.loads(f'"{pair[1]}"') if pair[1] else pair[0]
+    return character
+
+
 def _is_kubernetes(value: Any) -> bool:
     return (
         isinstance(value, dict)
         and isinstance(value.get("kind"), str)
-        and isinstance(value.get("apiVersion"), str)
+        and (isinstance(value.get("apiVersion"), str) or isinstance(value.get("spec"), dict))
     )
 
 

@@ -14,15 +14,20 @@ from lint.run import Preview
 from rules.document import Json
 from rules.reading import mapping
 
+# Comparing takes time with the square of the length.
+_MOST_LINES = 5_000
+
 
 def write_diff(out: TextIO, previews: Iterable[Preview]) -> None:
     """Write a unified diff of every object that a fix would change, as YAML in its own order."""
     for preview in previews:
         if preview.operations:
             name = f"{preview.file} ({_title(preview.before)})"
-            lines = difflib.unified_diff(
-                _dumped(preview.before), _dumped(preview.after), name, f"{name}, fixed", n=3
-            )
+            before, after = _dumped(preview.before), _dumped(preview.after)
+            if len(before) > _MOST_LINES:
+                out.write(f"{printable(name)}: too long for a diff; --patch shows the changes\n")
+                continue
+            lines = difflib.unified_diff(before, after, name, f"{name}, fixed", n=3)
             out.writelines(printable(line.rstrip("\n")) + "\n" for line in lines)
 
 

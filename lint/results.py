@@ -41,6 +41,13 @@ class Remark(NamedTuple):
     message: str
 
 
+class PassedOver(NamedTuple):
+    """A file that is left out on purpose, although a user may have expected it to be judged."""
+
+    file: str
+    why: str
+
+
 class Unjudged(NamedTuple):
     """Input that could not be judged: unreadable, unparsable, or a rule of ours that failed."""
 
@@ -56,10 +63,13 @@ class Results:
     def __init__(self) -> None:
         self.findings: list[Located] = []
         self.remarks: list[Remark] = []
+        self.passed_over: list[PassedOver] = []
         self.unjudged: list[Unjudged] = []
         self.files = 0
         self.objects = 0
         self.pods = 0
+        self.components = 0
+        self.policy = ""
         self.suppressed = 0
         self.excepted = 0
         self.seconds = 0.0

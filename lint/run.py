@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kubeyaml import Document
 from lint.manifests import File, Unparsed
-from lint.results import Located, Remark, Results, Unjudged
+from lint.results import Located, PassedOver, Remark, Results, Unjudged
 from lint.sources import Skipped, Source, Unread
 from lint.suppressions import Suppressions, suppressions
 from rules.catalog import CATALOG
@@ -33,11 +33,14 @@ class Preview(NamedTuple):
 class Linter:
     """One run: a policy, the circumstances, and what has been found so far."""
 
-    def __init__(self, policy: Policy, context: Context, *, preview: bool = False) -> None:
+    def __init__(
+        self, policy: Policy, context: Context, *, policy_file: str = "", preview: bool = False
+    ) -> None:
         self.policy = policy
         self.context = context
         self.preview = preview
         self.results = Results()
+        self.results.policy = policy_file
         self.previews: list[Preview] = []
         self._rules: RuleSet = policy.rule_set()
         self._used: set[PolicyException] = set()
@@ -51,9 +54,7 @@ class Linter:
             elif isinstance(item, Unread):
                 self.results.unjudged.append(Unjudged(item.name, 0, 0, item.why))
             elif item.why:
-                self.results.remarks.append(
-                    Remark("note", item.name, 0, 0, f"passed over: {item.why}")
-                )
+                self.results.passed_over.append(PassedOver(item.name, item.why))
 
     def finish(self) -> None:
         """Report the exceptions that have run out or were of no use."""
@@ -65,7 +66,7 @@ class Linter:
 
     def _remark(self, level: str, exception: PolicyException, what: str) -> None:
         message = f"the exception to {', '.join(exception.rules)} ({exception.reason}) {what}"
-        self.results.remarks.append(Remark(level, "policy", 0, 0, message))
+        self.results.remarks.append(Remark(level, self.results.policy, 1, 1, message))
 
     def _judge_file(self, file: File) -> None:
         name = file.source.name
@@ -86,6 +87,7 @@ class Linter:
         verdict = check(document.value, self._rules, self.context, comments.silences)
         self.results.objects += _objects(document.value)
         self.results.pods += verdict.pods
+        self.results.components += verdict.components
         self.results.suppressed += verdict.suppressed
         self.results.excepted += verdict.excepted
         self._used |= verdict.used_exceptions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,10 @@ from typing import NamedTuple
 MAX_BYTES = 10 * 1024 * 1024
 ENDINGS = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "<stdin>"
+# An object must name its version, unless an escape or a tag hides the word.
+_MAY_BE_KUBERNETES = re.compile(r"apiVersion|\\|!").search
+# Outside comments.
+_PLACEHOLDER = re.compile(r"^[^#\n]*\{\{", re.MULTILINE).search
 
 
 class UsageError(Exception):
@@ -92,7 +97,7 @@ def _inside(folder: str) -> Iterator[str | Skipped | Unread]:
             if os.path.islink(os.path.join(here, name)):
                 yield Skipped(os.path.join(here, name), "a link to a folder: name it to lint it")
         for name in sorted(files):
-            if name.endswith(ENDINGS):
+            if name.lower().endswith(ENDINGS):
                 yield os.path.normpath(os.path.join(here, name))
     for error in closed:
         yield Unread(str(error.filename), (error.strerror or str(error)).lower())
@@ -102,24 +107,23 @@ def _read(name: str, *, named: bool, root: str) -> Source | Skipped | Unread:
     try:
         if not named and _leads_out(name, root):
             return Unread(name, "a link that leads out of the folder; name its target to lint it")
-        kind = os.stat(name).st_mode
-        if not named and not stat.S_ISREG(kind):
+        if not named and not stat.S_ISREG(os.stat(name).st_mode):
             return Unread(name, "not a regular file")
         with open(name, "rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            source = _decoded(name, file.read(MAX_BYTES + 1))
     except OSError as error:
         return Unread(name, (error.strerror or str(error)).lower())
-    if (
-        not named
-        and name.endswith(".json")
-        and b"apiVersion" not in content
-        and b"\\" not in content
-    ):
+    return _left_out(source, named=named) or source if isinstance(source, Source) else source
+
+
+def _left_out(source: Source, *, named: bool) -> Skipped | None:
+    """Why a text that can be read is passed over nevertheless, if it is."""
+    name, text = source
+    if not named and name.lower().endswith(".json") and not _MAY_BE_KUBERNETES(text):
         return Skipped(name, "")  # another tool's JSON, which may well not be JSON
-    source = _decoded(name, content)
-    if isinstance(source, Source) and "{{" in source.text and _is_chart_template(name):
+    if _PLACEHOLDER(text) and _is_chart_template(name):
         return Skipped(name, "a chart's template: render the chart and lint that")
-    return source
+    return None
 
 
 def _decoded(name: str, content: bytes) -> Source | Unread:

@@ -9,6 +9,7 @@ be named and a reason given. Comments that do nothing are reported.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from kubeyaml import Document, Place
@@ -18,7 +19,7 @@ from rules.policy import ActiveRule
 from rules.rule import Finding
 
 _COMMENT = re.compile(
-    r"(?:^|(?<=\s))#\s*gpuward:\s*ignore\b[ \t]*(?:\[([^\]\n]*)\])?[ \t]*([^\n]*)"
+    r"(?:^|(?<=\s))#[ \t]*gpuward:[ \t]*ignore\b[ \t]*(?:\[([^\]\n]*)\])?[ \t]*([^\n]*)"
 )
 _WORD = "gpuward:"
 
@@ -72,35 +73,49 @@ def suppressions(file: File, document: Document, end: int) -> Suppressions:
     text = file.source.text
     if text.find(_WORD, document.start, end) < 0:
         return Suppressions([])
-    scalars = [(p.start, p.end) for _, p in _places(document.place) if p.inside is None]
+    outline = _Outline(file, document)
     found = []
     for match in _COMMENT.finditer(text, document.start, end):
-        if any(start <= match.start() < stop for start, stop in scalars):
-            continue  # text that only looks like a comment
-        rules = tuple(name.strip() for name in (match[1] or "").split(",") if name.strip())
-        covers = _covered(file, document, match.start())
-        found.append(Suppression(match.start(), covers, rules, match[2].strip()))
+        if not outline.is_inside_text(match.start()):
+            rules = tuple(name.strip() for name in (match[1] or "").split(",") if name.strip())
+            covers = outline.covered_by(match.start())
+            found.append(Suppression(match.start(), covers, rules, match[2].strip()))
     return Suppressions(found)
 
 
-def _covered(file: File, document: Document, comment: int) -> Path:
-    """The path of the outermost thing that begins on the comment's line, or on the next one."""
-    own = file.lines.at(comment)[0]
-    before = file.source.text[file.source.text.rfind("\n", 0, comment) + 1 : comment]
-    later: dict[int, Path] = {}
-    for path, place in _places(document.place):
-        start = place.key_start if place.key_start >= 0 else place.start
-        later.setdefault(file.lines.at(start)[0], path)
-    if before.strip():
-        return later.get(own, _last_before(later, own))
-    following = [line for line in later if line > own]
-    return later[min(following)] if following else ("no such path",)
+class _Outline:
+    """Where in a document its things begin, and where there is text that may hold anything."""
 
+    def __init__(self, file: File, document: Document) -> None:
+        self._file = file
+        self._beginnings: dict[int, Path] = {}
+        texts = set()
+        for path, place in _places(document.place):
+            start = place.key_start if place.key_start >= 0 else place.start
+            self._beginnings.setdefault(file.lines.at(start)[0], path)
+            texts.add((place.key_start, place.key_end))
+            if place.inside is None:
+                texts.add((place.start, place.end))
+        self._lines = sorted(self._beginnings)
+        self._texts = sorted(texts)
 
-def _last_before(places: dict[int, Path], line: int) -> Path:
-    """The thing within which a line lies on which nothing begins, such as a closing bracket."""
-    earlier = [other for other in places if other < line]
-    return places[max(earlier)] if earlier else ()
+    def is_inside_text(self, offset: int) -> bool:
+        """Whether `offset` lies in a key or a scalar, which may only look like a comment."""
+        index = bisect_right(self._texts, (offset, offset)) - 1
+        return any(start <= offset < end for start, end in self._texts[max(index, 0) : index + 2])
+
+    def covered_by(self, comment: int) -> Path:
+        """The path of the outermost thing that begins on the comment's line, or on the next one."""
+        text, line = self._file.source.text, self._file.lines.at(comment)[0]
+        if not text[text.rfind("\n", 0, comment) + 1 : comment].strip():
+            following = bisect_right(self._lines, line)
+            return self._at(following) if following < len(self._lines) else ("no such path",)
+        # Where nothing begins, as beside a closing bracket: what began last before it.
+        index = bisect_right(self._lines, line) - 1
+        return self._at(index) if index >= 0 else ()
+
+    def _at(self, index: int) -> Path:
+        return self._beginnings[self._lines[index]]
 
 
 def _places(place: Place) -> Iterator[tuple[Path, Place]]:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from policies.words import did_you_mean
 from rules.catalog import CATALOG
 from rules.document import Path
-from rules.policy import GUARDS
+from rules.policy import GUARDS, version
 from rules.reading import shown
 from rules.rule import Rule
 
@@ -30,7 +30,10 @@ _FORMS = {
     "catalogue": 'a version such as "0.1"',
     "expires": "a date such as 2030-12-31",
     "name": "a name of small letters, digits and dashes",
+    "reason": "a reason in words",
 }
+# The elements of lists have no key: they are namespaces and service accounts.
+_NAMED = "a name, or a pattern that holds part of one"
 
 
 _WHY = "everything else in a pod is written by those whom the rule guards against"
@@ -54,6 +57,7 @@ def problems(raw: Any) -> Iterator[Problem]:
         fits = False
         yield from _explained(error)
     if fits:
+        yield from _bad_catalogue(raw.get("catalogue"))
         yield from _bad_rules(raw.get("rules", {}))
         for index, exception in enumerate(raw.get("exceptions", [])):
             yield from _bad_exception(exception, ("exceptions", index))
@@ -99,13 +103,19 @@ def _explanation(error: Any, key: str) -> str:
     if error.validator == "const":
         return f"this should be {wanted} and {is_shown}"
     if error.validator == "pattern":
-        return f"this should be {_FORMS[key]} and {is_shown}"
+        return f"this should be {_FORMS.get(key, _NAMED)} and {is_shown}"
     return "this must not be empty"  # the schema has no other keywords but minima of one
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
     hint = did_you_mean(word, known)
     return hint and f"; {hint}"
+
+
+def _bad_catalogue(catalogue: str | None) -> Iterator[Problem]:
+    known = sorted({rule.since for rule in CATALOG}, key=version)
+    if catalogue is not None and not version(known[0]) <= version(catalogue) <= version(known[-1]):
+        yield ("catalogue",), f"there is no catalogue {catalogue}; this gpuward knows {known[-1]}"
 
 
 def _bad_rules(rules: Mapping[str, Any]) -> Iterator[Problem]:

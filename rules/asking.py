@@ -10,7 +10,7 @@ from rules.document import Json
 from rules.plain import is_plain
 from rules.pod import Pod, Quota
 from rules.policy import ActiveRule, PolicyException, RuleSet
-from rules.rule import Finding, FixScope
+from rules.rule import Finding, FixScope, Rule
 from rules.workloads import Unreadable, subjects_in
 
 Subject: TypeAlias = Pod | Quota
@@ -34,6 +34,7 @@ class Verdict:
         self.excepted = 0
         self.suppressed = 0
         self.pods = 0
+        self.components = 0
         self.used_exceptions: set[PolicyException] = set()
 
 
@@ -72,7 +73,10 @@ class Asking:
     def _is_passed_over(self, pod: Pod, rule_set: RuleSet) -> bool:
         if not rule_set.judges_plain and is_plain(pod):
             return True
-        return pod.is_mirror or pod.is_component(self._context)
+        if pod.is_component(self._context):
+            self.verdict.components += 1
+            return True
+        return pod.is_mirror
 
     def ask(self, active: ActiveRule) -> list[Finding]:
         """The findings of one rule about every subject, stamped; they are kept in the verdict."""
@@ -102,7 +106,6 @@ class Asking:
         spot = (subject.path, finding.container_name, finding.key)
         if (rule.name, *spot) in self._claimed:
             return
-        self._claimed.update((other, *spot) for other in rule.instead_of)
         stamped = finding._replace(
             rule=rule.name,
             object=subject.object,
@@ -113,13 +116,19 @@ class Asking:
         account = subject.service_account if isinstance(subject, Pod) else ""
         for exception in self._exceptions:
             if not exception.expired(self._context.today) and exception.covers(stamped, account):
+                self._claim(rule, spot)
                 self.verdict.used_exceptions.add(exception)
                 self.verdict.excepted += 1
                 return
         if self._suppress(stamped, active):
             self.verdict.suppressed += 1
             return
+        self._claim(rule, spot)
         yield stamped
+
+    def _claim(self, rule: Rule[Any], spot: tuple[Any, str, str]) -> None:
+        """Silence the rules whose voice `rule` has here; a mere comment in a file does not."""
+        self._claimed.update((other, *spot) for other in rule.instead_of)
 
 
 def _in_scope(finding: Finding, scope: FixScope) -> bool:

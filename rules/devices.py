@@ -66,10 +66,15 @@ def holds_share(container: Container) -> bool:
     return any(device.resource.sharing == "share" for device in held)
 
 
+def only_claims(container: Container) -> bool:
+    """Whether `container` uses a claim, of whatever class, and no GPU resource."""
+    held = any(device.held for device in devices(container).values())
+    return bool(container.claims) and not held
+
+
 def asks_for(container: Container) -> str:
     """What a container that holds a GPU does to get it, in words."""
-    held = any(device.held for device in devices(container).values())
-    return "uses a resource claim" if container.claims and not held else "asks for a GPU"
+    return "uses a resource claim" if only_claims(container) else "asks for a GPU"
 
 
 def pod_holds_gpu(pod: Pod) -> bool:

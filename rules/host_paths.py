@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -10,6 +11,8 @@ from rules.container import Container
 from rules.document import Path
 from rules.pod import Pod
 from rules.reading import mapping, text
+
+_PROCESS_ROOT = re.compile(r"/proc/[^/]+/(?:root|cwd)(?=/|$)")
 
 
 class HostMount(NamedTuple):
@@ -37,9 +40,15 @@ def host_mounts(pod: Pod) -> Iterator[HostMount]:
             name = text(mount.get("name"))
             if name in volumes:
                 index, path = volumes[name]
-                seen = clean(f"{path}/{text(mount.get('subPath'))}")
+                seen = clean(f"{path}/{_below(mount)}")
                 field = (*pod.path, "volumes", index, "hostPath", "path")
                 yield HostMount(container, name, seen, field, mount.get("readOnly") is True)
+
+
+def _below(mount: Mapping[str, Any]) -> str:
+    """The part of the volume that is mounted; all of it may be, where the kubelet fills it in."""
+    below = text(mount.get("subPath")) or text(mount.get("subPathExpr"))
+    return "" if "$(" in below else below
 
 
 def host_path(volume: Mapping[str, Any]) -> str | None:
@@ -49,5 +58,11 @@ def host_path(volume: Mapping[str, Any]) -> str | None:
 
 
 def clean(path: str) -> str:
-    """`path` without `.`, `..`, doubled or trailing slashes, always absolute."""
-    return posixpath.normpath("/" + path.lstrip("/"))
+    """`path` without `.`, `..`, doubled or trailing slashes, always absolute.
+
+    What a process of the node sees as its root is the node's root.
+    """
+    path = posixpath.normpath("/" + path.lstrip("/"))
+    while root := _PROCESS_ROOT.match(path):
+        path = posixpath.normpath("/" + path[root.end() :])
+    return path

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 # last two parts of the repository's name what others build on them, with what the tag must
 # hold (nothing: any tag will do).
 NVIDIA_REGISTRIES = ("nvcr.io/nvidia/", "nvcr.io/nim/")
+_PORT = ":443/"
 CUDA_IMAGES: Mapping[str, tuple[str, ...]] = {
     "nvidia/cuda": (),
     "pytorch/pytorch": ("cuda", "latest"),
@@ -24,7 +25,8 @@ _OTHER_MAKERS_TAGS = ("rocm", "cpu", "xpu", "intel", "gaudi", "hpu", "neuron", "
 
 def is_cuda_image(image: str) -> bool:
     """Whether `image` is known to set NVIDIA_VISIBLE_DEVICES=all itself."""
-    if image.startswith(NVIDIA_REGISTRIES):
+    # Mirrors keep the name of the registry in the path.
+    if any(registry in image.replace(_PORT, "/", 1) for registry in NVIDIA_REGISTRIES):
         return True
     path, _, last = image.partition("@")[0].rpartition("/")
     name, _, tag = last.partition(":")

@@ -20,7 +20,6 @@ BUILT_IN: Mapping[str, Path] = {
     "Job": ("spec", "template"),
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
 }
-BUILT_IN_GROUPS = frozenset({"", "apps", "batch", "extensions"})
 
 # Kinds of the core group that hold no pods and are common enough to be worth a look-up.
 PLAIN = frozenset(
@@ -51,12 +50,18 @@ _TEMPLATE = Layout(
     ),
     singles=("container", "script"),
 )
-_ARGO = ((("templates", "*"), _TEMPLATE),)
+_ARGO = (
+    (("templateDefaults",), _TEMPLATE),
+    (("templates", "*"), _TEMPLATE),
+    (("templates", "*", "steps", "*", "*", "inline"), _TEMPLATE),
+    (("templates", "*", "dag", "tasks", "*", "inline"), _TEMPLATE),
+)
 _MODEL = Layout(
     lists=((("initContainers",), "init"), (("containers",), "app")),
     singles=(
         *("model", "huggingface", "triton", "pytorch", "tensorflow", "onnx"),
-        *("sklearn", "xgboost", "lightgbm", "paddle", "pmml", "art"),
+        *("sklearn", "xgboost", "lightgbm", "paddle", "pmml"),
+        *("art", "alibi"),
     ),
     bare=True,
 )
@@ -69,8 +74,9 @@ _SPARK = Layout(
 )
 _SPARK_PODS = ((("driver",), _SPARK), (("executor",), _SPARK))
 _TRAINER = Layout(lists=(), itself=True, resources="resourcesPerNode")
-# They take variables and nothing else.
-_INITIALIZER = Layout(lists=(), itself=True)
+# What is a container, or a part of one, by itself.
+_ALONE = Layout(lists=(), itself=True)
+_TASK = Layout(lists=((("steps",), "app"), (("sidecars",), "app")))
 
 
 def _below(prefix: Path, pods: OddPods) -> OddPods:
@@ -88,9 +94,14 @@ ODD: Mapping[tuple[str, str], OddPods] = {
     ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _below(
         ("spec", "template"), _SPARK_PODS
     ),
+    ("tekton.dev", "Task"): ((("spec",), _TASK),),
+    ("tekton.dev", "ClusterTask"): ((("spec",), _TASK),),
+    ("tekton.dev", "TaskRun"): ((("spec", "taskSpec"), _TASK),),
+    ("kubeflow.org", "PodDefault"): ((("spec",), _ALONE),),
+    ("apps.nvidia.com", "NIMService"): ((("spec",), _ALONE),),
     ("trainer.kubeflow.org", "TrainJob"): (
-        (("spec", "initializer", "dataset"), _INITIALIZER),
-        (("spec", "initializer", "model"), _INITIALIZER),
+        (("spec", "initializer", "dataset"), _ALONE),
+        (("spec", "initializer", "model"), _ALONE),
         (("spec", "trainer"), _TRAINER),
     ),
 }

@@ -19,6 +19,7 @@ from rules.reading import items, mapping, text
 
 DAEMON_SET_CONTROLLER = "system:serviceaccount:kube-system:daemon-set-controller"
 DEFAULT_SCHEDULER = "default-scheduler"
+BUILT_IN_GROUPS = frozenset({"", "apps", "batch", "extensions"})
 MIRROR = "kubernetes.io/config.mirror"
 
 
@@ -153,8 +154,11 @@ class Pod:
         return any(o.get("kind") == "DaemonSet" and o.get("controller") is True for _, o in owners)
 
     def is_component(self, context: Context) -> bool:
-        """Whether the pod is the estate's own, which every rule leaves alone."""
-        return any(
+        """Whether the pod is the estate's own, which every rule leaves alone.
+
+        In a custom resource the pod may go to another namespace than the resource itself.
+        """
+        return self.object.group in BUILT_IN_GROUPS and any(
             matches_any(c.namespaces, self.object.namespace)
             and matches_any(c.service_accounts, self.service_account)
             and (context.user is None or context.user in (DAEMON_SET_CONTROLLER, *c.creators))

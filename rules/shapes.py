@@ -9,7 +9,7 @@ from typing import Any
 from rules.document import Path, pointer
 from rules.pod import Layout
 
-# {} is an object, [x] a list of x.
+# {} is an object, [] a list, [x] a list of x.
 _RESOURCES: Mapping[str, Any] = {"limits": {}, "requests": {}, "claims": [{}]}
 _CONTAINER: Mapping[str, Any] = {
     "env": [{}],
@@ -47,6 +47,8 @@ def differences(value: Any, shape: Any, path: Path) -> Iterator[tuple[Path, str]
         wanted = "an object" if isinstance(shape, dict) else "a list"
         found = "an object" if isinstance(value, dict) else _KINDS.get(type(value), "text")
         yield path, f"{pointer(path)} should be {wanted} and is {found}"
+    elif not shape:
+        return
     elif isinstance(value, list):
         inner = shape[0]
         for index, item in enumerate(value):

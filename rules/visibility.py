@@ -23,6 +23,7 @@ ASCEND, HABANA, AMD = "ASCEND_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES", "AMD_V
 OTHER_VENDORS = (ASCEND, HABANA, AMD)
 GRANTING = (NVIDIA, *OTHER_VENDORS)
 VOID = "void"
+CUDA_VERSION = "CUDA_VERSION"
 # What hides every device. AMD's and Gaudi's know no `void`; Gaudi's old hook takes it for `all`.
 _HIDING = {NVIDIA: VOID, ASCEND: VOID, HABANA: "none", AMD: "none"}
 # The makers, as profiles name them, of the cards that each variable is about; the maker of
@@ -110,8 +111,13 @@ def looks_legacy(container: Container) -> bool:
 
     To such images it gives all GPUs unless the variable says otherwise (`CUDA.IsLegacy`).
     """
-    version = container.value_of("CUDA_VERSION")
-    return bool(version) and not container.value_of("NVIDIA_REQUIRE_CUDA")
+    # A reference, or a value that the kubelet fills in, may be anything, or nothing at all.
+    if container.value_of(CUDA_VERSION) == "" or (
+        CUDA_VERSION not in container.env and not forming(container, CUDA_VERSION)
+    ):
+        return False
+    required = container.value_of("NVIDIA_REQUIRE_CUDA")
+    return not required or "$(" in required
 
 
 def reference_kind(container: Container, variable: str) -> str:

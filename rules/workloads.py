@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from rules.document import Json, Path
-from rules.kinds import BUILT_IN, BUILT_IN_GROUPS, ODD, PATTERNS, PLAIN, OddPods
+from rules.kinds import BUILT_IN, ODD, PATTERNS, PLAIN, OddPods
 from rules.nodes import Node, fits
 from rules.patterns import matches_any
-from rules.pod import POD_SPEC, Layout, ObjectRef, Pod, Quota
+from rules.pod import BUILT_IN_GROUPS, POD_SPEC, Layout, ObjectRef, Pod, Quota
 from rules.profile import Profile
 from rules.reading import items, mapping, text
 from rules.shapes import METADATA, POD, differences, shape_of
@@ -30,11 +30,9 @@ class Unreadable(NamedTuple):
 
 Subject: TypeAlias = Pod | Quota | Unreadable
 
+_CONTAINERS = frozenset({"containers", "initContainers", "ephemeralContainers"})
 # Fields of a pod spec in which no other pod is to be found.
-_OF_A_POD = frozenset(
-    {*POD, "containers", "initContainers", "ephemeralContainers", "resources"}
-    | {"securityContext", "topologySpreadConstraints"}
-)
+_OF_A_POD = _CONTAINERS | {*POD, "resources", "securityContext", "topologySpreadConstraints"}
 # Fields of an object in which nobody asks for a pod: the second is what a controller saw.
 _OF_AN_OBJECT = frozenset({"metadata", "status"})
 
@@ -68,18 +66,20 @@ def _kind_and_group(raw: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _objects(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[Mapping[str, Any], Path]]:
-    """The object `raw`, or the objects in it if it is a list of some, each with its path."""
+    """The object `raw` and, if it has items, the objects in them, each with its path.
+
+    To kubectl whatever has items is a list, of whatever kind it says it is.
+    """
     waiting = [(raw, path)]
     while waiting:
         raw, path = waiting.pop()
         kind, held = text(raw.get("kind")), raw.get("items")
         if not kind.endswith("List") or not isinstance(held, list):
             yield raw, path
-            continue
         # Elements of a PodList need not say that they are Pods.
-        common = {"apiVersion": raw.get("apiVersion"), "kind": kind[:-4]}
+        common = {"apiVersion": raw.get("apiVersion"), "kind": kind.removesuffix("List")}
         for index, item in reversed(items(held)):
-            own = item if item.get("kind") is not None else {**item, **common}
+            own = item if text(item.get("kind")) else {**item, **common}
             waiting.append((own, (*path, "items", index)))
 
 
@@ -121,7 +121,7 @@ class _Search:
         while waiting:
             node = waiting.pop()
             passed = _OF_AN_OBJECT if node.above is None else frozenset[str]()
-            if isinstance(node.value, dict) and "containers" in node.value:
+            if isinstance(node.value, dict) and not _CONTAINERS.isdisjoint(node.value):
                 passed |= _OF_A_POD
                 if not known or not any(fits(node.path, pattern) for pattern in known):
                     yield from self._candidate(node)
@@ -130,13 +130,15 @@ class _Search:
     def _odd(self, raw: Mapping[str, Any], pattern: Path, layout: Layout) -> Iterator[Subject]:
         """The pods at every place that `pattern` leads to."""
         nodes = [Node(raw)]
-        for step, following in zip(pattern, (*pattern[1:], ""), strict=True):
+        for depth, step in enumerate(pattern, start=1):
             if step == "*":
                 nodes = [child for node in nodes for child in node.children()]
                 continue
             objects = [node for node in nodes if isinstance(node.value, dict)]
             nodes = [node.child(step) for node in objects if step in node.value]
-            shape: Any = [{}] if following == "*" else {}
+            # Of a list of lists it is enough to know that it is a list.
+            following = pattern[depth : depth + 2]
+            shape: Any = {} if following[:1] != ("*",) else [] if following[1:] == ("*",) else [{}]
             for node in nodes:
                 yield from self._misshapen(node.value, shape, node.path)
             nodes = [node for node in nodes if isinstance(node.value, type(shape))]
@@ -145,8 +147,8 @@ class _Search:
                 yield from self._pod(node, layout)
 
     def _candidate(self, node: Node) -> Iterator[Subject]:
-        held = node.value["containers"]
-        if isinstance(held, list) and any(isinstance(item, dict) for item in held):
+        held = node.value.get("containers")
+        if any(items(node.value.get(name)) for name in _CONTAINERS):
             yield from self._pod(node, POD_SPEC)
         elif held is not None and node.path[-2:] == ("template", "spec"):
             yield from self._misshapen(held, [{}], (*node.path, "containers"))

@@ -7,6 +7,7 @@ and, where the case needs them, its circumstances in `<case>.case.yaml`:
     policy:    keys of a policy, as in a policy file
     namespace, user, operation:  as in the engine's Context
     pod_only:  why the case makes sense for bare Pods only
+    built_in_only:  why it makes none in custom resources
 """
 
 from __future__ import annotations

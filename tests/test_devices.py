@@ -482,9 +482,9 @@ entries = st.fixed_dictionaries(
     {"name": st.sampled_from(NAMES)},
     optional={"value": values, "valueFrom": st.just({"fieldRef": {"fieldPath": "spec.nodeName"}})},
 )
-sources = st.sampled_from(["", "N", "NVIDIA_VISIBLE_", NVIDIA, "DOCKER_", "nvidia_", "A"]).map(
-    lambda prefix: {"prefix": prefix, "configMapRef": {"name": "settings"}}
-)
+sources = st.sampled_from(
+    ["", "N", "NVIDIA_VISIBLE_", NVIDIA, "DOCKER_", "CUDA_", "nvidia_", "A"]
+).map(lambda prefix: {"prefix": prefix, "configMapRef": {"name": "settings"}})
 
 
 VARIABLES = {NVIDIA, AMD, ASCEND, HABANA, "DOCKER_RESOURCE_GPU", "DOCKER_RESOURCE_GPUS"}
@@ -503,8 +503,10 @@ def may_see(entries: list[dict[str, Any]], prefixes: list[str]) -> bool:
             hidden = not words or "void" in words or special[:1] == ["none"]
         if "$(" in last[name] or not hidden:
             return True
-    required = last.get(REQUIRE, "").replace("$(?)", "")
-    return NVIDIA not in last and last.get(VERSION, "") not in ("", "$(?)") and not required
+    required = last.get(REQUIRE, "")
+    formed = any(p and VERSION.startswith(p) for p in prefixes)
+    version = last[VERSION] if VERSION in last else "$(?)" * formed
+    return NVIDIA not in last and version != "" and (not required or "$(" in required)
 
 
 @given(st.lists(entries, max_size=5), st.lists(sources, max_size=2))

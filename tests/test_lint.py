@@ -31,6 +31,14 @@ spec:
         - name: NVIDIA_VISIBLE_DEVICES
           value: all
 """
+TAKER_DATA = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "x"},
+    "spec": {
+        "containers": [{"name": "a", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}]
+    },
+}
 GREEDY = TAKER.replace("taker", "greedy") + "      resources: {limits: {nvidia.com/gpu: 1}}\n"
 CLEAN = TAKER.replace("value: all", "value: void")
 
@@ -141,16 +149,7 @@ def test_lines_are_right_in_every_layout(lint: Lint, text: str, line: int) -> No
 
 
 def test_json_manifests_are_read(lint: Lint) -> None:
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "spec": {
-            "containers": [
-                {"name": "a", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
-            ]
-        },
-    }
-    lint.write("pod.json", json.dumps(pod, indent=1))
+    lint.write("pod.json", json.dumps(TAKER_DATA, indent=1))
     assert lint.json("pod.json")["summary"]["errors"] == 1
 
 
@@ -264,10 +263,91 @@ def test_chart_templates_are_passed_over_with_a_note(lint: Lint) -> None:
     lint.write("chart/Chart.yaml", "apiVersion: v2\nname: x\n")
     lint.write("chart/templates/pod.yaml", "{{ if .Values.gpu }}\n" + TAKER + "{{ end }}\n")
     lint.write("chart/templates/plain.yaml", TAKER)
-    status, out = lint("chart", "--notes")
-    assert "templates/pod.yaml: passed over: a chart's template" in out
+    status, out = lint("chart")
+    assert "passed over: chart/templates/pod.yaml: a chart's template" in out
     assert status == 1, "a template without placeholders is an ordinary manifest"
     assert out.count("error[") == 1
+
+
+def test_json_of_any_alphabet_is_read(lint: Lint) -> None:
+    pod = json.loads(json.dumps(TAKER_DATA))
+    pod["metadata"]["annotations"] = {"mood": "\U0001f600", "path": "\\ud83d\\ude00"}
+    lint.write("pod.json", json.dumps(pod))
+    report = lint.json("pod.json")
+    assert report["unjudged"] == []
+    assert report["summary"]["errors"] == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [TAKER.encode("utf-16"), b'{"apiVersion": "v1"}' + b" " * 11_000_000, b"\xff\xfe"],
+    ids=["another encoding", "too large", "binary"],
+)
+def test_json_that_cannot_be_read_is_not_taken_for_another_tools(
+    lint: Lint, content: bytes
+) -> None:
+    lint.write("pod.json", content)
+    assert lint(".")[0] == 3
+
+
+def test_json_that_hides_its_words_is_read(lint: Lint) -> None:
+    lint.write("a/pod.json", TAKER.replace("apiVersion", '"api\\x56ersion"'))
+    lint.write("b/pod.json", TAKER.replace("apiVersion", "!!binary YXBpVmVyc2lvbg=="))
+    assert lint.json(".")["summary"]["errors"] == 2
+
+
+def test_whatever_has_items_is_a_list(lint: Lint) -> None:
+    """As it is for kubectl, which makes the items and not the object around them."""
+    items = "".join(f"    {line}\n" for line in TAKER.splitlines())
+    lint.write("a.yaml", f"apiVersion: v1\nkind: ConfigMap\nitems:\n  -\n{items}")
+    kindless = items.replace("kind: Pod", 'kind: ""')
+    lint.write("b.yaml", f"apiVersion: v1\nkind: PodList\nitems:\n  -\n{kindless}")
+    lint.write("c.yaml", TAKER.replace("apiVersion: v1\n", ""))
+    assert lint.json(".")["summary"]["errors"] == 3
+
+
+def test_folders_that_cannot_be_opened_are_not_green(lint: Lint) -> None:
+    lint.write("a/pod.yaml", CLEAN)
+    (lint.folder / "link").symlink_to(lint.folder / "a")
+    status, out = lint(".")
+    assert status == 0
+    assert "passed over: ./link: a link to a folder" in out
+
+
+def test_components_are_counted(lint: Lint) -> None:
+    lint.write("pod.yaml", TAKER.replace("namespace: ml", "namespace: kube-system"))
+    status, out = lint("pod.yaml")
+    assert status == 0
+    assert "1 of them components and left alone" in out
+    nested = TAKER.replace("namespace: ml", "namespace: kube-system").replace(
+        "v1", "example.com/v1"
+    )
+    lint.write("pod.yaml", nested)
+    assert lint("pod.yaml")[0] == 1, "a custom resource may make its pods elsewhere"
+
+
+def test_the_policy_is_named(lint: Lint) -> None:
+    lint.write("pod.yaml", CLEAN)
+    assert lint.json("pod.yaml")["policy"] is None
+    lint.write("gpuward.yaml", "apiVersion: gpuward.io/v1\nkind: Policy\n")
+    assert lint.json("pod.yaml")["policy"] == "gpuward.yaml"
+    assert "policy gpuward.yaml: 1 file" in lint("pod.yaml")[1]
+
+
+def test_a_policy_that_cannot_be_opened_is_not_passed_over(lint: Lint) -> None:
+    lint.write("pod.yaml", CLEAN)
+    (lint.folder / "gpuward.yaml").symlink_to("nowhere")
+    assert lint("pod.yaml")[0] == 2
+    (lint.folder / "gpuward.yaml").unlink()
+    lint.write("gpuward.yml", "apiVersion: gpuward.io/v1\nkind: Policy\n")
+    assert lint("pod.yaml")[0] == 2
+    assert "rename the file" in lint.errors
+
+
+def test_a_long_object_is_not_compared_line_by_line(lint: Lint) -> None:
+    env = "".join(f"        - {{name: V{n}, value: x}}\n" for n in range(3_000))
+    lint.write("pod.yaml", GREEDY.replace("      env:\n", f"      env:\n{env}"))
+    assert "too long for a diff" in lint("--diff", "pod.yaml")[1]
 
 
 def test_hostile_text_cannot_steer_the_terminal(lint: Lint) -> None:
@@ -395,6 +475,11 @@ def test_explain_suggests_the_rule_that_was_meant() -> None:
     )
     assert done.returncode == 2
     assert 'did you mean "visible-devices-env"' in done.stderr
+
+
+def test_a_path_cannot_steer_the_terminal(lint: Lint) -> None:
+    assert lint("no\x1b[31mfile")[0] == 2
+    assert "\x1b" not in lint.errors
 
 
 def test_a_closed_pipe_is_no_crash(lint: Lint) -> None:

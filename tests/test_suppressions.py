@@ -93,6 +93,46 @@ def test_text_that_looks_like_a_comment_is_none() -> None:
     assert linter.results.remarks == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"# gpuward: ignore[visible-devices-env] a key": x',
+        "x # gpuward: ignore[visible-devices-env] a key: y",
+    ],
+)
+def test_a_key_is_no_comment(text: str) -> None:
+    inside = filled().replace("  name: taker\n", f"  name: taker\n  annotations: {{{text}}}\n")
+    linter = judged(inside if text.startswith('"') else filled())
+    assert len(errors(linter)) == 2
+
+
+def test_a_comment_ends_with_its_line() -> None:
+    text = filled().replace(
+        "    - name: main",
+        "    - #\n      gpuward: ignore[visible-devices-env] data\n      name: main",
+    )
+    assert len(errors(judged(text))) == 2
+
+
+def test_a_rule_that_may_not_be_silenced_is_not_silenced_through_another() -> None:
+    policy = (
+        "apiVersion: gpuward.io/v1\nkind: Policy\n"
+        "rules: {visible-devices-env: {suppressible: false}}\n"
+    )
+    comment = "# gpuward: ignore[share-visible-devices] nothing to see"
+    shared = filled(field=comment).replace(
+        "      args:", "      resources: {limits: {nvidia.com/gpu.shared: 1}}\n      args:"
+    )
+    assert errors(judged(shared, policy)) == ["main", "other"]
+
+
+def test_many_comments_in_a_long_object() -> None:
+    container = "    - {{name: c{0}, env: [{{name: NVIDIA_VISIBLE_DEVICES, value: all}}]}} {1}\n"
+    lines = "".join(container.format(n, IGNORE) for n in range(3_000))
+    text = f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n{lines}"
+    assert judged(text).results.suppressed == 3_000
+
+
 def test_a_policy_may_forbid_comments_for_a_rule() -> None:
     policy = (
         "apiVersion: gpuward.io/v1\nkind: Policy\n"

@@ -19,6 +19,10 @@ def write(out: TextIO, results: Results, style: Style) -> None:
         if remark.level != "note" or style.notes:
             where = f"{remark.file}:{remark.line}:{remark.column}"
             out.write(f"{printable(where)}: {remark.level}: {printable(remark.message)}\n")
+    out.writelines(
+        f"{printable(passed.file)}: passed over: {printable(passed.why)}\n"
+        for passed in results.passed_over
+    )
     for unjudged in results.unjudged:
         where = f"{unjudged.file}:{unjudged.line}:{unjudged.column}"
         out.write(f"{printable(where)}: not judged: {printable(unjudged.message)}\n")

@@ -15,13 +15,16 @@ def write(out: TextIO, results: Results, _style: Style) -> None:
     """Write `results`, notes included."""
     report = {
         "version": VERSION,
+        "policy": results.policy or None,
         "findings": [_finding(located) for located in results.findings],
         "remarks": [remark._asdict() for remark in results.remarks],
+        "passed_over": [passed._asdict() for passed in results.passed_over],
         "unjudged": [unjudged._asdict() for unjudged in results.unjudged],
         "summary": {
             "files": results.files,
             "objects": results.objects,
             "pods": results.pods,
+            "components": results.components,
             "errors": results.count("error"),
             "warnings": results.count("warning"),
             "notes": results.count("note"),

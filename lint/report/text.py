@@ -27,6 +27,10 @@ def write(out: TextIO, results: Results, style: Style) -> None:
         if remark.level != "note" or style.notes:
             where = _where(remark.file, remark.line, remark.column)
             out.write(f"{paint(remark.level, remark.level)}: {where}{printable(remark.message)}\n")
+    out.writelines(
+        f"{paint('dim', 'passed over')}: {printable(f'{passed.file}: {passed.why}')}\n"
+        for passed in results.passed_over
+    )
     for unjudged in results.unjudged:
         where = _where(unjudged.file, unjudged.line, unjudged.column)
         out.write(f"{paint('error', 'not judged')}: {where}{printable(unjudged.message)}\n")
@@ -100,6 +104,7 @@ def _wrapped(gutter: str, label: str, text: str) -> Iterator[str]:
 
 def _summary(results: Results, style: Style) -> str:
     hidden = results.count("note") and not style.notes
+    shown = [f for f in results.findings if f.level != "note" or style.notes]
     parts = [
         _many(results.files, "file"),
         _many(results.objects, "object"),
@@ -107,14 +112,17 @@ def _summary(results: Results, style: Style) -> str:
         _many(results.count("error"), "error"),
         _many(results.count("warning"), "warning"),
         _many(results.count("note"), "note") + (" (--notes shows them)" if hidden else ""),
-        f"{results.fixable} fixable",
+        f"{sum(located.finding.fixable for located in shown)} fixable",
         f"{results.suppressed} suppressed",
     ]
+    if results.components:
+        parts.insert(3, f"{results.components} of them components and left alone")
     if results.excepted:
         parts.append(f"{results.excepted} excepted")
     if results.unjudged:
         parts.append(f"{len(results.unjudged)} not judged")
-    return f"{', '.join(parts)}, {results.seconds:.2f} s"
+    policy = f"policy {printable(results.policy)}: " if results.policy else ""
+    return f"{policy}{', '.join(parts)}, {results.seconds:.2f} s"
 
 
 def _many(count: int, what: str) -> str:

@@ -3,8 +3,9 @@
 What it does
 ------------
 Finds `NVIDIA_VISIBLE_DEVICES` (and the like of other vendors) with the value `void`,
-`none` or nothing in the `env` of a container that asks for a GPU of that vendor or uses a
-resource claim.
+`none` or nothing in the `env` of a container that asks for a GPU of that vendor. Beside a
+resource claim alone these values are fine: devices of a claim come by CDI, and the claim may
+well be for a network card.
 
 Why it matters
 --------------
@@ -14,8 +15,8 @@ nobody else can have it. Where GPUs are injected by CDI the variable may do noth
 
 Fix safety
 ----------
-The variable is removed, unasked. The device plugin sets the right one, and where it sets
-none the variable was of no use.
+The variable is removed, unasked: the device plugin of the GPU that is asked for sets the
+right one.
 
 References
 ----------
@@ -29,7 +30,7 @@ from collections.abc import Iterator
 
 from rules.container import Container
 from rules.context import Context
-from rules.devices import asks_for
+from rules.devices import only_claims
 from rules.pod import Pod
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
@@ -46,6 +47,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
                 variable in container.env
                 and visibility(container, variable) in WITHOUT_DEVICES
                 and concerns(variable, container)
+                and not only_claims(container)
             ):
                 yield _finding(container, variable)
 
@@ -55,7 +57,7 @@ def _finding(container: Container, variable: str) -> Finding:
         path=(*container.path, "env", container.env[variable][-1][0]),
         key=variable,
         message=(
-            f"{container} {asks_for(container)} and sets "
+            f"{container} asks for a GPU and sets "
             f"{variable}={shown(container.value_of(variable))}, which may hide it"
         ),
         container=container,

@@ -2,8 +2,9 @@
 
 What it does
 ------------
-Finds a container that asks for no GPU, sets `CUDA_VERSION` in `env` without a
-`NVIDIA_REQUIRE_CUDA` that holds something, and says nothing of `NVIDIA_VISIBLE_DEVICES`.
+Finds a container that asks for no GPU, sets `CUDA_VERSION` without a `NVIDIA_REQUIRE_CUDA`
+that surely holds something, and says nothing of `NVIDIA_VISIBLE_DEVICES`. A reference, and a
+prefix in `envFrom` that a key can complete to the variable, set it as well.
 
 Why it matters
 --------------
@@ -28,19 +29,25 @@ from collections.abc import Iterator
 from rules.container import Container
 from rules.context import Context
 from rules.devices import holds_gpu
+from rules.document import Path
 from rules.pod import Pod
-from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
-from rules.visibility import NVIDIA, looks_legacy, says_nothing, voiding
-
-VERSION = "CUDA_VERSION"
+from rules.visibility import (
+    CUDA_VERSION,
+    NVIDIA,
+    forming,
+    looks_legacy,
+    says_nothing,
+    setting,
+    voiding,
+)
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each container that would be given all GPUs for the sake of its old image."""
     for container in pod.containers:
         if (
-            VERSION in container.env
+            (CUDA_VERSION in container.env or container.raw.get("envFrom"))
             and looks_legacy(container)
             and says_nothing(container)
             and not holds_gpu(container)
@@ -49,16 +56,21 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 
 def _finding(container: Container) -> Finding:
+    if CUDA_VERSION in container.env:
+        path: Path = (*container.path, "env", container.env[CUDA_VERSION][-1][0])
+        said = setting(container, CUDA_VERSION)
+    else:
+        path = (*container.path, "envFrom", forming(container, CUDA_VERSION)[-1][0], "prefix")
+        said = f"takes variables with a prefix that a key can complete to {CUDA_VERSION},"
     return Finding(
-        path=(*container.path, "env", container.env[VERSION][-1][0]),
-        key=VERSION,
+        path=path,
+        key=CUDA_VERSION,
         message=(
-            f"{container} sets {VERSION}={shown(container.value_of(VERSION))} without "
-            f"NVIDIA_REQUIRE_CUDA or {NVIDIA} and asks for no GPU: "
+            f"{container} {said} without NVIDIA_REQUIRE_CUDA or {NVIDIA} and asks for no GPU: "
             "NVIDIA's runtime may give it every GPU of the node"
         ),
         container=container,
-        help=f"add {NVIDIA} with the value void, or remove {VERSION}",
+        help=f"add {NVIDIA} with the value void, or remove {CUDA_VERSION}",
         fix=Fix(f"set {NVIDIA}=void", voiding(container), safe=True),
     )
 
