@@ -14,8 +14,8 @@ from lint.run import Preview
 from rules.document import Json
 from rules.reading import mapping
 
-# Comparing takes time with the square of the length.
-_MOST_LINES = 5_000
+# Comparing takes time with the square of the length. Each of these is about a line.
+_MOST_NODES = 5_000
 
 
 def write_diff(out: TextIO, previews: Iterable[Preview]) -> None:
@@ -23,10 +23,10 @@ def write_diff(out: TextIO, previews: Iterable[Preview]) -> None:
     for preview in previews:
         if preview.operations:
             name = f"{preview.file} ({_title(preview.before)})"
-            before, after = _dumped(preview.before), _dumped(preview.after)
-            if len(before) > _MOST_LINES:
+            if _is_long(preview.before):
                 out.write(f"{printable(name)}: too long for a diff; --patch shows the changes\n")
                 continue
+            before, after = _dumped(preview.before), _dumped(preview.after)
             lines = difflib.unified_diff(before, after, name, f"{name}, fixed", n=3)
             out.writelines(printable(line.rstrip("\n")) + "\n" for line in lines)
 
@@ -41,6 +41,18 @@ def write_patch(out: TextIO, previews: Iterable[Preview]) -> None:
                 "patch": preview.operations,
             }
             out.write(json.dumps(entry) + "\n")
+
+
+def _is_long(manifest: Json) -> bool:
+    waiting: list[Json] = [manifest]
+    for count, node in enumerate(waiting):
+        if count > _MOST_NODES:
+            return True
+        if isinstance(node, dict):
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+    return False
 
 
 def _title(manifest: Json) -> str:

@@ -41,15 +41,19 @@ class Suppressions:
 
     def __init__(self, comments: list[Suppression]) -> None:
         self.comments = comments
+        self._covering: dict[tuple[str, Path], Suppression] = {}
+        for comment in comments:
+            for rule in comment.rules if comment.reason else ():
+                self._covering.setdefault((rule, comment.covers), comment)
 
     def silences(self, finding: Finding, active: ActiveRule) -> bool:
         """Whether a comment covers `finding`; the engine asks this of each one."""
-        for comment in self.comments:
-            named = finding.rule in comment.rules
-            if named and comment.reason and finding.path[: len(comment.covers)] == comment.covers:
-                if active.suppressible:
-                    comment.used.add(finding.rule)
-                    return True
+        for depth in range(len(finding.path) + 1) if self._covering else ():
+            comment = self._covering.get((finding.rule, finding.path[:depth]))
+            if comment and active.suppressible:
+                comment.used.add(finding.rule)
+                return True
+            if comment:
                 comment.refused.add(finding.rule)
         return False
 
