@@ -60,9 +60,9 @@ def host_path(volume: Mapping[str, Any]) -> str | None:
 def clean(path: str) -> str:
     """`path` without `.`, `..`, doubled or trailing slashes, always absolute.
 
-    What a process of the node sees as its root is the node's root.
+    What a process of the node sees as its root, or works in, counts as the node's root.
     """
     path = posixpath.normpath("/" + path.lstrip("/"))
     while root := _PROCESS_ROOT.match(path):
-        path = posixpath.normpath("/" + path[root.end() :])
+        path = "/" + path[root.end() :].lstrip("/")
     return path

@@ -320,6 +320,8 @@ def test_the_words_that_runtimes_know(variable: str, value: str, expected: Visib
         ("registry.example.com:5000/hub/nvidia/cuda@sha256:00", True),
         ("nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1-ubuntu18.04", True),
         ("nvcr.io/nim/meta/llama3-8b-instruct:1.0.0", True),
+        ("nvcr.io:443/nvidia/pytorch:24.05-py3", True),
+        ("mirror.example.com/nvcr.io/nvidia/pytorch:24.05-py3", True),
         ("pytorch/pytorch:2.4.0-cuda12.1-cudnn9-runtime", True),
         ("pytorch/pytorch", True),
         ("rayproject/ray-llm:2.52.0-py311-cu128", True),

@@ -117,6 +117,9 @@ def test_a_whole_tree_is_judged_only_in_pods_for_gpus(path: str) -> None:
     [
         ("/", "dev/nvidia0", ["device-hostpath"]),
         ("/", "dev", ["device-hostpath"]),
+        ("/proc/1/root", "dev/nvidia0", ["device-hostpath"]),
+        ("/proc/1/root/proc/self/root/dev", "nvidia0", ["device-hostpath"]),
+        ("/proc/driver", "nvidia", []),
         ("/", "var/log", []),
         ("/", "run/docker.sock", ["runtime-socket"]),
         ("/dev", "shm", []),
