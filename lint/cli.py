@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import gc
 import os
 import stat
 import sys
@@ -14,7 +13,7 @@ from typing import TextIO
 
 from lint.report import Style, Writer, printable
 from lint.results import Results
-from lint.run import Linter
+from lint.run import Linter, calm_garbage_collection
 from lint.sources import MAX_BYTES, UsageError, sources
 from policies.load import PolicyError, default_policy, load_policy
 from rules.context import Context
@@ -97,10 +96,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _lint(options: argparse.Namespace, out: TextIO) -> int:
     started = time.perf_counter()
-    # A run makes many objects that live to its end; looking through them for garbage
-    # again and again would double its time.
-    gc.freeze()
-    gc.set_threshold(200_000, 50, 50)
+    calm_garbage_collection()
     paths = options.paths or _standard_input()
     context = Context(
         today=datetime.datetime.now(tz=datetime.UTC).date(), namespace=options.namespace

@@ -47,7 +47,8 @@ def subjects_in(
     """
     for raw, base in _objects(mapping(manifest), path):
         kind, group = _kind_and_group(raw)
-        if not kind or matches_any(PATTERNS, group) or (not group and kind in PLAIN):
+        built_in = kind in BUILT_IN and group in BUILT_IN_GROUPS
+        if not built_in and (not kind or (kind in PLAIN and not group) or _is_pattern(group)):
             continue
         metadata = mapping(raw.get("metadata"))
         home = text(metadata.get("namespace")) or namespace or ""
@@ -55,10 +56,14 @@ def subjects_in(
         search = _Search(owner, profile, base)
         if kind == "ResourceQuota" and not group:
             yield from search.quota(raw)
-        elif kind in BUILT_IN and group in BUILT_IN_GROUPS:
+        elif built_in:
             yield from search.template(raw, BUILT_IN[kind])
         else:
             yield from search.everywhere(raw, ODD.get((group, kind), ()))
+
+
+def _is_pattern(group: str) -> bool:
+    return bool(group) and matches_any(PATTERNS, group)
 
 
 def _kind_and_group(raw: Mapping[str, Any]) -> tuple[str, str]:
