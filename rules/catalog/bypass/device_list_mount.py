@@ -4,6 +4,7 @@ What it does
 ------------
 Finds volume mounts that show the host's `/dev/null` at a path which begins with
 `/var/run/nvidia-container-devices`. Both paths are cleaned first, as the runtime does it.
+A PersistentVolume, or a link on the node, that leads to `/dev/null` cannot be seen in a pod.
 
 Why it matters
 --------------

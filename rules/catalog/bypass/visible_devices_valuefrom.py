@@ -5,7 +5,8 @@ What it does
 Finds `NVIDIA_VISIBLE_DEVICES` (and the like of other vendors) in a container's `env` with
 `valueFrom`: a ConfigMap, a Secret, a field of the pod, or a file. References by which the
 estate itself hands out devices are left alone: those that a profile's own webhook writes,
-and Huawei's to the annotation in which its scheduler notes the chosen devices.
+and Huawei's to the annotation in which its scheduler notes the chosen devices. Under a
+profile with such a webhook (`kai`) a tenant can forge its reference, and is not stopped.
 
 Why it matters
 --------------
