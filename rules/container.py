@@ -62,7 +62,7 @@ class Container:
         """The `resources` object, wherever this kind of workload keeps it."""
         if self._gpu_field:
             return {}
-        return mapping(self.raw.get(self.pod.layout.resources))
+        return mapping(self.raw.get(self._resources_field))
 
     @property
     def _gpu_field(self) -> str:
@@ -71,7 +71,13 @@ class Container:
     @property
     def resources_path(self) -> Path:
         """Where `resources` stands, or would stand."""
-        return (*self.path, self.pod.layout.resources)
+        return (*self.path, self._resources_field)
+
+    @property
+    def _resources_field(self) -> str:
+        own = self.pod.layout.resources
+        # An older version of the kind may have the field under its common name.
+        return own if own in self.raw or "resources" not in self.raw else "resources"
 
     @cached_property
     def limits(self) -> Mapping[str, Any]:

@@ -84,6 +84,12 @@ def pod_holds_gpu(pod: Pod) -> bool:
     return pod.holds
 
 
+def pod_only_claims(pod: Pod) -> bool:
+    """Whether all that makes `pod` one that holds a GPU are claims, which may be for others."""
+    holders = [container for container in pod.containers if holds_gpu(container)]
+    return bool(holders) and all(only_claims(container) for container in holders)
+
+
 def fraction_target(pod: Pod) -> Container | None:
     """The container for which the pod's annotations ask for a part of a GPU, if they do."""
     for fraction in pod.profile.fractions:

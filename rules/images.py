@@ -9,6 +9,11 @@ from collections.abc import Mapping
 # hold (nothing: any tag will do).
 NVIDIA_REGISTRIES = ("nvcr.io/nvidia/", "nvcr.io/nim/")
 _PORT = ":443/"
+# NVIDIA's own agents, which are there to see every card; none of them asks for one.
+_AGENTS = frozenset(
+    {"dcgm", "dcgm-exporter", "k8s-device-plugin", "gpu-feature-discovery", "gpu-operator"}
+    | {"container-toolkit", "k8s-mig-manager", "k8s-dra-driver-gpu", "k8s-driver-manager", "driver"}
+)
 CUDA_IMAGES: Mapping[str, tuple[str, ...]] = {
     "nvidia/cuda": (),
     "pytorch/pytorch": ("cuda", "latest"),
@@ -25,11 +30,11 @@ _OTHER_MAKERS_TAGS = ("rocm", "cpu", "xpu", "intel", "gaudi", "hpu", "neuron", "
 
 def is_cuda_image(image: str) -> bool:
     """Whether `image` is known to set NVIDIA_VISIBLE_DEVICES=all itself."""
-    # Mirrors keep the name of the registry in the path.
-    if any(registry in image.replace(_PORT, "/", 1) for registry in NVIDIA_REGISTRIES):
-        return True
     path, _, last = image.partition("@")[0].rpartition("/")
     name, _, tag = last.partition(":")
+    # Mirrors keep the name of the registry in the path.
+    if any(registry in image.replace(_PORT, "/", 1) for registry in NVIDIA_REGISTRIES):
+        return name not in _AGENTS
     words = CUDA_IMAGES.get(f"{path.rpartition('/')[2]}/{name}")
     if words is None or any(maker in tag for maker in _OTHER_MAKERS_TAGS):
         return False

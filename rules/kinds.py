@@ -76,7 +76,7 @@ _SPARK_PODS = ((("driver",), _SPARK), (("executor",), _SPARK))
 _TRAINER = Layout(lists=(), itself=True, resources="resourcesPerNode")
 # What is a container, or a part of one, by itself.
 _ALONE = Layout(lists=(), itself=True)
-_TASK = Layout(lists=((("steps",), "app"), (("sidecars",), "app")))
+_TASK = Layout(lists=((("steps",), "app"), (("sidecars",), "app")), resources="computeResources")
 
 
 def _below(prefix: Path, pods: OddPods) -> OddPods:

@@ -21,6 +21,11 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 NODE_AFFINITY: Path = ("affinity", "nodeAffinity")
 
 
+# Volcano's jobs name their scheduler once for all tasks; Knative refuses fields of placement
+# unless an administrator has allowed them.
+PLACES_ITSELF = frozenset({"batch.volcano.sh", "serving.knative.dev"})
+
+
 def need(pod: Pod, fact: Taint | NodeAffinity | Scheduler) -> str | None:
     """The resource, or else the annotation, by which `fact` of the profile concerns the pod."""
     for container in pod.containers:
@@ -179,7 +184,7 @@ def left_alone(pod: Pod) -> str | None:
 
     This switches off the scheduling defaults only, never another rule.
     """
-    if pod.layout is not POD_SPEC:
+    if pod.layout is not POD_SPEC or pod.object.group in PLACES_ITSELF:
         return "its kind may keep placement elsewhere"
     if pod.spec.get("nodeName"):
         return "it names its node"

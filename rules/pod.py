@@ -145,6 +145,15 @@ class Pod:
         """Whether the pod mirrors a static pod: the kubelet's, never to be touched."""
         return self.object.kind == "Pod" and MIRROR in self.annotations
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the pod will be made as it stands here.
+
+        A controller of a custom resource, or a user of a PodTemplate, may add to it what is
+        not to be seen, such as the GPU itself.
+        """
+        return self.object.group in BUILT_IN_GROUPS and self.object.kind != "PodTemplate"
+
     @cached_property
     def is_daemon(self) -> bool:
         """Whether a DaemonSet chooses the node."""

@@ -56,11 +56,14 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
         if (
             why
             and container.role != "ephemeral"
+            and container.image  # without one it is a patch of a container that is not here
             and says_nothing(container)
             and not holds_gpu(container)
             and not looks_legacy(container)
         ):
-            yield _finding(container, why)
+            # An agent on GPU nodes may be there to see them all.
+            safe = pod.is_whole and not (pod.is_daemon and why == reason)
+            yield _finding(container, why, safe=safe)
 
 
 def _pods_reason(pod: Pod) -> str:
@@ -72,9 +75,9 @@ def _pods_reason(pod: Pod) -> str:
     return "the pod selects GPU nodes" if targets_gpu_nodes(pod) else ""
 
 
-def _finding(container: Container, why: str) -> Finding:
+def _finding(container: Container, why: str, *, safe: bool) -> Finding:
     message = f"{container} asks for no GPU and does not set {NVIDIA}=void, although {why}"
-    fix = Fix(f"set {NVIDIA}=void", voiding(container), safe=True)
+    fix = Fix(f"set {NVIDIA}=void", voiding(container), safe=safe)
     advice = f"add {NVIDIA} with the value void to env"
     return Finding((*container.path, "env"), NVIDIA, message, container, advice, fix)
 

@@ -71,7 +71,7 @@ def _finding(container: Container) -> Finding:
         ),
         container=container,
         help=f"add {NVIDIA} with the value void, or remove {CUDA_VERSION}",
-        fix=Fix(f"set {NVIDIA}=void", voiding(container), safe=True),
+        fix=Fix(f"set {NVIDIA}=void", voiding(container), safe=container.pod.is_whole),
     )
 
 

@@ -41,6 +41,9 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         # An ephemeral container may have no resources at all: a limit would not help it.
         if not container.requests or container.role == "ephemeral":
             continue
+        # Without an image it is a patch of a container that is not here, whose limits may be.
+        if not container.image and pod.is_whole:
+            continue
         for device in devices(container).values():
             if device.limit is None and _is_whole(device):
                 yield _finding(container, device)

@@ -3,7 +3,8 @@
 What it does
 ------------
 Finds containers, init and ephemeral ones included, with `privileged: true` in a pod that
-holds a GPU or selects GPU nodes. A toleration selects nothing: node agents tolerate all.
+holds a GPU or selects GPU nodes. A toleration selects nothing: node agents tolerate all. In
+a pod that only uses resource claims, which may be for other devices, the rule warns.
 
 Why it matters
 --------------
@@ -29,9 +30,9 @@ from collections.abc import Iterator
 
 from rules.container import Container
 from rules.context import Context
-from rules.devices import pod_holds_gpu
+from rules.devices import pod_holds_gpu, pod_only_claims
 from rules.document import put
-from rules.placement import targets_gpu_nodes
+from rules.placement import is_for_gpus
 from rules.pod import Pod
 from rules.rule import Action, Finding, Fix, Rule
 
@@ -40,18 +41,21 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each privileged container."""
     privileged = [container for container in pod.containers if container.privileged]
     if privileged:
-        if pod_holds_gpu(pod):
-            yield from (_finding(container, "a pod that holds a GPU") for container in privileged)
-        elif targets_gpu_nodes(pod):
-            yield from (_finding(container, "a pod for GPU nodes") for container in privileged)
+        where, action = "a pod that holds a GPU", Action.DENY
+        if pod_holds_gpu(pod) and pod_only_claims(pod):
+            where, action = "a pod with a resource claim", Action.WARN
+        elif not pod_holds_gpu(pod):
+            where = "a pod for GPU nodes"
+        if is_for_gpus(pod):
+            yield from (_finding(container, where, action) for container in privileged)
 
 
-def _finding(container: Container, where: str) -> Finding:
+def _finding(container: Container, where: str, action: Action) -> Finding:
     path = (*container.path, "securityContext", "privileged")
     message = f"{container} is privileged in {where}: it can use every GPU of the node"
     advice = "remove `privileged: true`; RDMA needs no more than `capabilities: {add: [IPC_LOCK]}`"
     fix = Fix("set privileged: false", (put(path, value=False),))
-    return Finding(path, "securityContext.privileged", message, container, advice, fix)
+    return Finding(path, "securityContext.privileged", message, container, advice, fix, action)
 
 
 RULE = Rule(
