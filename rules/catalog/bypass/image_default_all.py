@@ -15,8 +15,9 @@ without having asked for any, unless the pod says otherwise.
 
 Fix safety
 ----------
-`NVIDIA_VISIBLE_DEVICES=void` is added, unasked. The container asked for no GPU and says
-nothing of one, so it loses none that it was meant to have.
+`NVIDIA_VISIBLE_DEVICES=void` is added, unasked, where the pod will be made as it stands. In a
+custom resource and a PodTemplate, whose users may add the GPU, and to an agent that a
+DaemonSet puts on GPU nodes, it is added only if the policy says `fix: true`.
 
 Options
 -------

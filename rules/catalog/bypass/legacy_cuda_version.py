@@ -14,8 +14,9 @@ every GPU of the node. Setting the one variable is enough, unless the image sets
 
 Fix safety
 ----------
-`NVIDIA_VISIBLE_DEVICES=void` is added, unasked. The container asked for no GPU and says
-nothing of one, so it loses none that it was meant to have.
+`NVIDIA_VISIBLE_DEVICES=void` is added, unasked, where the pod will be made as it stands: the
+container asks for no GPU and loses none that it was meant to have. In a custom resource and
+a PodTemplate, whose users may add the GPU, it is added only if the policy says `fix: true`.
 
 References
 ----------
