@@ -105,7 +105,8 @@ class Profile:
     """One estate's facts, or several merged; nothing changes them.
 
     `active` are the resources of the chosen profiles; `resources` are all that are known,
-    because a resource must not lose its GPU for the lack of a profile.
+    because a resource must not lose its GPU for the lack of a profile. `limit_quotas` are
+    resources whose quotas the estate itself enforces by keys that begin with `limits.`.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Profile:
         alternative_variables: tuple[str, ...] = (),
         injected_references: tuple[InjectedReference, ...] = (),
         fractions: tuple[Fraction, ...] = (),
+        limit_quotas: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.description = description
@@ -138,6 +140,7 @@ class Profile:
         self.alternative_variables = alternative_variables
         self.injected_references = injected_references
         self.fractions = fractions
+        self.limit_quotas = limit_quotas
         self._resources = _Names(resources)
         self._labels = _Names(node_labels)
 
@@ -201,6 +204,7 @@ def merged(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profile:
         alternative_variables=_union(p.alternative_variables for p in (*known, *chosen)),
         injected_references=tuple(r for p in chosen for r in p.injected_references),
         fractions=tuple(f for p in chosen for f in p.fractions),
+        limit_quotas=_union(p.limit_quotas for p in chosen),
     )
 
 

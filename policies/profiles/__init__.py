@@ -25,7 +25,7 @@ _FOLDER = os.path.dirname(__file__)
 # What a profile that extends others adds to theirs; everything else it replaces.
 _ADDED = (
     *("resources", "nodeLabels", "components", "runtimeClasses", "alternativeVariables"),
-    *("injectedReferences", "fractions"),
+    *("injectedReferences", "fractions", "limitQuotas"),
 )
 # Far more than anybody needs, and far less than Python's stack holds.
 _GENERATIONS = 20
@@ -139,4 +139,5 @@ def _profile(raw: Mapping[str, Any]) -> Profile:
             InjectedReference(**r) for r in raw.get("injectedReferences", ())
         ),
         fractions=tuple(Fraction(**tuples(f)) for f in raw.get("fractions", ())),
+        limit_quotas=tuple(raw.get("limitQuotas", ())),
     )

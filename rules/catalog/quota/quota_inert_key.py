@@ -3,7 +3,8 @@
 What it does
 ------------
 Finds keys in a ResourceQuota's `spec.hard` that name an extended resource with `limits.` or
-without any prefix (`limits.nvidia.com/gpu`, `nvidia.com/gpu`).
+without any prefix (`limits.nvidia.com/gpu`, `nvidia.com/gpu`). Keys that the estate itself
+enforces, as HAMi does under the profile `hami`, are fine.
 
 Why it matters
 --------------
@@ -30,6 +31,7 @@ from collections.abc import Iterator
 
 from rules.context import Context
 from rules.document import put, remove
+from rules.patterns import matches_any
 from rules.pod import Quota
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
@@ -49,6 +51,8 @@ def check(quota: Quota, _context: Context) -> Iterator[Finding]:
     """Yield each key by which Kubernetes counts nothing."""
     inert = {key: name for key in quota.hard if "/" in key and (name := _resource(key))}
     for key, name in inert.items():
+        if key.startswith(LIMITS) and matches_any(quota.profile.limit_quotas, name):
+            continue  # the estate counts it itself
         right = REQUESTS + name
         path = (*quota.path, key)
         message = (
