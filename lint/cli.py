@@ -123,7 +123,7 @@ def _complain(results: Results) -> None:
     """What could not be judged belongs to the user's eyes even where a diff is asked for."""
     for unjudged in results.unjudged:
         where = f"{unjudged.file}:{unjudged.line}:{unjudged.column}"
-        sys.stderr.write(f"{where}: not judged: {unjudged.message}\n")
+        sys.stderr.write(printable(f"{where}: not judged: {unjudged.message}") + "\n")
 
 
 def _standard_input() -> list[str]:

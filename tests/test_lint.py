@@ -480,6 +480,10 @@ def test_explain_suggests_the_rule_that_was_meant() -> None:
 def test_a_path_cannot_steer_the_terminal(lint: Lint) -> None:
     assert lint("no\x1b[31mfile")[0] == 2
     assert "\x1b" not in lint.errors
+    name = lint.write("\x1b[31m.yaml", "a: [")
+    assert lint("--diff", name)[0] == 3
+    assert "not judged" in lint.errors
+    assert "\x1b" not in lint.errors
 
 
 def test_a_closed_pipe_is_no_crash(lint: Lint) -> None:

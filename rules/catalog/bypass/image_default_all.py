@@ -44,11 +44,13 @@ from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
 from rules.visibility import NVIDIA, looks_legacy, says_nothing, voiding
 
+SELECTS = "the pod selects GPU nodes"
+
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each container that should say that it wants no GPU."""
-    reason = _pods_reason(pod)
-    if not reason and context.options.get("every_container"):
+    reason, every = _pods_reason(pod), context.options.get("every_container")
+    if not reason and every:
         reason = "the policy wants every container to say so"
     for container in pod.containers:
         why = reason
@@ -62,9 +64,9 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
             and not holds_gpu(container)
             and not looks_legacy(container)
         ):
-            # An agent on GPU nodes may be there to see them all.
-            safe = pod.is_whole and not (pod.is_daemon and why == reason)
-            yield _finding(container, why, safe=safe)
+            # An agent on GPU nodes may be there to see them all, unless the policy knows better.
+            agent = pod.is_daemon and why == SELECTS
+            yield _finding(container, why, safe=pod.is_whole and bool(every or not agent))
 
 
 def _pods_reason(pod: Pod) -> str:
@@ -73,7 +75,7 @@ def _pods_reason(pod: Pod) -> str:
         return f"the pod uses the runtime class {shown(pod.spec['runtimeClassName'])}"
     if pod_holds_gpu(pod):
         return "another container of the pod asks for a GPU"
-    return "the pod selects GPU nodes" if targets_gpu_nodes(pod) else ""
+    return SELECTS if targets_gpu_nodes(pod) else ""
 
 
 def _finding(container: Container, why: str, *, safe: bool) -> Finding:

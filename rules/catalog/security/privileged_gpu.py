@@ -3,8 +3,8 @@
 What it does
 ------------
 Finds containers, init and ephemeral ones included, with `privileged: true` in a pod that
-holds a GPU or selects GPU nodes. A toleration selects nothing: node agents tolerate all. In
-a pod that only uses resource claims, which may be for other devices, the rule warns.
+holds a GPU or selects GPU nodes. A toleration selects nothing: node agents tolerate all. A
+resource claim counts as a GPU, because its class is not written in the pod.
 
 Why it matters
 --------------
@@ -41,21 +41,21 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each privileged container."""
     privileged = [container for container in pod.containers if container.privileged]
     if privileged:
-        where, action = "a pod that holds a GPU", Action.DENY
-        if pod_holds_gpu(pod) and pod_only_claims(pod):
-            where, action = "a pod with a resource claim", Action.WARN
+        where = "a pod that holds a GPU"
+        if pod_only_claims(pod):
+            where = "a pod with a resource claim, which may be for a GPU"
         elif not pod_holds_gpu(pod):
             where = "a pod for GPU nodes"
         if is_for_gpus(pod):
-            yield from (_finding(container, where, action) for container in privileged)
+            yield from (_finding(container, where) for container in privileged)
 
 
-def _finding(container: Container, where: str, action: Action) -> Finding:
+def _finding(container: Container, where: str) -> Finding:
     path = (*container.path, "securityContext", "privileged")
     message = f"{container} is privileged in {where}: it can use every GPU of the node"
     advice = "remove `privileged: true`; RDMA needs no more than `capabilities: {add: [IPC_LOCK]}`"
     fix = Fix("set privileged: false", (put(path, value=False),))
-    return Finding(path, "securityContext.privileged", message, container, advice, fix, action)
+    return Finding(path, "securityContext.privileged", message, container, advice, fix)
 
 
 RULE = Rule(

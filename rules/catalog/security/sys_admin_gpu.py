@@ -29,7 +29,6 @@ from collections.abc import Iterator
 
 from rules.container import Container
 from rules.context import Context
-from rules.devices import pod_only_claims
 from rules.document import remove
 from rules.placement import is_for_gpus
 from rules.pod import Pod
@@ -60,9 +59,7 @@ def _finding(container: Container, found: list[tuple[int, str]]) -> Finding:
     )
     advice = f"remove {capabilities} from capabilities.add"
     fix = Fix(f"drop {capabilities}", tuple(remove((*add, index)) for index, _ in found))
-    # A claim may be for another device than a GPU.
-    action = Action.WARN if pod_only_claims(container.pod) else Action.DENY
-    return Finding((*add, found[0][0]), ".".join(FIELD), message, container, advice, fix, action)
+    return Finding((*add, found[0][0]), ".".join(FIELD), message, container, advice, fix)
 
 
 RULE = Rule(
