@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple, TypeAlias
 
 from rules.context import Context
 from rules.document import Json
-from rules.plain import is_plain
-from rules.pod import Pod, Quota
+from rules.pod import Pod
 from rules.policy import ActiveRule, PolicyException, RuleSet
-from rules.rule import Finding, FixScope, Rule
+from rules.quota import Quota
+from rules.rule import Finding, FixScope
+from rules.traits import QUOTA, suffice, traits_of
 from rules.workloads import Unreadable, subjects_in
 
 Subject: TypeAlias = Pod | Quota
@@ -44,91 +47,121 @@ def never(_finding: Finding, _rule: ActiveRule) -> bool:
 
 
 class Asking:
-    """One manifest, its subjects, and what the rules have said of them so far."""
+    """One manifest, its subjects, and what the rules have said of them so far.
+
+    Rules are pure, so what one has said about a view of a subject is kept with the view;
+    what comes of it is judged anew each time.
+    """
 
     def __init__(
         self, manifest: Json, rule_set: RuleSet, context: Context, suppress: Suppress
     ) -> None:
-        self.verdict = Verdict()
-        self._exceptions = rule_set.exceptions
-        self._context = context._replace(profile=rule_set.profile)
+        self._rule_set = rule_set
+        self._context = context.having(rule_set.profile)
         self._suppress = suppress
-        self._claimed: set[tuple[str, Any, str, str]] = set()
-        self._subjects: dict[type, list[Subject]] = {Pod: [], Quota: []}
-        for subject in subjects_in(manifest, rule_set.profile, context.namespace):
+        self._search(manifest)
+
+    def _search(self, manifest: Json) -> None:
+        self.verdict = Verdict()
+        self._claimed: set[tuple[Any, ...]] = set()
+        self._subjects: list[tuple[Subject, int]] = []
+        for subject in subjects_in(manifest, self._rule_set.profile, self._context.namespace):
             if isinstance(subject, Unreadable):
                 self.verdict.unreadable.append(subject)
             elif isinstance(subject, Quota):
-                self._subjects[Quota].append(subject)
-            else:
-                self.verdict.pods += 1
-                if not self._is_passed_over(subject, rule_set):
-                    self._subjects[Pod].append(subject)
+                self._subjects.append((subject, QUOTA))
+            elif self._is_judged(subject, traits := traits_of(subject)):
+                self._subjects.append((subject, traits))
 
-    @property
-    def has_subjects(self) -> bool:
-        """Whether there is anything to ask about; most objects have nothing to do with GPUs."""
-        return any(self._subjects.values())
-
-    def _is_passed_over(self, pod: Pod, rule_set: RuleSet) -> bool:
-        if not rule_set.judges_plain and is_plain(pod):
-            return True
+    def _is_judged(self, pod: Pod, traits: int) -> bool:
+        self.verdict.pods += 1
+        if not self._rule_set.concerning(traits):
+            return False
         if pod.is_component(self._context):
             self.verdict.components += 1
-            return True
-        return pod.is_mirror
+            return False
+        return not pod.is_mirror
+
+    def again(self, manifest: Json) -> None:
+        """Start over with `manifest`, which edits of the subjects have made of the one before."""
+        before = self.verdict
+        if before.unreadable:  # its indices may have shifted
+            self._search(manifest)
+            return
+        self.verdict = Verdict()
+        self.verdict.pods, self.verdict.components = before.pods, before.components
+        self._claimed = set()
+        renewed = (subject.renewed(manifest) for subject, _ in self._subjects)
+        self._subjects = [(subject, traits_of(subject)) for subject in renewed]
+
+    @property
+    def rules(self) -> tuple[tuple[int, ActiveRule], ...]:
+        """The rules that concern the manifest, with their numbers; mostly there are none."""
+        if not self._subjects:
+            return ()
+        return self._rule_set.concerning(reduce(or_, (traits for _, traits in self._subjects)))
 
     def ask(self, active: ActiveRule) -> list[Finding]:
         """The findings of one rule about every subject, stamped; they are kept in the verdict."""
-        subjects = self._subjects[active.rule.subject]
-        if not subjects:
-            return []
-        context = self._context
-        if active.options:
-            context = context._replace(options=active.options)
         found: list[Finding] = []
-        failure = None
-        for subject in subjects:
-            try:
-                for finding in active.rule.check(subject, context):
-                    found.extend(self._judge(finding, active, subject))
-            except Exception as error:  # noqa: BLE001  # the one place where our bugs are caught
-                failure = failure or Failure(active.rule.name, f"{type(error).__name__}: {error}")
+        failure = ""
+        for subject, traits in self._subjects:
+            if not suffice(traits, active.needs):
+                continue
+            answer = subject.answers.get(active.rule.name)
+            if answer is None:
+                answer = subject.answers[active.rule.name] = self._answer(active, subject)
+            findings, error = answer
+            if findings:
+                found += [f for f in findings if self._is_heard(f, active, subject)]
+            failure = failure or error
         if failure:
-            self.verdict.failures.append(failure)
+            self.verdict.failures.append(Failure(active.rule.name, failure))
             # What a broken rule has found is kept; what it would change is not to be trusted.
             found = [finding._replace(fixable=False) for finding in found]
-        self.verdict.findings.extend(found)
+        self.verdict.findings += found
         return found
 
-    def _judge(self, finding: Finding, active: ActiveRule, subject: Subject) -> Iterator[Finding]:
-        rule = active.rule
-        spot = (subject.path, finding.container_name, finding.key)
-        if (rule.name, *spot) in self._claimed:
-            return
-        stamped = finding._replace(
-            rule=rule.name,
-            object=subject.object,
-            place=subject.place,
-            action=min(finding.action, active.action),
-            fixable=_in_scope(finding, active.scope),
-        )
-        account = subject.service_account if isinstance(subject, Pod) else ""
-        for exception in self._exceptions:
-            if not exception.expired(self._context.today) and exception.covers(stamped, account):
-                self._claim(rule, spot)
-                self.verdict.used_exceptions.add(exception)
-                self.verdict.excepted += 1
-                return
-        if self._suppress(stamped, active):
-            self.verdict.suppressed += 1
-            return
-        self._claim(rule, spot)
-        yield stamped
+    def _answer(self, active: ActiveRule, subject: Subject) -> tuple[list[Finding], str]:
+        """What the rule says about `subject`, stamped, and how it failed if it did."""
+        rule, context = active.rule, self._context
+        found: list[Finding] = []
+        if not isinstance(subject, rule.subject):
+            return found, ""
+        if active.options:
+            context = context.having(context.profile, active.options)
+        try:
+            for finding in rule.check(subject, context):
+                action = min(finding.action, active.action)
+                fixable = _in_scope(finding, active.scope)
+                found.append(finding.stamped(rule.name, subject, action, fixable=fixable))
+        except Exception as error:  # noqa: BLE001  # the one place where our bugs are caught
+            return found, f"{type(error).__name__}: {error}"
+        return found, ""
 
-    def _claim(self, rule: Rule[Any], spot: tuple[Any, str, str]) -> None:
-        """Silence the rules whose voice `rule` has here; a mere comment in a file does not."""
-        self._claimed.update((other, *spot) for other in rule.instead_of)
+    def _is_heard(self, finding: Finding, active: ActiveRule, subject: Subject) -> bool:
+        """Whether no other rule, exception or comment silences `finding`."""
+        spot = (subject.path, finding.container_name, finding.key)
+        if (finding.rule, *spot) in self._claimed:
+            return False
+        if self._rule_set.exceptions and self._is_excepted(finding, subject):
+            self.verdict.excepted += 1
+            heard = False
+        elif self._suppress(finding, active):
+            self.verdict.suppressed += 1
+            return False  # a mere comment in a file silences no other rule
+        else:
+            heard = True
+        self._claimed.update((other, *spot) for other in active.rule.instead_of)
+        return heard
+
+    def _is_excepted(self, finding: Finding, subject: Subject) -> bool:
+        account = subject.service_account if isinstance(subject, Pod) else ""
+        for exception in self._rule_set.exceptions:
+            if not exception.expired(self._context.today) and exception.covers(finding, account):
+                self.verdict.used_exceptions.add(exception)
+                return True
+        return False
 
 
 def _in_scope(finding: Finding, scope: FixScope) -> bool:

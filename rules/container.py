@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from rules.document import Path
-from rules.reading import items, mapping, text
+from rules.lazy import kept
+from rules.reading import items, mapping, quoted, text
 
 if TYPE_CHECKING:
     from rules.pod import Pod
 
 Role = Literal["init", "app", "ephemeral"]
+_NAME = itemgetter("name")
+# What is read from one field alone, and costs more than taking it over.
+_FACTS = {
+    "env": ("env", "variables", "variable_traits"),
+    "resources": ("resources", "limits", "requests", "claims", "devices", "resource_traits"),
+}
 
 
 class Container:
@@ -25,27 +31,45 @@ class Container:
         self.path = path
         self.role = role
         self.name = text(raw.get("name")) or str(path[-1])
-        # Kept by `devices`, which every rule asks and which only that module may fill.
+        # Kept by `devices` and `traits`, which alone may fill them.
         self.devices: dict[str, Any] | None = None
         self.holds: bool | None = None
+        self.traits: int | None = None
+        self.resource_traits: int | None = None
+        self.variable_traits: int | None = None
+
+    def inherit(self, old: Container) -> None:
+        """Take over the facts about fields that are the same objects as in the `old` state."""
+        for field, facts in _FACTS.items():
+            if self.raw.get(field) is old.raw.get(field):
+                known = old.__dict__
+                self.__dict__.update({fact: known[fact] for fact in facts if fact in known})
 
     def __str__(self) -> str:
         kind = "container" if self.role == "app" else f"{self.role} container"
         # In a file the name may be any text, and a line break would spoil the message.
-        return f"{kind} {json.dumps(self.name[:63])}"
+        return f"{kind} {quoted(self.name[:63])}"
 
-    @cached_property
+    @kept
     def image(self) -> str:
         """The image reference, empty if none is given."""
         return text(self.raw.get("image"))
 
-    @cached_property
+    @kept
     def env(self) -> Mapping[str, list[tuple[int, Mapping[str, Any]]]]:
         """Every entry of `env` with its index, by the name of the variable, in order."""
         entries: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
         for index, entry in items(self.raw.get("env")):
             entries.setdefault(text(entry.get("name")), []).append((index, entry))
         return entries
+
+    @kept
+    def variables(self) -> Iterable[str]:
+        """The names in `env`, and perhaps other values: a tenth of what `env` itself costs."""
+        try:
+            return set(map(_NAME, self.raw.get("env") or ()))
+        except (LookupError, TypeError):  # not all are entries with a name
+            return self.env
 
     def value_of(self, variable: str) -> str | None:
         """The literal that `variable` is set to, the last entry winning; None for any other."""
@@ -57,7 +81,7 @@ class Container:
         value = entry.get("value")
         return "" if value is None else str(value)
 
-    @cached_property
+    @kept
     def resources(self) -> Mapping[str, Any]:
         """The `resources` object, wherever this kind of workload keeps it."""
         if self._gpu_field:
@@ -79,7 +103,7 @@ class Container:
         # An older version of the kind may have the field under its common name.
         return own if own in self.raw or "resources" not in self.raw else "resources"
 
-    @cached_property
+    @kept
     def limits(self) -> Mapping[str, Any]:
         """`resources.limits` as written."""
         if self._gpu_field:
@@ -87,17 +111,17 @@ class Container:
             return {text(gpu.get("name")): gpu.get("quantity")} if gpu else {}
         return mapping(self.resources.get("limits"))
 
-    @cached_property
+    @kept
     def requests(self) -> Mapping[str, Any]:
         """`resources.requests` as written."""
         return mapping(self.resources.get("requests"))
 
-    @cached_property
+    @kept
     def claims(self) -> list[tuple[int, Mapping[str, Any]]]:
         """The DRA claims that the container uses, with their indices."""
         return items(self.resources.get("claims"))
 
-    @cached_property
+    @kept
     def security_context(self) -> Mapping[str, Any]:
         """The container's own `securityContext`."""
         return mapping(self.raw.get("securityContext"))
@@ -107,7 +131,7 @@ class Container:
         """Whether `securityContext.privileged` is true."""
         return self.security_context.get("privileged") is True
 
-    @cached_property
+    @kept
     def added_capabilities(self) -> list[tuple[int, str]]:
         """`capabilities.add` with indices, in upper case and without the `CAP_` prefix."""
         added = mapping(self.security_context.get("capabilities")).get("add")
@@ -120,7 +144,7 @@ class Container:
         """Whether the container toolkit takes it for privileged: CAP_SYS_ADMIN is in its set."""
         return self.privileged or any(n in {"SYS_ADMIN", "ALL"} for _, n in self.added_capabilities)
 
-    @cached_property
+    @kept
     def mounts(self) -> list[tuple[int, Mapping[str, Any]]]:
         """`volumeMounts` with their indices."""
         return items(self.raw.get("volumeMounts"))

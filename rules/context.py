@@ -26,3 +26,7 @@ class Context(NamedTuple):
     operation: Literal["CREATE", "UPDATE"] | None = None
     profile: Profile = Profile("none")
     options: Mapping[str, Any] = NO_OPTIONS
+
+    def having(self, profile: Profile, options: Mapping[str, Any] = NO_OPTIONS) -> Context:
+        """The same with these; `_replace` costs several times as much."""
+        return Context(self.today, self.namespace, self.user, self.operation, profile, options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import TypeAlias
 
 from rules.container import Container
 from rules.pod import Pod
@@ -11,22 +11,40 @@ from rules.profile import Resource
 from rules.quantity import Malformed, Placeholder, Quantity, parse
 from rules.reading import text
 
+# Resources of Kubernetes' own.
+NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
+Amount: TypeAlias = Quantity | Placeholder | Malformed | None
 
-class Device(NamedTuple):
-    """One GPU resource of one container: limit and request as parsed, None where absent."""
 
-    name: str
-    resource: Resource
-    limit: Quantity | Placeholder | Malformed | None
-    request: Quantity | Placeholder | Malformed | None
+class Device:
+    """One GPU resource of one container: limit and request as parsed, None where absent.
 
-    @property
-    def held(self) -> bool:
-        """Whether any of it is asked for; the unreadable counts, so that nobody loses a GPU."""
-        return any(
-            amount.nano > 0 if isinstance(amount, Quantity) else amount is not None
-            for amount in (self.limit, self.request)
+    `held` is whether any of it is asked for; the unreadable counts, so that nobody loses a
+    GPU. It `is_ordinary` if the limit is a count of devices and no request differs from it.
+    """
+
+    __slots__ = ("held", "is_ordinary", "limit", "name", "request", "resource")
+
+    def __init__(self, name: str, resource: Resource, limit: Amount, request: Amount) -> None:
+        self.name = name
+        self.resource = resource
+        self.limit = limit
+        self.request = request
+        self.held = _is_some(limit) or _is_some(request)
+        self.is_ordinary = (
+            isinstance(limit, Quantity)
+            and limit.nano > 0
+            and limit.is_integer
+            and (
+                request is None
+                or request is limit
+                or (isinstance(request, Quantity) and request.equal_to(limit))
+            )
         )
+
+
+def _is_some(amount: Amount) -> bool:
+    return amount.nano > 0 if isinstance(amount, Quantity) else amount is not None
 
 
 def devices(container: Container) -> Mapping[str, Device]:
@@ -39,7 +57,7 @@ def devices(container: Container) -> Mapping[str, Device]:
 def _devices(container: Container) -> Iterator[tuple[str, Device]]:
     limits, requests = container.limits, container.requests
     for name in dict.fromkeys((*limits, *requests)):
-        resource = container.pod.profile.resource(name)
+        resource = None if name in NATIVE else container.pod.profile.resource(name)
         if resource is not None:
             limit = parse(limits[name]) if name in limits else None
             request = parse(requests[name]) if name in requests else None
@@ -88,6 +106,14 @@ def pod_only_claims(pod: Pod) -> bool:
     """Whether all that makes `pod` one that holds a GPU are claims, which may be for others."""
     holders = [container for container in pod.containers if holds_gpu(container)]
     return bool(holders) and all(only_claims(container) for container in holders)
+
+
+def held_by(pod: Pod) -> tuple[str, ...]:
+    """The GPU resources that any container of `pod` asks for, each once."""
+    if pod.held is None:
+        found = (device for c in pod.containers for device in devices(c).values() if device.held)
+        pod.held = tuple(dict.fromkeys(device.name for device in found))
+    return pod.held
 
 
 def fraction_target(pod: Pod) -> Container | None:

@@ -52,8 +52,19 @@ def at(document: Json, path: Path) -> Json:
     return node  # type: ignore[no-any-return]  # narrowed by nothing but the caller's knowledge
 
 
+def found(document: Json, path: Path) -> Json:
+    """What stands at `path`, or None."""
+    try:
+        return at(document, path)
+    except (LookupError, TypeError):
+        return None
+
+
 def pointer(path: Path) -> str:
     """The JSON Pointer (RFC 6901) of `path`."""
+    plain = "/".join(("", *map(str, path)))
+    if "~" not in plain and plain.count("/") == len(path):
+        return plain
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
 
 
@@ -73,7 +84,8 @@ def apply(document: Json, edits: Iterable[Edit]) -> tuple[Json, list[Operation]]
     for edit in batch:
         if edit.kind != "remove":
             working.write(edit)
-    for edit in sorted((e for e in batch if e.kind == "remove"), key=_sort_key, reverse=True):
+    removals = [edit for edit in batch if edit.kind == "remove"]
+    for edit in sorted(removals, key=_sort_key, reverse=True):
         working.remove(edit.path)
     return working.document, working.operations
 
@@ -87,9 +99,10 @@ def _refuse_overlaps(batch: Sequence[Edit]) -> None:
     taken = set(written)
     if len(taken) < len(written):
         raise EditError("two edits write to one place")
+    depths = {len(path) for path in taken}
     for edit in batch:
         own = edit.path if edit.kind == "append" else edit.path[:-1]
-        if any(own[:depth] in taken for depth in range(len(own) + 1)):
+        if any(depth <= len(own) and own[:depth] in taken for depth in depths):
             raise EditError(f"an edit at {pointer(edit.path)} lies inside another edit")
 
 
@@ -111,67 +124,64 @@ class _Working:
     """A document in the making; every node is copied at most once."""
 
     def __init__(self, document: Json) -> None:
-        self.document = document
         self.operations: list[Operation] = []
+        self._root = [document]  # so that the document too stands in something
         self._copied: set[int] = set()
 
+    @property
+    def document(self) -> Json:
+        """The document as it is now."""
+        return self._root[0]
+
     def write(self, edit: Edit) -> None:
-        value = edit.value
+        path, value = edit.path, edit.value
+        holder, step, depth = self._reach(path)
+        there = holder[step] if isinstance(holder, list) else holder.get(step)
         if edit.kind == "append":
-            target = self._own(edit.path, edit.path)
-            if isinstance(target, list):
-                target.append(value)
-                self._record("add", (*edit.path, "-"), value)
+            if isinstance(there, list):
+                holder[step] = self._copy(there)
+                holder[step].append(value)
+                self._record("add", (*path, "-"), value)
                 return
-            if target is not None:
-                raise EditError(f"{pointer(edit.path)} is not a list")
+            if there is not None:
+                raise EditError(f"{pointer(path)} is not a list")
             value = [value]
-        self._put(edit.path, value)
+        # The operation stands at the highest parent that is missing and carries the rest.
+        for missing in reversed(path[depth:]):  # all names, or the edit would be a misfit
+            value = {str(missing): value}
+        holder[step] = value
+        is_new = there is None and isinstance(holder, dict)
+        self._record("add" if is_new else "replace", path[:depth], value)
 
     def remove(self, path: Path) -> None:
-        parent, last = self._own(path[:-1], path), path[-1]
-        try:
-            del parent[last]
-        except (LookupError, TypeError) as error:
-            raise EditError(f"{pointer(path)} does not exist") from error
+        holder, step, depth = self._reach(path)
+        if depth < len(path) or (isinstance(holder, dict) and step not in holder):
+            raise EditError(f"{pointer(path)} does not exist")
+        del holder[step]
         self._record("remove", path)
 
-    def _put(self, path: Path, value: Json) -> None:
-        # The operation stands at the highest parent that is missing and carries the rest.
-        depth = next(
-            (d for d in range(1, len(path)) if self._own(path[:d], path) is None), len(path)
-        )
-        for step in reversed(path[depth:]):  # all names, or the edit would be a misfit
-            value = {str(step): value}
-        parent, last = self._own(path[: depth - 1], path), path[depth - 1]
-        if isinstance(parent, dict) and isinstance(last, str):
-            kind = "add" if parent.get(last) is None else "replace"
-        elif isinstance(parent, list) and isinstance(last, int):
-            kind = "replace"
-        else:
-            raise EditError(f"{pointer(path)} has no place for a value")
-        parent[last] = value
-        self._record(kind, path[:depth], value)
+    def _reach(self, path: Path) -> tuple[Any, Any, int]:
+        """What holds the end of `path`, or its first part that is missing; by which step; how deep.
 
-    def _own(self, path: Path, whole: Path) -> Any:
-        """The node at `path`, copied on the way so that it may be changed; None if missing."""
-        node = self.document = self._copy(self.document)
-        for step in path:
+        Everything on the way is copied, so that it may be changed.
+        """
+        node: Any = self._root
+        for depth, step in enumerate((0, *path)):
             if isinstance(node, dict) and isinstance(step, str):
                 child = node.get(step)
             elif isinstance(node, list) and isinstance(step, int) and 0 <= step < len(node):
                 child = node[step]
             else:
-                raise EditError(f"{pointer(whole)} does not fit the document")
+                raise EditError(f"{pointer(path)} does not fit the document")
+            if depth == len(path) or (child is None and depth):  # without a document no parts
+                break
             if isinstance(child, (dict, list)):
                 child = node[step] = self._copy(child)
-            elif child is None:
-                return None
             node = child
-        return node
+        return node, step, depth
 
-    def _copy(self, node: Json) -> Any:
-        if not isinstance(node, (dict, list)) or id(node) in self._copied:
+    def _copy(self, node: Any) -> Any:
+        if id(node) in self._copied:
             return node
         copy = node.copy()
         self._copied.add(id(copy))

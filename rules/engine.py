@@ -39,9 +39,8 @@ def check(
 ) -> Verdict:
     """What is wrong with `manifest`. `suppress` may silence findings (the linter's comments)."""
     asking = Asking(manifest, rule_set, context, suppress)
-    if asking.has_subjects:
-        for active in rule_set.rules:
-            asking.ask(active)
+    for _, active in asking.rules:
+        asking.ask(active)
     return asking.verdict
 
 
@@ -61,11 +60,11 @@ def fix(
         suppress = _steady(manifest, rule_set, context, suppress)
     barred: dict[str, Failure] = {}
     while True:
-        fixing = _Fixing(manifest, rule_set, context, suppress, only)
+        fixing = _Fixing(Asking(manifest, rule_set, context, suppress), manifest, only)
         troubled = fixing.run(barred)
         if not troubled:
             remaining = fixing.verdict
-            failures = (*barred.values(), *fixing.failures)
+            failures = (*barred.values(), *fixing.failures, *remaining.failures)
             remaining.failures = list({failure.rule: failure for failure in failures}.values())
             return Fixed(fixing.manifest, fixing.operations, fixing.fixed, remaining)
         barred.update(troubled)
@@ -104,22 +103,14 @@ def introduced(new: Iterable[Finding], old: Iterable[Finding]) -> list[Finding]:
 class _Fixing:
     """One attempt at fixing a manifest, rule by rule."""
 
-    def __init__(
-        self,
-        manifest: Json,
-        rule_set: RuleSet,
-        context: Context,
-        suppress: Suppress,
-        only: Collection[str] | None,
-    ) -> None:
+    def __init__(self, asking: Asking, manifest: Json, only: Collection[str] | None) -> None:
         self.manifest = manifest
         self.operations: list[Operation] = []
         self.fixed: list[Finding] = []
         self.left: dict[str, list[Finding]] = {}
         self.failures: list[Failure] = []
-        self._setting = (rule_set, context, suppress)
         self._only = only
-        self._asking = Asking(manifest, *self._setting)
+        self._asking = asking
 
     @property
     def verdict(self) -> Verdict:
@@ -135,19 +126,24 @@ class _Fixing:
         for _ in range(MOST_PASSES):
             before = len(self.fixed)
             self._pass(barred)
-            self.failures.extend(self.verdict.failures)
             if len(self.fixed) == before:
                 return self._relapsed()
+            self._begin_again()
         return {f.rule: Failure(f.rule, "its fixes come to no end") for f in self.fixed[before:]}
 
     def _pass(self, barred: dict[str, Failure]) -> None:
-        rules = self._setting[0].rules
-        self._asking = Asking(self.manifest, *self._setting)
+        asking = self._asking
         mended = {finding.identity for finding in self.fixed}
-        for number, active in enumerate(rules if self._asking.has_subjects else (), start=1):
-            found = self._asking.ask(active)
-            chosen = [f for f in found if self._chosen(f) and f.identity not in mended]
-            if not chosen or active.rule.name in barred:
+        waiting = list(asking.rules)[::-1]
+        while waiting:
+            number, active = waiting.pop()
+            found = asking.ask(active)
+            if not found or active.rule.name in barred:
+                continue
+            chosen = [f for f in found if self._chosen(f)]
+            if mended:
+                chosen = [finding for finding in chosen if finding.identity not in mended]
+            if not chosen:
                 continue
             edits = [edit for finding in chosen if finding.fix for edit in finding.fix.edits]
             try:
@@ -155,20 +151,27 @@ class _Fixing:
             except EditError as error:
                 barred[active.rule.name] = Failure(active.rule.name, f"EditError: {error}")
                 continue
-            self.operations.extend(operations)
-            self.fixed.extend(chosen)
+            self.operations += operations
+            self.fixed += chosen
             self.left[active.rule.name] = [f for f in found if not self._chosen(f)]
-            self._begin_again(rules[:number])
+            waiting = self._begin_again(after=number)
 
-    def _begin_again(self, asked: Iterable[ActiveRule]) -> None:
-        """Go on with the mended manifest, of which rules must know what others leave to them."""
-        self.failures.extend(self.verdict.failures)
-        self._asking = Asking(self.manifest, *self._setting)
-        for active in asked:
-            if active.rule.instead_of:
+    def _begin_again(self, after: int = -1) -> list[tuple[int, ActiveRule]]:
+        """Go on with the mended manifest; the rules that are yet to be asked, the next one last.
+
+        They must know what the ones before leave to them.
+        """
+        self.failures += self.verdict.failures
+        self._asking.again(self.manifest)
+        rules = self._asking.rules
+        for number, active in rules:
+            if number <= after and active.rule.instead_of:
                 self._asking.ask(active)
+        return [rule for rule in reversed(rules) if rule[0] > after]
 
     def _relapsed(self) -> dict[str, Failure]:
+        if not self.fixed or not self.verdict.findings:
+            return {}
         mended = {finding.identity for finding in self.fixed}
         return {
             finding.rule: Failure(finding.rule, f"the fix does not cure {finding.identity}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rules.lazy import remembered
+
 # Images that set NVIDIA_VISIBLE_DEVICES=all themselves: NVIDIA's own registries, and by the
 # last two parts of the repository's name what others build on them, with what the tag must
 # hold (nothing: any tag will do).
@@ -28,6 +30,7 @@ CUDA_IMAGES: Mapping[str, tuple[str, ...]] = {
 _OTHER_MAKERS_TAGS = ("rocm", "cpu", "xpu", "intel", "gaudi", "hpu", "neuron", "tpu", "npu")
 
 
+@remembered
 def is_cuda_image(image: str) -> bool:
     """Whether `image` is known to set NVIDIA_VISIBLE_DEVICES=all itself."""
     path, _, last = image.partition("@")[0].rpartition("/")

@@ -7,9 +7,10 @@ have a module of their own, `tolerations`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
-from rules.devices import devices, pod_holds_gpu
+from rules.devices import held_by, pod_holds_gpu
 from rules.document import Path
 from rules.patterns import matches_any
 from rules.pod import DEFAULT_SCHEDULER, POD_SPEC, Pod
@@ -18,6 +19,7 @@ from rules.reading import items, mapping, text
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 NODE_AFFINITY: Path = ("affinity", "nodeAffinity")
 
 
@@ -28,10 +30,9 @@ PLACES_ITSELF = frozenset({"batch.volcano.sh", "serving.knative.dev"})
 
 def need(pod: Pod, fact: Taint | NodeAffinity | Scheduler) -> str | None:
     """The resource, or else the annotation, by which `fact` of the profile concerns the pod."""
-    for container in pod.containers:
-        for name, device in devices(container).items():
-            if device.held and matches_any(fact.resources, name):
-                return name
+    for name in held_by(pod):
+        if matches_any(fact.resources, name):
+            return name
     annotations = fact.annotations if isinstance(fact, Scheduler) else ()
     return next((key for key in annotations if key in pod.annotations), None)
 
@@ -43,12 +44,15 @@ def is_open(value: str) -> bool:
 
 def node_affinity(pod: Pod) -> Mapping[str, Any]:
     """`affinity.nodeAffinity`."""
-    return mapping(mapping(pod.spec.get("affinity")).get("nodeAffinity"))
+    affinity = pod.spec.get("affinity")
+    return mapping(affinity.get("nodeAffinity")) if isinstance(affinity, dict) else NOTHING
 
 
 def is_writable(pod: Pod) -> bool:
     """Whether everything in the node affinity that an edit may go through is what it should be."""
     affinity = pod.spec.get("affinity")
+    if affinity is None:
+        return True
     node = mapping(affinity).get("nodeAffinity")
     required, preferred = mapping(node).get(REQUIRED), mapping(node).get(PREFERRED)
     terms = mapping(required).get("nodeSelectorTerms")
@@ -61,7 +65,10 @@ def is_writable(pod: Pod) -> bool:
 
 def required_terms(pod: Pod) -> list[tuple[Path, Mapping[str, Any]]]:
     """The terms of the required node affinity with their paths; any one of them suffices."""
-    terms = mapping(node_affinity(pod).get(REQUIRED)).get("nodeSelectorTerms")
+    required = node_affinity(pod).get(REQUIRED)
+    if required is None:
+        return []
+    terms = mapping(required).get("nodeSelectorTerms")
     base = (*pod.path, *NODE_AFFINITY, REQUIRED, "nodeSelectorTerms")
     return [((*base, index), term) for index, term in items(terms)]
 
@@ -192,9 +199,7 @@ def left_alone(pod: Pod) -> str | None:
         return "a DaemonSet chooses its node"
     if pod.spec.get("schedulingGates"):
         return "a scheduling gate holds it"
-    ours = {DEFAULT_SCHEDULER, *(s.name for s in pod.profile.schedulers)}
-    alternatives = (a for s in pod.profile.schedulers for a in s.alternatives)
-    if pod.scheduler not in {*ours, *alternatives}:
+    if pod.scheduler != DEFAULT_SCHEDULER and pod.scheduler not in pod.profile.scheduler_names:
         return f"the scheduler {pod.scheduler} decides"
     return None
 

@@ -7,12 +7,12 @@ reported by `workloads.subjects_in`, once, with its place.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from rules.container import Container, Role
 from rules.context import Context
-from rules.document import Path
+from rules.document import Json, Path, found
+from rules.lazy import kept
 from rules.patterns import matches_any
 from rules.profile import Profile
 from rules.reading import items, mapping, text
@@ -79,49 +79,85 @@ class Pod:
         self.metadata, self.metadata_path = metadata
         self.place = place
         self.layout = layout
-        # Kept by `devices` and by `placement`, which many rules ask about one pod.
+        # Kept by `devices`, `placement` and `traits`, which many rules ask about one pod.
         self.holds: bool | None = None
         self.targets: bool | None = None
+        self.traits: int | None = None
+        self.key_traits: int | None = None
+        self.held: tuple[str, ...] | None = None
+        # What each rule has said about this view, kept by `asking`.
+        self.answers: dict[str, Any] = {}
+        # The views of an earlier state of the pod, to be used again.
+        self._before: Mapping[Path, Container] = {}
 
-    @cached_property
+    def renewed(self, manifest: Json) -> Pod:
+        """This pod as it is in `manifest`, which edits have made of the one it was read from.
+
+        Whatever the edits have not touched is still the same object, and so is its view.
+        """
+        spec = mapping(found(manifest, self.path))
+        metadata = mapping(found(manifest, self.metadata_path))
+        same = metadata is self.metadata or not (metadata or self.metadata)
+        if spec is self.spec and same:
+            return self
+        where = (spec, self.path), (metadata, self.metadata_path)
+        pod = Pod(self.object, self.profile, *where, self.place, self.layout)
+        if same:
+            pod.key_traits = self.key_traits
+            pod._before = {container.path: container for container in self.containers}
+        return pod
+
+    @kept
     def containers(self) -> tuple[Container, ...]:
         """Every container in order: init, app, ephemeral. No rule should look at fewer unasked."""
-        return tuple(self._containers())
+        containers = []
+        for raw, path, role in self._places():
+            old = self._before.get(path)
+            if old is not None and old.raw is raw:
+                old.pod = self
+                containers.append(old)
+                continue
+            container = Container(self, raw, path, role)
+            if old is not None and self.layout is POD_SPEC and old.name == container.name:
+                container.inherit(old)
+            containers.append(container)
+        self._before = {}
+        return tuple(containers)
 
-    def _containers(self) -> Iterator[Container]:
+    def _places(self) -> Iterator[tuple[Mapping[str, Any], Path, Role]]:
         if self.layout.itself:
-            yield Container(self, self.spec, self.path, "app")
+            yield self.spec, self.path, "app"
         for path, role in self.layout.lists:
             held: Any = self.spec
             for step in path:
                 held = mapping(held).get(step)
             for index, raw in items(held):
-                yield Container(self, raw, (*self.path, *path, index), role)
+                yield raw, (*self.path, *path, index), role
         for name in self.layout.singles:
             if isinstance(self.spec.get(name), dict):
-                yield Container(self, self.spec[name], (*self.path, name), "app")
+                yield self.spec[name], (*self.path, name), "app"
 
-    @cached_property
+    @kept
     def annotations(self) -> Mapping[str, Any]:
         """The pod's annotations."""
         return mapping(self.metadata.get("annotations"))
 
-    @cached_property
+    @kept
     def labels(self) -> Mapping[str, Any]:
         """The pod's labels."""
         return mapping(self.metadata.get("labels"))
 
-    @cached_property
+    @kept
     def volumes(self) -> list[tuple[int, Mapping[str, Any]]]:
         """`volumes` with their indices."""
         return items(self.spec.get("volumes"))
 
-    @cached_property
+    @kept
     def tolerations(self) -> list[tuple[int, Mapping[str, Any]]]:
         """`tolerations` with their indices."""
         return items(self.spec.get("tolerations"))
 
-    @cached_property
+    @kept
     def node_selector(self) -> Mapping[str, Any]:
         """`nodeSelector`."""
         return mapping(self.spec.get("nodeSelector"))
@@ -154,7 +190,7 @@ class Pod:
         """
         return self.object.group in BUILT_IN_GROUPS and self.object.kind != "PodTemplate"
 
-    @cached_property
+    @kept
     def is_daemon(self) -> bool:
         """Whether a DaemonSet chooses the node."""
         if self.object.kind == "DaemonSet":
@@ -167,19 +203,10 @@ class Pod:
 
         In a custom resource the pod may go to another namespace than the resource itself.
         """
-        return self.object.group in BUILT_IN_GROUPS and any(
-            matches_any(c.namespaces, self.object.namespace)
-            and matches_any(c.service_accounts, self.service_account)
+        if self.object.group not in BUILT_IN_GROUPS:
+            return False
+        return any(
+            matches_any(c.service_accounts, self.service_account)
             and (context.user is None or context.user in (DAEMON_SET_CONTROLLER, *c.creators))
-            for c in self.profile.components
+            for c in self.profile.components_in(self.object.namespace)
         )
-
-
-class Quota(NamedTuple):
-    """A ResourceQuota."""
-
-    object: ObjectRef
-    profile: Profile
-    hard: Mapping[str, Any]
-    path: Path = ("spec", "hard")
-    place: str = "spec.hard"

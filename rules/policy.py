@@ -9,12 +9,16 @@ from typing import Any, Literal, NamedTuple
 
 from rules.catalog import CATALOG
 from rules.context import NO_OPTIONS
+from rules.lazy import kept
 from rules.patterns import matches_any
 from rules.profile import Profile
 from rules.rule import Action, Finding, FixScope, Rule
+from rules.traits import suffice
 
 # Rules that guard what is not the user's own: an exception to one must say where it holds.
 GUARDS = ("bypass", "security", "sharing")
+# Tenants choose the traits of their pods, so what is remembered of them must stay bounded.
+_REMEMBERED = 4096
 
 
 class RuleSettings(NamedTuple):
@@ -77,7 +81,6 @@ class Policy(NamedTuple):
             rules=tuple(rule for rule in active if rule.action is not Action.OFF),
             profile=self.profile,
             exceptions=self.exceptions,
-            judges_plain=self.void_every_container,
         )
 
     def _activate(self, rule: Rule[Any], mode: Action) -> ActiveRule:
@@ -86,38 +89,52 @@ class Policy(NamedTuple):
         scope = {None: FixScope.SAFE, False: FixScope.NONE, True: FixScope.ALL}[settings.fix]
         if self.catalogue is not None and version(rule.since) > version(self.catalogue):
             action, scope = min(action, Action.AUDIT), FixScope.NONE
-        options = {**rule.options, **settings.options}
+        options, needs = {**rule.options, **settings.options}, rule.needs
         if "every_container" in rule.options:
             options["every_container"] = self.void_every_container
-        return ActiveRule(rule, min(action, mode), scope, options, settings.suppressible)
+            needs = () if self.void_every_container else needs
+        return ActiveRule(rule, min(action, mode), scope, options, settings.suppressible, needs)
 
 
 class ActiveRule(NamedTuple):
-    """A rule with what a policy made of it."""
+    """A rule with what a policy made of it. It `needs` traits as its rule does, or none."""
 
     rule: Rule[Any]
     action: Action
     scope: FixScope
     options: Mapping[str, Any]
     suppressible: bool
+    needs: tuple[int, ...] = ()
 
 
-class RuleSet(NamedTuple):
-    """The rules of one policy in one mode, in running order, ready for the engine.
-
-    Unless it `judges_plain` pods, those that cannot concern any rule are not asked about.
-    """
-
+class _Rules(NamedTuple):
     rules: tuple[ActiveRule, ...]
     profile: Profile
     exceptions: tuple[PolicyException, ...] = ()
-    judges_plain: bool = True
+
+
+class RuleSet(_Rules):
+    """The rules of one policy in one mode, in running order, ready for the engine."""
+
+    @kept
+    def _concerning(self) -> dict[int, tuple[tuple[int, ActiveRule], ...]]:
+        return {}
+
+    def concerning(self, traits: int) -> tuple[tuple[int, ActiveRule], ...]:
+        """The rules that may say something about what has `traits`, with their numbers."""
+        found = self._concerning.get(traits)
+        if found is None:
+            numbered = enumerate(self.rules)
+            found = tuple((n, active) for n, active in numbered if suffice(traits, active.needs))
+            if len(self._concerning) < _REMEMBERED:
+                self._concerning[traits] = found
+        return found
 
     def only(self, names: Iterable[str]) -> RuleSet:
         """The same without the rules that are not named."""
         wanted = frozenset(names)
-        kept = tuple(active for active in self.rules if active.rule.name in wanted)
-        return self._replace(rules=kept)
+        rules = tuple(active for active in self.rules if active.rule.name in wanted)
+        return self._replace(rules=rules)
 
 
 def version(text: str) -> tuple[int, ...]:

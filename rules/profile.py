@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-from rules.patterns import matches
+from rules.patterns import matches, matches_any
 
 T = TypeVar("T")
 
@@ -141,8 +141,25 @@ class Profile:
         self.injected_references = injected_references
         self.fractions = fractions
         self.limit_quotas = limit_quotas
+        # By any of these annotations a pod asks for a GPU, or for the scheduler of GPUs.
+        self.asking_annotations = frozenset(
+            _union((*(f.annotations for f in fractions), *(s.annotations for s in schedulers)))
+        )
+        self.scheduler_names = frozenset(_union((s.name, *s.alternatives) for s in schedulers))
+        # Kept by `traits`, which meets the same names in every pod.
+        self.variable_traits: dict[str, int] = {}
+        self._components: dict[str, tuple[Component, ...]] = {}
         self._resources = _Names(resources)
         self._labels = _Names(node_labels)
+
+    def components_in(self, namespace: str) -> tuple[Component, ...]:
+        """The components that may live in `namespace`; in a tenant's there are none."""
+        found = self._components.get(namespace)
+        if found is None:
+            found = tuple(c for c in self.components if matches_any(c.namespaces, namespace))
+            if len(self._components) < _REMEMBERED and len(namespace) <= _LONGEST_NAME:
+                self._components[namespace] = found
+        return found
 
     def resource(self, name: str) -> Resource | None:
         """The GPU resource that `name` is, or None if it is nothing known."""

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from json.encoder import encode_basestring_ascii
 from typing import Any
+
+# The text as JSON, at a fraction of the cost of `json.dumps`.
+quoted = encode_basestring_ascii
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -26,5 +30,5 @@ def text(value: Any) -> str:
 
 def shown(value: Any, limit: int = 60) -> str:
     """`value`, which a tenant wrote, fit for a message: quoted, on one line, not too long."""
-    quoted = json.dumps(value, ensure_ascii=True, default=str)
-    return quoted if len(quoted) <= limit else f'{quoted[: limit - 4]}…"'
+    said = quoted(value) if isinstance(value, str) else json.dumps(value, default=str)
+    return said if len(said) <= limit else f'{said[: limit - 4]}…"'

@@ -14,7 +14,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from rules.container import Container
 from rules.context import NO_OPTIONS, Context
 from rules.document import Edit, Path
-from rules.pod import ObjectRef, Pod, Quota
+from rules.pod import ObjectRef, Pod
+from rules.quota import Quota
 
 S = TypeVar("S", Pod, Quota)
 
@@ -53,8 +54,9 @@ class Finding(NamedTuple):
 
     A rule gives the path of the offending field (or where a missing one belongs), a
     message that stands alone, and a `key`: the field, variable or resource at fault,
-    without indices. `action` may only weaken what the rule does. The rest is stamped by
-    the engine.
+    without indices. `action` may only weaken what the rule does. `api_refuses` marks what
+    the API server refuses by itself before it asks validating webhooks, so that only the
+    mutating one can explain it. The rest is stamped by the engine.
     """
 
     path: Path
@@ -64,10 +66,17 @@ class Finding(NamedTuple):
     help: str = ""
     fix: Fix | None = None
     action: Action = Action.DENY
+    api_refuses: bool = False
     rule: str = ""
     object: ObjectRef | None = None
     place: str = ""
     fixable: bool = False
+
+    def stamped(self, rule: str, subject: Pod | Quota, action: Action, *, fixable: bool) -> Finding:
+        """The finding as `rule` made it about `subject`; `_replace` costs several times as much."""
+        path, key, message, container, advice, fix, _, refused = self[:8]
+        about = (refused, rule, subject.object, subject.place, fixable)
+        return Finding(path, key, message, container, advice, fix, action, *about)
 
     @property
     def container_name(self) -> str:
@@ -95,7 +104,8 @@ class Rule(NamedTuple, Generic[S]):
 
     `since` is the catalogue's version that brought the rule. `instead_of` names rules that
     stay silent about a container and key about which this rule has spoken. `options` maps
-    each option to its default.
+    each option to its default. `needs` are traits: of each of these sets a subject must
+    have one, or the rule has nothing to say about it and is not asked.
     """
 
     name: str
@@ -106,6 +116,7 @@ class Rule(NamedTuple, Generic[S]):
     check: Check[S]
     instead_of: tuple[str, ...] = ()
     options: Mapping[str, Any] = NO_OPTIONS
+    needs: tuple[int, ...] = ()
 
     @property
     def family(self) -> str:

@@ -39,6 +39,29 @@ def shape_of(layout: Layout) -> Mapping[str, Any]:
     return shape
 
 
+_OBJECTS = frozenset({dict})
+
+
+def conforms(value: Any, shape: Mapping[str, Any]) -> bool:
+    """Whether the object `value` certainly has no `differences`, which are long in the finding."""
+    if type(value) is not dict:
+        return False
+    for key, inner in shape.items():
+        child = value.get(key)
+        if child is None:
+            continue
+        if type(child) is not type(inner):
+            return False
+        if type(child) is list:
+            if not _OBJECTS.issuperset(map(type, child)):
+                return False
+            if inner[0] and not all(conforms(item, inner[0]) for item in child):
+                return False
+        elif inner and not conforms(child, inner):
+            return False
+    return True
+
+
 def differences(value: Any, shape: Any, path: Path) -> Iterator[tuple[Path, str]]:
     """Where `value`, which stands at `path`, is not of `shape`; null is nothing, which is fine."""
     if value is None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rules.lazy import remembered
 from rules.placement import is_open
 from rules.pod import Pod
 from rules.profile import Taint
@@ -25,11 +26,11 @@ def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
     an empty operator is `Equal`. `Lt` and `Gt` compare integers.
     """
     key, effect = text(toleration.get("key")), text(toleration.get("effect"))
-    operator = text(toleration.get("operator")) or "Equal"
-    if effect and effect != taint.effect:
-        return False
     if key and key != taint.key:
         return False
+    if effect and effect != taint.effect:
+        return False
+    operator = text(toleration.get("operator")) or "Equal"
     if operator == "Exists":
         return True
     if not key:
@@ -53,11 +54,10 @@ def _compares(operator: str, tainted: str | None, own: str) -> bool:
 
 def untolerated(pod: Pod, taints: Iterable[Taint]) -> list[Taint]:
     """Those of `taints` that no toleration of the pod tolerates, each once, sorted by key."""
-    found = {
-        (taint.key, taint.effect, taint.value or ""): taint
-        for taint in taints
-        if not any(tolerates(toleration, taint) for _, toleration in pod.tolerations)
-    }
+    found = {}
+    for taint in taints:
+        if not any(tolerates(toleration, taint) for _, toleration in pod.tolerations):
+            found[taint.key, taint.effect, taint.value or ""] = taint
     return [found[mark] for mark in sorted(found)]
 
 
@@ -75,6 +75,7 @@ def meant_for(pod: Pod, taint: Taint) -> tuple[int, Mapping[str, Any]] | None:
     return None
 
 
+@remembered
 def _words(key: str) -> list[str]:
     words = _NO_LETTERS.split(key.lower())
     return [word.removesuffix("s") for word in words if word not in {"", "com"}]

@@ -14,10 +14,11 @@ from rules.document import Json, Path
 from rules.kinds import BUILT_IN, ODD, PATTERNS, PLAIN, OddPods
 from rules.nodes import Node, fits
 from rules.patterns import matches_any
-from rules.pod import BUILT_IN_GROUPS, POD_SPEC, Layout, ObjectRef, Pod, Quota
+from rules.pod import BUILT_IN_GROUPS, POD_SPEC, Layout, ObjectRef, Pod
 from rules.profile import Profile
+from rules.quota import Quota
 from rules.reading import items, mapping, text
-from rules.shapes import METADATA, POD, differences, shape_of
+from rules.shapes import METADATA, POD, conforms, differences, shape_of
 
 
 class Unreadable(NamedTuple):
@@ -52,7 +53,9 @@ def subjects_in(
             continue
         metadata = mapping(raw.get("metadata"))
         home = text(metadata.get("namespace")) or namespace or ""
-        owner = ObjectRef(kind, group, home, text(metadata.get("name")))
+        # An object that is yet to get its name is told by what the name will begin with.
+        name = text(metadata.get("name")) or text(metadata.get("generateName"))
+        owner = ObjectRef(kind, group, home, name)
         search = _Search(owner, profile, base)
         if kind == "ResourceQuota" and not group:
             yield from search.quota(raw)
@@ -106,15 +109,18 @@ class _Search:
 
     def template(self, raw: Mapping[str, Any], path: Path) -> Iterator[Subject]:
         """The pod whose template is at `path` of a built-in kind, if there is one."""
-        node = Node(raw)
-        for step in (*path, "spec"):
-            if node.value.get(step) is None:
+        holder: Any = raw
+        spec: Any = raw
+        steps = (*path, "spec")
+        for depth, step in enumerate(steps, start=1):
+            holder, spec = spec, spec.get(step)
+            if spec is None:
                 return  # a partial object, such as a patch of the labels
-            node = node.child(step)
-            if not isinstance(node.value, dict):
-                yield from self._misshapen(node.value, {}, node.path)
+            if not isinstance(spec, dict):
+                yield from self._misshapen(spec, {}, steps[:depth])
                 return
-        yield from self._pod(node, POD_SPEC)
+        metadata = (holder.get("metadata"), (*path, "metadata"))
+        yield from self._read((spec, steps), metadata, ".".join(map(str, steps)), POD_SPEC)
 
     def everywhere(self, raw: Mapping[str, Any], odd: OddPods) -> Iterator[Subject]:
         """The pods at the places of `odd`, then every object with a list of containers."""
@@ -164,16 +170,19 @@ class _Search:
         holder = (node.above if layout is POD_SPEC and node.key == "spec" else None) or node
         metadata = holder.value if layout.bare else holder.value.get("metadata")
         path = holder.path if layout.bare else (*holder.path, "metadata")
-        yield from self._misshapen(node.value, shape_of(layout), node.path)
-        yield from self._misshapen(metadata, METADATA, path)
-        pod = Pod(
-            self.owner,
-            self.profile,
-            (node.value, (*self.base, *node.path)),
-            (mapping(metadata), (*self.base, *path)),
-            node.place,
-            layout,
-        )
+        yield from self._read((node.value, node.path), (metadata, path), node.place, layout)
+
+    def _read(
+        self, spec: tuple[Any, Path], metadata: tuple[Any, Path], place: str, layout: Layout
+    ) -> Iterator[Subject]:
+        shape = shape_of(layout)
+        if not conforms(spec[0], shape):
+            yield from self._misshapen(spec[0], shape, spec[1])
+        if not conforms(metadata[0], METADATA):
+            yield from self._misshapen(metadata[0], METADATA, metadata[1])
+        at_spec = (spec[0], (*self.base, *spec[1]))
+        at_metadata = (mapping(metadata[0]), (*self.base, *metadata[1]))
+        pod = Pod(self.owner, self.profile, at_spec, at_metadata, place, layout)
         if layout is POD_SPEC or pod.containers:  # a step of a workflow may be no pod
             yield pod
 

@@ -15,10 +15,12 @@ from support import TODAY
 from rules.context import Context
 from rules.document import Edit, append, pointer, put, remove
 from rules.engine import Fixed, Verdict, check, fix, introduced
-from rules.pod import DAEMON_SET_CONTROLLER, MIRROR, Pod, Quota
+from rules.pod import DAEMON_SET_CONTROLLER, MIRROR, Pod
 from rules.policy import ActiveRule, PolicyException, RuleSet
 from rules.profile import Component, Profile
+from rules.quota import Quota
 from rules.rule import Action, Finding, Fix, FixScope, Rule
+from rules.traits import HOST_NAMESPACE, NODE_NAME, PLACED
 
 CONTEXT = Context(TODAY)
 PROFILE = Profile("p", components=(Component(("system",), ("agent",), ("operator",)),))
@@ -160,6 +162,36 @@ def test_a_rule_is_asked_about_its_own_kind_of_subject() -> None:
     both = {"kind": "List", "items": [pod({}), quota()]}
     judged(both, active("pods", body), active("quotas", body, subject=Quota))
     assert seen == [Pod, Quota]
+
+
+def test_a_rule_is_asked_only_about_pods_that_have_what_it_needs() -> None:
+    seen = []
+
+    def body(pod: Pod, _context: Context) -> Iterator[Finding]:
+        seen.append(pod.object.name)
+        yield from ()
+
+    rule = active("r", body)._replace(needs=(NODE_NAME | PLACED, HOST_NAMESPACE))
+    manifests = [pod({}, name=name) for name in ("neither", "one", "both")]
+    manifests[1]["spec"] |= {"nodeName": "n"}
+    manifests[2]["spec"] |= {"nodeSelector": {"a": "b"}, "hostPID": True}
+    for manifest in manifests:
+        judged(manifest, rule)
+    judged({"kind": "List", "items": manifests}, rule)
+    assert seen == ["both", "both"]
+
+
+def test_a_pod_that_no_edit_has_touched_is_asked_about_once() -> None:
+    seen = []
+
+    def body(pod: Pod, _context: Context) -> Iterator[Finding]:
+        seen.append(pod.object.name)
+        yield from ()
+
+    both = {"kind": "List", "items": [pod({"a": 1}), pod({}, name="untouched")]}
+    mended(both, active("watching", body), active("cure", finds("a", mend=True)))
+    # Once in each of two runs; the other also after the fix.
+    assert seen == ["p", "untouched", "p", "p", "untouched"]
 
 
 def test_a_rule_that_raises_is_named_and_hides_nothing() -> None:

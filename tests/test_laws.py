@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonpatch
 import pytest
-from support import CASES, Case, answer, cases, described
+from support import CASES, Case, answer, asking_all, cases, described
 
 from rules.catalog import CATALOG
 from rules.document import Path as Place
@@ -206,13 +206,25 @@ def test_no_fix_creates_a_finding_of_a_rule_that_ran_before() -> None:
                 assert order[finding.rule] > order[case.rule], (case.name, finding.message)
 
 
+@pytest.mark.parametrize("kind", [None, *WORKLOADS])
 @named(PODS)
-def test_what_is_found_is_never_in_a_plain_pod(case: Case) -> None:
-    """Plain pods are not asked about, so nothing may be found in one."""
-    rules = case.policy.rule_set()._replace(judges_plain=True)
-    found = case.check(case.manifest, rules).findings
-    quick = case.check(case.manifest, case.policy.rule_set()).findings
-    assert [described(f) for f in quick] == [described(f) for f in found]
+def test_a_rule_is_silent_where_its_traits_are_missing(case: Case, kind: str | None) -> None:
+    """It is not even asked there, so nothing may be found."""
+    manifest = WORKLOADS[kind][1](case.manifest) if kind else case.manifest
+    rules = case.policy.rule_set()
+    asked = [described(finding) for finding in case.check(manifest, rules).findings]
+    assert [described(f) for f in case.check(manifest, asking_all(rules)).findings] == asked
+
+
+@named(ALL)
+def test_what_remains_is_what_a_check_of_the_fixed_form_finds(case: Case) -> None:
+    """Views and answers are used again while fixing; nobody may notice."""
+    rules = case.policy.rule_set()
+    fixed = case.fix(case.manifest, rules)
+    after = case.check(fixed.manifest, rules)
+    remaining = [(described(f), f.identity) for f in fixed.remaining.findings]
+    assert remaining == [(described(f), f.identity) for f in after.findings]
+    assert fixed.remaining.pods == after.pods
 
 
 def test_the_catalogue_lists_every_module_and_nothing_else() -> None:

@@ -16,9 +16,10 @@ from rules.catalog import CATALOG
 from rules.container import Container
 from rules.context import Context
 from rules.engine import check, fix
-from rules.pod import ObjectRef, Pod, Quota
+from rules.pod import ObjectRef, Pod
 from rules.policy import GUARDS, ActiveRule, Policy, PolicyException, RuleSettings, version
 from rules.profile import Profile
+from rules.quota import Quota
 from rules.rule import Action, Finding, FixScope, Rule
 
 BEGINNING = "apiVersion: gpuward.io/v1\nkind: Policy\n"

@@ -17,7 +17,7 @@ from policies.load import load_policy
 from rules.catalog import CATALOG
 from rules.context import Context
 from rules.engine import check
-from rules.pod import Quota
+from rules.quota import Quota
 
 GPU = "nvidia.com/gpu"
 MEM, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"

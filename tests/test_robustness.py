@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from subjects import PROFILE, places, pods_in, unreadable_in
-from support import TODAY
+from support import TODAY, asking_all
 
 from policies.load import default_policy, load_policy
 from rules.catalog import CATALOG
 from rules.context import Context
 from rules.document import at
-from rules.engine import check, fix
+from rules.engine import Verdict, check, fix
 from rules.workloads import subjects_in
 
 CONTEXT = Context(TODAY)
@@ -140,12 +140,23 @@ ORIGINALS = [FULL_POD, QUOTA] + [
 ]
 
 
+def marks(verdict: Verdict) -> list[Any]:
+    found = [(f.identity, f.message, f.path, f.action, f.fixable) for f in verdict.findings]
+    return [found, [unreadable.path for unreadable in verdict.unreadable]]
+
+
 def judge_without_a_failure(manifest: Any) -> None:
     before = copy.deepcopy(manifest)
     for rules in (RULES, EAGER):
         verdict = check(manifest, rules, CONTEXT)
         assert not verdict.failures
-        assert not fix(manifest, rules, CONTEXT).remaining.failures
+        # A rule that is not asked for the lack of its traits would have said nothing.
+        everything = check(manifest, asking_all(rules), CONTEXT)
+        assert marks(everything) == marks(verdict)
+        fixed = fix(manifest, rules, CONTEXT)
+        assert not fixed.remaining.failures
+        # Views are used again while fixing, and nobody may notice.
+        assert marks(fixed.remaining) == marks(check(fixed.manifest, rules, CONTEXT))
         for subject in verdict.unreadable:
             at(manifest, subject.path)
     assert manifest == before

@@ -6,7 +6,8 @@ import pytest
 from subjects import PROFILE, WORKLOADS, manifest_of, parsed, pods_in
 
 from rules.document import at, pointer
-from rules.pod import Pod, Quota
+from rules.pod import Pod
+from rules.quota import Quota
 from rules.workloads import subjects_in
 
 

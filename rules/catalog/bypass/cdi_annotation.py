@@ -32,6 +32,7 @@ from rules.document import remove
 from rules.pod import Pod
 from rules.reading import shown, text
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import KEY
 
 PREFIX = "cdi.k8s.io/"
 KATA = "kata"
@@ -69,4 +70,5 @@ RULE = Rule(
     since="0.1",
     summary="a pod annotation asks the runtime for CDI devices",
     check=check,
+    needs=(KEY,),
 )

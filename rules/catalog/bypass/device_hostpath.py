@@ -33,6 +33,7 @@ from rules.placement import is_for_gpus
 from rules.pod import Pod
 from rules.reading import shown
 from rules.rule import Action, Finding, Rule
+from rules.traits import HOST_PATH
 
 DEVICES = "/dev"
 TREES = (DEVICES, "/")
@@ -87,4 +88,5 @@ RULE = Rule(
     since="0.1",
     summary="a volume shows a container the device files of GPUs",
     check=check,
+    needs=(HOST_PATH,),
 )

@@ -34,6 +34,7 @@ from rules.host_paths import clean, host_path
 from rules.pod import Pod
 from rules.reading import shown, text
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import HOST_PATH
 
 NOTHING = "/dev/null"
 ROOT = "/var/run/nvidia-container-devices"
@@ -90,4 +91,5 @@ RULE = Rule(
     since="0.1",
     summary="a container requests GPUs by mounting /dev/null under a magic path",
     check=check,
+    needs=(HOST_PATH,),
 )

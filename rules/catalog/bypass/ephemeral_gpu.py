@@ -34,6 +34,7 @@ from rules.placement import is_for_gpus
 from rules.pod import Pod
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import CUDA_IMAGE, EPHEMERAL
 from rules.visibility import NVIDIA, looks_legacy, says_nothing, voiding
 
 
@@ -70,4 +71,5 @@ RULE = Rule(
     since="0.1",
     summary="a debug container runs a CUDA image on a GPU node",
     check=check,
+    needs=(EPHEMERAL, CUDA_IMAGE),
 )

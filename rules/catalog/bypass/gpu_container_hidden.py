@@ -34,6 +34,7 @@ from rules.devices import only_claims
 from rules.pod import Pod
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import GPU, VARIABLE
 from rules.visibility import GRANTING, Visibility, concerns, removal, visibility
 
 WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
@@ -73,4 +74,5 @@ RULE = Rule(
     since="0.1",
     summary="a container asks for a GPU and hides it from itself",
     check=check,
+    needs=(VARIABLE, GPU),
 )

@@ -42,6 +42,7 @@ from rules.placement import targets_gpu_nodes
 from rules.pod import Pod
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import CUDA_IMAGE, FOR_GPUS, RUNTIME_CLASS
 from rules.visibility import NVIDIA, looks_legacy, says_nothing, voiding
 
 SELECTS = "the pod selects GPU nodes"
@@ -92,5 +93,6 @@ RULE = Rule(
     since="0.1",
     summary="a container without a GPU leaves it to its image whether it sees all of them",
     check=check,
+    needs=(FOR_GPUS | RUNTIME_CLASS | CUDA_IMAGE,),
     options={"every_container": False},
 )

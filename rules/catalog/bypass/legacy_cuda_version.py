@@ -33,6 +33,7 @@ from rules.devices import holds_gpu
 from rules.document import Path
 from rules.pod import Pod
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import VARIABLE
 from rules.visibility import (
     CUDA_VERSION,
     NVIDIA,
@@ -83,4 +84,5 @@ RULE = Rule(
     since="0.1",
     summary="a container without a GPU makes its image look older than NVIDIA_VISIBLE_DEVICES",
     check=check,
+    needs=(VARIABLE,),
 )

@@ -30,6 +30,7 @@ from rules.container import Container
 from rules.context import Context
 from rules.pod import Pod
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import VARIABLE
 from rules.visibility import removal, setting
 
 POWERS = {
@@ -69,4 +70,5 @@ RULE = Rule(
     since="0.1",
     summary="a container asks to administer the MIG devices of the node",
     check=check,
+    needs=(VARIABLE,),
 )

@@ -26,6 +26,7 @@ from rules.devices import pod_holds_gpu
 from rules.pod import Pod
 from rules.reading import shown, text
 from rules.rule import Action, Finding, Rule
+from rules.traits import GPU, NODE_NAME
 
 FIELD = "nodeName"
 
@@ -49,4 +50,5 @@ RULE = Rule(
     since="0.1",
     summary="a pod that holds a GPU names its node itself",
     check=check,
+    needs=(NODE_NAME, GPU),
 )

@@ -37,6 +37,7 @@ from rules.document import remove
 from rules.pod import Pod
 from rules.reading import shown, text
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import KEY
 
 DOMAIN = "nvidia.cdi.k8s.io"
 FOR_POD = f"{DOMAIN}/pod"
@@ -78,4 +79,5 @@ RULE = Rule(
     since="0.1",
     summary="a pod annotation asks NVIDIA's NRI plugin for devices",
     check=check,
+    needs=(KEY,),
 )

@@ -32,6 +32,7 @@ from rules.placement import is_for_gpus
 from rules.pod import Pod
 from rules.reading import shown
 from rules.rule import Action, Finding, Rule
+from rules.traits import FOR_GPUS, HOST_PATH
 
 KUBELET_DIRS = {
     "/var/lib/kubelet/device-plugins": "it reaches the sockets by which devices are allocated",
@@ -77,4 +78,5 @@ RULE = Rule(
     since="0.1",
     summary="a pod on a GPU node reaches the directories by which device plugins hand out GPUs",
     check=check,
+    needs=(HOST_PATH, FOR_GPUS),
 )

@@ -27,6 +27,7 @@ from rules.placement import is_for_gpus
 from rules.pod import Pod
 from rules.reading import shown
 from rules.rule import Action, Finding, Rule
+from rules.traits import FOR_GPUS, HOST_PATH
 
 SOCKETS = (
     *("docker.sock", "docker/containerd/containerd.sock", "cri-dockerd.sock", "dockershim.sock"),
@@ -72,5 +73,6 @@ RULE = Rule(
     since="0.1",
     summary="a pod on a GPU node reaches the socket of the container runtime",
     check=check,
+    needs=(HOST_PATH, FOR_GPUS),
     instead_of=("plugin-dir-hostpath",),
 )

@@ -25,6 +25,7 @@ from rules.devices import pod_holds_gpu, uses_gpu_runtime
 from rules.pod import Pod
 from rules.reading import shown
 from rules.rule import Action, Finding, Rule
+from rules.traits import RUNTIME_CLASS
 
 FIELD = "runtimeClassName"
 
@@ -50,4 +51,5 @@ RULE = Rule(
     since="0.1",
     summary="a pod names a GPU runtime class and asks for no GPU",
     check=check,
+    needs=(RUNTIME_CLASS,),
 )

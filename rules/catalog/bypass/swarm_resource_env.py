@@ -35,6 +35,7 @@ from rules.devices import holds_gpu
 from rules.patterns import matches
 from rules.pod import Pod
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import VARIABLE
 from rules.visibility import (
     GRANTING,
     Visibility,
@@ -93,4 +94,5 @@ RULE = Rule(
     since="0.1",
     summary="a container grants itself GPUs by an alternative to NVIDIA_VISIBLE_DEVICES",
     check=check,
+    needs=(VARIABLE,),
 )

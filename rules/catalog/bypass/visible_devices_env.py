@@ -37,6 +37,7 @@ from rules.devices import asks_for, holds_gpu
 from rules.pod import Pod
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import VARIABLE
 from rules.visibility import (
     GRANTING,
     NVIDIA,
@@ -97,4 +98,5 @@ RULE = Rule(
     since="0.1",
     summary="a container grants itself GPUs by a visible-devices variable",
     check=check,
+    needs=(VARIABLE,),
 )

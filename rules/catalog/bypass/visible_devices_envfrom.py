@@ -37,6 +37,7 @@ from rules.devices import asks_for, holds_gpu
 from rules.pod import Pod
 from rules.reading import mapping, shown, text
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import VARIABLE
 from rules.visibility import GRANTING, forming, hiding, voiding
 
 
@@ -81,4 +82,5 @@ RULE = Rule(
     since="0.1",
     summary="a prefix in envFrom lets a ConfigMap or Secret form a visible-devices variable",
     check=check,
+    needs=(VARIABLE,),
 )

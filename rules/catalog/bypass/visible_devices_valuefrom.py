@@ -35,6 +35,7 @@ from rules.context import Context
 from rules.devices import asks_for, holds_gpu
 from rules.pod import Pod
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import VARIABLE
 from rules.visibility import (
     GRANTING,
     Visibility,
@@ -91,4 +92,5 @@ RULE = Rule(
     since="0.1",
     summary="a container takes its visible-devices variable from somewhere else",
     check=check,
+    needs=(VARIABLE,),
 )

@@ -7,8 +7,9 @@ fraction, negative, or no quantity.
 
 Why it matters
 --------------
-Devices are counted whole, and the API server refuses a quota of half a GPU. `3.9999` passes,
-because the API server rounds up before it looks, and means four GPUs.
+Devices are counted whole. The API server accepts a quota of half a GPU, and no pod fits into
+it; of 1.5 one can be used. `3.9999` becomes four, because the API server rounds up to a
+thousandth before it stores it. What is negative, or no quantity, it refuses.
 
 References
 ----------
@@ -21,13 +22,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.context import Context
-from rules.pod import Quota
-from rules.quantity import not_whole, parse
+from rules.quantity import Malformed, Placeholder, Quantity, not_whole, parse
+from rules.quota import Quota
 from rules.reading import shown
 from rules.rule import Action, Finding, Rule
+from rules.traits import QUOTA
 
 REQUESTS = "requests."
 NATIVE = "kubernetes.io/"
+WHOLE = 10**9
 
 
 def check(quota: Quota, _context: Context) -> Iterator[Finding]:
@@ -36,10 +39,19 @@ def check(quota: Quota, _context: Context) -> Iterator[Finding]:
         if not key.startswith(REQUESTS) or "/" not in key or NATIVE in key:
             continue
         amount = parse(value)
-        if fault := not_whole(amount):
+        if fault := _fault(amount):
             message = f"the quota sets {shown(f'{key}: {amount.text}')}, {fault}"
             advice = "write a whole number of devices"
-            yield Finding((*quota.path, key), f"hard.{key}", message, help=advice)
+            refused = not isinstance(amount, Quantity) or amount.nano < 0
+            path = (*quota.path, key)
+            yield Finding(path, f"hard.{key}", message, help=advice, api_refuses=refused)
+
+
+def _fault(amount: Quantity | Placeholder | Malformed) -> str | None:
+    if not isinstance(amount, Quantity) or amount.nano < 0 or amount.accepted_as_integer:
+        return not_whole(amount)
+    usable = amount.nano // WHOLE
+    return f"a fraction, of which {usable} can be used: devices are counted whole"
 
 
 RULE = Rule(
@@ -49,4 +61,5 @@ RULE = Rule(
     since="0.1",
     summary="a quota limits a device to a number that is not whole",
     check=check,
+    needs=(QUOTA,),
 )

@@ -10,7 +10,8 @@ Why it matters
 --------------
 Kubernetes counts extended resources by their requests alone, so only
 `requests.nvidia.com/gpu` limits anything. The API server accepts the other spellings without a
-word, and they never count and never block: whoever relies on them has no quota at all.
+word (unless the amount is a fraction), and they never count and never block: whoever relies on
+them has no quota at all.
 
 Fix safety
 ----------
@@ -32,9 +33,11 @@ from collections.abc import Iterator
 from rules.context import Context
 from rules.document import put, remove
 from rules.patterns import matches_any
-from rules.pod import Quota
+from rules.quantity import not_whole, parse
+from rules.quota import Quota
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import QUOTA
 
 LIMITS, REQUESTS = "limits.", "requests."
 NATIVE = "kubernetes.io/"
@@ -66,7 +69,11 @@ def check(quota: Quota, _context: Context) -> Iterator[Finding]:
         advice = (
             f"remove it: only {right} counts" if right in quota.hard else f"write {right} instead"
         )
-        yield Finding(path, f"hard.{key}", message, help=advice, fix=fix)
+        # Only here, where nothing counts, does the API server insist on whole numbers.
+        fault = not_whole(parse(quota.hard[key]))
+        message += f", and its value is {fault}" if fault else ""
+        refused = fault is not None
+        yield Finding(path, f"hard.{key}", message, help=advice, fix=fix, api_refuses=refused)
 
 
 def _resource(key: str) -> str | None:
@@ -87,4 +94,5 @@ RULE = Rule(
     since="0.1",
     summary="a quota has a key for a device that never counts",
     check=check,
+    needs=(QUOTA,),
 )

@@ -33,6 +33,7 @@ from rules.pod import Pod
 from rules.quantity import Quantity
 from rules.reading import shown
 from rules.rule import Action, Finding, Rule
+from rules.traits import DEVICE
 
 OPTIONS: Mapping[str, Any] = MappingProxyType({"max_devices": 16})
 COUNTED = "device"
@@ -74,5 +75,6 @@ RULE = Rule(
     since="0.1",
     summary="a container asks for more GPUs than any node has",
     check=check,
+    needs=(DEVICE,),
     options=OPTIONS,
 )

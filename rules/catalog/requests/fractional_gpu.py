@@ -32,6 +32,7 @@ from rules.pod import Pod
 from rules.quantity import Quantity, not_whole
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import ODD_AMOUNT
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
@@ -59,7 +60,8 @@ def _finding(c: Container, device: Device, field: str, fault: str, context: Cont
     if isinstance(amount, Quantity) and amount.nano > 0:
         advice, fix = advice + _share(device, context), _rounding(c, device, field)
     path = (*c.resources_path, field, name)
-    return Finding(path, f"{field}.{name}", message, c, advice, fix)
+    passes = isinstance(amount, Quantity) and amount.accepted_as_integer
+    return Finding(path, f"{field}.{name}", message, c, advice, fix, api_refuses=not passes)
 
 
 def _rounding(container: Container, device: Device, field: str) -> Fix | None:
@@ -85,4 +87,5 @@ RULE = Rule(
     since="0.1",
     summary="a GPU resource is asked for in an amount that is not a whole number",
     check=check,
+    needs=(ODD_AMOUNT,),
 )

@@ -27,6 +27,7 @@ from rules.devices import devices
 from rules.pod import Pod
 from rules.reading import mapping, shown
 from rules.rule import Action, Finding, Rule
+from rules.traits import EPHEMERAL, POD_RESOURCES
 
 ADVICE = "write the GPU under resources.limits of the container that uses it"
 POD_LEVEL: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -51,7 +52,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             )
             path = (*container.resources_path, field, name)
             advice = "remove its resources, and debug in a container that holds the GPU"
-            yield Finding(path, f"resources.{field}.{name}", message, container, advice)
+            key = f"resources.{field}.{name}"
+            yield Finding(path, key, message, container, advice, api_refuses=True)
 
 
 def _is_pod_spec(pod: Pod) -> bool:
@@ -70,7 +72,8 @@ def _of_the_pod(pod: Pod) -> Iterator[Finding]:
                 seen.add((place[0], name))
                 message = f"the pod asks for {shown(name)} in its own {place[0]}: {outcome}"
                 key = ".".join((*place, name))
-                yield Finding((*pod.path, *place, name), key, message, help=ADVICE)
+                path, refused = (*pod.path, *place, name), place[0] == "resources"
+                yield Finding(path, key, message, help=ADVICE, api_refuses=refused)
 
 
 RULE = Rule(
@@ -80,4 +83,5 @@ RULE = Rule(
     since="0.1",
     summary="a GPU is asked for in a place where no container gets it",
     check=check,
+    needs=(POD_RESOURCES | EPHEMERAL,),
 )

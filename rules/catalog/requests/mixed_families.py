@@ -28,6 +28,7 @@ from rules.patterns import matches_any
 from rules.pod import Pod
 from rules.reading import shown
 from rules.rule import Action, Finding, Rule
+from rules.traits import SHARE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -69,4 +70,5 @@ RULE = Rule(
     since="0.1",
     summary="a pod asks for a whole GPU and for a share of one",
     check=check,
+    needs=(SHARE,),
 )

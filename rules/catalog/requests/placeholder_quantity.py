@@ -26,6 +26,7 @@ from rules.pod import Pod
 from rules.quantity import Placeholder
 from rules.reading import shown
 from rules.rule import Action, Finding, Rule
+from rules.traits import ODD_AMOUNT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -53,4 +54,5 @@ RULE = Rule(
     since="0.1",
     summary="the amount of a GPU resource is a placeholder that nothing has filled in",
     check=check,
+    needs=(ODD_AMOUNT,),
 )

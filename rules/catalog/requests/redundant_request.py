@@ -32,6 +32,7 @@ from rules.pod import Pod
 from rules.quantity import Quantity
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import DEVICE
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
@@ -61,4 +62,5 @@ RULE = Rule(
     since="0.1",
     summary="the request of a GPU only repeats its limit",
     check=check,
+    needs=(DEVICE,),
 )

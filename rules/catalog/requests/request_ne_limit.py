@@ -33,6 +33,7 @@ from rules.pod import Pod
 from rules.quantity import Quantity
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import ODD_AMOUNT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -53,7 +54,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             fix = Fix(
                 f"set the request of {name} to the limit", (put(path, container.limits[name]),)
             )
-            yield Finding(path, f"requests.{name}", message, container, advice, fix)
+            key = f"requests.{name}"
+            yield Finding(path, key, message, container, advice, fix, api_refuses=True)
 
 
 def _is_whole(amount: object) -> TypeGuard[Quantity]:
@@ -67,4 +69,5 @@ RULE = Rule(
     since="0.1",
     summary="the request of a GPU differs from its limit",
     check=check,
+    needs=(ODD_AMOUNT,),
 )

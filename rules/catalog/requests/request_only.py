@@ -33,6 +33,7 @@ from rules.pod import Pod
 from rules.quantity import Quantity
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import ODD_AMOUNT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -67,7 +68,7 @@ def _finding(container: Container, device: Device) -> Finding:
         limit = put((*container.resources_path, "limits", name), value)
         fix = Fix(f"set the limit of {name} as the request", (limit,), safe=True)
     path = (*container.resources_path, "requests", name)
-    return Finding(path, f"limits.{name}", message, container, advice, fix)
+    return Finding(path, f"limits.{name}", message, container, advice, fix, api_refuses=True)
 
 
 RULE = Rule(
@@ -77,4 +78,5 @@ RULE = Rule(
     since="0.1",
     summary="a GPU is requested without a limit",
     check=check,
+    needs=(ODD_AMOUNT,),
 )

@@ -33,6 +33,7 @@ from rules.pod import Pod
 from rules.profile import Profile
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import STRANGE
 
 ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"})
 # A table that grows with what people write, hence a file of more than a hundred lines.
@@ -64,7 +65,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             path, key = (*container.resources_path, field, name), f"{field}.{name}"
             rivals = {n for n, (other, _) in mistakes.items() if other == right} - {name}
             fix = None if rivals else _renaming(container, name, right)
-            yield Finding(path, key, message, container, f"write {right}", fix, action)
+            advice = f"write {right}"
+            yield Finding(path, key, message, container, advice, fix, action, api_refuses=refused)
 
 
 def _mistakes(container: Container) -> dict[str, tuple[str, Action]]:
@@ -123,4 +125,5 @@ RULE = Rule(
     since="0.1",
     summary="the name of a GPU resource is misspelt",
     check=check,
+    needs=(STRANGE,),
 )

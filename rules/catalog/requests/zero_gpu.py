@@ -35,6 +35,7 @@ from rules.pod import Pod
 from rules.quantity import Quantity
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import ODD_AMOUNT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -78,4 +79,5 @@ RULE = Rule(
     since="0.1",
     summary="a container asks for zero of a GPU resource",
     check=check,
+    needs=(ODD_AMOUNT,),
 )

@@ -32,6 +32,7 @@ from rules.placement import REQUIRED, expressions, impossible_label, is_empty
 from rules.pod import Pod
 from rules.reading import shown
 from rules.rule import Action, Finding, Rule
+from rules.traits import GPU, PLACED
 
 AFFINITY = "the required node affinity"
 EMPTY = "has an empty term, which matches no node"
@@ -98,4 +99,5 @@ RULE = Rule(
     since="0.1",
     summary="a pod that asks for a GPU wants a node that cannot exist",
     check=check,
+    needs=(PLACED, GPU),
 )

@@ -49,6 +49,7 @@ from rules.pod import Pod
 from rules.profile import NodeAffinity
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import DEVICE
 
 WEIGHT = 1
 
@@ -56,12 +57,12 @@ WEIGHT = 1
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield the pod if the profile names labels for its GPUs and it mentions none itself."""
     wanted = [affinity for affinity in pod.profile.affinities if need(pod, affinity) is not None]
-    if not wanted or left_alone(pod) is not None or not is_writable(pod):
+    if not wanted or not is_writable(pod):
         return
     own = {affinity.key for affinity in wanted}
     if any(key in own or is_gpu_label(pod.profile, key) for key in mentioned_labels(pod)):
         return
-    if edits := _edits(pod, wanted):
+    if left_alone(pod) is None and (edits := _edits(pod, wanted)):
         labels = ", ".join(dict.fromkeys(affinity.key for affinity in wanted))
         there = NODE_AFFINITY if pod.spec.get("affinity") is not None else NODE_AFFINITY[:1]
         yield Finding(
@@ -99,4 +100,5 @@ RULE = Rule(
     since="0.1",
     summary="a pod asks for GPUs and says nothing about which nodes it should be drawn to",
     check=check,
+    needs=(DEVICE,),
 )

@@ -26,6 +26,7 @@ from rules.placement import need
 from rules.pod import DEFAULT_SCHEDULER, Pod
 from rules.reading import shown
 from rules.rule import Action, Finding, Rule
+from rules.traits import DEVICE, FRACTION, SCHEDULER
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -56,4 +57,5 @@ RULE = Rule(
     since="0.1",
     summary="a pod chooses a scheduler that cannot place what it asks for",
     check=check,
+    needs=(SCHEDULER, DEVICE | FRACTION),
 )

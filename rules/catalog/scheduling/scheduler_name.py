@@ -34,6 +34,7 @@ from rules.placement import left_alone, need
 from rules.pod import DEFAULT_SCHEDULER, Pod
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import DEVICE, FRACTION
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -67,4 +68,5 @@ RULE = Rule(
     since="0.1",
     summary="a pod needs the scheduler of its GPU system and is left to the default one",
     check=check,
+    needs=(DEVICE | FRACTION,),
 )

@@ -38,14 +38,16 @@ from rules.profile import Taint
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
 from rules.tolerations import meant_for, spelled, toleration, untolerated
+from rules.traits import DEVICE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each taint of the nodes with the pod's GPUs that it says nothing about."""
     taints = [taint for taint in pod.profile.taints if need(pod, taint) is not None]
     readable = isinstance(pod.spec.get("tolerations", []), list | None)
-    if taints and readable and left_alone(pod) is None:
-        for taint in untolerated(pod, taints):
+    open_ones = untolerated(pod, taints) if taints and readable else ()
+    if open_ones and left_alone(pod) is None:
+        for taint in open_ones:
             if meant_for(pod, taint) is None:
                 yield _finding(pod, taint)
 
@@ -70,4 +72,5 @@ RULE = Rule(
     since="0.1",
     summary="a pod asks for GPUs and does not tolerate the taint of the nodes that have them",
     check=check,
+    needs=(DEVICE,),
 )

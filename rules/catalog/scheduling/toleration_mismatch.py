@@ -40,6 +40,7 @@ from rules.profile import Taint
 from rules.reading import shown, text
 from rules.rule import Action, Finding, Fix, Rule
 from rules.tolerations import meant_for, spelled, toleration, untolerated
+from rules.traits import DEVICE, PLACED, TOLERATION
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -92,4 +93,5 @@ RULE = Rule(
     since="0.1",
     summary="a toleration was meant for the taint of GPU nodes and does not fit it",
     check=check,
+    needs=(TOLERATION, DEVICE | PLACED),
 )

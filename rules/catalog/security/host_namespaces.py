@@ -31,6 +31,7 @@ from rules.document import put
 from rules.placement import is_for_gpus
 from rules.pod import Pod
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import FOR_GPUS, HOST_NAMESPACE
 
 SHARED = {
     "hostPID": ("processes", "leave hostPID out"),
@@ -60,4 +61,5 @@ RULE = Rule(
     since="0.1",
     summary="a pod that has to do with GPUs shares the processes or the memory of its node",
     check=check,
+    needs=(HOST_NAMESPACE, FOR_GPUS),
 )

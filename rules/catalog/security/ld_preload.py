@@ -36,6 +36,7 @@ from rules.devices import holds_gpu
 from rules.pod import Pod
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import GPU, LOADER
 from rules.visibility import removal
 
 SEARCH_PATH = "LD_LIBRARY_PATH"
@@ -89,4 +90,5 @@ RULE = Rule(
     since="0.1",
     summary="a variable may make the loader take a library from inside a GPU container",
     check=check,
+    needs=(LOADER, GPU),
 )

@@ -35,6 +35,7 @@ from rules.document import put
 from rules.placement import is_for_gpus
 from rules.pod import Pod
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import ADMINISTRATOR, FOR_GPUS
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -65,4 +66,5 @@ RULE = Rule(
     since="0.1",
     summary="a container is privileged in a pod that has to do with GPUs",
     check=check,
+    needs=(ADMINISTRATOR, FOR_GPUS),
 )

@@ -33,6 +33,7 @@ from rules.document import remove
 from rules.placement import is_for_gpus
 from rules.pod import Pod
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import ADMINISTRATOR, FOR_GPUS
 
 ADMINISTRATION = ("SYS_ADMIN", "ALL")
 FIELD = ("securityContext", "capabilities", "add")
@@ -69,4 +70,5 @@ RULE = Rule(
     since="0.1",
     summary="a container adds SYS_ADMIN in a pod that has to do with GPUs",
     check=check,
+    needs=(ADMINISTRATOR, FOR_GPUS),
 )

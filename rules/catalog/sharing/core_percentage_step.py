@@ -32,6 +32,7 @@ from rules.pod import Pod
 from rules.quantity import Quantity, parse
 from rules.reading import shown, text
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import SHARE
 
 CORE = "aliyun.com/gpu-core.percentage"
 CARDS = "aliyun.com/gpu-count"
@@ -94,4 +95,5 @@ RULE = Rule(
     since="0.1",
     summary="the share of a GPU's computing power is not a step of five percent",
     check=check,
+    needs=(SHARE,),
 )

@@ -25,6 +25,7 @@ from rules.context import Context
 from rules.pod import Pod
 from rules.quantity import Quantity, parse
 from rules.rule import Action, Finding, Rule
+from rules.traits import SHARE
 
 CORE = "aliyun.com/gpu-core.percentage"
 GPU_MEM = "aliyun.com/gpu-mem"
@@ -60,4 +61,5 @@ RULE = Rule(
     since="0.1",
     summary="computing power of a shared GPU is asked for without memory",
     check=check,
+    needs=(SHARE,),
 )

@@ -27,6 +27,7 @@ from rules.pod import Pod
 from rules.quantity import Quantity, parse
 from rules.reading import shown, text
 from rules.rule import Action, Finding, Rule
+from rules.traits import KEY, SHARE
 
 CARDS = "aliyun.com/gpu-count"
 GPU_MEM = "aliyun.com/gpu-mem"
@@ -47,7 +48,10 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             message = f"{container} asks for {CARDS}, which is a label of the pod and no resource"
             advice = f"remove it; to spread over two cards label the pod {CARDS}: '2'"
             path = (*container.resources_path, field, CARDS)
-            yield Finding(path, f"{field}.{CARDS}", message, container, advice)
+            # It has the shape of a device's name, and those must have a limit.
+            refused = field == "requests"
+            key = f"{field}.{CARDS}"
+            yield Finding(path, key, message, container, advice, api_refuses=refused)
 
 
 def _fault(pod: Pod, value: object) -> str | None:
@@ -75,4 +79,5 @@ RULE = Rule(
     since="0.1",
     summary="the label that spreads a pod over several shared cards is wrong",
     check=check,
+    needs=(KEY | SHARE,),
 )

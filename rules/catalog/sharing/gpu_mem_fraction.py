@@ -32,6 +32,7 @@ from rules.pod import Pod
 from rules.quantity import Quantity, parse
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import SHARE
 
 GPU_MEM = "aliyun.com/gpu-mem"
 
@@ -66,7 +67,9 @@ def _finding(container: Container, field: str, amount: Quantity) -> Finding:
     advice = f"write a whole number, such as {shown(f'{GPU_MEM}: {amount.value}')}"
     path = (*container.resources_path, field, GPU_MEM)
     fix = _rounding(container, field)
-    return Finding(path, f"{field}.{GPU_MEM}", message, container, advice, fix)
+    refused = not amount.accepted_as_integer
+    key = f"{field}.{GPU_MEM}"
+    return Finding(path, key, message, container, advice, fix, api_refuses=refused)
 
 
 def _rounding(container: Container, field: str) -> Fix | None:
@@ -88,5 +91,6 @@ RULE = Rule(
     since="0.1",
     summary="shared GPU memory is asked for in a fraction of its unit",
     check=check,
+    needs=(SHARE,),
     instead_of=("fractional-gpu",),
 )

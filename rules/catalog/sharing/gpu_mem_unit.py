@@ -32,6 +32,7 @@ from rules.pod import Pod
 from rules.quantity import Malformed, Placeholder, Quantity, parse
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import SHARE
 
 GPU_MEM = "aliyun.com/gpu-mem"
 BYTES_FROM = 10**6
@@ -97,5 +98,6 @@ RULE = Rule(
     since="0.1",
     summary="shared GPU memory is written in bytes instead of GiB",
     check=check,
+    needs=(SHARE,),
     instead_of=("fractional-gpu",),
 )

@@ -26,6 +26,7 @@ from rules.context import Context
 from rules.pod import Pod
 from rules.quantity import Quantity, parse
 from rules.rule import Action, Finding, Rule
+from rules.traits import SHARE
 
 SHARES = ("aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage")
 
@@ -67,4 +68,5 @@ RULE = Rule(
     since="0.1",
     summary="the containers of a pod ask for different kinds of GPU share",
     check=check,
+    needs=(SHARE,),
 )

@@ -22,6 +22,7 @@ from rules.context import Context
 from rules.pod import Pod
 from rules.reading import shown, text
 from rules.rule import Action, Finding, Rule
+from rules.traits import KEY
 
 PLACEMENT = "ack.gpushare.placement"
 WHOLE_DEVICE = "require-whole-device"
@@ -46,4 +47,5 @@ RULE = Rule(
     since="0.1",
     summary="the placement label of a shared GPU has an unknown value",
     check=check,
+    needs=(KEY,),
 )

@@ -33,6 +33,7 @@ from rules.document import remove
 from rules.pod import Pod
 from rules.reading import shown
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import KEY, VARIABLE
 from rules.visibility import removal
 
 SWITCH = "CGPU_DISABLE"
@@ -94,4 +95,5 @@ RULE = Rule(
     since="0.1",
     summary="a new pod carries what only a GPU scheduler may write",
     check=check,
+    needs=(KEY | VARIABLE,),
 )

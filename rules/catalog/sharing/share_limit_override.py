@@ -36,6 +36,7 @@ from rules.context import Context
 from rules.devices import devices, holds_share
 from rules.pod import Pod
 from rules.rule import Action, Finding, Fix, Rule
+from rules.traits import DEVICE, VARIABLE
 from rules.visibility import removal, setting
 
 SWITCH = "CUDA_DISABLE_CONTROL"
@@ -96,4 +97,5 @@ RULE = Rule(
     since="0.1",
     summary="a container that asks for a share of a GPU loosens the limits of its share",
     check=check,
+    needs=(VARIABLE, DEVICE),
 )
