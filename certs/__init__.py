@@ -1,0 +1,1 @@
+"""Certificates: the serving side that loads them, and the controller that makes them."""

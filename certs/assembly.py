@@ -1,0 +1,63 @@
+"""Put the controller together from the options of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from functools import partial
+
+import structlog
+
+from certs.api import Kind
+from certs.authority import service_names
+from certs.cluster import KubernetesCluster
+from certs.controller import Controller, Work
+from certs.publish import Configuration
+from certs.replicas import served
+from certs.rotation import Plan
+
+
+def assemble(options: argparse.Namespace) -> Controller:
+    """The controller that `options` describe. Raises ClusterError without credentials."""
+    names = service_names(options.service, options.namespace)
+    plan = Plan(
+        names,
+        datetime.timedelta(days=options.ca_days),
+        datetime.timedelta(days=options.leaf_days),
+        datetime.timedelta(minutes=options.propagation_minutes),
+    )
+    given = (
+        (Kind.MUTATING, options.mutating_configuration),
+        (Kind.VALIDATING, options.validating_configuration),
+    )
+    work = Work(
+        options.ca_secret,
+        options.secret,
+        options.lease,
+        [Configuration(kind, name) for kind, text in given for name in _listed(text)],
+        options.interval,
+    )
+    host = f"{options.headless_service}.{options.namespace}.svc"
+    return Controller(
+        KubernetesCluster(options.namespace, options.kubeconfig),
+        work,
+        plan,
+        identity=options.identity,
+        replicas=partial(served, host, options.serving_port, names[-1]),
+    )
+
+
+def log_as_json() -> None:
+    """One JSON object a line, on standard output."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ]
+    )
+
+
+def _listed(text: str | None) -> list[str]:
+    return [name for part in (text or "").split(",") if (name := part.strip())]

@@ -1,0 +1,150 @@
+"""The command `gpuward certs`: run the certificate controller, or check a certificate."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from certs.serving import ServingCertificate
+
+_EPILOG = "GPUWARD_CERTS_NAMESPACE and so on stand in for options that are not given."
+
+
+def main(arguments: list[str]) -> int:
+    """Do as the command line says; the exit status."""
+    options = _parser().parse_args(arguments)
+    perform: Callable[[argparse.Namespace], int] = options.perform
+    return perform(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpuward certs", description="Certificates for the admission webhook."
+    )
+    verbs = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = verbs.add_parser(
+        "run",
+        help="make and renew the certificates in a cluster",
+        description="Make and renew the webhook's certificates, and publish their authority.",
+        epilog=_EPILOG,
+    )
+    run.set_defaults(perform=_run)
+    _add_objects(run)
+    _add_times(run)
+    check = verbs.add_parser(
+        "check",
+        help="say whether a certificate would be served",
+        description="Say whether the certificate in a folder would be served, and until when.",
+        epilog="exit status: 0 it would be, 1 it would be refused, 2 wrong usage",
+    )
+    check.add_argument("directory", metavar="DIRECTORY", help="with tls.crt and tls.key")
+    check.add_argument("--name", help="that it must be for, such as gpuward.gpuward.svc")
+    check.add_argument("--client-ca", metavar="FILE", help="authorities of clients, for mTLS")
+    check.set_defaults(perform=_check)
+    return parser
+
+
+def _add_objects(run: argparse.ArgumentParser) -> None:
+    _option(run, "--namespace", help="of everything but the configurations")
+    _option(run, "--service", help="that API servers call")
+    _option(run, "--headless-service", help="with the address of every replica")
+    _option(
+        run,
+        "--serving-port",
+        type=int,
+        default=10250,
+        help="that replicas serve on; default: 10250",
+    )
+    _option(run, "--secret", help="that the replicas mount")
+    _option(run, "--ca-secret", help="for the authority and its key")
+    _option(run, "--lease", help="that its holder works")
+    for kind in ("mutating", "validating"):
+        _option(
+            run,
+            f"--{kind}-configuration",
+            help=f"the {kind} webhook configuration to publish to; several by commas",
+        )
+    run.add_argument("--kubeconfig", metavar="FILE", help="instead of the pod's own credentials")
+    _option(run, "--identity", default=socket.gethostname(), help="in the Lease; default: host")
+
+
+def _add_times(run: argparse.ArgumentParser) -> None:
+    for name, default, text in (
+        ("--ca-days", 365.0, "life of the authority"),
+        ("--leaf-days", 90.0, "life of the serving certificate"),
+        ("--propagation-minutes", 10.0, "that a bundle may take to reach every API server"),
+        ("--interval", 30.0, "seconds between two looks"),
+    ):
+        _option(run, name, type=_positive, default=default, help=f"{text}; default: {default:g}")
+    _option(
+        run, "--status-port", type=int, default=8081, help="/healthz and /metrics; default: 8081"
+    )
+
+
+def _option(parser: argparse.ArgumentParser, name: str, **keywords: Any) -> None:
+    """Add an option whose default is an environment variable."""
+    # Not GPUWARD_PORT: Kubernetes sets that to an address where a Service is called gpuward.
+    variable = "GPUWARD_CERTS_" + name.removeprefix("--").upper().replace("-", "_")
+    default = os.environ.get(variable) or keywords.pop("default", None)
+    parser.add_argument(name, default=default, **keywords)
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < 1e5:  # noqa: PLR2004  # also refuses what is no number
+        raise argparse.ArgumentTypeError(f"{text}: expected a number above 0")
+    return number
+
+
+def _run(options: argparse.Namespace) -> int:
+    needed = ("namespace", "service", "headless_service", "secret", "ca_secret", "lease")
+    missing = [name.replace("_", "-") for name in needed if not getattr(options, name)]
+    if not (options.mutating_configuration or options.validating_configuration):
+        missing.append("mutating-configuration or --validating-configuration")
+    if missing:
+        return _fail(f"not given: --{', --'.join(missing)}", 2)
+    from certs.api import ClusterError  # noqa: PLC0415  # `check` needs none of this
+    from certs.assembly import assemble, log_as_json  # noqa: PLC0415
+    from certs.status import serve  # noqa: PLC0415
+
+    log_as_json()
+    options.identity = f"{options.identity}_{secrets.token_hex(4)}"
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        controller = assemble(options)
+        server = serve(controller.status, options.status_port)
+    except (ClusterError, OSError) as error:
+        return _fail(str(error), 1)
+    controller.run(stop)
+    server.shutdown()
+    server.server_close()
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    if not os.path.isdir(options.directory):
+        return _fail(f"{options.directory}: not a folder", 2)
+    certificate = ServingCertificate(options.directory, options.name, options.client_ca)
+    if not certificate.reload():
+        return _fail(f"{options.directory}: would be refused: {certificate.last_error}", 1)
+    days = (certificate.expiry_seconds() or 0) / 86400
+    sys.stdout.write(
+        f"{options.directory}: would be served until {certificate.not_after:%Y-%m-%d %H:%M} UTC"
+        f" ({days:.0f} days); for {', '.join(certificate.names)};"
+        f" SHA-256 {certificate.fingerprint}\n"
+    )
+    return 0
+
+
+def _fail(message: str, status: int) -> int:
+    sys.stderr.write(f"gpuward certs: {message}\n")
+    return status
