@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check format docs bench clean
+.PHONY: demo test test-oldest control-plane check format docs bench clean
 
 demo: .venv/.lint
 	@$(BIN)/python examples/demo.py
@@ -13,6 +13,14 @@ test: .venv/.dev
 	$(BIN)/python -m coverage run --parallel-mode -m pytest $(PYTEST)
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python -m coverage report --include 'rules/*' --fail-under 98
+
+# The tests that need a control plane, on the oldest Kubernetes that is supported.
+test-oldest: .venv/.dev
+	GPUWARD_KUBERNETES=oldest $(BIN)/python -m pytest -m control_plane $(PYTEST)
+
+# Builds the control plane for tests (minutes, once); `make test` does so too if need be.
+control-plane: .venv/.dev
+	$(BIN)/python tests/controlplane/build.py --print
 
 check: .venv/.dev
 	$(BIN)/ruff check .

@@ -15,6 +15,8 @@ from gpuward import __version__
 
 VERBS = {
     "lint": ("lint.cli", "find what is wrong with GPU manifests"),
+    "serve": ("webhook.cli", "run the admission webhook"),
+    "certs": ("certs.cli", "make, renew and check the certificates of the webhook"),
     "explain": ("lint.explain", "say what a rule does and why"),
     "rules": ("lint.catalogue", "list the rules"),
 }

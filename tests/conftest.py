@@ -14,6 +14,8 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+pytest_plugins = ("controlplane.fixtures", "admitting")
+
 ROOT = Path(__file__).parents[1]
 
 

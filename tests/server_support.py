@@ -1,0 +1,215 @@
+"""A running server, and callers that speak to it over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import io
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from certs.authority import new_authority, sign_leaf
+from certs.serving import ServingCertificate
+from webhook.dev import SAMPLE
+from webhook.lifecycle import Service, Settings
+from webhook.limits import Limits
+from webhook.log import Log
+from webhook.policy_file import PolicyFile
+
+NAMES = ("localhost", "127.0.0.1")
+REVIEW = Path(SAMPLE).read_bytes()
+ANY_PORT = "127.0.0.1:0"
+PATIENT = 60  # seconds until a test gives up on something that must happen
+
+
+class Reply(NamedTuple):
+    """An HTTP answer."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The `response` of the AdmissionReview in the body."""
+        found: dict[str, Any] = json.loads(self.body)["response"]
+        return found
+
+
+class Caller:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        """Send raw bytes."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def reply(self) -> Reply:
+        """The next answer."""
+        async with asyncio.timeout(PATIENT):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            first, *lines = head.decode().strip().split("\r\n")
+            headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in lines)}
+            status = int(first.split()[1])
+            body = await self.reader.readexactly(int(headers.get("content-length", "0")))
+        return Reply(status, headers, body)
+
+    async def post(self, path: str, body: bytes = REVIEW, **headers: str) -> Reply:
+        """Send a review and read the answer."""
+        await self.send(request(path, body, **headers))
+        return await self.reply()
+
+    async def closed(self) -> bool:
+        """Whether the server closes the connection, without another byte."""
+        async with asyncio.timeout(PATIENT):
+            try:
+                return await self.reader.read(1) == b""
+            except OSError:
+                return True
+
+    async def leave(self) -> None:
+        """Close the connection."""
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
+
+def request(path: str, body: bytes = REVIEW, **headers: str) -> bytes:
+    """The bytes of a POST."""
+    lines = {"Host": "gpuward", "Content-Length": str(len(body))}
+    lines |= {name.replace("_", "-"): value for name, value in headers.items()}
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+def write_certificate(folder: Path) -> Path:
+    """A certificate of a new authority in `folder`; where the authority's own is."""
+    now = datetime.datetime.now(tz=datetime.UTC)
+    authority = new_authority(NAMES, now)
+    leaf = sign_leaf(authority, NAMES, now)
+    folder.mkdir(exist_ok=True)
+    (folder / "tls.crt").write_bytes(leaf.certificate_pem)
+    (folder / "tls.key").write_bytes(leaf.key_pem)
+    file = folder / "ca.crt"
+    file.write_bytes(authority.certificate_pem)
+    return file
+
+
+class Samples:
+    """What a scrape gave."""
+
+    def __init__(self, samples: dict[tuple[str, frozenset[str]], float]) -> None:
+        self._samples = samples
+
+    def __call__(self, name: str, *labels: str) -> float | None:
+        """The sample of ours with these values of its labels, in any order."""
+        return self._samples.get((f"gpuward_{name}", frozenset(labels)))
+
+    def labels(self, name: str = "") -> set[str]:
+        """Every value of a label, of the metric `name` or of all."""
+        found = self._samples.items()
+        return {word for (n, words), _ in found for word in words if name in n}
+
+
+class Running:
+    """A server in this process."""
+
+    def __init__(self, service: Service, log: io.BytesIO, authority: Path) -> None:
+        self.service = service
+        self._log = log
+        self.tls = ssl.create_default_context(cafile=str(authority))
+        self._callers: list[Caller] = []
+
+    async def call(self) -> Caller:
+        """Open a connection for reviews."""
+        return await self._open(self.service.address, self.tls)
+
+    async def connect(self) -> Caller:
+        """Open a connection for reviews, and say nothing on it, not even TLS."""
+        return await self._open(self.service.address, None)
+
+    async def _open(self, address: str, tls: ssl.SSLContext | None) -> Caller:
+        host, port = address.rsplit(":", 1)
+        caller = Caller(*await asyncio.open_connection(host, int(port), ssl=tls))
+        self._callers.append(caller)
+        return caller
+
+    async def probe(self, path: str) -> Reply:
+        """Ask on the plain port."""
+        caller = await self._open(self.service.metrics_address, None)
+        await caller.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        reply = await caller.reply()
+        await caller.leave()
+        return reply
+
+    async def metrics(self) -> Samples:
+        """Everything that a scrape gives."""
+        text = (await self.probe("/metrics")).body.decode()
+        families = [*text_string_to_metric_families(text)]
+        return Samples(
+            {
+                (sample.name, frozenset(sample.labels.values())): sample.value
+                for family in families
+                for sample in family.samples
+            }
+        )
+
+    def logged(self) -> list[dict[str, Any]]:
+        """The lines of the log."""
+        return [json.loads(line) for line in self._log.getvalue().splitlines()]
+
+    async def leave(self) -> None:
+        """Close every connection and then the server."""
+        for caller in self._callers:
+            await caller.leave()
+        await self.service.close()
+
+
+Serve = Callable[..., Awaitable[Running]]
+
+
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[Serve]:
+    """Starts servers with certificates in `folder`; they are stopped at the end."""
+    started: list[Running] = []
+
+    async def start(
+        policy: PolicyFile | None = None,
+        certificate: Path | None = None,
+        level: str = "info",
+        **limits: Any,
+    ) -> Running:
+        authority = write_certificate(folder / "certificate")
+        if policy is None:
+            policy = PolicyFile(None)
+            policy.load()
+        stream = io.BytesIO()
+        served = ServingCertificate(str(certificate or authority.parent), "localhost")
+        settings = Settings(ANY_PORT, ANY_PORT, 0.0, 3600.0, Limits(**limits))
+        service = Service(settings, policy, served, Log(stream, level))
+        await service.start()
+        running = Running(service, stream, authority)
+        started.append(running)
+        return running
+
+    yield start
+    for running in started:
+        await running.leave()
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Return when `true()`; fail if that never happens."""
+    async with asyncio.timeout(PATIENT):
+        while not true():  # noqa: ASYNC110  # what it looks at tells nobody
+            await asyncio.sleep(0.001)

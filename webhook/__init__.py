@@ -1,0 +1,1 @@
+"""The cluster's door: AdmissionReview in, AdmissionReview out."""

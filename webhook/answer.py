@@ -1,0 +1,41 @@
+"""What is answered to the API server, before it is put into its words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from rules.asking import Failure
+from rules.document import Operation
+from rules.rule import Finding
+
+# What came of a call, in falling order of what the user notices.
+Outcome = Literal["denied", "fixed", "unjudged", "warned", "audited", "clean", "ignored"]
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class Answer(NamedTuple):
+    """The decision about one object.
+
+    `message` and `causes` speak only if the object is refused. `operations` are the JSON
+    Patch, empty if nothing is to be changed. `annotations` go into the API server's audit
+    log. The rest is for our own log and metrics: `found` remains in the object, `fixed`
+    was or would be mended, `failures` are faults of our own.
+    """
+
+    outcome: Outcome
+    allowed: bool = True
+    message: str = ""
+    causes: Sequence[Mapping[str, Any]] = ()
+    warnings: Sequence[str] = ()
+    operations: Sequence[Operation] = ()
+    annotations: Mapping[str, str] = NOTHING
+    found: Sequence[Finding] = ()
+    fixed: Sequence[Finding] = ()
+    failures: Sequence[Failure] = ()
+    excepted: int = 0
+
+
+IGNORED = Answer("ignored")

@@ -1,0 +1,44 @@
+"""JSON in and out: the standard library's, or orjson where it is installed.
+
+Both give the same values for whatever an API server sends; the tests hold them to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Codec(NamedTuple):
+    """`loads` raises ValueError or RecursionError for what is no JSON text in UTF-8."""
+
+    name: str
+    loads: Callable[[bytes], Any]
+    dumps: Callable[[Any], bytes]
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse)
+_encoder = json.JSONEncoder(separators=(",", ":"))
+
+STANDARD = Codec(
+    "json",
+    lambda data: _decoder.decode(data.decode()),
+    lambda value: _encoder.encode(value).encode(),
+)
+
+
+def quickest() -> Codec:
+    """Orjson's if it is there, else the standard library's."""
+    try:
+        import orjson  # noqa: PLC0415  # an extra
+    except ImportError:
+        return STANDARD
+    return Codec("orjson", orjson.loads, orjson.dumps)
+
+
+CODEC = quickest()

@@ -1,0 +1,23 @@
+"""The paths at which reviews are answered."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rules.rule import Action
+
+MODES = (Action.DENY, Action.WARN, Action.AUDIT)
+
+
+class Route(NamedTuple):
+    """What a path asks for: which door, `mutate` or `validate`, and in which mode."""
+
+    door: str
+    mode: Action
+
+
+ROUTES = {
+    f"/{door}/{mode.name.lower()}": Route(door, mode)
+    for door in ("mutate", "validate")
+    for mode in MODES
+}
