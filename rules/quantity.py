@@ -42,7 +42,12 @@ class Quantity(NamedTuple):
     @property
     def accepted_as_integer(self) -> bool:
         """The API server's test: whole once rounded up to thousandths, as `0.9999` and `-1` are."""
-        return self._rounded_up(_NANO // 1000) % 1000 == 0
+        return self.thousandths % 1000 == 0
+
+    @property
+    def thousandths(self) -> int:
+        """What the API server stores, and compares: rounded away from zero."""
+        return self._rounded_up(_NANO // 1000)
 
     @property
     def value(self) -> int:
@@ -52,7 +57,7 @@ class Quantity(NamedTuple):
     @property
     def overflows(self) -> bool:
         """Whether thousandths exceed int64, as in `1E`: Kubernetes then answers by chance."""
-        return abs(self._rounded_up(_NANO // 1000)) > _INT64_MAX
+        return abs(self.thousandths) > _INT64_MAX
 
     @property
     def suffix(self) -> str:

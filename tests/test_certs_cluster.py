@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
+from certs_rights import prepare
 from certs_world import Time, controller
 from controlplane.client import Answer
 from controlplane.plane import ControlPlane
@@ -24,16 +25,7 @@ from certs.rotation import Plan
 from certs.store import Stored, decode
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
 DAY = datetime.timedelta(days=1)
-NAMESPACED = [
-    {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["gpuward-ca", "gpuward-tls"]},
-    {
-        "apiGroups": ["coordination.k8s.io"],
-        "resources": ["leases"],
-        "resourceNames": ["gpuward-certs"],
-    },
-]
 
 
 @pytest.fixture(autouse=True)
@@ -134,32 +126,12 @@ def applied(plane: ControlPlane, kind: Kind, manifest: dict[str, Any]) -> Answer
 @pytest.fixture
 def installation(plane: ControlPlane) -> Iterator[Installation]:
     namespace = plane.namespace()
-    core = f"/api/v1/namespaces/{namespace}"
-    plane.create(f"{core}/serviceaccounts", {"metadata": {"name": "gpuward-certs"}})
-    for name in ("gpuward-ca", "gpuward-tls", "other"):
-        plane.create(f"{core}/secrets", {"metadata": {"name": name}})
-    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-    plane.create(leases, {"metadata": {"name": "gpuward-certs"}})
+    plane.create(f"/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": "other"}})
     name = f"gpuward-{namespace}"
     configurations = [Configuration(kind, name) for kind in Kind]
     for kind in Kind:
         applied(plane, kind, configuration(kind, name, namespace))
-    account = [{"kind": "ServiceAccount", "name": "gpuward-certs", "namespace": namespace}]
-    whole = {
-        "apiGroups": ["admissionregistration.k8s.io"],
-        "resources": [kind.value for kind in Kind],
-        "resourceNames": [name],
-        "verbs": ["get", "patch"],
-    }
-    rules = [{**rule, "verbs": ["get", "update"]} for rule in NAMESPACED]
-    for place, role, granted in (
-        (f"{RBAC}/namespaces/{namespace}/", "Role", rules),
-        (f"{RBAC}/", "ClusterRole", [whole]),
-    ):
-        plane.create(f"{place}{role.lower()}s", {"metadata": {"name": name}, "rules": granted})
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name}
-        binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": account}
-        plane.create(f"{place}{role.lower()}bindings", binding)
+    prepare(plane, namespace, name)
     yield Installation(plane, namespace, plane.token("gpuward-certs", namespace), configurations)
     for kind in Kind:
         plane.request("DELETE", f"{ADMISSION}/{kind.value}/{name}")

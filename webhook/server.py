@@ -172,7 +172,7 @@ def _apology(route: Route, acting: Acting) -> Answer:
 
 def _is_news(answer: Answer, mode: Action) -> bool:
     """Whether a decision is worth a line: it changed something, or would have."""
-    if answer.failures or answer.outcome in {"denied", "fixed"}:
+    if answer.failures or answer.outcome in {"denied", "fixed", "unjudged"}:
         return True
     return mode is not Action.DENY and answer.outcome in {"warned", "audited"}
 

@@ -30,6 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rules.acceptance import is_no_count
 from rules.context import Context
 from rules.document import put, remove
 from rules.patterns import matches_any
@@ -70,9 +71,9 @@ def check(quota: Quota, _context: Context) -> Iterator[Finding]:
             f"remove it: only {right} counts" if right in quota.hard else f"write {right} instead"
         )
         # Only here, where nothing counts, does the API server insist on whole numbers.
-        fault = not_whole(parse(quota.hard[key]))
-        message += f", and its value is {fault}" if fault else ""
-        refused = fault is not None
+        amount = parse(quota.hard[key])
+        refused = is_no_count(amount)
+        message += f", and its value is {not_whole(amount)}" if refused else ""
         yield Finding(path, f"hard.{key}", message, help=advice, fix=fix, api_refuses=refused)
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.acceptance import is_no_count, is_refused
 from rules.container import Container
 from rules.context import Context
 from rules.devices import Device, devices
@@ -55,13 +56,15 @@ def _agree(device: Device) -> bool:
 
 def _finding(c: Container, device: Device, field: str, fault: str, context: Context) -> Finding:
     name, amount = device.name, device.limit if field == "limits" else device.request
+    refused = is_refused(name, c.limits, c.requests)
+    if refused and not is_no_count(amount):
+        fault = "a fraction, which the API server refuses without a limit that equals it"
     message = f"{c} sets {shown(f'{name}: {amount.text if amount else None}')} in {field}, {fault}"
     advice, fix = "write a whole number under resources.limits", None
     if isinstance(amount, Quantity) and amount.nano > 0:
         advice, fix = advice + _share(device, context), _rounding(c, device, field)
     path = (*c.resources_path, field, name)
-    passes = isinstance(amount, Quantity) and amount.accepted_as_integer
-    return Finding(path, f"{field}.{name}", message, c, advice, fix, api_refuses=not passes)
+    return Finding(path, f"{field}.{name}", message, c, advice, fix, api_refuses=refused)
 
 
 def _rounding(container: Container, device: Device, field: str) -> Fix | None:

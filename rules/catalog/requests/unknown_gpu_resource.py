@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.acceptance import is_refused
 from rules.container import Container
 from rules.context import Context
 from rules.document import Edit, put, remove
@@ -58,7 +59,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         mistakes = _mistakes(container)
         for name, (right, action) in mistakes.items():
             kind = "a mistake for" if action is Action.DENY else "not known but close to"
-            refused = "/" not in name or name.startswith("requests.")
+            refused = is_refused(name, container.limits, container.requests)
             end = "the API server refuses it" if refused else "the pod waits for a node that has it"
             message = f"{container} asks for {shown(name)}, which is {kind} {shown(right)}: {end}"
             field = "limits" if name in container.limits else "requests"

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.acceptance import is_refused
 from rules.container import Container
 from rules.context import Context
 from rules.pod import Pod
@@ -48,8 +49,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             message = f"{container} asks for {CARDS}, which is a label of the pod and no resource"
             advice = f"remove it; to spread over two cards label the pod {CARDS}: '2'"
             path = (*container.resources_path, field, CARDS)
-            # It has the shape of a device's name, and those must have a limit.
-            refused = field == "requests"
+            refused = is_refused(CARDS, container.limits, container.requests)
             key = f"{field}.{CARDS}"
             yield Finding(path, key, message, container, advice, api_refuses=refused)
 

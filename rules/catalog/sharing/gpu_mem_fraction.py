@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.acceptance import is_refused
 from rules.container import Container
 from rules.context import Context
 from rules.document import put
@@ -57,8 +58,9 @@ def _fraction(amounts: object) -> Quantity | None:
 
 
 def _finding(container: Container, field: str, amount: Quantity) -> Finding:
+    refused = is_refused(GPU_MEM, container.limits, container.requests)
     outcome = "the API server refuses fractions"
-    if amount.accepted_as_integer:
+    if not refused:
         outcome = f"the API server lets it through and takes {amount.value}"
     message = (
         f"{container} sets {shown(f'{GPU_MEM}: {amount.text}')} in {field}: "
@@ -67,7 +69,6 @@ def _finding(container: Container, field: str, amount: Quantity) -> Finding:
     advice = f"write a whole number, such as {shown(f'{GPU_MEM}: {amount.value}')}"
     path = (*container.resources_path, field, GPU_MEM)
     fix = _rounding(container, field)
-    refused = not amount.accepted_as_integer
     key = f"{field}.{GPU_MEM}"
     return Finding(path, key, message, container, advice, fix, api_refuses=refused)
 
