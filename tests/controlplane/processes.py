@@ -63,9 +63,10 @@ class Processes:
                 process_group=self._keeper.pid,
             )
 
-    def check(self) -> None:
-        """ProcessError if one has ended by itself."""
-        for name, process in self._running.items():
+    def check(self, *names: str) -> None:
+        """ProcessError if one, or one of `names`, has ended."""
+        for name in names or self._running:
+            process = self._running[name]
             if process.poll() is not None:
                 lines = self.log(name).read_text(errors="replace").splitlines()
                 end = "\n".join(lines[-LINES_SHOWN:])
