@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-oldest control-plane check format docs bench clean
+.PHONY: demo test test-oldest control-plane check format docs bench bench-admission bench-end-to-end clean
 
 demo: .venv/.lint
 	@$(BIN)/python examples/demo.py
@@ -38,6 +38,15 @@ docs: .venv/.dev
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/lint.py
+	$(BIN)/python benchmarks/engine.py
+
+# The webhook under load; wants wrk, and two cores to itself for some minutes.
+bench-admission: .venv/.dev
+	$(BIN)/python benchmarks/admission.py --connections 16
+
+# Pod creations through a real API server, with and without the webhook.
+bench-end-to-end: .venv/.dev
+	$(BIN)/python benchmarks/end_to_end.py
 
 # The linter alone: what a user gets.
 .venv/.lint: requirements/lint.txt

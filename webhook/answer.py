@@ -39,3 +39,4 @@ class Answer(NamedTuple):
 
 
 IGNORED = Answer("ignored")
+CLEAN = Answer("clean")

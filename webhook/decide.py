@@ -19,16 +19,15 @@ from rules.pod import BUILT_IN_GROUPS
 from rules.policy import Policy
 from rules.reading import mapping, text
 from rules.rule import Action, Finding
-from webhook.answer import IGNORED, NOTHING, Answer, Outcome
+from webhook.answer import CLEAN, IGNORED, NOTHING, Answer, Outcome
 from webhook.call import EPHEMERAL, Call, call_of, mendable
 from webhook.review import Review
-from webhook.weight import too_large
+from webhook.weight import too_large, unjudged
 from webhook.wording import broken, causes, denial, fitting, mended, warned
 
 FIXED = "gpuward.io/fixed"
 # The one fix that a policy may have made in workloads: without it they are not even accepted.
 TEMPLATE_FIX = "request-only"
-TOO_LARGE = "too-large"
 
 # What the audit log says of a rule's strongest finding: in a pod that is refused for it, …
 _REFUSED = {Action.DENY: "denied", Action.WARN: "warned", Action.AUDIT: "audited"}
@@ -53,7 +52,7 @@ class Judge:
         if call is None:
             return IGNORED
         if why := too_large(call):
-            return _unjudged(call, why)
+            return unjudged(call, why)
         if call.is_pod:
             return self._mutate_pod(call)
         if call.is_quota:
@@ -67,7 +66,7 @@ class Judge:
         if call is None or not (call.is_pod or call.is_quota):
             return IGNORED
         if why := too_large(call):
-            return _unjudged(call, why, refused=call.is_pod)
+            return unjudged(call, why, refused=call.is_pod)
         verdict = self._judged(call)
         denied = [f for f in verdict.findings if f.action is Action.DENY]
         failures = verdict.failures if self._denies_on_failure else []
@@ -151,6 +150,8 @@ class Judge:
         annotations: Mapping[str, str] = NOTHING,
     ) -> Answer:
         """An answer that refuses nothing and says what the mode lets it say."""
+        if not (found or fixed or verdict.failures or verdict.excepted):
+            return CLEAN
         done = "fixed" if operations else "would be fixed"
         lines: list[str] = []
         if call.mode is not Action.AUDIT:
@@ -180,15 +181,6 @@ def _verb(call: Call, finding: Finding) -> str:
     spared = call.mode is not Action.DENY and finding.action is Action.DENY
     ours = (call.is_pod or call.is_quota) and not finding.api_refuses
     return "would be refused: " if ours and spared else ""
-
-
-def _unjudged(call: Call, why: str, *, refused: bool = False) -> Answer:
-    """The answer about what is too large: a pod could hide anything in it."""
-    line = f"gpuward [{TOO_LARGE}] cannot judge this object for {why}"
-    if refused and call.mode is Action.DENY:
-        return Answer("denied", allowed=False, message=line, annotations={TOO_LARGE: "denied"})
-    spoken = [] if call.mode is Action.AUDIT else [line]
-    return Answer("unjudged", warnings=spoken, annotations={TOO_LARGE: "unjudged"})
 
 
 def _noted(found: Iterable[Finding], words: Mapping[Action, str]) -> dict[str, str]:

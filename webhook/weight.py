@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from rules.rule import Action
+from webhook.answer import Answer
 from webhook.call import Call
 
+TOO_LARGE = "too-large"
 # Bytes of a review below which nothing is counted: far more than real pods have.
 LARGE_REVIEW = 256 << 10
 # Bytes of a review of a workload; its pods are judged when they are made.
@@ -29,6 +32,15 @@ def too_large(call: Call) -> str:
     if not _exceeds(call.object, MOST_VALUES):
         return ""
     return f"its more than {MOST_VALUES:,} values beside the variables of its containers"
+
+
+def unjudged(call: Call, why: str, *, refused: bool = False) -> Answer:
+    """The answer about what is too large: a pod could hide anything in it."""
+    line = f"gpuward [{TOO_LARGE}] cannot judge this object for {why}"
+    if refused and call.mode is Action.DENY:
+        return Answer("denied", allowed=False, message=line, annotations={TOO_LARGE: "denied"})
+    spoken = [] if call.mode is Action.AUDIT else [line]
+    return Answer("unjudged", warnings=spoken, annotations={TOO_LARGE: "unjudged"})
 
 
 def _exceeds(root: Any, most: int) -> bool:

@@ -1,0 +1,135 @@
+"""What a webhook costs whoever creates pods: server-side dry runs through a real API server.
+
+Compared in one run, in turns, the best of several short runs: no webhook; the floor of
+`admission.py` on the mutating and the validating path, with a patch that fits; ours on both;
+and a ValidatingAdmissionPolicy that says what two of our rules say. All processes share the
+processors that there are. Needs wrk and the control plane of the tests (docs/testing.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from admitting import folder_of
+from controlplane.plane import ControlPlane
+
+from benchmarks.doors import Door, creator, doors
+from benchmarks.load import Client, Load
+from benchmarks.reviews import GPU, encoded, gpu_pod, large_gpu_pod, unrelated_pod
+from benchmarks.served import floor, own
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Run(NamedTuple):
+    """One short run; milliseconds of processor time that a creation took, and the webhook's."""
+
+    load: Load
+    cpu: float
+    webhook: float
+
+
+def main() -> int:
+    """Run the measurements and print them; 0."""
+    options = _options()
+    cores = os.sched_getaffinity(0)
+    with tempfile.TemporaryDirectory() as name, ControlPlane(controllers=False) as plane:
+        folder = Path(name)
+        client = Client(folder, cores, creator(plane))
+        pair = plane.authority.issue("webhook", hosts=["127.0.0.1", "localhost"])
+        certificate = folder_of(pair, folder / "tls")
+        with own(folder, max(cores), "quick", certificate) as ours:
+            pods = {"4 KB": gpu_pod(), "30 KB": large_gpu_pod(), "unrelated": unrelated_pod()}
+            for title, pod in pods.items():
+                manifest = _acceptable(pod)
+                patch = ours.ask("/mutate/deny", encoded(manifest)).get("patch", "")
+                patches = {"/mutate/deny": patch, "/validate/deny": ""}
+                with (
+                    floor(folder, max(cores), "quick", certificate, patches) as other,
+                    doors(plane, [other, ours], manifest) as ways,
+                ):
+                    print(f"\n{title}, {options.connections} connections")
+                    _measure(client, plane, ways, json.dumps(manifest).encode(), options)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=5, help="short runs a figure")
+    parser.add_argument("--seconds", type=int, default=2, help="how long one takes")
+    return parser.parse_args()
+
+
+def _acceptable(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod as a user would write it, and valid without a webhook: with its limits."""
+    for container in pod["spec"]["containers"]:
+        if GPU in container["resources"]["requests"]:
+            container["resources"]["limits"][GPU] = container["resources"]["requests"][GPU]
+        container["volumeMounts"].pop()
+    pod["spec"]["volumes"].pop()
+    pod["spec"] |= {"serviceAccountName": "default", "serviceAccount": "default"}
+    metadata = {key: pod["metadata"][key] for key in ("generateName", "labels", "annotations")}
+    return {**pod, "metadata": metadata}
+
+
+def _measure(
+    client: Client, plane: ControlPlane, ways: list[Door], body: bytes, options: argparse.Namespace
+) -> None:
+    runs: dict[str, list[Run]] = {door.name: [] for door in ways}
+    for _ in range(options.rounds):
+        for door in ways:
+            runs[door.name].append(_run(client, plane, door, body, options))
+    print(f"{'':<14}{'creations/s':>12}{'of none':>9}{'of floor':>9}{'(runs)':>14}", end="")
+    print(f"{'p50 ms':>8}{'p99 ms':>8}{'CPU ms':>8}{'of floor':>9}{'webhook ms':>12}")
+    for name, seen in runs.items():
+        _show(name, seen, runs["no webhook"], runs["floor"])
+
+
+def _run(
+    client: Client, plane: ControlPlane, door: Door, body: bytes, options: argparse.Namespace
+) -> Run:
+    path = f"/api/v1/namespaces/{door.namespace}/pods?dryRun=All"
+    api_server = plane.process_ids["kube-apiserver"]
+    before = _ticks(api_server), door.server.cpu_seconds() if door.server else 0.0
+    load = client.closed(plane.url + path, body, options.connections, options.seconds)
+    webhook = (door.server.cpu_seconds() - before[1]) if door.server else 0.0
+    spent = (_ticks(api_server) - before[0]) / TICKS + webhook
+    if door.server:
+        door.server.forget_log()
+    number = max(load.requests, 1)
+    return Run(load, spent / number * 1000, webhook / number * 1000)
+
+
+def _ticks(process: int) -> int:
+    """Processor time of a process, with that of its threads that have ended."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def _show(name: str, seen: list[Run], none: list[Run], floors: list[Run]) -> None:
+    best = max((run.load for run in seen), key=lambda load: load.rate)
+    of_none, of_floor = (
+        best.rate / max(run.load.rate for run in other) for other in (none, floors)
+    )
+    shares = sorted(a.load.rate / max(b.load.rate, 1) for a, b in zip(seen, floors, strict=True))
+    cpu, floor_cpu = (min(run.cpu for run in runs) for runs in (seen, floors))
+    print(
+        f"{name:<14}{best.rate:>12,.0f}{of_none:>9.0%}{of_floor:>9.0%}"
+        f"{f'({shares[0]:.0%}-{shares[-1]:.0%})':>14}{best.p50:>8.1f}{best.p99:>8.1f}"
+        f"{cpu:>8.2f}{floor_cpu / cpu:>9.0%}{min(run.webhook for run in seen):>12.3f}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Server processes to be measured: each on a core of its own, with what it costs."""
+
+from __future__ import annotations
+
+import datetime
+import http.client
+import json
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from certs.authority import new_authority, sign_leaf
+
+LAUNCH = str(Path(__file__).with_name("launch.py"))
+START_SECONDS = 30
+Variant = Literal["plain", "quick"]
+
+
+class Served:
+    """A running server, reachable at `address`; `arguments` are a module and what it is told."""
+
+    def __init__(
+        self, folder: Path, name: str, core: int, variant: Variant, arguments: list[str]
+    ) -> None:
+        self.name = name
+        self._log = folder / f"{name}-{variant}.log"
+        command = [sys.executable, LAUNCH, str(core), variant, *arguments]
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(command, stdout=output, stderr=output)
+
+    def __enter__(self) -> Self:
+        deadline = time.monotonic() + START_SECONDS
+        while not (line := self._serving()):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._process.kill()
+                sys.exit(f"{self.name} did not start:\n{self._log.read_text(errors='replace')}")
+            time.sleep(0.05)
+        self.address: str = line["address"]
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    @property
+    def process_id(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    def cpu_seconds(self) -> float:
+        """Processor time that it has taken so far."""
+        tasks = Path(f"/proc/{self.process_id}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+
+    def resident_megabytes(self) -> float:
+        """The most memory that it has held so far."""
+        status = Path(f"/proc/{self.process_id}/status").read_text(encoding="ascii")
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1000
+
+    def forget_log(self) -> None:
+        """Empty its log, which grows under load."""
+        with self._log.open("r+b") as log:
+            log.truncate()
+
+    def ask(self, path: str, body: bytes) -> Any:
+        """The response to one review."""
+        # Our own child on the loopback interface: there is nobody to mistake for it.
+        context = ssl._create_unverified_context()  # noqa: S323, SLF001
+        connection = http.client.HTTPSConnection(self.address, context=context, timeout=30)
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        answer = json.loads(connection.getresponse().read())
+        connection.close()
+        return answer["response"]
+
+    def _serving(self) -> Any:
+        lines = self._log.read_text(errors="replace").splitlines()
+        events = (json.loads(line) for line in lines if line.startswith("{"))
+        return next((event for event in events if event.get("event") == "serving"), None)
+
+
+def own(folder: Path, core: int, variant: Variant, certificate: Path) -> Served:
+    """The server that is the subject here, as it is by default."""
+    places = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
+    arguments = ["gpuward", "serve", *places, "--certificate", str(certificate)]
+    return Served(folder, "gpuward", core, variant, arguments)
+
+
+def floor(
+    folder: Path, core: int, variant: Variant, certificate: Path, patches: dict[str, str]
+) -> Served:
+    """The server that answers each path with a constant."""
+    file = folder / "patches.json"
+    file.write_text(json.dumps(patches), encoding="ascii")
+    return Served(folder, "floor", core, variant, ["benchmarks.floor", str(certificate), str(file)])
+
+
+def certificate_in(folder: Path) -> Path:
+    """A new folder in `folder` with a certificate for this machine."""
+    now, days = datetime.datetime.now(tz=datetime.UTC), datetime.timedelta(days=7)
+    names = ["localhost", "127.0.0.1"]
+    authority = new_authority(names, now, days)
+    leaf = sign_leaf(authority, names, now, days)
+    made = folder / "certificate"
+    made.mkdir()
+    (made / "ca.crt").write_bytes(authority.certificate_pem)
+    (made / "tls.crt").write_bytes(leaf.certificate_pem)
+    (made / "tls.key").write_bytes(leaf.key_pem)
+    return made
