@@ -40,19 +40,24 @@ def call_of(review: Review, mode: Action, today: datetime.date) -> Call | None:
     raw = review.object
     if mode is Action.OFF or review.operation not in OPERATIONS or not isinstance(raw, dict):
         return None
-    metadata = mapping(raw.get("metadata"))
-    if metadata.get("deletionTimestamp"):
-        return None
     created = review.operation == "CREATE"
+    # In a new object anybody could write that it is being deleted; the API server forgets it.
+    if not created and _metadata(review.old).get("deletionTimestamp"):
+        return None
     context = Context(today, review.namespace, review.user, "CREATE" if created else "UPDATE")
     old = None if created else _typed(mapping(review.old), review)
     call = Call(review, _typed(raw, review), old, context, mode)
     if call.is_pod or call.is_quota:
         return call
-    if any(owner.get("controller") is True for _, owner in items(metadata.get("ownerReferences"))):
+    owners = items(_metadata(raw).get("ownerReferences"))
+    if any(owner.get("controller") is True for _, owner in owners):
         return None  # its owner has been spoken of
     # Whoever applies a component's workload is not the one who will make its pods.
     return call._replace(context=context._replace(user=None))
+
+
+def _metadata(raw: Any) -> Mapping[str, Any]:
+    return mapping(mapping(raw).get("metadata"))
 
 
 def _typed(raw: Mapping[str, Any], review: Review) -> Mapping[str, Any]:
