@@ -7,13 +7,17 @@ from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple, TypeAlias
 
+from rules.components import is_component
 from rules.context import Context
 from rules.document import Json
+from rules.glance import plain_pod, view_of
+from rules.lazy import kept
 from rules.pod import Pod
 from rules.policy import ActiveRule, PolicyException, RuleSet
 from rules.quota import Quota
 from rules.rule import Finding, FixScope
-from rules.traits import QUOTA, suffice, traits_of
+from rules.telling import keep, traits_at_a_glance, traits_of
+from rules.traits import QUOTA, suffice
 from rules.workloads import Unreadable, subjects_in
 
 Subject: TypeAlias = Pod | Quota
@@ -57,7 +61,7 @@ class Asking:
         self, manifest: Json, rule_set: RuleSet, context: Context, suppress: Suppress
     ) -> None:
         self._rule_set = rule_set
-        self._context = context.having(rule_set.profile)
+        self._call = context
         self._suppress = suppress
         self._search(manifest)
 
@@ -65,19 +69,48 @@ class Asking:
         self.verdict = Verdict()
         self._claimed: set[tuple[Any, ...]] = set()
         self._subjects: list[tuple[Subject, int]] = []
-        for subject in subjects_in(manifest, self._rule_set.profile, self._context.namespace):
+        self.rules: tuple[tuple[int, ActiveRule], ...] = ()
+        plain = plain_pod(manifest)
+        if plain is None:
+            self._search_everywhere(manifest)
+            return
+        spec, metadata = plain
+        profile, self.verdict.pods = self._rule_set.profile, 1
+        traits, told = traits_at_a_glance(spec, metadata, profile)
+        if self._rule_set.concerning(traits):
+            pod = view_of(spec, metadata, profile, self._call.namespace)
+            if self._is_judged(pod):
+                keep(pod, traits, told)
+                self._begin([(pod, traits)])
+
+    def _search_everywhere(self, manifest: Json) -> None:
+        subjects: list[tuple[Subject, int]] = []
+        for subject in subjects_in(manifest, self._rule_set.profile, self._call.namespace):
             if isinstance(subject, Unreadable):
                 self.verdict.unreadable.append(subject)
             elif isinstance(subject, Quota):
-                self._subjects.append((subject, QUOTA))
-            elif self._is_judged(subject, traits := traits_of(subject)):
-                self._subjects.append((subject, traits))
+                subjects.append((subject, QUOTA))
+            else:
+                self.verdict.pods += 1
+                traits = traits_of(subject)
+                if self._rule_set.concerning(traits) and self._is_judged(subject):
+                    subjects.append((subject, traits))
+        self._begin(subjects)
 
-    def _is_judged(self, pod: Pod, traits: int) -> bool:
-        self.verdict.pods += 1
-        if not self._rule_set.concerning(traits):
-            return False
-        if pod.is_component(self._context):
+    @kept
+    def _context(self) -> Context:
+        """What rules are told of the call, if there is anything to ask them."""
+        return self._call.having(self._rule_set.profile)
+
+    def _begin(self, subjects: list[tuple[Subject, int]]) -> None:
+        """Take the rules that concern `subjects`; mostly there are none of these."""
+        self._subjects = subjects
+        if subjects:
+            common = reduce(or_, (traits for _, traits in subjects))
+            self.rules = self._rule_set.concerning(common)
+
+    def _is_judged(self, pod: Pod) -> bool:
+        if is_component(pod, self._call):
             self.verdict.components += 1
             return False
         return not pod.is_mirror
@@ -92,14 +125,7 @@ class Asking:
         self.verdict.pods, self.verdict.components = before.pods, before.components
         self._claimed = set()
         renewed = (subject.renewed(manifest) for subject, _ in self._subjects)
-        self._subjects = [(subject, traits_of(subject)) for subject in renewed]
-
-    @property
-    def rules(self) -> tuple[tuple[int, ActiveRule], ...]:
-        """The rules that concern the manifest, with their numbers; mostly there are none."""
-        if not self._subjects:
-            return ()
-        return self._rule_set.concerning(reduce(or_, (traits for _, traits in self._subjects)))
+        self._begin([(subject, traits_of(subject)) for subject in renewed])
 
     def ask(self, active: ActiveRule) -> list[Finding]:
         """The findings of one rule about every subject, stamped; they are kept in the verdict."""
@@ -124,10 +150,11 @@ class Asking:
 
     def _answer(self, active: ActiveRule, subject: Subject) -> tuple[list[Finding], str]:
         """What the rule says about `subject`, stamped, and how it failed if it did."""
-        rule, context = active.rule, self._context
+        rule = active.rule
         found: list[Finding] = []
         if not isinstance(subject, rule.subject):
             return found, ""
+        context = self._context
         if active.options:
             context = context.having(context.profile, active.options)
         try:
@@ -142,7 +169,7 @@ class Asking:
     def _is_heard(self, finding: Finding, active: ActiveRule, subject: Subject) -> bool:
         """Whether no other rule, exception or comment silences `finding`."""
         spot = (subject.path, finding.container_name, finding.key)
-        if (finding.rule, *spot) in self._claimed:
+        if self._claimed and (finding.rule, *spot) in self._claimed:
             return False
         if self._rule_set.exceptions and self._is_excepted(finding, subject):
             self.verdict.excepted += 1
@@ -152,7 +179,8 @@ class Asking:
             return False  # a mere comment in a file silences no other rule
         else:
             heard = True
-        self._claimed.update((other, *spot) for other in active.rule.instead_of)
+        if active.rule.instead_of:
+            self._claimed.update((other, *spot) for other in active.rule.instead_of)
         return heard
 
     def _is_excepted(self, finding: Finding, subject: Subject) -> bool:

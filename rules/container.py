@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from operator import itemgetter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from rules.document import Path
@@ -14,10 +13,9 @@ if TYPE_CHECKING:
     from rules.pod import Pod
 
 Role = Literal["init", "app", "ephemeral"]
-_NAME = itemgetter("name")
 # What is read from one field alone, and costs more than taking it over.
 _FACTS = {
-    "env": ("env", "variables", "variable_traits"),
+    "env": ("env", "variable_traits"),
     "resources": ("resources", "limits", "requests", "claims", "devices", "resource_traits"),
 }
 
@@ -26,7 +24,11 @@ class Container:
     """One container of a pod: init, app or ephemeral."""
 
     def __init__(self, pod: Pod, raw: Mapping[str, Any], path: Path, role: Role) -> None:
-        self.pod = pod
+        # Only a weak reference: what refers to itself waits for the garbage collector.
+        self._pod = pod.reference
+        self.profile = pod.profile
+        self._layout = pod.layout
+        self._is_pod = raw is pod.spec
         self.raw = raw
         self.path = path
         self.role = role
@@ -37,6 +39,18 @@ class Container:
         self.traits: int | None = None
         self.resource_traits: int | None = None
         self.variable_traits: int | None = None
+
+    @property
+    def pod(self) -> Pod:
+        """The pod, which somebody must keep for as long as it is asked for."""
+        pod = self._pod()
+        if pod is None:
+            raise ReferenceError("the pod of this container is no longer kept")
+        return pod
+
+    def belongs_to(self, pod: Pod) -> None:
+        """Take `pod`, a later state, for the one that the container, itself unchanged, is in."""
+        self._pod = pod.reference
 
     def inherit(self, old: Container) -> None:
         """Take over the facts about fields that are the same objects as in the `old` state."""
@@ -59,17 +73,15 @@ class Container:
     def env(self) -> Mapping[str, list[tuple[int, Mapping[str, Any]]]]:
         """Every entry of `env` with its index, by the name of the variable, in order."""
         entries: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
-        for index, entry in items(self.raw.get("env")):
-            entries.setdefault(text(entry.get("name")), []).append((index, entry))
+        for listed in items(self.raw.get("env")):
+            name = listed[1].get("name")
+            if type(name) is not str:
+                name = text(name)
+            if name in entries:
+                entries[name].append(listed)
+            else:
+                entries[name] = [listed]
         return entries
-
-    @kept
-    def variables(self) -> Iterable[str]:
-        """The names in `env`, and perhaps other values: a tenth of what `env` itself costs."""
-        try:
-            return set(map(_NAME, self.raw.get("env") or ()))
-        except (LookupError, TypeError):  # not all are entries with a name
-            return self.env
 
     def value_of(self, variable: str) -> str | None:
         """The literal that `variable` is set to, the last entry winning; None for any other."""
@@ -90,7 +102,7 @@ class Container:
 
     @property
     def _gpu_field(self) -> str:
-        return self.pod.layout.gpu_field if self.raw is self.pod.spec else ""
+        return self._layout.gpu_field if self._is_pod else ""
 
     @property
     def resources_path(self) -> Path:
@@ -99,7 +111,7 @@ class Container:
 
     @property
     def _resources_field(self) -> str:
-        own = self.pod.layout.resources
+        own = self._layout.resources
         # An older version of the kind may have the field under its common name.
         return own if own in self.raw or "resources" not in self.raw else "resources"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rules.container import Container
 from rules.pod import Pod
-from rules.profile import Resource
+from rules.profile import Profile, Resource
 from rules.quantity import Malformed, Placeholder, Quantity, parse
 from rules.reading import text
 
@@ -57,11 +57,21 @@ def devices(container: Container) -> Mapping[str, Device]:
 def _devices(container: Container) -> Iterator[tuple[str, Device]]:
     limits, requests = container.limits, container.requests
     for name in dict.fromkeys((*limits, *requests)):
-        resource = None if name in NATIVE else container.pod.profile.resource(name)
-        if resource is not None:
-            limit = parse(limits[name]) if name in limits else None
-            request = parse(requests[name]) if name in requests else None
-            yield name, Device(name, resource, limit, request)
+        device = None if name in NATIVE else device_of(name, limits, requests, container.profile)
+        if device is not None:
+            yield name, device
+
+
+def device_of(
+    name: str, limits: Mapping[str, Any], requests: Mapping[str, Any], profile: Profile
+) -> Device | None:
+    """The GPU resource `name` as a container asks for it; None if it is nothing known."""
+    resource = profile.resource(name)
+    if resource is None:
+        return None
+    limit = parse(limits[name]) if name in limits else None
+    request = parse(requests[name]) if name in requests else None
+    return Device(name, resource, limit, request)
 
 
 def holds_gpu(container: Container) -> bool:

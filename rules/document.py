@@ -79,7 +79,8 @@ def apply(document: Json, edits: Iterable[Edit]) -> tuple[Json, list[Operation]]
     batch = list(edits)
     for edit in batch:
         _refuse_misfit(document, edit)
-    _refuse_overlaps(batch)
+    if len(batch) > 1:
+        _refuse_overlaps(batch)
     working = _Working(document)
     for edit in batch:
         if edit.kind != "remove":
@@ -175,7 +176,7 @@ class _Working:
                 raise EditError(f"{pointer(path)} does not fit the document")
             if depth == len(path) or (child is None and depth):  # without a document no parts
                 break
-            if isinstance(child, (dict, list)):
+            if id(child) not in self._copied and isinstance(child, (dict, list)):
                 child = node[step] = self._copy(child)
             node = child
         return node, step, depth

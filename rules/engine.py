@@ -60,7 +60,10 @@ def fix(
         suppress = _steady(manifest, rule_set, context, suppress)
     barred: dict[str, Failure] = {}
     while True:
-        fixing = _Fixing(Asking(manifest, rule_set, context, suppress), manifest, only)
+        asking = Asking(manifest, rule_set, context, suppress)
+        if not asking.rules:
+            return Fixed(manifest, [], [], asking.verdict)
+        fixing = _Fixing(asking, manifest, only)
         troubled = fixing.run(barred)
         if not troubled:
             remaining = fixing.verdict

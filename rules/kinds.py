@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from rules.document import Path
-from rules.pod import Layout
+from rules.layout import Layout
 
 # Built-in kind -> where its pod template is.
 BUILT_IN: Mapping[str, Path] = {

@@ -27,7 +27,8 @@ else:
 
         def __get__(self, owner: Any, _type: type | None = None) -> Any:
             """The fact about `owner`, whose own attribute it is from then on."""
-            fact = owner.__dict__[self._name] = self._read(owner)
+            fact = self._read(owner)
+            setattr(owner, self._name, fact)
             return fact
 
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
+from weakref import ref
 
 from rules.container import Container, Role
-from rules.context import Context
 from rules.document import Json, Path, found
+from rules.layout import CONTAINER_LISTS, POD_SPEC, Layout
 from rules.lazy import kept
-from rules.patterns import matches_any
 from rules.profile import Profile
 from rules.reading import items, mapping, text
 
-DAEMON_SET_CONTROLLER = "system:serviceaccount:kube-system:daemon-set-controller"
 DEFAULT_SCHEDULER = "default-scheduler"
 BUILT_IN_GROUPS = frozenset({"", "apps", "batch", "extensions"})
 MIRROR = "kubernetes.io/config.mirror"
@@ -34,31 +33,6 @@ class ObjectRef(NamedTuple):
     def __str__(self) -> str:
         name = "/".join(part for part in (self.namespace, self.name) if part)
         return f"{self.kind} {name}" if name else self.kind
-
-
-class Layout(NamedTuple):
-    """Where a kind of workload keeps what a pod spec has.
-
-    `lists` are the paths of the lists of containers and their roles; `singles` are fields
-    that hold one container. With `itself` the spec is at once the pod and its main
-    container. `resources` is the container's field of limits and requests; `gpu_field`, if
-    there is one, holds a resource's name and quantity instead. With `bare` annotations and
-    labels stand in the spec.
-    """
-
-    lists: tuple[tuple[tuple[str, ...], Role], ...] = (
-        (("initContainers",), "init"),
-        (("containers",), "app"),
-        (("ephemeralContainers",), "ephemeral"),
-    )
-    singles: tuple[str, ...] = ()
-    itself: bool = False
-    bare: bool = False
-    resources: str = "resources"
-    gpu_field: str = ""
-
-
-POD_SPEC = Layout()
 
 
 class Pod:
@@ -87,8 +61,10 @@ class Pod:
         self.held: tuple[str, ...] | None = None
         # What each rule has said about this view, kept by `asking`.
         self.answers: dict[str, Any] = {}
-        # The views of an earlier state of the pod, to be used again.
-        self._before: Mapping[Path, Container] = {}
+        # By this the containers know their pod.
+        self.reference = ref(self)
+        # The containers of an earlier state of the pod, to be used again.
+        self._before: tuple[Container, ...] = ()
 
     def renewed(self, manifest: Json) -> Pod:
         """This pod as it is in `manifest`, which edits have made of the one it was read from.
@@ -103,25 +79,38 @@ class Pod:
         where = (spec, self.path), (metadata, self.metadata_path)
         pod = Pod(self.object, self.profile, *where, self.place, self.layout)
         if same:
-            pod.key_traits = self.key_traits
-            pod._before = {container.path: container for container in self.containers}
+            pod._take_over(self)
         return pod
+
+    def _take_over(self, old: Pod) -> None:
+        """Take over what was read from the same metadata, and from the same lists of containers."""
+        self.key_traits = old.key_traits
+        mine, before = self.spec.get, old.spec.get
+        if self.layout is POD_SPEC and all(mine(f) is before(f) for f in CONTAINER_LISTS):
+            self.containers = old.containers
+            self.holds, self.held = old.holds, old.held
+            for container in self.containers:
+                container.belongs_to(self)
+        else:
+            self._before = old.containers
 
     @kept
     def containers(self) -> tuple[Container, ...]:
         """Every container in order: init, app, ephemeral. No rule should look at fewer unasked."""
+        before, self._before = self._before, ()
         containers = []
-        for raw, path, role in self._places():
-            old = self._before.get(path)
-            if old is not None and old.raw is raw:
-                old.pod = self
-                containers.append(old)
-                continue
-            container = Container(self, raw, path, role)
-            if old is not None and self.layout is POD_SPEC and old.name == container.name:
-                container.inherit(old)
+        for number, (raw, path, role) in enumerate(self._places()):
+            old = before[number] if number < len(before) else None
+            if old is None or old.path != path:
+                container = Container(self, raw, path, role)
+            elif old.raw is raw:
+                container = old
+                container.belongs_to(self)
+            else:
+                container = Container(self, raw, path, role)
+                if self.layout is POD_SPEC and old.name == container.name:
+                    container.inherit(old)
             containers.append(container)
-        self._before = {}
         return tuple(containers)
 
     def _places(self) -> Iterator[tuple[Mapping[str, Any], Path, Role]]:
@@ -197,16 +186,3 @@ class Pod:
             return True
         owners = items(self.metadata.get("ownerReferences"))
         return any(o.get("kind") == "DaemonSet" and o.get("controller") is True for _, o in owners)
-
-    def is_component(self, context: Context) -> bool:
-        """Whether the pod is the estate's own, which every rule leaves alone.
-
-        In a custom resource the pod may go to another namespace than the resource itself.
-        """
-        if self.object.group not in BUILT_IN_GROUPS:
-            return False
-        return any(
-            matches_any(c.service_accounts, self.service_account)
-            and (context.user is None or context.user in (DAEMON_SET_CONTROLLER, *c.creators))
-            for c in self.profile.components_in(self.object.namespace)
-        )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from rules.document import Path, pointer
-from rules.pod import Layout
+from rules.layout import POD_SPEC, Layout
 
 # {} is an object, [] a list, [x] a list of x.
 _RESOURCES: Mapping[str, Any] = {"limits": {}, "requests": {}, "claims": [{}]}
@@ -20,6 +20,8 @@ _CONTAINER: Mapping[str, Any] = {
 }
 POD: Mapping[str, Any] = {"volumes": [{}], "tolerations": [{}], "nodeSelector": {}, "affinity": {}}
 METADATA: Mapping[str, Any] = {"annotations": {}, "labels": {}}
+# A shape as it is quickest to walk: the key of each field, its type and what is inside.
+Fields: TypeAlias = tuple[tuple[str, Any, Any], ...]
 _KINDS = {str: "text", int: "a number", float: "a number", bool: "a boolean", list: "a list"}
 
 
@@ -39,25 +41,38 @@ def shape_of(layout: Layout) -> Mapping[str, Any]:
     return shape
 
 
+def _fields(shape: Mapping[str, Any]) -> Fields:
+    insides = {key: inner[0] if isinstance(inner, list) else inner for key, inner in shape.items()}
+    return tuple((key, type(shape[key]), _fields(inner)) for key, inner in insides.items())
+
+
+@cache
+def fields_of(layout: Layout) -> Fields:
+    """The fields of `shape_of(layout)`."""
+    return _fields(shape_of(layout))
+
+
+POD_FIELDS, METADATA_FIELDS = fields_of(POD_SPEC), _fields(METADATA)
 _OBJECTS = frozenset({dict})
 
 
-def conforms(value: Any, shape: Mapping[str, Any]) -> bool:
+def conforms(value: Any, fields: Fields) -> bool:
     """Whether the object `value` certainly has no `differences`, which are long in the finding."""
     if type(value) is not dict:
         return False
-    for key, inner in shape.items():
+    for key, kind, inside in fields:
         child = value.get(key)
         if child is None:
             continue
-        if type(child) is not type(inner):
+        if type(child) is not kind:
             return False
-        if type(child) is list:
+        if kind is list:
             if not _OBJECTS.issuperset(map(type, child)):
                 return False
-            if inner[0] and not all(conforms(item, inner[0]) for item in child):
-                return False
-        elif inner and not conforms(child, inner):
+            for item in child if inside else ():
+                if not conforms(item, inside):
+                    return False
+        elif inside and not conforms(child, inside):
             return False
     return True
 

@@ -25,9 +25,10 @@ def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
     An empty key needs `Exists` and fits every taint; an empty effect fits every effect;
     an empty operator is `Equal`. `Lt` and `Gt` compare integers.
     """
-    key, effect = text(toleration.get("key")), text(toleration.get("effect"))
+    key = text(toleration.get("key"))
     if key and key != taint.key:
         return False
+    effect = text(toleration.get("effect"))
     if effect and effect != taint.effect:
         return False
     operator = text(toleration.get("operator")) or "Equal"

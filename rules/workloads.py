@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rules.document import Json, Path
 from rules.kinds import BUILT_IN, ODD, PATTERNS, PLAIN, OddPods
+from rules.layout import POD_SPEC, Layout
 from rules.nodes import Node, fits
 from rules.patterns import matches_any
-from rules.pod import BUILT_IN_GROUPS, POD_SPEC, Layout, ObjectRef, Pod
+from rules.pod import BUILT_IN_GROUPS, ObjectRef, Pod
 from rules.profile import Profile
 from rules.quota import Quota
 from rules.reading import items, mapping, text
-from rules.shapes import METADATA, POD, conforms, differences, shape_of
+from rules.shapes import METADATA, METADATA_FIELDS, POD, conforms, differences, fields_of, shape_of
 
 
 class Unreadable(NamedTuple):
@@ -51,11 +52,7 @@ def subjects_in(
         built_in = kind in BUILT_IN and group in BUILT_IN_GROUPS
         if not built_in and (not kind or (kind in PLAIN and not group) or _is_pattern(group)):
             continue
-        metadata = mapping(raw.get("metadata"))
-        home = text(metadata.get("namespace")) or namespace or ""
-        # An object that is yet to get its name is told by what the name will begin with.
-        name = text(metadata.get("name")) or text(metadata.get("generateName"))
-        owner = ObjectRef(kind, group, home, name)
+        owner = owner_of(kind, group, mapping(raw.get("metadata")), namespace)
         search = _Search(owner, profile, base)
         if kind == "ResourceQuota" and not group:
             yield from search.quota(raw)
@@ -63,6 +60,16 @@ def subjects_in(
             yield from search.template(raw, BUILT_IN[kind])
         else:
             yield from search.everywhere(raw, ODD.get((group, kind), ()))
+
+
+def owner_of(
+    kind: str, group: str, metadata: Mapping[str, Any], namespace: str | None
+) -> ObjectRef:
+    """Which object it is, `namespace` being where one goes that names none."""
+    home = text(metadata.get("namespace")) or namespace or ""
+    # An object that is yet to get its name is told by what the name will begin with.
+    name = text(metadata.get("name")) or text(metadata.get("generateName"))
+    return ObjectRef(kind, group, home, name)
 
 
 def _is_pattern(group: str) -> bool:
@@ -175,10 +182,9 @@ class _Search:
     def _read(
         self, spec: tuple[Any, Path], metadata: tuple[Any, Path], place: str, layout: Layout
     ) -> Iterator[Subject]:
-        shape = shape_of(layout)
-        if not conforms(spec[0], shape):
-            yield from self._misshapen(spec[0], shape, spec[1])
-        if not conforms(metadata[0], METADATA):
+        if not conforms(spec[0], fields_of(layout)):
+            yield from self._misshapen(spec[0], shape_of(layout), spec[1])
+        if not conforms(metadata[0], METADATA_FIELDS):
             yield from self._misshapen(metadata[0], METADATA, metadata[1])
         at_spec = (spec[0], (*self.base, *spec[1]))
         at_metadata = (mapping(metadata[0]), (*self.base, *metadata[1]))

@@ -174,14 +174,17 @@ def is_enforced(plane: Cluster, namespace: str) -> bool:
     return answer.status == REFUSED and "gpuward" in str(answer.body)
 
 
-def create(plane: Cluster, namespace: str, manifest: Any, *, dry_run: bool = False) -> Answer:
-    """Create a Pod, or an object of a built-in workload kind, as admin."""
+def create(
+    plane: Cluster, namespace: str, manifest: Any, *, dry_run: bool = False, user: str = ""
+) -> Answer:
+    """Create a Pod, or an object of a built-in workload kind, as admin, or as `user` may."""
     kinds = {"Pod": "pods", "Deployment": "deployments", "Job": "jobs", "CronJob": "cronjobs"}
     group = manifest["apiVersion"]
     root = "/api/v1" if group == "v1" else f"/apis/{group}"
     path = f"{root}/namespaces/{namespace}/{kinds[manifest['kind']]}"
     sent = {**manifest, "metadata": {**manifest.get("metadata", {}), "namespace": namespace}}
-    return plane.request("POST", path + ("?dryRun=All" if dry_run else ""), sent)
+    headers = {"Impersonate-User": user, "Impersonate-Group": "system:masters"} if user else {}
+    return plane.request("POST", path + ("?dryRun=All" if dry_run else ""), sent, headers)
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from rules.context import Context
 from rules.document import Path as Place
 from rules.document import at
 from rules.engine import check, fix
-from rules.pod import POD_SPEC, Pod
+from rules.layout import POD_SPEC, Pod
 from rules.policy import RuleSet
 from rules.rule import Finding, FixScope
 from rules.workloads import subjects_in

@@ -51,6 +51,11 @@ class Channel:
         return found
 
     @property
+    def user(self) -> str:
+        """Who makes the pod; empty for anybody."""
+        return str(self.given.get("user", ""))
+
+    @property
     def closing(self) -> list[str]:
         """What closes the gap."""
         found: list[str] = self.given.get("closing", "").split()

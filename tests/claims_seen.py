@@ -63,7 +63,7 @@ def admitted(
     What the rules `unheard` say is not counted, unless the claim names them.
     """
     manifest = channel.pod if kind == "Pod" else channel.deployment
-    answer = create(plane, namespace, manifest, dry_run=True)
+    answer = create(plane, namespace, manifest, dry_run=True, user=channel.user)
     spoken = _spoken(answer) - (unheard - channel.rules)
     if spoken:
         # What is said is said by a rule that the claim names.

@@ -13,8 +13,8 @@ from completion import completed
 from controlplane.client import Answer
 from controlplane.cluster import Cluster
 
+from rules.components import DAEMON_SET_CONTROLLERS
 from rules.document import Path
-from rules.pod import DAEMON_SET_CONTROLLER
 
 # Waiting, not computing, is what asking takes.
 THREADS = 4
@@ -95,7 +95,7 @@ def _as_its_maker(whole: Any) -> dict[str, str]:
     owners = whole["metadata"].get("ownerReferences", [])
     if not any(owner["kind"] == "DaemonSet" for owner in owners):
         return {}
-    return {"Impersonate-User": DAEMON_SET_CONTROLLER, "Impersonate-Group": "system:masters"}
+    return {"Impersonate-User": DAEMON_SET_CONTROLLERS[0], "Impersonate-Group": "system:masters"}
 
 
 class Objection(NamedTuple):

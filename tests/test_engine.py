@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import TODAY
 
+from rules.components import DAEMON_SET_CONTROLLERS
 from rules.context import Context
 from rules.document import Edit, append, pointer, put, remove
 from rules.engine import Fixed, Verdict, check, fix, introduced
-from rules.pod import DAEMON_SET_CONTROLLER, MIRROR, Pod
+from rules.pod import MIRROR, Pod
 from rules.policy import ActiveRule, PolicyException, RuleSet
 from rules.profile import Component, Profile
 from rules.quota import Quota
@@ -23,6 +24,7 @@ from rules.rule import Action, Finding, Fix, FixScope, Rule
 from rules.traits import HOST_NAMESPACE, NODE_NAME, PLACED
 
 CONTEXT = Context(TODAY)
+CONTROLLER = DAEMON_SET_CONTROLLERS[0]
 PROFILE = Profile("p", components=(Component(("system",), ("agent",), ("operator",)),))
 
 Check = Callable[[Any, Context], Iterator[Finding]]
@@ -192,6 +194,18 @@ def test_a_pod_that_no_edit_has_touched_is_asked_about_once() -> None:
     mended(both, active("watching", body), active("cure", finds("a", mend=True)))
     # Once in each of two runs; the other also after the fix.
     assert seen == ["p", "untouched", "p", "p", "untouched"]
+
+
+def test_a_finding_keeps_its_container_and_not_the_whole_pod() -> None:
+    limits = {"cpu": 1}
+    (finding,) = judged(
+        pod({"a": 1, "resources": {"limits": limits}}), active("r", finds("a"))
+    ).findings
+    container = finding.container
+    assert container is not None
+    assert (container.name, container.limits) == ("c0", limits)
+    with pytest.raises(ReferenceError, match="no longer kept"):
+        _ = container.pod
 
 
 def test_a_rule_that_raises_is_named_and_hides_nothing() -> None:
@@ -547,12 +561,12 @@ def component(account: str = "agent", namespace: str = "system") -> dict[str, An
         (pod({"a": 1}, annotations={MIRROR: "hash"}), None, True),
         (pod({"a": 1}, annotations={MIRROR: "hash"}), "system:node:one", True),
         (component(), None, True),
-        (component(), DAEMON_SET_CONTROLLER, True),
+        (component(), CONTROLLER, True),
         (component(), "operator", True),
         # A tenant who writes the right names is still a tenant.
         (component(), "tenant", False),
-        (component(account="default"), DAEMON_SET_CONTROLLER, False),
-        (component(namespace="n"), DAEMON_SET_CONTROLLER, False),
+        (component(account="default"), CONTROLLER, False),
+        (component(namespace="n"), CONTROLLER, False),
         (component(namespace="n"), None, False),
     ],
 )

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jsonpatch
 import pytest
+from subjects import places
 from support import CASES, Case, answer, asking_all, cases, described
+from test_robustness import FULL_POD
 
 from rules.catalog import CATALOG
 from rules.document import Path as Place
-from rules.document import pointer
+from rules.document import at, pointer
+from rules.glance import plain_pod, view_of
 from rules.pod import Pod
 from rules.rule import Finding
+from rules.telling import traits_at_a_glance, traits_of
+from rules.workloads import subjects_in
 
 ALL = cases()
 PODS = [case for case in ALL if case.manifest.get("kind") == "Pod"]
@@ -225,6 +231,60 @@ def test_what_remains_is_what_a_check_of_the_fixed_form_finds(case: Case) -> Non
     remaining = [(described(f), f.identity) for f in fixed.remaining.findings]
     assert remaining == [(described(f), f.identity) for f in after.findings]
     assert fixed.remaining.pods == after.pods
+
+
+def glanced_at(manifest: Any, case: Case) -> bool:
+    """Whether a glance was enough for `manifest`; then it must be as good as the search."""
+    profile = case.policy.profile
+    plain = plain_pod(manifest)
+    if plain is None:
+        return False
+    (pod,) = subjects_in(manifest, profile, "home")
+    view = view_of(*plain, profile, "home")
+    assert isinstance(pod, Pod)
+    assert pod.spec is view.spec
+    assert pod.metadata is view.metadata
+    for fact in ("object", "path", "metadata_path", "place", "layout"):
+        assert getattr(view, fact) == getattr(pod, fact)
+    traits = traits_of(pod)
+    assert traits_at_a_glance(*plain, profile) == (traits, [c.traits for c in pod.containers])
+    return True
+
+
+@named(PODS)
+def test_a_pod_is_told_at_a_glance_as_by_a_search(case: Case) -> None:
+    manifest = case.manifest
+    unreadable = case.check(manifest).unreadable
+    assert glanced_at(manifest, case) is (not unreadable and "metadata" in manifest)
+
+
+@pytest.mark.parametrize(
+    "value", [None, 0, "x", [], {}, [None], [{}], [{"x": 0}], {"x": 0}], ids=str
+)
+def test_a_broken_pod_is_told_at_a_glance_or_searched(value: Any) -> None:
+    judged = set()
+    for path in places(FULL_POD):
+        manifest: Any = copy.deepcopy(FULL_POD)
+        parent: Any = at(manifest, path[:-1])
+        parent[path[-1]] = value
+        judged.add(glanced_at(manifest, ALL[0]))
+    assert judged == {True, False}
+
+
+def test_no_judgement_leaves_anything_to_the_garbage_collector() -> None:
+    """What refers to itself is freed by it alone, in pauses that requests have to wait for."""
+    manifests = [(case, case.manifest, case.policy.rule_set()) for case in ALL]
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        for case, manifest, rules in manifests:
+            case.check(manifest, rules)
+            case.fix(manifest, rules)
+            assert gc.collect() == 0, case.name
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 def test_the_catalogue_lists_every_module_and_nothing_else() -> None:

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.components import is_of_daemon_set
 from rules.container import Container
 from rules.context import Context
 from rules.devices import holds_gpu, pod_holds_gpu, uses_gpu_runtime
@@ -66,7 +67,7 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
             and not looks_legacy(container)
         ):
             # An agent on GPU nodes may be there to see them all, unless the policy knows better.
-            agent = pod.is_daemon and why == SELECTS
+            agent = why == SELECTS and is_of_daemon_set(pod, context)
             yield _finding(container, why, safe=pod.is_whole and bool(every or not agent))
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.components import is_of_daemon_set
 from rules.context import Context
 from rules.devices import pod_holds_gpu
 from rules.pod import Pod
@@ -34,7 +35,8 @@ FIELD = "nodeName"
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield the node that a GPU pod names."""
     node = text(pod.spec.get(FIELD))
-    if node and context.operation != "UPDATE" and not pod.is_daemon and pod_holds_gpu(pod):
+    settled = context.operation == "UPDATE" or is_of_daemon_set(pod, context)
+    if node and not settled and pod_holds_gpu(pod):
         message = (
             f"the pod asks for a GPU and names its node {shown(node)} itself, "
             "so no scheduler makes sure that the GPU is free"

@@ -53,15 +53,15 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 
 def _finding(pod: Pod, taint: Taint) -> Finding:
-    path = (*pod.path, "tolerations")
-    lines = ", ".join(f"{key}: {value}" for key, value in toleration(taint).items())
+    path, told, right = (*pod.path, "tolerations"), spelled(taint), toleration(taint)
+    lines = ", ".join(f"{key}: {value}" for key, value in right.items())
     return Finding(
         path,
-        f"tolerations.{spelled(taint)}",
+        f"tolerations.{told}",
         f"the pod asks for {shown(need(pod, taint))} and does not tolerate the taint "
-        f"{spelled(taint)} of the nodes that have it",
+        f"{told} of the nodes that have it",
         help=f"add {{{lines}}} to the pod's tolerations",
-        fix=Fix(f"tolerate {spelled(taint)}", (append(path, toleration(taint)),), safe=True),
+        fix=Fix(f"tolerate {told}", (append(path, right),), safe=True),
     )
 
 

@@ -31,7 +31,7 @@ from rules.context import Context
 from rules.devices import holds_share
 from rules.pod import Pod
 from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import DEVICE, VARIABLE
+from rules.traits import SHARE, VARIABLE
 from rules.visibility import GRANTING, concerns, is_injected, removal, setting
 
 
@@ -69,6 +69,6 @@ RULE = Rule(
     since="0.1",
     summary="a container that asks for a share of a GPU also sets its visible devices",
     check=check,
-    needs=(VARIABLE, DEVICE),
+    needs=(VARIABLE, SHARE),
     instead_of=("visible-devices-env", "gpu-container-hidden", "visible-devices-valuefrom"),
 )
