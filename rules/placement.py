@@ -12,8 +12,9 @@ from typing import Any
 
 from rules.devices import held_by, pod_holds_gpu
 from rules.document import Path
+from rules.layout import POD_SPEC
 from rules.patterns import matches_any
-from rules.pod import DEFAULT_SCHEDULER, POD_SPEC, Pod
+from rules.pod import DEFAULT_SCHEDULER, Pod
 from rules.profile import NodeAffinity, Profile, Scheduler, Taint
 from rules.reading import items, mapping, text
 

@@ -17,7 +17,8 @@ from rules.context import Context
 from rules.document import Path as Place
 from rules.document import at
 from rules.engine import check, fix
-from rules.layout import POD_SPEC, Pod
+from rules.layout import POD_SPEC
+from rules.pod import Pod
 from rules.policy import RuleSet
 from rules.rule import Finding, FixScope
 from rules.workloads import subjects_in
