@@ -96,7 +96,7 @@ class Linter:
         self.results.pods += verdict.pods
         self.results.components += verdict.components
         self.results.suppressed += verdict.suppressed
-        self.results.excepted += verdict.excepted
+        self.results.excepted += len(verdict.excepted)
         self._used |= verdict.used_exceptions
         for finding in verdict.findings:
             span = file.locate(document, finding.path)

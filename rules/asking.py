@@ -38,7 +38,7 @@ class Verdict:
         self.findings: list[Finding] = []
         self.unreadable: list[Unreadable] = []
         self.failures: list[Failure] = []
-        self.excepted = 0
+        self.excepted: list[str] = []
         self.suppressed = 0
         self.pods = 0
         self.components = 0
@@ -172,7 +172,7 @@ class Asking:
         if self._claimed and (finding.rule, *spot) in self._claimed:
             return False
         if self._rule_set.exceptions and self._is_excepted(finding, subject):
-            self.verdict.excepted += 1
+            self.verdict.excepted.append(finding.rule)
             heard = False
         elif self._suppress(finding, active):
             self.verdict.suppressed += 1

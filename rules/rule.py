@@ -28,6 +28,11 @@ class Action(enum.IntEnum):
     WARN = 2
     DENY = 3
 
+    @property
+    def word(self) -> str:
+        """The action as policies, paths and labels spell it."""
+        return self.name.lower()
+
 
 class FixScope(enum.IntEnum):
     """Which fixes are made: none, those that are safe unasked, or all."""

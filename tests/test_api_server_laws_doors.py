@@ -21,7 +21,7 @@ from dry_runs import UNREADABLE, DryRuns, concerning, minor, objections
 from support import cases
 from two_doors import Judged, at_both_doors, fixed, pod_of, pods
 
-from webhook.decide import FIXED
+from webhook.decide import MARK
 from webhook.registration import MODE_LABEL
 
 DIFFERENCES = Path(__file__).parent / "data" / "api_server_differences.yaml"
@@ -110,6 +110,6 @@ def _is_changed(answer: Answer) -> bool:
     said = any("] fixed" in line for line in answer.warnings)
     if objections(answer):
         return said
-    marked = FIXED in answer.body["metadata"].get("annotations", {})
+    marked = MARK in answer.body["metadata"].get("annotations", {})
     assert marked == said, answer.warnings
     return marked

@@ -14,7 +14,8 @@ from support import TODAY, Case, cases
 from rules.engine import check
 from rules.rule import Action
 from webhook.answer import IGNORED
-from webhook.decide import FIXED, Judge
+from webhook.decide import MARK, Judge
+from webhook.verdicts import WORDS
 
 DOOR = Door()
 GRANT = pod(container(**variable("all")))
@@ -40,7 +41,7 @@ def test_a_pod_is_fixed_and_says_so() -> None:
     fixed = patched(pod(container(**gpus(requests=2))), answer.operations)
     assert answer.outcome == "fixed"
     assert fixed["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": 2}
-    assert "request-only" in fixed["metadata"]["annotations"][FIXED].split(",")
+    assert "request-only" in fixed["metadata"]["annotations"][MARK].split(",")
     line = 'gpuward [request-only] fixed in container "main": '
     assert any(warning.startswith(line) for warning in answer.warnings)
     assert answer.annotations["request-only"] == "fixed"
@@ -75,8 +76,8 @@ def test_the_validating_path_judges_what_the_mutating_one_has_not_seen() -> None
 
 def test_the_mark_of_a_fix_adds_to_an_earlier_round() -> None:
     new = pod(container(**gpus(requests=1)))
-    new["metadata"]["annotations"] = {FIXED: "toleration-default,nonsense"}
-    marked = patched(new, DOOR.mutate(new).operations)["metadata"]["annotations"][FIXED]
+    new["metadata"]["annotations"] = {MARK: "toleration-default,nonsense"}
+    marked = patched(new, DOOR.mutate(new).operations)["metadata"]["annotations"][MARK]
     assert marked.split(",")[0] == "toleration-default"
     assert "request-only" in marked
     assert "nonsense" not in marked
@@ -158,7 +159,8 @@ def test_a_name_yet_to_be_generated_serves_exceptions_as_it_will_be() -> None:
     new["metadata"]["name"] = "probe-x7k2p"
     answer = accepting.validate(new)
     assert quiet(answer)
-    assert answer.excepted == 1
+    assert answer.verdicts == {"visible-devices-env": "excepted"}
+    assert answer.outcome == "excepted"
 
 
 # Updates
@@ -222,6 +224,27 @@ def test_of_a_workload_we_only_speak() -> None:
     (warning,) = answer.warnings
     assert 'write "nvidia.com/gpu: 1" under resources.limits' in warning
     assert DOOR.validate(deployment(container(**variable("all")))) is IGNORED
+
+
+def test_a_workload_whose_pods_will_be_refused_says_so() -> None:
+    taker = deployment(container(**variable("all")))
+    (warning,) = DOOR.mutate(taker).warnings
+    assert warning.startswith("gpuward [visible-devices-env] its pods will be refused: ")
+    (warning,) = Door(mode=Action.WARN).mutate(taker).warnings
+    assert "its pods would be refused: " in warning
+    holder = deployment(container(**gpus(limits=1), **variable("all")))
+    (warning,) = DOOR.mutate(holder).warnings
+    assert "refused" not in warning, "its pods will be fixed"
+
+
+def test_what_an_exception_accepts_leaves_a_trace() -> None:
+    accepting = Door(
+        "exceptions:\n  - {rules: [visible-devices-env], reason: seen, "
+        "match: {namespace: team-vision}}\n"
+    )
+    answer = accepting.validate(GRANT)
+    assert answer.annotations == {"visible-devices-env": "excepted"}
+    assert quiet(answer)
 
 
 def test_an_update_of_a_workload_is_spoken_of_if_it_brings_a_fault() -> None:
@@ -471,9 +494,7 @@ def check_limits(told: dict[str, Any]) -> None:
     for key, value in told.get("auditAnnotations", {}).items():
         assert len(key) <= 63
         assert key.replace("-", "").isalnum()
-        assert value in (
-            *("fixed", "would-be-fixed", "denied", "would-be-denied", "warned", "audited"),
-        )
+        assert value in WORDS
     if not told["allowed"]:
         status = told["status"]
         assert status["code"] == 403

@@ -20,6 +20,7 @@ from rules.document import Json
 from webhook.answer import Answer
 from webhook.decide import Judge
 from webhook.policy_file import PolicyFile
+from webhook.verdicts import WORDS
 
 DENY = "apiVersion: gpuward.io/v1\nkind: Policy\nonRuleError: deny\n"
 CANARY = "s3cr3t-canary"
@@ -211,7 +212,7 @@ async def test_the_log_tells_what_was_done_and_no_secret(serve: Serve) -> None:
     lines = [line for line in server.logged() if "uid" in line]
     assert {line["event"] for line in lines} >= {"denied", "fixed", "warned", "audited"}
     assert CANARY not in json.dumps(server.logged())
-    (fixed,) = (line for line in lines if line["event"] == "fixed" and line["found"] == [])
+    (fixed,) = (line for line in lines if line["event"] == "fixed" and len(line["rules"]) == 3)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", fixed.pop("time"))
     assert fixed.pop("duration_ms") >= 0
     assert fixed == {
@@ -228,8 +229,11 @@ async def test_the_log_tells_what_was_done_and_no_secret(serve: Serve) -> None:
         "dry_run": False,
         "path": "mutate",
         "mode": "deny",
-        "fixed": ["request-only", "toleration-default", "affinity-default"],
-        "found": [],
+        "rules": {
+            "request-only": "fixed",
+            "toleration-default": "fixed",
+            "affinity-default": "fixed",
+        },
         "failures": [],
     }
 
@@ -262,8 +266,9 @@ async def test_the_scrape_counts_and_its_labels_are_bounded(serve: Serve) -> Non
     assert metrics("requests_total", "mutate", "deny", "fixed") == 3
     assert metrics("requests_total", "validate", "warn", "warned") == 1
     assert metrics("refused_calls_total", "malformed") == 1
-    assert metrics("fixes_total", "request-only", "mutate", "deny") == 3
-    assert metrics("findings_total", "visible-devices-env", "validate", "warn") == 1
+    assert metrics("verdicts_total", "request-only", "fixed", "mutate", "deny") == 3
+    denied = ("visible-devices-env", "would-be-denied", "validate", "warn")
+    assert metrics("verdicts_total", *denied) == 1
     assert metrics("request_duration_seconds_count", "mutate") == 3
     assert metrics("request_duration_seconds_bucket", "mutate", "+Inf") == 3
     assert metrics("policy_valid") == 1
@@ -272,8 +277,8 @@ async def test_the_scrape_counts_and_its_labels_are_bounded(serve: Serve) -> Non
     assert metrics("certificate_reload_failures_total") == 0
     assert metrics.labels("python_gc_collections_total") == {"0", "1", "2"}
     rules = {rule.name for rule in CATALOG}
-    for name in ("findings_total", "fixes_total"):
-        assert metrics.labels(name) <= rules | {"mutate", "validate", "deny", "warn", "audit"}
+    words = WORDS | {"mutate", "validate", "deny", "warn", "audit"}
+    assert metrics.labels("verdicts_total") <= rules | words
 
 
 async def test_probes_live_on_the_plain_port_alone(serve: Serve) -> None:

@@ -88,7 +88,7 @@ def test_audit_shows_the_user_nothing_and_the_audit_log_everything(
         "audit.gpuward.io/visible-devices-env": "would-be-denied",
     }
     assert annotated(plane, namespace, "trainer") == {
-        "workloads.audit.gpuward.io/visible-devices-env": "warned",
+        "workloads.audit.gpuward.io/visible-devices-env": "would-be-warned",
     }
 
 

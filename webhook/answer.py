@@ -11,7 +11,9 @@ from rules.document import Operation
 from rules.rule import Finding
 
 # What came of a call, in falling order of what the user notices.
-Outcome = Literal["denied", "fixed", "unjudged", "warned", "audited", "clean", "ignored"]
+Outcome = Literal[
+    "denied", "fixed", "unjudged", "warned", "audited", "excepted", "clean", "ignored"
+]
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -21,8 +23,9 @@ class Answer(NamedTuple):
 
     `message` and `causes` speak only if the object is refused. `operations` are the JSON
     Patch, empty if nothing is to be changed. `annotations` go into the API server's audit
-    log. The rest is for our own log and metrics: `found` remains in the object, `fixed`
-    was or would be mended, `failures` are faults of our own.
+    log. `verdicts` are for our own log and metrics: what came of each rule, in a word.
+    `found` remains in the object, `fixed` was or would be mended, `failures` are faults of
+    our own.
     """
 
     outcome: Outcome
@@ -32,10 +35,10 @@ class Answer(NamedTuple):
     warnings: Sequence[str] = ()
     operations: Sequence[Operation] = ()
     annotations: Mapping[str, str] = NOTHING
+    verdicts: Mapping[str, str] = NOTHING
     found: Sequence[Finding] = ()
     fixed: Sequence[Finding] = ()
     failures: Sequence[Failure] = ()
-    excepted: int = 0
 
 
 IGNORED = Answer("ignored")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from rules.asking import Failure, Verdict
@@ -22,18 +21,13 @@ from rules.rule import Action, Finding
 from webhook.answer import CLEAN, IGNORED, NOTHING, Answer, Outcome
 from webhook.call import EPHEMERAL, Call, call_of, mendable
 from webhook.review import Review
+from webhook.verdicts import EXPLAINED, FIXED, OF_PODS, OF_WORKLOADS, WOULD_BE_FIXED, verdicts
 from webhook.weight import too_large, unjudged
 from webhook.wording import broken, causes, denial, fitting, mended, warned
 
-FIXED = "gpuward.io/fixed"
+MARK = "gpuward.io/fixed"
 # The one fix that a policy may have made in workloads: without it they are not even accepted.
 TEMPLATE_FIX = "request-only"
-
-# What the audit log says of a rule's strongest finding: in a pod that is refused for it, …
-_REFUSED = {Action.DENY: "denied", Action.WARN: "warned", Action.AUDIT: "audited"}
-# … in one that is not, and in an object whose pods may yet be.
-_SPARED = {**_REFUSED, Action.DENY: "would-be-denied"}
-_SPOKEN_OF = {**_REFUSED, Action.DENY: "warned"}
 
 
 class Judge:
@@ -57,7 +51,8 @@ class Judge:
             return self._mutate_pod(call)
         if call.is_quota:
             verdict = self._judged(call)
-            return self._allowed(call, verdict, _doomed(verdict.findings))
+            doomed = _doomed(verdict.findings)
+            return _allowed(call, verdict, doomed, verdicts(doomed, EXPLAINED))
         return self._mutate_workload(call)
 
     def validate(self, review: Review, mode: Action, today: datetime.date) -> Answer:
@@ -68,21 +63,21 @@ class Judge:
         if why := too_large(call):
             return unjudged(call, why, refused=call.is_pod)
         verdict = self._judged(call)
+        noted = verdicts(verdict.findings, OF_PODS[mode], excepted=verdict.excepted)
         denied = [f for f in verdict.findings if f.action is Action.DENY]
         failures = verdict.failures if self._denies_on_failure else []
         if mode is not Action.DENY or not (denied or failures):
-            noted = _noted(verdict.findings, _SPARED)
-            return self._allowed(call, verdict, verdict.findings, annotations=noted)
+            return _allowed(call, verdict, verdict.findings, noted)
         return Answer(
             "denied",
             allowed=False,
             message=denial(denied, failures),
             causes=causes(denied),
             warnings=fitting(warned(f) for f in verdict.findings if f.action is Action.WARN),
-            annotations=_noted(verdict.findings, _REFUSED),
+            annotations=noted,
+            verdicts=noted,
             found=verdict.findings,
             failures=verdict.failures,
-            excepted=verdict.excepted,
         )
 
     def _mutate_pod(self, call: Call) -> Answer:
@@ -98,20 +93,26 @@ class Judge:
         elif any(not o["path"].startswith(f"/spec/{EPHEMERAL}/") for o in operations):
             verdict.failures.append(Failure(EPHEMERAL, "a fix reaches beyond the new containers"))
             operations, fixed = [], []
-        doomed = _doomed(chain([] if operations else fixed, verdict.findings))
-        if only is not None:
-            doomed = [finding for finding in doomed if finding.container_name in only]
-        return self._allowed(call, verdict, doomed, fixed, operations)
+        left = [f for f in verdict.findings if only is None or f.container_name in only]
+        doomed = _doomed(left)
+        noted = verdicts(doomed, EXPLAINED, fixed, verdict.excepted, patched=bool(operations))
+        if not operations:
+            # Nothing is mended, so the API server will refuse what would have been.
+            doomed += _doomed(fixed)
+        answer = _allowed(call, verdict, doomed, noted, fixed, operations)
+        # The audit log is told only what a second round would say again, or not at all.
+        kept = {rule: word for rule, word in noted.items() if word in (FIXED, WOULD_BE_FIXED)}
+        return answer._replace(annotations=kept) if noted else answer
 
     def _marked(self, manifest: Any, fixed: Sequence[Finding]) -> list[Operation]:
         """The operations that name on a mended pod the rules that have fixed it."""
         if not fixed:
             return []
-        before = text(mapping(mapping(manifest.get("metadata")).get("annotations")).get(FIXED))
+        before = text(mapping(mapping(manifest.get("metadata")).get("annotations")).get(MARK))
         # A reinvocation adds to what the first round wrote; what else stands there is not ours.
         known = [name for name in before.split(",") if name in self._names]
         names = ",".join(dict.fromkeys((*known, *(finding.rule for finding in fixed))))
-        return apply(manifest, [put(("metadata", "annotations", FIXED), names)])[1]
+        return apply(manifest, [put(("metadata", "annotations", MARK), names)])[1]
 
     def _mutate_workload(self, call: Call) -> Answer:
         fixed: list[Finding] = []
@@ -124,8 +125,21 @@ class Judge:
                 call = call._replace(object=result.manifest)
         verdict = self._judged(call)
         found = verdict.findings
-        noted = _noted(found, _SPOKEN_OF)
-        return self._allowed(call, verdict, found, fixed, operations, noted)
+        words = OF_WORKLOADS[call.mode]
+        noted = verdicts(found, words, fixed, verdict.excepted, patched=bool(operations))
+        verbs = self._fates(call) if found else {}
+        return _allowed(call, verdict, found, noted, fixed, operations, verbs)
+
+    def _fates(self, call: Call) -> dict[str, str]:
+        """What will become of the pods of a workload, by the identity of the finding."""
+        if call.review.group not in BUILT_IN_GROUPS or call.review.kind == "PodTemplate":
+            return {}  # what is not seen here may make good what is
+        verb = "its pods will be refused: "
+        if call.mode is not Action.DENY:
+            verb = "its pods would be refused: "
+        left = fix(call.object, self._rules, call.context).remaining.findings
+        doomed = (f for f in left if f.action is Action.DENY and not f.api_refuses)
+        return {finding.identity: verb for finding in doomed}
 
     def _judged(self, call: Call) -> Verdict:
         """What the rules say of the object, or of what an update changes in it."""
@@ -140,35 +154,37 @@ class Judge:
             verdict.findings = introduced(verdict.findings, before.findings)
         return verdict
 
-    def _allowed(
-        self,
-        call: Call,
-        verdict: Verdict,
-        found: Sequence[Finding],
-        fixed: Sequence[Finding] = (),
-        operations: Sequence[Operation] = (),
-        annotations: Mapping[str, str] = NOTHING,
-    ) -> Answer:
-        """An answer that refuses nothing and says what the mode lets it say."""
-        if not (found or fixed or verdict.failures or verdict.excepted):
-            return CLEAN
-        done = "fixed" if operations else "would be fixed"
-        lines: list[str] = []
-        if call.mode is not Action.AUDIT:
-            lines += [warned(f, _verb(call, f)) for f in found if f.action >= Action.WARN]
-            lines += mended(fixed, done)
-            lines += [broken(failure) for failure in verdict.failures]
-        noticed: Outcome = "warned" if lines else "audited" if fixed or found else "clean"
-        return Answer(
-            "fixed" if operations else noticed,
-            warnings=fitting(lines),
-            operations=operations,
-            annotations={**annotations, **{f.rule: done.replace(" ", "-") for f in fixed}},
-            found=found,
-            fixed=fixed,
-            failures=verdict.failures,
-            excepted=verdict.excepted,
-        )
+
+def _allowed(
+    call: Call,
+    verdict: Verdict,
+    found: Sequence[Finding],
+    noted: Mapping[str, str],
+    fixed: Sequence[Finding] = (),
+    operations: Sequence[Operation] = (),
+    verbs: Mapping[str, str] = NOTHING,
+) -> Answer:
+    """An answer that refuses nothing and says what the mode lets it say."""
+    if not (noted or verdict.failures):
+        return CLEAN
+    lines: list[str] = []
+    if call.mode is not Action.AUDIT:
+        spoken = [finding for finding in found if finding.action >= Action.WARN]
+        lines += [warned(f, verbs.get(f.identity) or _verb(call, f)) for f in spoken]
+        lines += mended(fixed, "fixed" if operations else "would be fixed")
+        lines += [broken(failure) for failure in verdict.failures]
+    silent: Outcome = "audited" if fixed or found or verdict.failures else "excepted"
+    noticed: Outcome = "warned" if lines else silent
+    return Answer(
+        "fixed" if operations else noticed,
+        warnings=fitting(lines),
+        operations=operations,
+        annotations=noted,
+        verdicts=noted,
+        found=found,
+        fixed=fixed,
+        failures=verdict.failures,
+    )
 
 
 def _doomed(findings: Iterable[Finding]) -> list[Finding]:
@@ -181,11 +197,3 @@ def _verb(call: Call, finding: Finding) -> str:
     spared = call.mode is not Action.DENY and finding.action is Action.DENY
     ours = (call.is_pod or call.is_quota) and not finding.api_refuses
     return "would be refused: " if ours and spared else ""
-
-
-def _noted(found: Iterable[Finding], words: Mapping[Action, str]) -> dict[str, str]:
-    """What the audit log is told: a key a rule, with a value that no second call changes."""
-    strongest: dict[str, Action] = {}
-    for finding in found:
-        strongest[finding.rule] = max(finding.action, strongest.get(finding.rule, Action.OFF))
-    return {rule: words[action] for rule, action in strongest.items()}

@@ -26,12 +26,10 @@ from webhook.state import State, counter, gauges
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0)
 
-_FOUND = "Findings that remained in the objects, by rule."
-_FIXED = "Findings that were fixed (in mode deny) or would have been, by rule."
+_VERDICTS = "Objects about which a rule had something to say, by the strongest that came of it."
 _FAILED = "Rules that failed on an object: faults of gpuward."
 _REFUSED = "Calls that got an HTTP error and no decision, by reason."
 _TURNED_AWAY = "Connections that were closed before a request, by reason."
-_EXCEPTED = "Findings that an exception in the policy accepted."
 _FAULTS = "Calls that a fault of gpuward left unjudged."
 
 
@@ -64,12 +62,10 @@ class Metrics:
         self.registry.register(_Collected(self._collect))
         self._requests: Counter[tuple[Route, Outcome]] = Counter()
         self._durations = {route.door: _Durations() for route in ROUTES.values()}
-        self._found: Counter[tuple[str, Route]] = Counter()
-        self._fixed: Counter[tuple[str, Route]] = Counter()
+        self._verdicts: Counter[tuple[tuple[str, str], Route]] = Counter()
         self._failed: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._turned_away: Counter[str] = Counter()
-        self._excepted = 0
         self._faults = 0
 
     def watch(self, read: Callable[[], State]) -> None:
@@ -80,13 +76,10 @@ class Metrics:
         """One review was answered, in so many seconds."""
         self._requests[route, answer.outcome] += 1
         self._durations[route.door].observe(seconds)
-        for finding in answer.found:
-            self._found[finding.rule, route] += 1
-        for finding in answer.fixed:
-            self._fixed[finding.rule, route] += 1
+        for verdict in answer.verdicts.items():
+            self._verdicts[verdict, route] += 1
         for failure in answer.failures:
             self._failed[failure.rule] += 1
-        self._excepted += answer.excepted
 
     def fault(self) -> None:
         """A call could not be judged for a bug of ours."""
@@ -108,17 +101,14 @@ class Metrics:
             {(*_words(route), outcome): n for (route, outcome), n in self._requests.items()},
         )
         yield self._taken()
-        by_rule = (("findings", _FOUND, self._found), ("fixes", _FIXED, self._fixed))
-        for name, text, findings in by_rule:
-            values = {(rule, *_words(route)): n for (rule, route), n in findings.items()}
-            yield counter(name, text, ("rule", "path", "mode"), values)
+        values = {(*verdict, *_words(route)): n for (verdict, route), n in self._verdicts.items()}
+        yield counter("verdicts", _VERDICTS, ("rule", "verdict", "path", "mode"), values)
         for name, text, label, words in (
             ("rule_failures", _FAILED, "rule", self._failed),
             ("refused_calls", _REFUSED, "reason", self._refused),
             ("refused_connections", _TURNED_AWAY, "reason", self._turned_away),
         ):
             yield counter(name, text, (label,), {(word,): n for word, n in words.items()})
-        yield counter("excepted_findings", _EXCEPTED, (), {(): self._excepted})
         yield counter("faults", _FAULTS, (), {(): self._faults})
 
     def _taken(self) -> Metric:
@@ -145,4 +135,4 @@ class _Collected(Collector):
 
 
 def _words(route: Route) -> tuple[str, str]:
-    return route.door, route.mode.name.lower()
+    return route.door, route.mode.word

@@ -124,8 +124,7 @@ class Webhook:
             dry_run=review.dry_run,
             path=route.door,
             mode=route.mode.name.lower(),
-            fixed=[*dict.fromkeys(finding.rule for finding in answer.fixed)],
-            found=[*dict.fromkeys(finding.rule for finding in answer.found)],
+            rules=dict(answer.verdicts),
             # What stands behind the colon quotes the object.
             failures=[f"{f.rule}: {f.error.partition(':')[0]}" for f in answer.failures],
             duration_ms=round(seconds * 1000, 3),
@@ -172,7 +171,7 @@ def _apology(route: Route, acting: Acting) -> Answer:
 
 def _is_news(answer: Answer, mode: Action) -> bool:
     """Whether a decision is worth a line: it changed something, or would have."""
-    if answer.failures or answer.outcome in {"denied", "fixed", "unjudged"}:
+    if answer.failures or answer.outcome in {"denied", "fixed", "unjudged", "excepted"}:
         return True
     return mode is not Action.DENY and answer.outcome in {"warned", "audited"}
 

@@ -11,6 +11,7 @@ from typing import Any
 from rules.rule import Action
 from webhook.answer import Answer
 from webhook.call import Call
+from webhook.verdicts import UNJUDGED
 
 TOO_LARGE = "too-large"
 # Bytes of a review below which nothing is counted: far more than real pods have.
@@ -38,9 +39,11 @@ def unjudged(call: Call, why: str, *, refused: bool = False) -> Answer:
     """The answer about what is too large: a pod could hide anything in it."""
     line = f"gpuward [{TOO_LARGE}] cannot judge this object for {why}"
     if refused and call.mode is Action.DENY:
-        return Answer("denied", allowed=False, message=line, annotations={TOO_LARGE: "denied"})
+        noted = {TOO_LARGE: "denied"}
+        return Answer("denied", allowed=False, message=line, annotations=noted, verdicts=noted)
     spoken = [] if call.mode is Action.AUDIT else [line]
-    return Answer("unjudged", warnings=spoken, annotations={TOO_LARGE: "unjudged"})
+    noted = {TOO_LARGE: UNJUDGED}
+    return Answer("unjudged", warnings=spoken, annotations=noted, verdicts=noted)
 
 
 def _exceeds(root: Any, most: int) -> bool:
