@@ -128,6 +128,12 @@ def held_by(pod: Pod) -> tuple[str, ...]:
 
 def fraction_target(pod: Pod) -> Container | None:
     """The container for which the pod's annotations ask for a part of a GPU, if they do."""
+    if pod.fraction is None:
+        pod.fraction = (_fraction_target(pod),)
+    return pod.fraction[0]
+
+
+def _fraction_target(pod: Pod) -> Container | None:
     for fraction in pod.profile.fractions:
         if any(key in pod.annotations for key in fraction.annotations):
             wanted = pod.annotations.get(fraction.target) if fraction.target else None

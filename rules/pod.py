@@ -59,6 +59,7 @@ class Pod:
         self.traits: int | None = None
         self.key_traits: int | None = None
         self.held: tuple[str, ...] | None = None
+        self.fraction: tuple[Container | None] | None = None
         # What each rule has said about this view, kept by `asking`.
         self.answers: dict[str, Any] = {}
         # By this the containers know their pod.

@@ -55,7 +55,8 @@ def meaning(value: str, variable: str = NVIDIA) -> Visibility:
     tokens = [token for token in (part.strip() for part in value.split(",")) if token]
     if variable != NVIDIA:
         # The others know no word that outweighs a device named beside it.
-        hidden = all(token in (VOID, "none") for token in tokens)
+        words = ("none",) if variable == HABANA else (VOID, "none")
+        hidden = all(token in words for token in tokens)
         return Visibility.HIDDEN if hidden else Visibility.GRANTED
     if not tokens or VOID in tokens:
         return Visibility.HIDDEN

@@ -21,7 +21,7 @@ from dry_runs import UNREADABLE, DryRuns, concerning, minor, objections
 from support import cases
 from two_doors import Judged, at_both_doors, fixed, pod_of, pods
 
-from webhook.decide import MARK
+from webhook.mark import MARK
 from webhook.registration import MODE_LABEL
 
 DIFFERENCES = Path(__file__).parent / "data" / "api_server_differences.yaml"

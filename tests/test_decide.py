@@ -14,7 +14,8 @@ from support import TODAY, Case, cases
 from rules.engine import check
 from rules.rule import Action
 from webhook.answer import IGNORED
-from webhook.decide import MARK, Judge
+from webhook.decide import Judge
+from webhook.mark import MARK
 from webhook.verdicts import WORDS
 
 DOOR = Door()
@@ -393,7 +394,7 @@ def test_a_pod_too_large_to_be_judged_is_refused_and_never_admitted_unseen() -> 
     answer = DOOR.validate(huge)
     assert not answer.allowed
     assert "cannot judge this object" in answer.message
-    assert DOOR.mutate(huge).allowed
+    assert not DOOR.mutate(huge).allowed, "and nothing that would be fixed slips by"
     spared = Door(mode=Action.WARN).validate(huge)
     assert spared.allowed
     assert "cannot judge" in spared.warnings[0]
@@ -405,6 +406,41 @@ def test_a_workload_too_large_to_be_judged_is_let_pass_with_a_word() -> None:
     answer = DOOR.mutate(huge)
     assert answer.allowed
     assert "cannot judge this object" in answer.warnings[0]
+
+
+def test_nothing_hides_under_a_light_name_in_a_custom_resource() -> None:
+    hidden = [{"a": {"b": number}} for number in range(20_000)]
+    cluster = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": "r"},
+        "spec": {"env": hidden, "status": hidden},
+    }
+    assert DOOR.mutate(cluster).outcome == "unjudged"
+
+
+def test_what_the_api_server_forgets_of_a_new_pod_weighs_nothing() -> None:
+    new = pod(container(image="nvcr.io/nvidia/pytorch:24.01-py3"), HOLDING | {"name": "holder"})
+    conditions = [{"type": f"example.com/c{n}", "status": "True"} for n in range(14_000)]
+    answer = DOOR.mutate({**new, "status": {"conditions": conditions}})
+    assert "image-default-all" in answer.verdicts
+    assert answer.operations
+
+
+def test_a_pod_with_more_faults_than_a_patch_may_have_is_refused() -> None:
+    same = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}] * 20_000
+    answer = DOOR.mutate(pod(HOLDING | {"env": [{"name": "A", "value": "x"}, *same]}))
+    assert not answer.allowed
+    assert not answer.operations
+    assert "cannot judge this object" in answer.message
+
+
+def test_the_mark_is_left_out_where_it_would_not_fit() -> None:
+    new = pod(container(**gpus(requests=1)))
+    new["metadata"]["annotations"] = {"notes": "x" * (256 * 1024 - 20)}
+    fixed = patched(new, DOOR.mutate(new).operations)
+    assert fixed["spec"]["containers"][0]["resources"]["limits"]
+    assert list(fixed["metadata"]["annotations"]) == ["notes"]
 
 
 # Faults of our own

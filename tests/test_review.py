@@ -14,7 +14,7 @@ from rules.asking import Failure
 from rules.pod import ObjectRef
 from rules.rule import Finding
 from webhook.answer import Answer
-from webhook.codec import STANDARD, quickest
+from webhook.codec import STANDARD, Codec, quickest
 from webhook.review import MalformedReview, decode, encode
 from webhook.wording import MAX_WARNINGS, causes, denial, field_path, fitting
 
@@ -64,6 +64,15 @@ def test_what_is_no_review_is_said_plainly(body: bytes, why: str) -> None:
     for codec in (STANDARD, quickest()):
         with pytest.raises(MalformedReview, match=why):
             decode(body, codec)
+
+
+@pytest.mark.parametrize("codec", [STANDARD, quickest()], ids=lambda codec: codec.name)
+def test_whatever_depth_an_api_server_takes_is_read(codec: Codec) -> None:
+    # A tenant can write this into managedFields, and an error would let the pod pass unjudged.
+    deep = b'{"f:a":' * 10_000 + b"1" + b"}" * 10_000
+    body = json.dumps(call(pod())).encode().replace(b'"name": "trainer"', b'"deep": ' + deep, 1)
+    read: Any = decode(body, codec).object
+    assert read["spec"] == pod()["spec"]
 
 
 def test_fields_that_are_yet_to_be_invented_do_no_harm() -> None:

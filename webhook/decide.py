@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from rules.asking import Failure, Verdict
-from rules.document import Operation, apply, put
+from rules.document import Operation
 from rules.engine import check, fix, introduced
 from rules.pod import BUILT_IN_GROUPS
 from rules.policy import Policy
-from rules.reading import mapping, text
 from rules.rule import Action, Finding
 from webhook.answer import CLEAN, IGNORED, NOTHING, Answer, Outcome
 from webhook.call import EPHEMERAL, Call, call_of, mendable
+from webhook.mark import marked
 from webhook.review import Review
 from webhook.verdicts import EXPLAINED, FIXED, OF_PODS, OF_WORKLOADS, WOULD_BE_FIXED, verdicts
-from webhook.weight import too_large, unjudged
+from webhook.weight import MOST_OPERATIONS, too_large, unjudged
 from webhook.wording import broken, causes, denial, fitting, mended, warned
 
-MARK = "gpuward.io/fixed"
 # The one fix that a policy may have made in workloads: without it they are not even accepted.
 TEMPLATE_FIX = "request-only"
 
@@ -46,7 +44,7 @@ class Judge:
         if call is None:
             return IGNORED
         if why := too_large(call):
-            return unjudged(call, why)
+            return unjudged(call, why, refused=call.is_pod)
         if call.is_pod:
             return self._mutate_pod(call)
         if call.is_quota:
@@ -86,10 +84,12 @@ class Judge:
             return IGNORED
         result = fix(call.object, self._rules, call.context, only=only)
         verdict, fixed, operations = result.remaining, result.fixed, result.operations
+        if len(operations) > MOST_OPERATIONS:
+            return unjudged(call, f"its more than {MOST_OPERATIONS:,} faults", refused=True)
         if call.mode is not Action.DENY:
             operations = []
         elif only is None:
-            operations = operations + self._marked(result.manifest, fixed)
+            operations = operations + marked(result.manifest, fixed, self._names)
         elif any(not o["path"].startswith(f"/spec/{EPHEMERAL}/") for o in operations):
             verdict.failures.append(Failure(EPHEMERAL, "a fix reaches beyond the new containers"))
             operations, fixed = [], []
@@ -103,16 +103,6 @@ class Judge:
         # The audit log is told only what a second round would say again, or not at all.
         kept = {rule: word for rule, word in noted.items() if word in (FIXED, WOULD_BE_FIXED)}
         return answer._replace(annotations=kept) if noted else answer
-
-    def _marked(self, manifest: Any, fixed: Sequence[Finding]) -> list[Operation]:
-        """The operations that name on a mended pod the rules that have fixed it."""
-        if not fixed:
-            return []
-        before = text(mapping(mapping(manifest.get("metadata")).get("annotations")).get(MARK))
-        # A reinvocation adds to what the first round wrote; what else stands there is not ours.
-        known = [name for name in before.split(",") if name in self._names]
-        names = ",".join(dict.fromkeys((*known, *(finding.rule for finding in fixed))))
-        return apply(manifest, [put(("metadata", "annotations", MARK), names)])[1]
 
     def _mutate_workload(self, call: Call) -> Answer:
         fixed: list[Finding] = []

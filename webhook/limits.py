@@ -24,12 +24,14 @@ class Limits(NamedTuple):
 
     Bodies above `small_body_bytes` share `large_bodies_bytes` while they are read. The API
     server keeps idle connections for 90 seconds; ours must live longer, or it would write
-    into one that is being closed.
+    into one that is being closed. It takes objects of 3 MiB, and a review holds two of them,
+    in which it may write one character as six: a body that we did not read would be an
+    object that passes unjudged.
     """
 
-    body_bytes: int = 16 * MIB
+    body_bytes: int = 64 * MIB
     small_body_bytes: int = MIB // 4
-    large_bodies_bytes: int = 64 * MIB
+    large_bodies_bytes: int = 128 * MIB
     read_seconds: float = 2.0
     in_flight: int = 256
     connections: int = 1000

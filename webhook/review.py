@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from rules.document import Json
 from webhook.answer import Answer
-from webhook.codec import CODEC, Codec
+from webhook.codec import CODEC, Codec, read_deep
 
 PATCH_TYPE = "JSONPatch"
 FORBIDDEN = 403
@@ -46,7 +46,7 @@ class Review(NamedTuple):
 def decode(body: bytes, codec: Codec = CODEC) -> Review:
     """The call in `body`; MalformedReview if there is none."""
     try:
-        raw = codec.loads(body)
+        raw = _read(body, codec)
     except RecursionError as error:
         raise MalformedReview("the body is nested too deeply") from error
     except ValueError as error:
@@ -62,6 +62,15 @@ def decode(body: bytes, codec: Codec = CODEC) -> Review:
     if not isinstance(request.get("uid"), str) or not request["uid"]:
         raise MalformedReview("the request has no uid")
     return _review(version, request, len(body))
+
+
+def _read(body: bytes, codec: Codec) -> Any:
+    try:
+        return codec.loads(body)
+    except (ValueError, RecursionError):
+        # Both codecs stop at about a thousand levels. To answer with an error would let the
+        # object pass wherever failurePolicy is Ignore.
+        return read_deep(body)
 
 
 def _review(version: str, request: dict[str, Any], size: int) -> Review:

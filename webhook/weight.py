@@ -6,31 +6,39 @@ would let others slip past it, wherever an answer that comes too late counts as 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
+from rules.pod import BUILT_IN_GROUPS
 from rules.rule import Action
 from webhook.answer import Answer
 from webhook.call import Call
 from webhook.verdicts import UNJUDGED
 
 TOO_LARGE = "too-large"
-# Bytes of a review below which nothing is counted: far more than real pods have.
-LARGE_REVIEW = 256 << 10
-# Bytes of a review of a workload; its pods are judged when they are made.
-LARGEST_WORKLOAD = 1 << 20
-# Values in a pod, those of `env` apart: a pod of fifty containers has about 3,000.
-MOST_VALUES = 20_000
+# Bytes of a review below which nothing is counted: more than nearly all have.
+LARGE_REVIEW = 64 << 10
+# Values in an object, those of `env` apart: a pod of fifty containers has about 3,000.
+MOST_VALUES = 10_000
+# Operations of a patch: the API server takes longer for each than we do.
+MOST_OPERATIONS = 1_000
 
-_UNCOUNTED = frozenset({"env", "managedFields"})
+# Fields of built-in kinds that cost little to look at. `status` of a new object is forgotten
+# after the mutating call, so it must weigh nothing there.
+_LIGHT = frozenset({"env", "managedFields", "status"})
+# Nobody looks for pods in these fields of a custom resource; anything else may mean anything.
+_PASSED_OVER = frozenset({"metadata", "status"})
 
 
 def too_large(call: Call) -> str:
     """Why the object cannot be judged; empty if it can."""
     if call.review.size <= LARGE_REVIEW:
         return ""
-    if not call.is_pod:
-        return "its size" if call.review.size > LARGEST_WORKLOAD else ""
-    if not _exceeds(call.object, MOST_VALUES):
+    root, light = call.object, _LIGHT
+    if call.review.group not in BUILT_IN_GROUPS:
+        root = {key: value for key, value in root.items() if key not in _PASSED_OVER}
+        light = frozenset()
+    if not _exceeds(root, MOST_VALUES, light):
         return ""
     return f"its more than {MOST_VALUES:,} values beside the variables of its containers"
 
@@ -46,13 +54,13 @@ def unjudged(call: Call, why: str, *, refused: bool = False) -> Answer:
     return Answer("unjudged", warnings=spoken, annotations=noted, verdicts=noted)
 
 
-def _exceeds(root: Any, most: int) -> bool:
+def _exceeds(root: Any, most: int, light: Collection[str]) -> bool:
     waiting = [root]
     seen = 0
     while waiting:
         node = waiting.pop()
         if isinstance(node, dict):
-            waiting.extend(value for key, value in node.items() if key not in _UNCOUNTED)
+            waiting.extend(value for key, value in node.items() if key not in light)
             seen += len(node)
         elif isinstance(node, list):
             waiting.extend(node)

@@ -30,25 +30,30 @@ from rules.reading import shown
 from rules.rule import Action, Finding, Rule
 from rules.traits import SHARE
 
+# Nobody asks for so many kinds of card at once, unless to keep us busy.
+MOST_COMPARED = 50
+
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each share that a pod asks for beside a whole card of the same vendor."""
     held = [(c, d) for c in pod.containers for d in devices(c).values() if d.held]
     if len(held) < 2:  # noqa: PLR2004  # mixing takes two
         return
-    whole = [device for _, device in held if device.resource.sharing == "whole"]
+    whole: dict[str, list[Device]] = {}
+    for _, device in held:
+        if device.resource.sharing == "whole":
+            whole.setdefault(device.resource.vendor, []).append(device)
     for container, device in held:
         if device.resource.sharing == "share":
-            other = next((w for w in whole if _exclude(device, w)), None)
+            candidates = whole.get(device.resource.vendor, [])[:MOST_COMPARED]
+            other = next((w for w in candidates if _exclude(device, w)), None)
             if other:
                 yield _finding(container, device, other)
 
 
 def _exclude(share: Device, whole: Device) -> bool:
-    return (
-        share.resource.vendor == whole.resource.vendor
-        and not matches_any(share.resource.companions, whole.name)
-        and not matches_any(whole.resource.companions, share.name)
+    return not matches_any(share.resource.companions, whole.name) and not matches_any(
+        whole.resource.companions, share.name
     )
 
 

@@ -51,6 +51,8 @@ MISTAKES_FOR = {
 MISTAKES = {wrong: right for right, texts in MISTAKES_FOR.items() for wrong in texts.split()}
 # Short names have too many real neighbours (gpu, vgpu, npu): one slip for every five letters.
 LETTERS_PER_SLIP, MOST_SLIPS = 5, 2
+# Comparing takes time, and nobody misspells so many names in one container.
+MOST_COMPARED = 50
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -73,14 +75,17 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 def _mistakes(container: Container) -> dict[str, tuple[str, Action]]:
     """What is written instead of which name, and how sure that is."""
     found, profile = {}, container.pod.profile
+    compared: list[str] = []
     for name in (*container.limits, *container.requests):
         if name in ORDINARY or profile.resource(name):
             continue
         spellings = (name.removeprefix("requests.").removeprefix("limits."), name.lower())
         if right := MISTAKES.get(name) or next(filter(profile.resource, spellings), None):
             found[name] = right, Action.DENY
-        elif nearest := _nearest(name, profile):
-            found[name] = nearest, Action.WARN
+        elif len(compared) < MOST_COMPARED:
+            compared.append(name)
+            if nearest := _nearest(name, profile):
+                found[name] = nearest, Action.WARN
     return found
 
 

@@ -22,6 +22,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, TypeAlias
 
 from rules import placement
@@ -30,7 +31,7 @@ from rules.devices import pod_holds_gpu
 from rules.document import Path
 from rules.placement import REQUIRED, expressions, impossible_label, is_empty
 from rules.pod import Pod
-from rules.reading import shown
+from rules.reading import shown, text
 from rules.rule import Action, Finding, Rule
 from rules.traits import GPU, PLACED
 
@@ -74,11 +75,27 @@ def _conflicts(pod: Pod, terms: list[Term]) -> Iterator[Finding]:
         message = f"{what} excludes the nodes with the GPU that the pod asks for"
         path = (*pod.path, "nodeSelector", label)
         yield Finding(path, f"nodeSelector.{label}", message, help=f"remove {label} from it")
-    labels = [impossible_label([*base, *(e for _, e in expressions(term))]) for _, term in terms]
-    if label is None and labels and labels[0] is not None and None not in labels:
+    if label is not None:
+        return
+    by_key: dict[str, list[Mapping[str, Any]]] = {}
+    for demand in base:
+        by_key.setdefault(demand["key"], []).append(demand)
+    labels = [_contradicted(by_key, [e for _, e in expressions(term)]) for _, term in terms]
+    if labels and labels[0] is not None and None not in labels:
         demanded = labels[0] in pod.node_selector
         other = "what nodeSelector demands" if demanded else "a node with the GPU asked for"
         yield _about(terms[0], labels[0], "nodeAffinity", f"and in no term allows {other}")
+
+
+def _contradicted(
+    base: Mapping[str, list[Mapping[str, Any]]], demands: list[Mapping[str, Any]]
+) -> str | None:
+    """The label for which no node meets `demands` beside `base`, which is possible by itself.
+
+    A tenant may write thousands of terms and of labels: only those that meet are looked at.
+    """
+    keys = dict.fromkeys(text(demand.get("key")) for demand in demands)
+    return impossible_label([*chain.from_iterable(base.get(key, ()) for key in keys), *demands])
 
 
 def _about(where: Term, label: str, key: str, why: str) -> Finding:
