@@ -114,6 +114,12 @@ JSON = st.recursive(
 )
 
 
+def test_half_a_surrogate_pair_is_no_trouble() -> None:
+    asked = decode(json.dumps(call(pod(), user="\ud800")).encode())
+    answer = Answer("warned", warnings=[asked.user])
+    assert json.loads(encode(asked, answer))["response"]["warnings"] == ["\ud800"]
+
+
 @given(JSON)
 def test_both_codecs_say_the_same(value: Any) -> None:
     fast = quickest()

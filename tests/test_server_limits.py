@@ -130,10 +130,10 @@ async def test_a_large_review_is_judged(serve: Serve) -> None:
     assert "patch" in reply.response
 
 
-async def test_17_mib_are_too_much(serve: Serve) -> None:
+async def test_65_mib_are_too_much(serve: Serve) -> None:
     server = await serve()
     caller = await server.call()
-    size = 17 * 1024 * 1024
+    size = 65 * 1024 * 1024
     await caller.send(request("/mutate/deny", b"{", Content_Length=str(size)))
     reply = await caller.reply()
     assert (reply.status, reply.headers["connection"]) == (413, "close")

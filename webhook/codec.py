@@ -54,7 +54,14 @@ def quickest() -> Codec:
         import orjson  # noqa: PLC0415  # an extra
     except ImportError:
         return STANDARD
-    return Codec("orjson", orjson.loads, orjson.dumps)
+
+    def dumps(value: Any) -> bytes:
+        try:
+            return orjson.dumps(value)
+        except TypeError:  # half a surrogate pair, which only the standard library writes
+            return STANDARD.dumps(value)
+
+    return Codec("orjson", orjson.loads, dumps)
 
 
 CODEC = quickest()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from webhook.codec import CODEC, STANDARD
+from webhook.codec import CODEC
 
 LEVELS = ("debug", "info", "warning", "error")
 MAX_TEXT = 253  # the longest name that Kubernetes allows
@@ -33,7 +33,7 @@ class Log:
         if _RANK[level] < self._lowest:
             return
         now = datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="milliseconds")
-        line = _encoded({"time": now, "level": level, "event": event, **fields})
+        line = CODEC.dumps({"time": now, "level": level, "event": event, **fields})
         try:
             self._stream.write(line + b"\n")
             self._stream.flush()
@@ -84,13 +84,6 @@ def counted(tell: Callable[[], None]) -> logging.Logger:
     logger = logging.Logger("gpuward.http")  # noqa: LOG001  # it has no parents
     logger.addHandler(_Told(tell))
     return logger
-
-
-def _encoded(fields: dict[str, Any]) -> bytes:
-    try:
-        return CODEC.dumps(fields)
-    except TypeError:  # half a surrogate pair, which only the standard library writes
-        return STANDARD.dumps(fields)
 
 
 def brief(text: str) -> str:

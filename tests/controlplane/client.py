@@ -91,9 +91,17 @@ class Client:
         found = [_warning(value) for value in response.headers.get_all("Warning", [])]
         return Answer(
             response.status,
-            json.loads(text) if is_json else text.decode(),
+            _parsed(text) if is_json else text.decode(),
             [warning for warning in found if warning is not None],
         )
+
+
+def _parsed(text: bytes) -> Any:
+    """The JSON, or the text itself where it is nested more deeply than Python reads it."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        return text.decode()
 
 
 def _warning(header: str) -> str | None:
