@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-oldest control-plane check format docs bench bench-admission bench-end-to-end clean
+.PHONY: demo test test-oldest control-plane plane check format docs cases bench bench-admission bench-end-to-end clean
 
 demo: .venv/.lint
 	@$(BIN)/python examples/demo.py
@@ -22,6 +22,10 @@ test-oldest: .venv/.dev
 control-plane: .venv/.dev
 	$(BIN)/python tests/controlplane/build.py --print
 
+# Runs it until Ctrl-C, to be used by hand.
+plane: .venv/.dev
+	@$(BIN)/python tests/controlplane/by_hand.py
+
 check: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -35,6 +39,10 @@ format: .venv/.dev
 
 docs: .venv/.dev
 	$(BIN)/python tools/generate.py
+
+# Writes golden files of cases: those that are missing, or with RULES="RULE RULE/CASE …" these.
+cases: .venv/.dev
+	$(BIN)/python tools/update_cases.py $(RULES)
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/lint.py

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import sys
 from functools import partial
 
 import structlog
+from structlog.typing import EventDict
 
 from certs.api import Kind
 from certs.authority import service_names
@@ -15,6 +17,7 @@ from certs.controller import Controller, Work
 from certs.publish import Configuration
 from certs.replicas import served
 from certs.rotation import Plan
+from certs.serving import utc_now
 
 
 def assemble(options: argparse.Namespace) -> Controller:
@@ -48,15 +51,21 @@ def assemble(options: argparse.Namespace) -> Controller:
 
 
 def log_as_json() -> None:
-    """One JSON object a line, on standard output."""
+    """One JSON object a line, on standard error, in the form of the webhook's own log."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _in_order,
             structlog.processors.JSONRenderer(),
-        ]
+        ],
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
+
+
+def _in_order(_logger: object, _method: str, entry: EventDict) -> EventDict:
+    now = utc_now().isoformat(timespec="milliseconds")
+    return {"time": now, "level": entry.pop("level"), "event": entry.pop("event"), **entry}
 
 
 def _listed(text: str | None) -> list[str]:

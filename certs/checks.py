@@ -7,7 +7,7 @@ import datetime
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from certs.pairs import CertificateError, in_date, parse_pair
+from certs.pairs import CertificateError, in_date, parse_certificates, parse_pair
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 
@@ -23,6 +23,8 @@ def check_pair(
     for name, content in ((CERTIFICATE, certificate), (KEY, key)):
         if not content.strip():
             raise CertificateError(f"{name} is empty")
+    if not parse_certificates(certificate):
+        raise CertificateError(f"there is no certificate in {CERTIFICATE}")
     served = parse_pair(certificate, key).certificate
     if not in_date(served, now):
         first, last = served.not_valid_before_utc, served.not_valid_after_utc

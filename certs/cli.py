@@ -15,6 +15,30 @@ from typing import Any
 from certs.serving import ServingCertificate
 
 _EPILOG = "GPUWARD_CERTS_NAMESPACE and so on stand in for options that are not given."
+_OBJECTS = {
+    "--namespace": "Namespace of the Service, the Secrets and the Lease.",
+    "--service": "Name of the Service that API servers call.",
+    "--headless-service": "Name of the headless Service that has the address of every replica.",
+    "--secret": "Name of the Secret with the serving certificate, which the replicas mount.",
+    "--ca-secret": "Name of the Secret for the authority and its key, which nobody mounts.",
+    "--lease": "Name of the Lease by which one controller of several leads.",
+    "--mutating-configuration": "Names of the mutating webhook configurations whose caBundle "
+    "is kept, separated by commas.",
+    "--validating-configuration": "Names of the validating ones.",
+}
+_TIMES = {
+    "--ca-days": (365.0, "How many days an authority lives."),
+    "--leaf-days": (90.0, "How many days a serving certificate lives."),
+    "--propagation-minutes": (
+        10.0,
+        "How many minutes a new authority is published before it signs, for API servers to hear.",
+    ),
+    "--interval": (30.0, "How many seconds lie between two looks at everything."),
+}
+_PORTS = {
+    "--serving-port": (10250, "Port on which the replicas serve."),
+    "--status-port": (8081, "Port of /healthz and /metrics of this controller."),
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -37,55 +61,46 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.set_defaults(perform=_run)
     _add_objects(run)
-    _add_times(run)
+    _add_numbers(run)
     check = verbs.add_parser(
         "check",
         help="say whether a certificate would be served",
         description="Say whether the certificate in a folder would be served, and until when.",
         epilog="exit status: 0 it would be, 1 it would be refused, 2 wrong usage",
     )
-    check.add_argument("directory", metavar="DIRECTORY", help="with tls.crt and tls.key")
-    check.add_argument("--name", help="that it must be for, such as gpuward.gpuward.svc")
-    check.add_argument("--client-ca", metavar="FILE", help="authorities of clients, for mTLS")
+    check.add_argument(
+        "directory", metavar="DIRECTORY", help="The folder that holds tls.crt and tls.key."
+    )
+    check.add_argument("--name", help="A name that it must be for, such as gpuward.gpuward.svc.")
+    check.add_argument("--client-ca", metavar="FILE", help="The authorities of clients, for mTLS.")
     check.set_defaults(perform=_check)
     return parser
 
 
 def _add_objects(run: argparse.ArgumentParser) -> None:
-    _option(run, "--namespace", help="of everything but the configurations")
-    _option(run, "--service", help="that API servers call")
-    _option(run, "--headless-service", help="with the address of every replica")
+    for name, text in _OBJECTS.items():
+        _option(run, name, metavar="NAME", help=text)
+    run.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="Credentials to use instead of those of the pod that this runs in.",
+    )
     _option(
         run,
-        "--serving-port",
-        type=int,
-        default=10250,
-        help="that replicas serve on; default: 10250",
+        "--identity",
+        metavar="NAME",
+        default=socket.gethostname(),
+        help="What this process is called in the Lease. The default is the host's name.",
     )
-    _option(run, "--secret", help="that the replicas mount")
-    _option(run, "--ca-secret", help="for the authority and its key")
-    _option(run, "--lease", help="that its holder works")
-    for kind in ("mutating", "validating"):
-        _option(
-            run,
-            f"--{kind}-configuration",
-            help=f"the {kind} webhook configuration to publish to; several by commas",
-        )
-    run.add_argument("--kubeconfig", metavar="FILE", help="instead of the pod's own credentials")
-    _option(run, "--identity", default=socket.gethostname(), help="in the Lease; default: host")
 
 
-def _add_times(run: argparse.ArgumentParser) -> None:
-    for name, default, text in (
-        ("--ca-days", 365.0, "life of the authority"),
-        ("--leaf-days", 90.0, "life of the serving certificate"),
-        ("--propagation-minutes", 10.0, "that a bundle may take to reach every API server"),
-        ("--interval", 30.0, "seconds between two looks"),
-    ):
-        _option(run, name, type=_positive, default=default, help=f"{text}; default: {default:g}")
-    _option(
-        run, "--status-port", type=int, default=8081, help="/healthz and /metrics; default: 8081"
-    )
+def _add_numbers(run: argparse.ArgumentParser) -> None:
+    for name, (days, text) in _TIMES.items():
+        told = f"{text} The default is {days:g}."
+        _option(run, name, metavar="N", type=_positive, default=days, help=told)
+    for name, (port, text) in _PORTS.items():
+        told = f"{text} The default is {port}."
+        _option(run, name, metavar="PORT", type=int, default=port, help=told)
 
 
 def _option(parser: argparse.ArgumentParser, name: str, **keywords: Any) -> None:

@@ -45,7 +45,7 @@ class KubernetesCluster:
 
     def get_secret(self, name: str) -> Object:
         """The Secret `name` of our namespace."""
-        return self._ask("GET", self._namespaced("api/v1", "secrets", name))
+        return self._found(self._namespaced("api/v1", "secrets", name))
 
     def update_secret(self, secret: Object) -> Object:
         """Replace a Secret; what is stored now."""
@@ -54,7 +54,7 @@ class KubernetesCluster:
 
     def get_lease(self, name: str) -> Object:
         """The Lease `name` of our namespace."""
-        return self._ask("GET", self._namespaced("apis/coordination.k8s.io/v1", "leases", name))
+        return self._found(self._namespaced("apis/coordination.k8s.io/v1", "leases", name))
 
     def update_lease(self, lease: Object) -> Object:
         """Replace a Lease; what is stored now."""
@@ -86,6 +86,14 @@ class KubernetesCluster:
 
     def _namespaced(self, group: str, resource: str, name: str) -> str:
         return f"/{group}/namespaces/{self._namespace}/{resource}/{quote(name, safe='')}"
+
+    def _found(self, path: str) -> Object:
+        """What must be there before we are, because we may not create it."""
+        try:
+            return self._ask("GET", path)
+        except _MissingError as error:
+            why = "the Lease and both Secrets must exist beforehand, see docs/certificates.md"
+            raise ClusterError(f"{error}; {why}") from error
 
     def _ask(
         self,

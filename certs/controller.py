@@ -90,7 +90,7 @@ class Controller:
         try:
             self._leadership.release()
         except ClusterError as error:
-            _log.warning("lease_not_released", error=str(error))
+            _log.warning("lease not released", error=str(error))
 
     def round(self) -> bool:
         """Do what can be done now; whether nothing went wrong. Trouble is logged and counted."""
@@ -100,15 +100,15 @@ class Controller:
                 self._work_through()
         except ConflictError as error:
             # Somebody else was quicker; the next round sees what they did.
-            _log.info("changed_meanwhile", error=str(error))
+            _log.info("changed meanwhile", error=str(error))
         except ClusterError as error:
-            _log.error("round_failed", error=str(error))
+            _log.error("round failed", error=str(error))
             self.status.finish(failed=True)
             return False
         except Exception:  # noqa: BLE001  # the outermost loop
             # Most likely a fault of ours. The next round may do better, and a process that
             # ends forgets how long the bundle has been published.
-            _log.exception("round_failed")
+            _log.exception("round failed")
             self.status.finish(failed=True)
             return False
         self.status.finish(failed=False)
@@ -135,12 +135,12 @@ class Controller:
         encoded = {name: base64.b64encode(content).decode() for name, content in data.items()}
         self._cluster.update_secret({**secret, "data": encoded})
         name = secret["metadata"]["name"]
-        _log.info("secret_written", secret=name, why=change.why, **_described(change.stored))
+        _log.info("secret written", secret=name, why=change.why, **_described(change.stored))
 
     def _on_write(self, configuration: Configuration, webhooks: Sequence[str]) -> None:
         self.status.published += 1
         _log.info(
-            "bundle_written",
+            "bundle written",
             kind=configuration.kind.value,
             configuration=configuration.name,
             webhooks=list(webhooks),

@@ -13,19 +13,41 @@ import sys
 
 from gpuward import __version__
 
+# For each verb its module, the extra that brings what it needs, and what it does.
 VERBS = {
-    "lint": ("lint.cli", "find what is wrong with GPU manifests"),
-    "serve": ("webhook.cli", "run the admission webhook"),
-    "certs": ("certs.cli", "make, renew and check the certificates of the webhook"),
-    "explain": ("lint.explain", "say what a rule does and why"),
-    "rules": ("lint.catalogue", "list the rules"),
+    "lint": ("lint.cli", "", "find what is wrong with GPU manifests"),
+    "serve": ("webhook.run", "webhook", "run the admission webhook"),
+    "certs": ("certs.cli", "certs", "make, renew and check the certificates of the webhook"),
+    "explain": ("lint.explain", "", "say what a rule does and why"),
+    "rules": ("lint.catalogue", "", "list the rules"),
 }
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run `gpuward ARGUMENTS` (those of the process by default); the exit status."""
-    _settle_import_path()
+    home = _settle_import_path()
     verb, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        try:
+            return _perform(verb, rest)
+        finally:
+            if sys.stdout is not None:  # as where it was closed before we began
+                sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read what we print has had enough; nothing is left to write to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if not package or os.path.isdir(os.path.join(home, package)):
+            raise  # one of ours: a fault, and not an extra that was left out
+        wanted = f"gpuward[{VERBS[verb][1]}]" if VERBS[verb][1] else "gpuward"
+        told = f"gpuward {verb} needs the package {package}: pip install '{wanted}'"
+        sys.stderr.write(f"{told}\n")
+        return 2
+
+
+def _perform(verb: str, rest: list[str]) -> int:
     if verb in {"-h", "--help", "help"}:
         print(_usage())  # noqa: T201  # this is what the user asked for
         return 0
@@ -41,7 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
     return status
 
 
-def _settle_import_path() -> None:
+def _settle_import_path() -> str:
+    """Put the folder of our own packages first; where that is."""
     here = os.path.dirname(os.path.abspath(__file__))  # pathlib is not loaded
     packages = os.path.join(here, "packages")
     home = packages if os.path.isdir(packages) else os.path.dirname(here)
@@ -51,10 +74,11 @@ def _settle_import_path() -> None:
         current = ""
     away = {"", ".", current}
     sys.path[:] = [home, *(p for p in sys.path if p not in away and p != home)]
+    return home
 
 
 def _usage() -> str:
-    lines = [f"  {verb:<10}{what}" for verb, (_, what) in VERBS.items()]
+    lines = [f"  {verb:<10}{what}" for verb, (_, _, what) in VERBS.items()]
     return "\n".join(
         (
             "usage: gpuward COMMAND …",

@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
             {
                 "name": rule.name,
                 "family": rule.family,
-                "action": rule.action.name.lower(),
+                "action": rule.action.word,
                 "since": rule.since,
                 "summary": rule.summary,
             }
@@ -32,6 +32,6 @@ def main(arguments: list[str]) -> int:
     for family, members in groupby(rules, key=lambda rule: rule.family):
         sys.stdout.write(f"{family}\n")
         for rule in members:
-            action = rule.action.name.lower()
+            action = rule.action.word
             sys.stdout.write(f"  {rule.name:<{width}}  {action:<5}  {rule.summary}\n")
     return 0

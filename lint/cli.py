@@ -34,18 +34,12 @@ def main(arguments: list[str]) -> int:
     """Lint as the command line says; the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        status = _lint(options, sys.stdout)
-        sys.stdout.flush()
+        return _lint(options, sys.stdout)
     except (UsageError, PolicyError) as error:
         # A path may hold anything, but the lines of a policy's faults are ours.
         lines = (printable(line) for line in str(error).split("\n"))
         sys.stderr.write("gpuward: " + "\n".join(lines) + "\n")
         return 2
-    except BrokenPipeError:
-        # Whoever read the report has had enough; nothing is left to write to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return status
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -31,9 +31,7 @@ def main(arguments: list[str]) -> int:
 def explanation(rule: Rule[Any]) -> str:
     """The whole text about `rule`, as shown to people and written into the manual."""
     action = rule.action
-    lead = (
-        "off" if action is Action.OFF else f"{action.name.lower()} ({LEVELS[action]} when linting)"
-    )
+    lead = "off" if action is Action.OFF else f"{action.word} ({LEVELS[action]} when linting)"
     parts = [f"{rule.name}: {rule.summary}", f"By default: {lead}. Since catalogue {rule.since}."]
     for heading, text in rule.documentation.items():
         if heading and text:

@@ -27,6 +27,7 @@ from webhook.registration import MODE_LABEL, NAME_LABEL, Registration, configura
 ROOT = Path(__file__).parents[1]
 HEAD = "apiVersion: gpuward.io/v1\nkind: Policy\n"
 REFUSED = 403
+ENDINGS = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
 
 
 class Server:
@@ -90,8 +91,13 @@ class Server:
         return int(status), text
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of the samples called `name` that carry `labels`."""
-        families = text_string_to_metric_families(self.get("/metrics")[1])
+        """The sum of the samples called `name` that carry `labels`; there is such a metric."""
+        families = list(text_string_to_metric_families(self.get("/metrics")[1]))
+        # A counter is there before anything is counted, so that 0 is never a misspelt name.
+        known = {
+            family.name + end for family in families for end in ENDINGS.get(family.type, ("",))
+        }
+        assert name in known, f"{name} is none of {sorted(known)}"
         samples = [sample for family in families for sample in family.samples]
         return sum(
             sample.value

@@ -233,6 +233,14 @@ def test_the_bundle_is_owned_and_nothing_else(installation: Installation) -> Non
             assert fields == {"f:clientConfig": {"f:caBundle": {}}}
 
 
+def test_what_must_exist_beforehand_is_said(installation: Installation) -> None:
+    cluster = installation.cluster
+    path = f"/api/v1/namespaces/{installation.namespace}/secrets/gpuward-tls"
+    assert installation.plane.request("DELETE", path).status == 200
+    with pytest.raises(ClusterError, match=r'"gpuward-tls" not found; .* must exist beforehand'):
+        cluster.get_secret("gpuward-tls")
+
+
 def test_versions_that_are_old_are_refused(installation: Installation) -> None:
     installation.controller(Time()).round()
     cluster, (mutating, _) = installation.cluster, installation.configurations

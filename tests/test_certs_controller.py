@@ -2,6 +2,11 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import io
+import json
+import re
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -25,7 +30,9 @@ from certs.rotation import renewal
 from certs.serving import ServingCertificate, utc_now
 from certs.status import Status, serve
 from certs.store import decode, encode_authority, encode_serving
+from webhook.log import Log
 
+ROOT = Path(__file__).parents[1]
 DAY = datetime.timedelta(days=1)
 MINUTE = datetime.timedelta(minutes=1)
 
@@ -141,7 +148,7 @@ def test_no_key_in_the_log(log: list[Any]) -> None:
     for _ in range(30):
         running.round()
         time.passed += 13 * DAY
-    assert {entry["event"] for entry in log} == {"secret_written", "bundle_written"}
+    assert {entry["event"] for entry in log} == {"secret written", "bundle written"}
     assert "PRIVATE" not in str(log)
     assert "BEGIN" not in str(log)
 
@@ -174,7 +181,7 @@ def test_a_refusal_is_counted_and_asked_again(log: list[Any]) -> None:
     running = controller(cluster, time)
     cluster.refuse = "secrets"
     assert not running.round()
-    assert log[-1]["event"] == "round_failed"
+    assert log[-1]["event"] == "round failed"
     assert "gpuward_certs_failed_rounds_total 1" in running.status.metrics()
     cluster.refuse = None
     assert running.round()
@@ -297,3 +304,36 @@ def test_outside_a_cluster_it_says_so(
     assert cli.main(["run", "--mutating-configuration", "gpuward"]) == 1
     assert "no credentials for the Kubernetes API" in capsys.readouterr().err
     assert PLAN.propagation == 10 * MINUTE
+
+
+def test_every_option_is_explained_in_a_sentence() -> None:
+    (verbs,) = cli._parser()._subparsers._group_actions  # type: ignore[union-attr]  # noqa: SLF001
+    for parser in verbs.choices.values():  # type: ignore[union-attr]
+        for action in parser._actions[1:]:  # noqa: SLF001  # there is no other way
+            assert action.help.endswith("."), action
+            assert action.help[0].isupper(), action
+
+
+LOG = """
+from certs.assembly import log_as_json
+from certs import controller
+log_as_json()
+controller._log.info("secret written", secret="gpuward-tls")
+controller._log.exception("round failed", exc_info=ValueError("x"))
+"""
+
+
+def test_the_log_has_the_form_of_the_webhooks_own() -> None:
+    stream = io.BytesIO()
+    Log(stream).write("info", "policy loaded", digest="x")
+    done = subprocess.run([sys.executable, "-c", LOG], capture_output=True, check=True, cwd=ROOT)
+    assert done.stdout == b""
+    model, written, failed = map(json.loads, (stream.getvalue(), *done.stderr.splitlines()))
+    for line, level, event in (
+        (written, "info", "secret written"),
+        (failed, "error", "round failed"),
+    ):
+        assert list(line)[:3] == list(model)[:3]
+        assert (line["level"], line["event"]) == (level, event)
+        assert re.sub(r"\d", "0", line["time"]) == re.sub(r"\d", "0", model["time"])
+    assert written["secret"] == WORK.serving_secret

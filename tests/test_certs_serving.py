@@ -500,4 +500,7 @@ def test_the_check_on_the_command_line(
     expired(tmp_path, authority)
     assert main(["check", str(tmp_path)]) == 1
     assert "would be refused: expired at" in capsys.readouterr().err
+    (tmp_path / "tls.crt").write_bytes(leaf.key_pem)
+    assert main(["check", str(tmp_path)]) == 1
+    assert "would be refused: there is no certificate in tls.crt" in capsys.readouterr().err
     assert main(["check", str(tmp_path / "nowhere")]) == 2

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import missing
 from controlplane.build import Programs
 from controlplane.cluster import Cluster
 from controlplane.plane import ControlPlane
 from controlplane.processes import ProcessError, eventually, is_alive
+from controlplane.servers import CONTROLLERS
 from controlplane.toolchain import BuildError
 from controlplane.warner import listening, registration
 
@@ -152,6 +154,23 @@ def test_nothing_is_left_when_its_owner_is_killed(
         owner.send_signal(signal.SIGKILL)
     assert len(ids) == 2
     eventually(lambda: not any(is_alive(process) for process in ids), what="all have ended")
+
+
+def test_one_can_be_used_by_hand(control_plane_programs: Programs, tmp_path: Path) -> None:
+    if not control_plane_programs.has(*CONTROLLERS):
+        missing("there are no controllers")
+    command = [sys.executable, str(HERE / "controlplane" / "by_hand.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        text = "".join(process.stdout.readline() for _ in range(6))
+        said = dict(re.findall(r"^  (?:export|alias) (\w+)=(.+)$", text, re.MULTILINE))
+        environment = {"HOME": str(tmp_path), "KUBECONFIG": said["KUBECONFIG"]}
+        nodes = [said["kubectl"], "get", "nodes", "--output=name"]
+        done = subprocess.run(nodes, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout == "node/gpu-1\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    assert not Path(said["KUBECONFIG"]).exists()
 
 
 def test_a_program_that_does_not_start_says_why(control_plane_programs: Programs) -> None:

@@ -92,6 +92,11 @@ def test_every_command_works_from_the_wheel(installed: Installation, tmp_path: P
     (tmp_path / "gpuward.yaml").write_text(policy)
     (tmp_path / "pod.yaml").write_text(POD)
     assert installed.run(tmp_path, "gpuward", "lint", ".").returncode == 1
+    for verb, extra in (("serve", "webhook"), ("certs", "certs")):
+        done = installed.run(tmp_path, "gpuward", verb, "--help")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"gpuward {verb} needs the package ")
+        assert done.stderr.endswith(f": pip install 'gpuward[{extra}]'\n")
 
 
 def test_linting_without_a_policy_loads_nothing_heavy(

@@ -108,6 +108,7 @@ def test_a_broken_policy_file_leaves_the_last_good_policy_in_force(
     refused = [line for line in server.log() if line["event"] == "policy refused"]
     assert len(refused) == len(BROKEN)
     assert all(line["error"] for line in refused)
+    assert len({line["in_force"] for line in refused}) == 1
 
     server.policy_file.write_text(f"{good}rules:\n  {RULE}: {{action: warn}}\n", encoding="utf-8")
     eventually(lambda: admits(plane, installation), what="the whole policy is in force")

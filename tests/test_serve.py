@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
-import shlex
-import shutil
 import signal
 import ssl
 import subprocess
@@ -19,7 +16,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from conftest import missing
 from server_support import (
     ANY_PORT,
     PATIENT,
@@ -31,7 +27,7 @@ from server_support import (
     write_certificate,
 )
 
-from webhook import cli
+from gpuward.__main__ import main
 from webhook.options import parser
 
 ROOT = Path(__file__).parents[1]
@@ -241,47 +237,6 @@ async def _reached(done: Callable[[], int], goal: int, tasks: list[asyncio.Task[
     await until(lambda: done() > goal or any(task.done() for task in tasks))
 
 
-async def test_dev_says_how_to_try_it() -> None:
-    if shutil.which("curl") is None:
-        missing("curl is not installed")
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND, "--dev", "--listen", ANY_PORT, "--print-configuration",
-        cwd=ROOT, stdout=PIPE, stderr=PIPE,
-    )  # fmt: skip
-    server = Server(process, None)
-    assert process.stdout is not None
-    text = (await process.stdout.readuntil(b"\n}\n")).decode()
-    fix, refuse = (shlex.split(line) for line in text.splitlines() if "curl" in line)
-    fixed = json.loads(await _output(*fix))["response"]
-    assert fixed["allowed"]
-    assert json.loads(base64.b64decode(fixed["patch"]))
-    refused = json.loads(await _output(*refuse))["response"]
-    assert refused["status"]["reason"] == "Forbidden"
-    printed = json.loads(text[text.index("\n{") :])
-    assert [item["kind"] for item in printed["items"]] == [
-        "MutatingWebhookConfiguration",
-        "ValidatingWebhookConfiguration",
-    ]
-    (apply,) = (line for line in text.splitlines() if "kubectl apply" in line)
-    file = Path(shlex.split(apply)[-1])
-    assert json.loads(await asyncio.to_thread(file.read_text)) == printed
-    client = printed["items"][0]["webhooks"][0]["clientConfig"]
-    assert client["url"].startswith("https://127.0.0.1:")
-    assert base64.b64decode(client["caBundle"]) == await asyncio.to_thread(
-        (file.parent / "ca.crt").read_bytes
-    )
-    process.send_signal(signal.SIGINT)
-    assert await server.status() == 0
-    assert file.parent.name not in os.listdir(file.parent.parent)
-
-
-async def _output(*command: str) -> bytes:
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
-    out, _ = await process.communicate()
-    assert process.returncode == 0
-    return out
-
-
 def refused(*arguments: str) -> str:
     """What is said to a command line that cannot be served."""
     command = (*COMMAND, *arguments)
@@ -303,7 +258,9 @@ def test_a_command_line_that_cannot_be_served_is_explained(tmp_path: Path) -> No
     assert "bad.yaml:1:" in refused(*folder, "--policy", str(bad))
     assert "no-such-profile" in refused(*folder, "--profile", "no-such-profile")
     assert "'x' is not HOST:PORT" in refused(*folder, "--listen", "x")
-    assert "not HOST:PORT" in refused(*folder, "--metrics-listen", "localhost:99999")
+    assert "a port is 1 to 65535" in refused(*folder, "--metrics-listen", "localhost:99999")
+    for name in ("https://x", "-x", "a..b", "1.2.3", "x:8443", "a b", ""):
+        assert "no DNS name or IP address" in refused("--dev", f"--server-name={name}")
     assert "in brackets" in refused(*folder, "--listen", "::1:80")
     assert "not a number from 1 up" in refused(*folder, "--max-in-flight", "0")
     assert "not a number from 0 up" in refused(*folder, "--drain-seconds", "nan")
@@ -315,12 +272,12 @@ def test_an_address_in_use_is_explained(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         said = refused("--certificate", str(tmp_path), "--listen", address)
-        assert f"cannot listen on {address}: address already in use" in said
+        assert said.endswith(f"\ngpuward: cannot listen on {address}: address already in use\n")
 
 
 def test_every_flag_is_explained_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        cli.main(["--help"])
+        main(["serve", "--help"])
     assert "--max-in-flight" in capsys.readouterr().out
     for action in parser()._actions[1:]:  # noqa: SLF001  # there is no other way
         assert action.help
@@ -352,16 +309,6 @@ async def test_the_bounds_on_callers_are_flags(start: Start) -> None:
     assert await (await server.connect()).closed()
     await slow.send(b"\n")
     assert (await slow.reply()).status == 200
-
-
-def test_a_missing_package_is_explained(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "webhook"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "aiohttp.web", None)
-    assert cli.main([]) == 2
-    assert "pip install 'gpuward[webhook]'" in capsys.readouterr().err
 
 
 def test_the_sample_is_a_review() -> None:

@@ -307,3 +307,12 @@ async def test_without_a_certificate_it_is_alive_and_not_ready(
     assert (await (await server.call()).post("/mutate/deny")).status == 200
     events = [line["event"] for line in server.logged()]
     assert events.index("certificate refused") < events.index("certificate loaded")
+
+
+async def test_the_manual_lists_exactly_the_metrics_that_there_are(serve: Serve) -> None:
+    server = await serve()
+    text = (await server.probe("/metrics")).body.decode()
+    kinds = re.findall(r"^# TYPE (gpuward_\w+) \w+$", text, re.MULTILINE)
+    manual = (Path(__file__).parents[1] / "docs" / "webhook-server.md").read_text(encoding="utf-8")
+    table = manual.partition("\n## Metrics\n")[2].partition("\n\nWorth an alert")[0]
+    assert sorted(re.findall(r"`(gpuward_\w+)`", table)) == sorted(kinds)

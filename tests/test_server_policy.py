@@ -169,6 +169,9 @@ async def test_calls_follow_the_file(serve: Serve, file: Path, policy: PolicyFil
     assert [line["event"] for line in told] == ["policy loaded", "policy refused", "policy loaded"]
     assert told[1]["level"] == "error"
     assert "policy.yaml:1" in told[1]["error"]
+    assert told[1]["in_force"] == told[0]["digest"]
+    assert told[2]["digest"] != told[0]["digest"]
+    assert [sorted(line) for line in told[::2]] == [["digest", "event", "level", "time"]] * 2
 
 
 async def write(server: Running, file: Path, text: str) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
-from admitting import Server, by_url, create, is_enforced, registered
+from admitting import Server, by_url, create, folder_of, is_enforced, registered
 from calls import container, deployment, gpus, pod, variable
 from controlplane.client import Answer
 from controlplane.plane import ControlPlane
-from controlplane.processes import eventually
-from stories import annotated, apply, fixed_by
+from controlplane.processes import Processes, eventually
+from stories import AT_ONCE, annotated, apply, fixed_by
 
 from rules.rule import Action
 from webhook.registration import MODE_LABEL, Registration
@@ -102,13 +103,22 @@ def test_the_audit_log_says_what_deny_has_done(plane: ControlPlane, server: Serv
     }
 
 
-def test_off_is_never_sent_to_us(plane: ControlPlane, server: Server) -> None:
-    before = server.metric("gpuward_admission_requests_total")
-    namespace = plane.namespace({MODE_LABEL: "off"})
-    for sent in (HOLDER, TAKER):
-        answer = create(plane, namespace, sent, dry_run=True)
-        assert (answer.status, answer.warnings, fixed_by(answer.body)) == (201, [], set())
-    assert server.metric("gpuward_admission_requests_total") == before
+def test_off_is_never_sent_to_us(plane: ControlPlane, processes: Processes, tmp_path: Path) -> None:
+    pair = plane.authority.issue("gpuward-off", hosts=["127.0.0.1"])
+    certificate = folder_of(pair, tmp_path / "certificate")
+    # Nobody else is judged by this server, so it counts what this namespace sends alone.
+    alone = Server(processes, tmp_path, certificate, name="gpuward-off", arguments=AT_ONCE)
+    with installed(plane, alone, Registration(default=Action.DENY), "deny") as namespace:
+        eventually(partial(is_enforced, plane, namespace), what="it is called")
+        plane.kubectl("label", "--overwrite", "namespace", namespace, f"{MODE_LABEL}=off")
+        eventually(lambda: create(plane, namespace, TAKER, dry_run=True).status == 201)
+        before = alone.metric("gpuward_requests_total")
+        assert before > 0
+        for sent in (HOLDER, TAKER, deployment(container(**variable("all")))):
+            answer = create(plane, namespace, sent, dry_run=True)
+            assert (answer.status, answer.warnings, fixed_by(answer.body)) == (201, [], set())
+        assert alone.metric("gpuward_requests_total") == before
+    alone.stop()
 
 
 def test_a_misspelt_label_falls_into_the_default(plane: ControlPlane, server: Server) -> None:

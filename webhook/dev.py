@@ -15,11 +15,28 @@ from typing import Any, Self, TextIO
 
 from certs.authority import new_authority, sign_leaf
 from webhook.listener import parse_address
-from webhook.registration import Registration, configurations
+from webhook.registration import MODE_LABEL, Registration, configurations
 
 SAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sample-review.json")
 CONFIGURATION = "webhook-configurations.json"
-_LIFETIME = datetime.timedelta(days=7)
+NAME = "gpuward-dev"
+_LIFETIME = datetime.timedelta(days=30)
+_REGISTRATION = Registration()
+_TEXT = f"""\
+gpuward answers at {{}}, until you stop it with Ctrl-C.
+
+See it fix a faulty pod, and then what it refuses in it:
+  {{}}
+  {{}}
+
+Register it with a cluster that can reach {{}}:
+  kubectl apply -f {{}}
+Namespaces choose their mode by the label {MODE_LABEL}; the others are in mode \
+{_REGISTRATION.default.word}.
+Where the server cannot be reached, objects are let through (failurePolicy \
+{_REGISTRATION.failure_policy}). To undo it:
+  kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration {NAME}
+"""
 
 
 class Development:
@@ -30,7 +47,9 @@ class Development:
 
     def __init__(self, listen: str | None, server_name: str | None) -> None:
         host = parse_address(listen)[0] if listen else ""
-        self._host = server_name or ("" if _is_any(host) else host) or "localhost"
+        # Where this machine finds the server, and where the cluster does.
+        self._here = ("" if _is_any(host) else host) or "localhost"
+        self._host = server_name or self._here
         self._stack = ExitStack()
         self.folder = ""
         self._bundle = b""
@@ -38,7 +57,7 @@ class Development:
     def __enter__(self) -> Self:
         self.folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuward-"))
         now = datetime.datetime.now(tz=datetime.UTC)
-        names = list(dict.fromkeys((self._host, "localhost", "127.0.0.1")))
+        names = list(dict.fromkeys((self._host, self._here, "localhost", "127.0.0.1")))
         authority = new_authority(names, now, _LIFETIME)
         leaf = sign_leaf(authority, names, now, _LIFETIME)
         self._bundle = authority.certificate_pem
@@ -55,37 +74,26 @@ class Development:
     ) -> None:
         self._stack.close()
 
-    def introduce(self, address: str, out: TextIO, *, whole: bool) -> None:
-        """Say on `out` where the server is and how to call it.
-
-        `whole` prints the webhook configurations as well.
-        """
+    def introduce(self, address: str, out: TextIO) -> str:
+        """Say on `out` where the server is and how to call it; the configurations as JSON."""
         port = parse_address(address)[1]
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        url = f"https://{host}:{port}"
-        configuration = json.dumps(self._configuration(url), indent=2)
-        file = self._write(CONFIGURATION, configuration.encode() + b"\n")
+        here, url = (f"https://{_bracketed(h)}:{port}" for h in (self._here, self._host))
+        configuration = json.dumps(self._configuration(url), indent=2) + "\n"
+        file = self._write(CONFIGURATION, configuration.encode())
         authority = os.path.join(self.folder, "ca.crt")
         call = (
             *("curl", "--silent", "--show-error", "--cacert", authority),
             *("--header", "Content-Type: application/json", "--data-binary", f"@{SAMPLE}"),
         )
-        out.write(f"gpuward answers at {url}, until you stop it with Ctrl-C.\n\n")
-        out.write("See it fix a faulty pod, and then what it refuses in it:\n")
-        calls = (shlex.join((*call, url + path)) for path in ("/mutate/deny", "/validate/deny"))
-        out.write("  {}\n  {}\n\n".format(*calls))
-        out.write("Register it with a cluster that can reach that address:\n")
-        out.write(f"  kubectl apply -f {shlex.quote(file)}\n")
-        if whole:
-            out.write(f"\n{configuration}\n")
+        calls = [shlex.join((*call, here + path)) for path in ("/mutate/deny", "/validate/deny")]
+        out.write(_TEXT.format(here, *calls, url, shlex.quote(file)))
         out.flush()
+        return configuration
 
     def _configuration(self, url: str) -> dict[str, Any]:
         bundle = base64.b64encode(self._bundle).decode("ascii")
         both = configurations(
-            "gpuward-dev",
-            lambda path: {"url": url + path, "caBundle": bundle},
-            Registration(),
+            NAME, lambda path: {"url": url + path, "caBundle": bundle}, _REGISTRATION
         )
         return {"apiVersion": "v1", "kind": "List", "items": list(both)}
 
@@ -101,3 +109,7 @@ def _is_any(host: str) -> bool:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return False
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from aiohttp.web import Server
 
 from certs.serving import ServingCertificate
+from webhook.certificate_news import CertificateNews
 from webhook.limits import Limits
 from webhook.listener import Listener, http_server, open_socket
 from webhook.log import Log, counted
@@ -45,7 +46,7 @@ class Service:
         self._settings = settings
         self._policy = policy
         self._certificate = certificate
-        self._certificate_error: str | None = None
+        self._news = CertificateNews(certificate, log)
         self._log = log
         self.metrics = Metrics()
         self.webhook = Webhook(policy, self.metrics, log, settings.limits)
@@ -122,20 +123,12 @@ class Service:
     async def poll(self) -> None:
         """Look at the policy file and the certificate once, and tell what is new."""
         change = await asyncio.to_thread(self._policy.poll)
-        if change:
-            level = "error" if change == "refused" else "info"
+        if change == "refused":
             error = self._policy.last_error
-            self._log.write(level, f"policy {change}", digest=self._digest(), error=error)
-        certificate = self._certificate
-        if await asyncio.to_thread(certificate.reload):
-            until = certificate.not_after
-            self._log.write(
-                "info", "certificate loaded", not_after=until.isoformat() if until else ""
-            )
-        if certificate.last_error != self._certificate_error:
-            self._certificate_error = certificate.last_error
-            if certificate.last_error:
-                self._log.write("error", "certificate refused", error=certificate.last_error)
+            self._log.write("error", "policy refused", error=error, in_force=self._digest())
+        elif change:
+            self._log.write("info", f"policy {change}", digest=self._digest())
+        self._news.tell(loaded=await asyncio.to_thread(self._news.reload))
 
     async def _watch(self) -> None:
         while True:

@@ -41,15 +41,18 @@ def open_socket(address: str) -> socket.socket:
         family, *_, place = found[0]
         return socket.create_server((place[0], port), family=family, backlog=BACKLOG)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        # The library appends the address, which stands here already.
+        why = (error.strerror or str(error)).partition(" (while ")[0].lower()
         raise AddressError(f"cannot listen on {address}: {why}") from error
 
 
 def parse_address(address: str) -> tuple[str, int]:
     """Host (maybe empty, without brackets) and port of `HOST:PORT`; AddressError if it is not."""
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > _HIGHEST_PORT:
+    if not colon or not port.isascii() or not port.isdigit():
         raise AddressError(f"{address!r} is not HOST:PORT; leave out HOST for every address")
+    if int(port) > _HIGHEST_PORT:
+        raise AddressError(f"{address!r}: a port is 1 to {_HIGHEST_PORT}")
     bracketed = host.startswith("[") and host.endswith("]")
     if ":" in host and not bracketed:
         raise AddressError(f"{address!r}: an IPv6 address stands in brackets, as in [::1]:{port}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
+import re
 from collections.abc import Callable
 
 from webhook.lifecycle import Settings
 from webhook.limits import Limits
-from webhook.log import LEVELS
+from webhook.log import LEVELS, MAX_TEXT
 
 EPILOG = """\
 paths, with POST:   /mutate/MODE and /validate/MODE; MODE is deny, warn or audit
@@ -20,6 +22,8 @@ A second signal ends it at once.
 """
 
 
+_LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
+_DNS_NAME = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]+$){_LABEL}")
 _DEFAULT, _LIMITS = Settings(), Limits()
 _PLACES = {
     "--listen HOST:PORT": "Answer reviews here, over TLS; no HOST means every address. "
@@ -29,14 +33,14 @@ _PLACES = {
     "--certificate DIR": "Serve the certificate in this folder, tls.crt and tls.key, "
     "and every newer one.",
     "--server-name NAME": "Refuse a certificate without this name, such as "
-    "gpuward.gpuward.svc; with --dev, the name to issue it for.",
+    "gpuward.gpuward.svc; with --dev, what the cluster calls this machine.",
     "--client-ca FILE": "Let in only callers with a certificate of these authorities.",
     "--policy FILE": "Judge by this policy, read again when it changes.",
 }
 _SWITCHES = {
     "--dev": "Try it out: serve on this machine with a throw-away certificate and say how to call.",
-    "--print-configuration": "With --dev, print the webhook configurations and not only "
-    "where they are.",
+    "--print-configuration": "With --dev, write the webhook configurations to standard output, "
+    "to be piped to `kubectl apply -f -`, and the rest to standard error.",
 }
 
 
@@ -50,7 +54,8 @@ def parser() -> argparse.ArgumentParser:
     )
     for place, text in _PLACES.items():
         flag, metavar = place.split()
-        made.add_argument(flag, metavar=metavar, help=text)
+        kind = _name if flag == "--server-name" else str
+        made.add_argument(flag, metavar=metavar, help=text, type=kind)
     made.add_argument(
         "--profile",
         metavar="NAME",
@@ -110,6 +115,15 @@ def _manners(made: argparse.ArgumentParser) -> None:
         action="store_false",
         help="Use Python's own event loop even where uvloop is installed.",
     )
+
+
+def _name(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        if len(text) <= MAX_TEXT and _DNS_NAME.fullmatch(text):
+            return text
+        raise argparse.ArgumentTypeError(f"{text!r} is no DNS name or IP address") from None
 
 
 def _number(kind: Callable[[str], float], least: float) -> Callable[[str], float]:

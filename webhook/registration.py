@@ -73,7 +73,7 @@ def configurations(
         for entry in _mutating(mode, selector, client_config, choices)
     ]
     validating = [
-        _entry(_word(mode), _pods("CREATE", "UPDATE"), client_config(f"/validate/{_word(mode)}"))
+        _entry(mode.word, _pods("CREATE", "UPDATE"), client_config(f"/validate/{mode.word}"))
         | {"namespaceSelector": selector, "failurePolicy": choices.failure_policy}
         | {"timeoutSeconds": choices.timeout_seconds}
         for mode, selector in modes
@@ -86,7 +86,7 @@ def configurations(
 
 def effective(label: str | None, choices: Registration) -> Action:
     """The mode of a namespace that carries `label`: what the selectors amount to."""
-    named = {_word(mode): mode for mode in Action}
+    named = {mode.word: mode for mode in Action}
     mode = named.get(label or "", choices.default)
     return max(mode, choices.minimum)
 
@@ -96,7 +96,7 @@ def _selected(choices: Registration) -> list[tuple[Action, dict[str, Any]]]:
     if choices.default < choices.minimum:
         raise ValueError("the default mode lies below the minimum")
     leading: dict[Action, list[str]] = {}
-    for label in sorted(_word(mode) for mode in Action):
+    for label in sorted(mode.word for mode in Action):
         leading.setdefault(effective(label, choices), []).append(label)
     elsewhere = sorted(
         w for mode, words in leading.items() if mode != choices.default for w in words
@@ -123,15 +123,15 @@ def _mutating(
     client_config: Callable[[str], dict[str, Any]],
     choices: Registration,
 ) -> Iterable[dict[str, Any]]:
-    target = client_config(f"/mutate/{_word(mode)}")
+    target = client_config(f"/mutate/{mode.word}")
     common = {
         "namespaceSelector": selector,
         "timeoutSeconds": choices.timeout_seconds,
         "reinvocationPolicy": "IfNeeded",
     }
-    pods = _entry(f"pods.{_word(mode)}", _pods("CREATE"), target)
+    pods = _entry(f"pods.{mode.word}", _pods("CREATE"), target)
     yield pods | common | {"failurePolicy": choices.failure_policy}
-    workloads = _entry(f"workloads.{_word(mode)}", _workloads(), target)
+    workloads = _entry(f"workloads.{mode.word}", _workloads(), target)
     yield workloads | common | {"failurePolicy": "Ignore"}
 
 
@@ -180,7 +180,3 @@ def _configuration(kind: str, name: str, webhooks: list[dict[str, Any]]) -> dict
         "metadata": {"name": name},
         "webhooks": webhooks,
     }
-
-
-def _word(mode: Action) -> str:
-    return mode.name.lower()

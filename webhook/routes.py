@@ -17,7 +17,5 @@ class Route(NamedTuple):
 
 
 ROUTES = {
-    f"/{door}/{mode.name.lower()}": Route(door, mode)
-    for door in ("mutate", "validate")
-    for mode in MODES
+    f"/{door}/{mode.word}": Route(door, mode) for door in ("mutate", "validate") for mode in MODES
 }

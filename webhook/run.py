@@ -58,13 +58,23 @@ def _serve(options: argparse.Namespace, log: Log, stack: ExitStack) -> int:
     with asyncio.Runner(loop_factory=_loop_factory(options.uvloop)) as runner:
         service = runner.run(_started(_settings(options), policy, certificate, log))
         if development is not None:
-            development.introduce(service.address, sys.stdout, whole=options.print_configuration)
+            _introduce(development, service.address, whole=options.print_configuration)
         # What is alive now stays alive: the collector need not look at it in the middle of a call.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*COLLECT_AFTER)
         runner.run(service.run())
     return 0
+
+
+def _introduce(development: Development, address: str, *, whole: bool) -> None:
+    if not whole:
+        development.introduce(address, sys.stdout)
+        return
+    sys.stdout.write(development.introduce(address, sys.stderr))
+    sys.stdout.flush()
+    # What reads it, such as `kubectl apply -f -`, waits for the end, and we do not end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 async def _started(

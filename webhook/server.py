@@ -123,7 +123,7 @@ class Webhook:
             operation=brief(review.operation),
             dry_run=review.dry_run,
             path=route.door,
-            mode=route.mode.name.lower(),
+            mode=route.mode.word,
             rules=dict(answer.verdicts),
             # What stands behind the colon quotes the object.
             failures=[f"{f.rule}: {f.error.partition(':')[0]}" for f in answer.failures],

@@ -1,0 +1,69 @@
+"""What every command has in common."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuward.__main__ import VERBS
+
+ROOT = Path(__file__).parents[1]
+WITHOUT = """\
+import importlib.abc, sys
+from gpuward.__main__ import main
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+sys.exit(main({arguments!r}))
+"""
+RUN = ["certs", "run", "--mutating-configuration", "x"]
+for _option in ("namespace", "service", "headless-service", "secret", "ca-secret", "lease"):
+    RUN += [f"--{_option}", "x"]
+
+
+def without(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What `gpuward ARGUMENTS` does where that module cannot be imported."""
+    program = WITHOUT.format(module=module, arguments=list(arguments))
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "extra"),
+    [
+        ("aiohttp", ["serve", "--dev"], "gpuward[webhook]"),
+        ("aiohttp.web", ["serve", "--help"], "gpuward[webhook]"),
+        ("cryptography", ["certs", "check", "."], "gpuward[certs]"),
+        ("structlog", RUN, "gpuward[certs]"),
+        ("kubernetes", RUN, "gpuward[certs]"),
+        ("yaml", ["lint", "examples"], "gpuward"),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_its_extra(
+    module: str, arguments: list[str], extra: str
+) -> None:
+    done = without(module, *arguments)
+    package = module.partition(".")[0]
+    told = f"gpuward {arguments[0]} needs the package {package}: pip install '{extra}'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
+
+
+def test_a_module_of_ours_that_is_missing_is_a_fault() -> None:
+    done = without("rules.catalog", "rules")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_reader_that_has_had_enough_is_no_fault(verb: str) -> None:
+    arguments = {"rules": "", "explain": "visible-devices-env"}.get(verb, "--help")
+    command = f"{sys.executable} -m gpuward {verb} {arguments} | true"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
