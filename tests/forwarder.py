@@ -72,6 +72,8 @@ class Forwarder:
         task = self._loop.create_task(self._joined(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # A task that is cancelled before it has begun closes nothing.
+        task.add_done_callback(lambda _: writer.transport.abort())
 
     async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Both directions of one connection, until both ends have closed it."""
