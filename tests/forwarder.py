@@ -66,6 +66,7 @@ class Forwarder:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
+        await asyncio.sleep(0)  # what was aborted is told so in the next turn of the loop
 
     def _taken(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
@@ -90,8 +91,10 @@ class Forwarder:
             for end in ends:
                 _reset(end)
         finally:
+            # All first: who is cancelled while waiting for one would leave the other open.
             for end in ends:
                 end.close()
+            for end in ends:
                 with contextlib.suppress(OSError):
                     await end.wait_closed()
 
