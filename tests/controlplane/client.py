@@ -11,7 +11,10 @@ from typing import Any, NamedTuple
 
 WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 # What a kept connection says when the server has closed it meanwhile.
-STALE = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+STALE = (
+    *(http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError),
+    *(ssl.SSLEOFError, ssl.SSLZeroReturnError),
+)
 
 
 class Answer(NamedTuple):
