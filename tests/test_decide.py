@@ -382,6 +382,15 @@ def test_mode_off_ignores_everything() -> None:
 # Size
 
 
+def test_a_heavy_pod_that_is_there_may_still_be_labelled() -> None:
+    old = pod(*(container(f"c{number}") for number in range(20_000)))
+    new = copy.deepcopy(old)
+    new["metadata"]["labels"] = {"a": "b"}
+    assert DOOR.validate(new, old).allowed
+    new["metadata"]["annotations"] = {"nvidia.cdi.k8s.io/pod": "nvidia.com/gpu=all"}
+    assert not DOOR.validate(new, old).allowed
+
+
 def test_variables_may_be_many() -> None:
     padding = [{"name": f"V{number}", "value": "x"} for number in range(1000)]
     many = [container(f"c{number}", env=padding) for number in range(100)]

@@ -34,6 +34,14 @@ class Call(NamedTuple):
         """Whether it is a quota."""
         return self.review.kind == "ResourceQuota" and not self.review.group
 
+    @property
+    def is_as_before(self) -> bool:
+        """Whether an update leaves all of a pod as it was by which it could take a GPU."""
+        if self.old is None or self.object.get("spec") != self.old.get("spec"):
+            return False
+        new, old = _metadata(self.object), _metadata(self.old)
+        return bool(new.get("annotations") == old.get("annotations"))
+
 
 def call_of(review: Review, mode: Action, today: datetime.date) -> Call | None:
     """What is to be decided; None if it is none of our business."""

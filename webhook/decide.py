@@ -59,7 +59,8 @@ class Judge:
         if call is None or not (call.is_pod or call.is_quota):
             return IGNORED
         if why := too_large(call):
-            return unjudged(call, why, refused=call.is_pod)
+            # However heavy a pod is that is there already, it may be labelled.
+            return CLEAN if call.is_as_before else unjudged(call, why, refused=call.is_pod)
         verdict = self._judged(call)
         noted = verdicts(verdict.findings, OF_PODS[mode], excepted=verdict.excepted)
         denied = [f for f in verdict.findings if f.action is Action.DENY]
