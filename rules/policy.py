@@ -1,4 +1,4 @@
-"""Which rules act and how, for whom: a policy, resolved once into a rule set per mode."""
+"""Which rules act and how, for whom: a policy, resolved once into a rule set."""
 
 from __future__ import annotations
 
@@ -74,16 +74,16 @@ class Policy(NamedTuple):
     workloads: Literal["warn", "fix"] = "warn"
     void_every_container: bool = False
 
-    def rule_set(self, mode: Action = Action.DENY) -> RuleSet:
-        """The rules as they act under `mode`, a cap on every action."""
-        active = (self._activate(rule, mode) for rule in CATALOG)
+    def rule_set(self) -> RuleSet:
+        """The rules that are not off, as they act."""
+        active = (self._activate(rule) for rule in CATALOG)
         return RuleSet(
             rules=tuple(rule for rule in active if rule.action is not Action.OFF),
             profile=self.profile,
             exceptions=self.exceptions,
         )
 
-    def _activate(self, rule: Rule[Any], mode: Action) -> ActiveRule:
+    def _activate(self, rule: Rule[Any]) -> ActiveRule:
         settings = self.rules.get(rule.name, RuleSettings())
         action = rule.action if settings.action is None else settings.action
         scope = {None: FixScope.SAFE, False: FixScope.NONE, True: FixScope.ALL}[settings.fix]
@@ -93,7 +93,7 @@ class Policy(NamedTuple):
         if "every_container" in rule.options:
             options["every_container"] = self.void_every_container
             needs = () if self.void_every_container else needs
-        return ActiveRule(rule, min(action, mode), scope, options, settings.suppressible, needs)
+        return ActiveRule(rule, action, scope, options, settings.suppressible, needs)
 
 
 class ActiveRule(NamedTuple):

@@ -261,9 +261,8 @@ def rule(since: str = "0.1", **facts: Any) -> Rule[Pod]:
 
 def activated(monkeypatch: pytest.MonkeyPatch, made: Rule[Pod], **facts: Any) -> list[ActiveRule]:
     monkeypatch.setattr(rules.policy, "CATALOG", (made,))
-    mode = facts.pop("mode", Action.DENY)
     settings = {"fake": facts.pop("settings", RuleSettings())}
-    return list(Policy(Profile("p"), rules=settings, **facts).rule_set(mode).rules)
+    return list(Policy(Profile("p"), rules=settings, **facts).rule_set().rules)
 
 
 @pytest.mark.parametrize(
@@ -294,15 +293,6 @@ def test_a_rule_that_is_newer_than_the_catalogue_only_audits(
 def test_off_is_off_for_a_newer_rule_too(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = RuleSettings(Action.OFF)
     assert activated(monkeypatch, rule("0.2"), catalogue="0.1", settings=settings) == []
-
-
-@pytest.mark.parametrize("mode", Action)
-def test_a_mode_caps_every_action(monkeypatch: pytest.MonkeyPatch, mode: Action) -> None:
-    for action in Action:
-        made = activated(monkeypatch, rule(), mode=mode, settings=RuleSettings(action))
-        expected = [min(action, mode)] if min(action, mode) else []
-        assert [active.action for active in made] == expected
-    assert {a.action for a in default_policy().rule_set(mode).rules} <= set(range(1, mode + 1))
 
 
 @pytest.mark.parametrize(

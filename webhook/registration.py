@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 from rules.rule import Action
+from webhook.routes import MODES
 
 MODE_LABEL = "gpuward.io/mode"
 NAME_LABEL = "kubernetes.io/metadata.name"
 # Never ours: a fault here would keep a cluster from starting.
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
-MODES = (Action.DENY, Action.WARN, Action.AUDIT)
 
 # Kinds that make pods, by group. Custom kinds come and go in versions, built-in ones do not.
 BUILT_IN_WORKLOADS = {
