@@ -32,6 +32,7 @@ check: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/generate.py --check
+	$(BIN)/python tools/chart_files.py --check
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix-only .
@@ -39,6 +40,7 @@ format: .venv/.dev
 
 docs: .venv/.dev
 	$(BIN)/python tools/generate.py
+	$(BIN)/python tools/chart_files.py
 
 # Writes golden files of cases: those that are missing, or with RULES="RULE RULE/CASE …" these.
 cases: .venv/.dev

@@ -14,6 +14,7 @@ from certs.api import Kind
 from certs.authority import service_names
 from certs.cluster import KubernetesCluster
 from certs.controller import Controller, Work
+from certs.pairs import parse_certificates
 from certs.publish import Configuration
 from certs.replicas import served
 from certs.rotation import Plan
@@ -21,7 +22,10 @@ from certs.serving import utc_now
 
 
 def assemble(options: argparse.Namespace) -> Controller:
-    """The controller that `options` describe. Raises ClusterError without credentials."""
+    """The controller that `options` describe.
+
+    Raises ClusterError without credentials, CertificateError if `also_trust` is broken.
+    """
     names = service_names(options.service, options.namespace)
     plan = Plan(
         names,
@@ -39,6 +43,7 @@ def assemble(options: argparse.Namespace) -> Controller:
         options.lease,
         [Configuration(kind, name) for kind, text in given for name in _listed(text)],
         options.interval,
+        parse_certificates((options.also_trust or "").encode()),
     )
     host = f"{options.headless_service}.{options.namespace}.svc"
     return Controller(

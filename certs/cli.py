@@ -25,6 +25,8 @@ _OBJECTS = {
     "--mutating-configuration": "Names of the mutating webhook configurations whose caBundle "
     "is kept, separated by commas.",
     "--validating-configuration": "Names of the validating ones.",
+    "--also-trust": "Certificates (PEM) of authorities to publish beside ours, such as one that is "
+    "being replaced.",
 }
 _TIMES = {
     "--ca-days": (365.0, "How many days an authority lives."),
@@ -79,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_objects(run: argparse.ArgumentParser) -> None:
     for name, text in _OBJECTS.items():
-        _option(run, name, metavar="NAME", help=text)
+        _option(run, name, metavar="PEM" if name == "--also-trust" else "NAME", help=text)
     run.add_argument(
         "--kubeconfig",
         metavar="FILE",
@@ -127,6 +129,7 @@ def _run(options: argparse.Namespace) -> int:
         return _fail(f"not given: --{', --'.join(missing)}", 2)
     from certs.api import ClusterError  # noqa: PLC0415  # `check` needs none of this
     from certs.assembly import assemble, log_as_json  # noqa: PLC0415
+    from certs.pairs import CertificateError  # noqa: PLC0415
     from certs.status import serve  # noqa: PLC0415
 
     log_as_json()
@@ -137,6 +140,8 @@ def _run(options: argparse.Namespace) -> int:
     try:
         controller = assemble(options)
         server = serve(controller.status, options.status_port)
+    except CertificateError as error:
+        return _fail(f"--also-trust: {error}", 2)
     except (ClusterError, OSError) as error:
         return _fail(str(error), 1)
     controller.run(stop)

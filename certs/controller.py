@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import structlog
+from cryptography import x509
 
 from certs.api import Cluster, ClusterError, ConflictError, Object
 from certs.lease import Leadership
@@ -41,13 +42,17 @@ class Clocks(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The objects that the controller works on, and how often, in seconds."""
+    """The objects that the controller works on, and how often, in seconds.
+
+    `also_trusted` are authorities that are not ours and are published beside ours.
+    """
 
     authority_secret: str
     serving_secret: str
     lease: str
     configurations: Sequence[Configuration]
     every: float = 30.0
+    also_trusted: Sequence[x509.Certificate] = ()
 
 
 class Controller:
@@ -123,7 +128,8 @@ class Controller:
             }
             stored = decode(_data(secrets[Where.AUTHORITY]), _data(secrets[Where.SERVING]))
             self.status.saw(stored, replicas)
-            seen = Seen(self._publisher.publish(bundle(stored.trusted)), replicas)
+            trusted = bundle((*stored.trusted, *self._work.also_trusted))
+            seen = Seen(self._publisher.publish(trusted), replicas)
             change = decide(stored, seen, self._clocks.now(), self._plan)
             if change is None or not self._leadership.held:
                 return

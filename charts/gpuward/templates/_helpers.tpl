@@ -1,0 +1,75 @@
+{{/* Names, labels and the image: what all templates share. */}}
+
+{{- define "gpuward.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Short enough for every suffix that follows it, such as -certs or -replicas. */}}
+{{- define "gpuward.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 45 | trimSuffix "-" -}}
+{{- else if contains (include "gpuward.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 45 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "gpuward.name" .) | trunc 45 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What selects the pods of one component: (dict "root" $ "component" "webhook"). */}}
+{{- define "gpuward.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "gpuward.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/* The labels of an object of one component, with those of the user. */}}
+{{- define "gpuward.labels" -}}
+{{- with .root.Values.commonLabels }}
+{{- toYaml . }}
+{{ end -}}
+{{ include "gpuward.selectorLabels" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: gpuward
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{/* The labels of pods of one component. */}}
+{{- define "gpuward.podLabels" -}}
+{{- with .root.Values.podLabels }}
+{{- toYaml . }}
+{{ end -}}
+{{ include "gpuward.labels" . }}
+{{- end -}}
+
+{{- define "gpuward.image" -}}
+{{- with .Values.image -}}
+{{- $name := .repository -}}
+{{- with .registry }}{{ $name = printf "%s/%s" . $name }}{{ end -}}
+{{- if .digest -}}
+{{ $name }}@{{ .digest }}
+{{- else -}}
+{{ $name }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The Secret that the webhook's pods mount. */}}
+{{- define "gpuward.servingSecret" -}}
+{{- $own := include "gpuward.fullname" . -}}
+{{- with .Values.certificates -}}
+{{- if eq .mode "existingSecret" -}}
+{{ .existingSecret.name }}
+{{- else if eq .mode "certManager" -}}
+{{ $own }}-cert-manager-tls
+{{- else -}}
+{{ $own }}-tls
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether there is always more than one pod that answers. */}}
+{{- define "gpuward.severalReplicas" -}}
+{{- $least := ternary .Values.autoscaling.minReplicas .Values.replicaCount .Values.autoscaling.enabled -}}
+{{- if gt (int $least) 1 }}true{{ end -}}
+{{- end -}}

@@ -1,0 +1,76 @@
+{{/* What every pod of ours has in common: who it runs as, where, and what it may not do. */}}
+
+{{/* Fields of the spec of a pod. */}}
+{{- define "gpuward.podSettings" -}}
+{{- with .Values -}}
+# Without it every Service of the namespace would become a dozen variables.
+enableServiceLinks: false
+securityContext:
+  {{- toYaml .podSecurityContext | nindent 2 }}
+{{- with .imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Fields of every container. */}}
+{{- define "gpuward.containerSettings" -}}
+image: {{ include "gpuward.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  {{- toYaml .Values.securityContext | nindent 2 }}
+{{- end -}}
+
+{{/* An account of ours: (dict "root" $ "component" "certs" "suffix" "-certs"). No token is mounted unasked. */}}
+{{- define "gpuward.serviceAccount" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ include "gpuward.fullname" .root }}{{ .suffix }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "gpuward.labels" . | nindent 4 }}
+  {{- $annotations := merge (dict) (.annotations | default dict) .root.Values.serviceAccount.annotations }}
+  {{- with $annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+automountServiceAccountToken: false
+{{- end -}}
+
+{{/* A binding of the role NAME to an account: (dict "root" $ "component" … "suffix" … "kind" "ClusterRole" "name" …). */}}
+{{- define "gpuward.binding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  name: {{ .name }}
+  {{- if eq .kind "Role" }}
+  namespace: {{ .root.Release.Namespace }}
+  {{- end }}
+  labels:
+    {{- include "gpuward.labels" . | nindent 4 }}
+  {{- with .annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .kind }}
+  name: {{ .name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "gpuward.fullname" .root }}{{ .suffix }}
+    namespace: {{ .root.Release.Namespace }}
+{{- end -}}

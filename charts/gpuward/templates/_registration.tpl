@@ -1,0 +1,71 @@
+{{/* What API servers are asked to send: the entries of both webhook configurations. */}}
+
+{{/* Whether cert-manager writes caBundle. */}}
+{{- define "gpuward.injects" -}}
+{{- with .Values.certificates -}}
+{{- if and (eq .mode "certManager") (not .caBundle) }}true{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Each mode that a namespace can be in, with the namespaceSelector that leads to it, as a YAML list.
+A label below the floor leads to the floor; one that is missing or misspelt, to the default mode.
+*/}}
+{{- define "gpuward.modes" -}}
+{{- $rank := dict "off" 0 "audit" 1 "warn" 2 "deny" 3 -}}
+{{- $default := include "gpuward.mode" .Values.mode -}}
+{{- $minimum := include "gpuward.mode" .Values.minimumMode -}}
+{{- $leading := dict -}}
+{{- $elsewhere := list -}}
+{{- range $label := keys $rank | sortAlpha -}}
+{{- $mode := ternary $minimum $label (lt (get $rank $label) (get $rank $minimum)) -}}
+{{- $_ := set $leading $mode (append (get $leading $mode | default list) $label) -}}
+{{- if ne $mode $default }}{{ $elsewhere = append $elsewhere $label }}{{ end -}}
+{{- end -}}
+{{- $system := list "kube-system" "kube-public" "kube-node-lease" .Release.Namespace -}}
+{{- $names := concat $system .Values.registration.excludedNamespaces | uniq | sortAlpha -}}
+{{- $away := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" $names -}}
+{{- $selected := list -}}
+{{- range $mode := list "deny" "warn" "audit" -}}
+{{- $terms := list -}}
+{{- if eq $mode $default -}}
+{{- $terms = list $away -}}
+{{- with $elsewhere }}{{ $terms = append $terms (dict "key" "gpuward.io/mode" "operator" "NotIn" "values" .) }}{{ end -}}
+{{- else if hasKey $leading $mode -}}
+{{- $terms = list $away (dict "key" "gpuward.io/mode" "operator" "In" "values" (get $leading $mode)) -}}
+{{- end -}}
+{{- with $terms }}{{ $selected = append $selected (dict "mode" $mode "selector" (dict "matchExpressions" .)) }}{{ end -}}
+{{- end -}}
+{{ toYaml $selected }}
+{{- end -}}
+
+{{/* One entry, with every field that the API server would otherwise fill in. */}}
+{{- define "gpuward.entry" -}}
+- name: {{ .name }}.gpuward.io
+  admissionReviewVersions: [v1]
+  clientConfig:
+    service:
+      name: {{ include "gpuward.fullname" .root }}
+      namespace: {{ .root.Release.Namespace }}
+      port: 443
+      path: {{ .path }}
+    {{- with .root.Values.certificates.caBundle }}
+    caBundle: {{ b64enc . }}
+    {{- end }}
+  failurePolicy: {{ .failurePolicy }}
+  matchPolicy: Equivalent
+  namespaceSelector:
+    {{- toYaml .selector | nindent 4 }}
+  objectSelector: {}
+  {{- with .conditions }}
+  matchConditions:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .reinvocationPolicy }}
+  reinvocationPolicy: {{ . }}
+  {{- end }}
+  rules:
+    {{- toYaml .rules | nindent 4 }}
+  sideEffects: None
+  timeoutSeconds: {{ .root.Values.registration.timeoutSeconds }}
+{{- end -}}
