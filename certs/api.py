@@ -1,4 +1,4 @@
-"""What the controller asks of Kubernetes: these few things and no more."""
+"""What is asked of Kubernetes: these few things and no more."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class ConflictError(ClusterError):
 
 
 class Cluster(Protocol):
-    """Everything raises ClusterError; what writes raises ConflictError too.
+    """What the controller needs.
 
-    What is written carries the resourceVersion of what was read.
+    Everything raises ClusterError; what writes raises ConflictError too. What is written
+    carries the resourceVersion of what was read.
     """
 
     def get_secret(self, name: str) -> Object:
@@ -50,3 +51,13 @@ class Cluster(Protocol):
         self, kind: Kind, name: str, version: str, places: Sequence[int], bundle: str
     ) -> None:
         """Set the caBundle (base64) of the webhooks at `places` in that resourceVersion."""
+
+
+class Configurations(Protocol):
+    """What the removal needs. Both raise ClusterError."""
+
+    def get_configuration(self, kind: Kind, name: str) -> Object | None:
+        """A webhook configuration; None if there is none of that name."""
+
+    def delete_configuration(self, kind: Kind, name: str, uid: str) -> Sequence[str]:
+        """Delete a webhook configuration; the finalizers for which it stays."""

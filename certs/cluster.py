@@ -1,28 +1,43 @@
-"""The Kubernetes API: the one module that knows its client.
-
-Of the client only the configuration (in-cluster or kubeconfig) and the connection are used.
-Its models change with every release, and refuse values that they do not know.
-"""
+"""The Kubernetes API as the controller and the removal use it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from http import HTTPStatus
-from typing import Any
 from urllib.parse import quote
 
-import urllib3
-from kubernetes import client, config
-
-from certs.api import ClusterError, ConflictError, Kind, Object
+from certs.api import ClusterError, Kind, Object
+from certs.connection import Connection, MissingError
 
 FIELD_MANAGER = "gpuward-certs"
 _GROUP = "admissionregistration.k8s.io/v1"
-_SECONDS = 10.0  # for one request; there are about eight in a round
 
 
-class KubernetesCluster:
+class KubernetesConfigurations:
+    """`certs.api.Configurations` on the real thing."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._ask = connection.ask
+
+    def get_configuration(self, kind: Kind, name: str) -> Object | None:
+        """A webhook configuration; None if there is none of that name."""
+        try:
+            return self._ask("GET", _configuration(kind, name))
+        except MissingError:
+            return None
+
+    def delete_configuration(self, kind: Kind, name: str, uid: str) -> Sequence[str]:
+        """Delete a webhook configuration; the finalizers for which it stays."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        try:
+            answer = self._ask("DELETE", _configuration(kind, name), options)
+        except MissingError:
+            return ()
+        # What is gone is answered by a Status, and what stays by itself.
+        found: Sequence[str] = answer.get("metadata", {}).get("finalizers") or ()
+        return found
+
+
+class KubernetesCluster(KubernetesConfigurations):
     """`certs.api.Cluster` on the real thing, in `namespace`.
 
     With the credentials of the pod, or of a kubeconfig file if one is given. The constructor
@@ -30,18 +45,9 @@ class KubernetesCluster:
     """
 
     def __init__(self, namespace: str, kubeconfig: str | None = None) -> None:
+        # A request that failed is asked again in the next round; there are about eight in one.
+        super().__init__(Connection.of_a_pod(kubeconfig))
         self._namespace = quote(namespace, safe="")
-        self._configuration = client.Configuration()
-        try:
-            if kubeconfig is None:
-                config.load_incluster_config(client_configuration=self._configuration)  # type: ignore[no-untyped-call]  # the client's own code has no types
-            else:
-                config.load_kube_config(kubeconfig, client_configuration=self._configuration)  # type: ignore[no-untyped-call]  # the same
-        except (config.ConfigException, OSError) as error:
-            raise ClusterError(f"no credentials for the Kubernetes API: {error}") from error
-        # A request that failed is asked again in the next round; waiting here helps nobody.
-        self._configuration.retries = urllib3.Retry(0)
-        self._pool = client.ApiClient(self._configuration).rest_client.pool_manager
 
     def get_secret(self, name: str) -> Object:
         """The Secret `name` of our namespace."""
@@ -61,13 +67,6 @@ class KubernetesCluster:
         path = self._namespaced("apis/coordination.k8s.io/v1", "leases", lease["metadata"]["name"])
         return self._ask("PUT", path, lease)
 
-    def get_configuration(self, kind: Kind, name: str) -> Object | None:
-        """A webhook configuration; None if there is none of that name."""
-        try:
-            return self._ask("GET", f"/apis/{_GROUP}/{kind.value}/{quote(name, safe='')}")
-        except _MissingError:
-            return None
-
     def write_bundle(
         self, kind: Kind, name: str, version: str, places: Sequence[int], bundle: str
     ) -> None:
@@ -81,7 +80,7 @@ class KubernetesCluster:
         for place in places:
             path = f"/webhooks/{place}/clientConfig/caBundle"
             edits.append({"op": "add", "path": path, "value": bundle})
-        path = f"/apis/{_GROUP}/{kind.value}/{quote(name, safe='')}?fieldManager={FIELD_MANAGER}"
+        path = f"{_configuration(kind, name)}?fieldManager={FIELD_MANAGER}"
         self._ask("PATCH", path, edits, "application/json-patch+json")
 
     def _namespaced(self, group: str, resource: str, name: str) -> str:
@@ -91,65 +90,10 @@ class KubernetesCluster:
         """What must be there before we are, because we may not create it."""
         try:
             return self._ask("GET", path)
-        except _MissingError as error:
+        except MissingError as error:
             why = "the Lease and both Secrets must exist beforehand, see docs/certificates.md"
             raise ClusterError(f"{error}; {why}") from error
 
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        body: Object | list[dict[str, str]] | None = None,
-        sent: str = "application/json",
-    ) -> Object:
-        headers = {"Accept": "application/json", **self._credentials()}
-        if body is not None:
-            headers["Content-Type"] = sent
-        what = f"{method} {path.partition('?')[0]}"
-        try:
-            answer = self._pool.request(
-                method,
-                self._configuration.host + path,
-                headers=headers,
-                body=None if body is None else json.dumps(body),
-                timeout=_SECONDS,
-            )
-        except urllib3.exceptions.HTTPError as error:
-            raise ClusterError(f"{what}: {type(error).__name__}: {error}") from error
-        return _answered(what, answer)
 
-    def _credentials(self) -> dict[str, str]:
-        # Asked for each time: tokens of pods are replaced every hour.
-        found = self._configuration.auth_settings().get("BearerToken", {}).get("value")
-        return {"Authorization": found} if found else {}
-
-
-class _MissingError(ClusterError):
-    """There is no such object."""
-
-
-_ERRORS: dict[int, type[ClusterError]] = {
-    HTTPStatus.CONFLICT: ConflictError,
-    HTTPStatus.NOT_FOUND: _MissingError,
-}
-
-
-def _answered(what: str, answer: urllib3.BaseHTTPResponse) -> Object:
-    if answer.status >= HTTPStatus.BAD_REQUEST:
-        raise _ERRORS.get(answer.status, ClusterError)(
-            f"{what}: {answer.status} {_message(answer.data)}"
-        )
-    try:
-        found: Any = json.loads(answer.data)
-    except ValueError as error:
-        raise ClusterError(f"{what}: the answer is no JSON") from error
-    if not isinstance(found, dict):
-        raise ClusterError(f"{what}: the answer is no object")
-    return found
-
-
-def _message(data: bytes) -> str:
-    try:
-        return str(json.loads(data)["message"])
-    except (ValueError, KeyError, TypeError):
-        return "without a message"
+def _configuration(kind: Kind, name: str) -> str:
+    return f"/apis/{_GROUP}/{kind.value}/{quote(name, safe='')}"
