@@ -92,7 +92,7 @@ class Connection:
     def _credentials(self) -> dict[str, str]:
         # Asked for each time: tokens of pods are replaced every hour.
         found = self._configuration.auth_settings().get("BearerToken", {}).get("value")
-        return {"Authorization": found} if found else {}
+        return {"Authorization": found.strip()} if found else {}
 
 
 class MissingError(ClusterError):

@@ -24,6 +24,8 @@ def new_context(*, clients_verified: bool) -> ssl.SSLContext:
     context.set_alpn_protocols(["http/1.1"])  # a client on loopback would take h2
     if clients_verified:
         context.verify_mode = ssl.CERT_REQUIRED
+        # OpenSSL 3.5 resumes sessions of TLS 1.2 without a ticket as well.
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
     return context
 
 
