@@ -33,6 +33,7 @@ check: .venv/.dev
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/generate.py --check
 	$(BIN)/python tools/chart_files.py --check
+	$(BIN)/python tools/dashboard --check
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix-only .
@@ -41,6 +42,7 @@ format: .venv/.dev
 docs: .venv/.dev
 	$(BIN)/python tools/generate.py
 	$(BIN)/python tools/chart_files.py
+	$(BIN)/python tools/dashboard
 
 # Writes golden files of cases: those that are missing, or with RULES="RULE RULE/CASE …" these.
 cases: .venv/.dev

@@ -3,7 +3,8 @@
     python tests/controlplane/build.py [--oldest] [--print]
 
 builds what is not there yet; with --print it also writes each program's name and path. As a
-module: `programs(oldest=…)` gives the same paths, and builds if it must.
+module: `programs(oldest=…)` gives the same paths, and builds if it must; `chart_tools()` does
+so with what only the tests of the chart need.
 """
 
 from __future__ import annotations
@@ -17,11 +18,18 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
 # As a script it finds its own folder only, which is not where imports start.
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from controlplane.toolchain import (  # noqa: E402
+from controlplane.sources import (
+    CHART_LINTER,
+    CHART_TOOLS,
+    HELM,
+    KUBERNETES,
+    OLDEST,
+    Source,
+)
+from controlplane.toolchain import (
     BuildError,
     cache,
     go_command,
@@ -29,31 +37,10 @@ from controlplane.toolchain import (  # noqa: E402
     run,
 )
 
-KUBERNETES = {
-    "etcd": "go.etcd.io/etcd/server/v3",
-    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
-    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
-    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
-    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
-}
-HELM = {
-    "kwok": "sigs.k8s.io/kwok/cmd/kwok",
-    "helm3": "helm.sh/helm/v3/cmd/helm",
-    "helm4": "helm.sh/helm/v4/cmd/helm",
-}
-# What makes nodes ready and lets pods run, complete and go away at once.
-STAGES = (
-    "node/fast/node-initialize.yaml",
-    "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
-    "pod/fast/pod-ready.yaml",
-    "pod/fast/pod-complete.yaml",
-    "pod/fast/pod-delete.yaml",
-)
-
 
 @dataclass(frozen=True)
 class Programs:
-    """Where the control plane's programs are: the folders that may hold them."""
+    """Where programs are, and what goes with them: the folders that may hold them."""
 
     folders: tuple[Path, ...]
 
@@ -74,6 +61,11 @@ class Programs:
         return sorted(file for folder in self.folders for file in folder.glob("stages/*.yaml"))
 
     @property
+    def crds(self) -> list[Path]:
+        """The definitions of other projects' kinds, one a file; none where they are not."""
+        return sorted(file for folder in self.folders for file in folder.glob("crds/*.yaml"))
+
+    @property
     def version(self) -> str:
         """The version that the API server calls itself, such as `v1.36.3`."""
         return run([str(self["kube-apiserver"]), "--version"]).split()[-1]
@@ -84,46 +76,61 @@ def programs(*, oldest: bool = False) -> Programs:
 
     KUBEBUILDER_ASSETS, where set, is taken as it is and nothing is built.
     """
+    return _found(OLDEST if oldest else KUBERNETES, HELM)
+
+
+def chart_tools() -> Programs:
+    """helm-docs, promtool, kube-score, and the `crds` of what the chart can make.
+
+    Apart from `programs()`, so that only the tests that need them wait for their build.
+    """
+    return _found(CHART_TOOLS, CHART_LINTER)
+
+
+def _found(*sources: Source) -> Programs:
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets:
         return Programs((Path(assets),))
-    kubernetes = "kubernetes-oldest" if oldest else "kubernetes"
     go = go_command()
-    return Programs((_built(go, kubernetes, KUBERNETES), _built(go, "helm", HELM)))
+    return Programs(tuple(_built(go, source) for source in sources))
 
 
-def _built(go: str, module: str, packages: dict[str, str]) -> Path:
-    """The folder with the built `packages` (name to import path) of one of our Go modules."""
-    source = HERE / module
+def _built(go: str, source: Source) -> Path:
+    """The folder with the programs of one of our Go modules, and what is copied beside them."""
     flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", f"-ldflags={_stamps(source)}"]
-    recipe = repr((flags, packages, STAGES, run([go, "env", "GOVERSION", "GOOS", "GOARCH"])))
-    texts = [(source / name).read_text(encoding="utf-8") for name in ("go.mod", "go.sum")]
+    flags += source.flags
+    platform = run([go, "env", "GOVERSION", "GOOS", "GOARCH"])
+    recipe = repr((flags, source.packages, source.copied, platform))
+    texts = [(source.folder / name).read_text(encoding="utf-8") for name in ("go.mod", "go.sum")]
     key = hashlib.sha256("\0".join([recipe, *texts]).encode()).hexdigest()[:12]
-    target = cache() / f"{module}-{key}"
+    target = cache() / f"{source.name}-{key}"
     with made_once(target) as folder:
         if folder:
-            for name, package in packages.items():
-                run([go, "build", *flags, f"-o={folder / name}", package], source)
-            if "kwok" in packages:
-                home = run([go, "list", "-m", "-f={{.Dir}}", "sigs.k8s.io/kwok"], source)
-                _copy_stages(Path(home.strip()) / "kustomize" / "stage", folder / "stages")
+            for name, package in source.packages.items():
+                run([go, "build", *flags, f"-o={folder / name}", package], source.folder)
+            _copy(go, source, folder)
     return target
 
 
-def _copy_stages(origin: Path, target: Path) -> None:
-    target.mkdir()
-    for stage in STAGES:
-        shutil.copyfile(origin / stage, target / Path(stage).name)
+def _copy(go: str, source: Source, folder: Path) -> None:
+    """Copy the files that go with the programs out of the modules that have them."""
+    for copied in source.copied:
+        run([go, "mod", "download", copied.module], source.folder)
+        home = run([go, "list", "-m", "-f={{.Dir}}", copied.module], source.folder)
+        (folder / copied.folder).mkdir(exist_ok=True)
+        for file in copied.files:
+            origin = Path(home.strip()) / file
+            shutil.copyfile(origin, folder / copied.folder / origin.name)
 
 
-def _stamps(source: Path) -> str:
+def _stamps(source: Source) -> str:
     """The linker's flags: what the programs shall take for their own version.
 
     The API server decides by it what it serves; helm's is that of the Kubernetes it knows.
     """
-    text = (source / "go.mod").read_text(encoding="utf-8")
+    text = (source.folder / "go.mod").read_text(encoding="utf-8")
     versions = dict(re.findall(r"^\s*(\S+) (v[\d.]+)", text, re.MULTILINE))
-    minor = versions["k8s.io/client-go"].split(".")[1]
+    minor = versions["k8s.io/apimachinery"].split(".")[1]
     values = {
         "helm.sh/helm/v3/internal/version.version": versions.get("helm.sh/helm/v3", ""),
         "k8s.io/component-base/version.gitMajor": "1",
@@ -145,7 +152,11 @@ def main() -> int:
     options = parser.parse_args()
     try:
         found = programs(oldest=options.oldest)
-        lines = [f"{name} {found[name]}" for name in (*KUBERNETES, *HELM)]
+        lines = [f"{name} {found[name]}" for name in (*KUBERNETES.packages, *HELM.packages)]
+        if not os.environ.get("KUBEBUILDER_ASSETS"):
+            tools = chart_tools()
+            names = (*CHART_TOOLS.packages, *CHART_LINTER.packages)
+            lines += [f"{name} {tools[name]}" for name in names]
     except BuildError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -155,7 +155,10 @@ class Cluster:
                 raise AssertionError(f"POST {path}: {answer.status} {answer.body}")
 
     def metrics(self) -> dict[str, list[tuple[dict[str, str], float]]]:
-        """The API server's metrics: by name, the labels and the value of each sample."""
+        """The API server's metrics: by name, the labels and the value of each sample.
+
+        Names of counters end in `_total`, whether they do at the API server or not.
+        """
         found: dict[str, list[tuple[dict[str, str], float]]] = {}
         for family in text_string_to_metric_families(self.request("GET", "/metrics").body):
             for sample in family.samples:

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 from conftest import missing
-from controlplane.build import Programs, programs
+from controlplane.build import Programs, chart_tools, programs
 from controlplane.cluster import Cluster
 from controlplane.plane import ControlPlane
 from controlplane.servers import ALWAYS, CONTROLLERS
+from controlplane.sources import CHART_LINTER, CHART_TOOLS
 from controlplane.toolchain import BuildError
 
 
@@ -41,6 +42,18 @@ def control_plane_programs(request: pytest.FixtureRequest) -> Programs:
     try:
         found = programs(oldest=os.environ.get("GPUWARD_KUBERNETES") == "oldest")
         for name in (*ALWAYS, "kubectl"):
+            _ = found[name]
+    except BuildError as error:
+        missing(str(error))
+    return found
+
+
+@pytest.fixture(scope="session", name="chart_tools")
+def built_chart_tools() -> Programs:
+    """helm-docs, promtool, kube-score and the `crds`; skips where they are not to be had."""
+    try:
+        found = chart_tools()
+        for name in (*CHART_TOOLS.packages, *CHART_LINTER.packages):
             _ = found[name]
     except BuildError as error:
         missing(str(error))
@@ -76,3 +89,13 @@ def api_server(
             yield started
     except BuildError as error:
         missing(str(error))
+
+
+@pytest.fixture(scope="session")
+def chart_kinds(api_server: Cluster, chart_tools: Programs) -> Cluster:
+    """`api_server`, which knows the kinds of the Prometheus Operator and of cert-manager."""
+    files = [f"--filename={file}" for file in chart_tools.crds]
+    api_server.kubectl("apply", "--server-side", *files)
+    wait = ("wait", "--for=condition=Established", "--timeout=60s")
+    api_server.kubectl(*wait, *files)
+    return api_server

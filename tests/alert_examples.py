@@ -1,0 +1,161 @@
+"""Series that make alerts about calls and the policy fire, and series that do not."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+NS = 'namespace="gpuward-system"'
+POD = f'{NS}, pod="gpuward-0", job="gpuward-replicas", instance="10.0.0.1:8080"'
+API = 'job="apiserver", instance="10.1.0.1:6443"'
+ENTRY = f'{API}, name="pods.deny.gpuward.io", type="admit"'
+# One sample a minute; promtool's shorthand: start, step and how often.
+LONG = "x2880"
+
+
+class Example(NamedTuple):
+    """Series that make an alert fire after so long, and series that do not from that minute on.
+
+    `labels` are what the alert carries besides those of every alert; `words` what stands in its
+    text for Prometheus' templates.
+    """
+
+    fires: dict[str, str]
+    quiet: dict[str, str]
+    labels: dict[str, str] = {}  # noqa: RUF012  # never written to
+    words: dict[str, str] = {}  # noqa: RUF012
+    after: str = "30m"
+    quiet_from: int = 1
+
+
+def ready(samples: str, draining: str = f"0{LONG}") -> dict[str, str]:
+    return {
+        f"gpuward_certificate_not_after_timestamp_seconds{{{POD}}}": samples,
+        f"gpuward_draining{{{POD}}}": draining,
+    }
+
+
+def _seen(series: dict[str, str]) -> dict[str, str]:
+    """These series of an API server that Prometheus knows for long."""
+    return {f"up{{{API}}}": f"1{LONG}"} | series
+
+
+def _verdicts(samples: str) -> dict[str, str]:
+    labels = f'{POD}, rule="visible-devices-env", verdict="denied", path="validate", mode="deny"'
+    return {f"gpuward_verdicts_total{{{labels}}}": samples}
+
+
+def _durations(slow: str, bound: str = "2.5") -> dict[str, str]:
+    name = "apiserver_admission_webhook_admission_duration_seconds_bucket"
+    return {
+        f'{name}{{{ENTRY}, le="0.5"}}': "0+0x60",
+        f'{name}{{{ENTRY}, le="{bound}"}}': slow,
+        f'{name}{{{ENTRY}, le="+Inf"}}': slow,
+    }
+
+
+_RULE = f'gpuward_rule_failures_total{{{POD}, rule="request-only"}}'
+_BAD_ANSWERS = (
+    f'apiserver_admission_webhook_rejection_count{{{ENTRY}, error_type="calling_webhook_error", '
+    'operation="CREATE", rejection_code="0"}'
+)
+_REFUSALS = _BAD_ANSWERS.replace("calling_webhook_error", "no_error")
+_OPEN = f"apiserver_admission_webhook_fail_open_count{{{ENTRY}}}"
+_ANOTHERS = _OPEN.replace("gpuward.io", "example.com")
+_CONDITION = (
+    f'apiserver_admission_match_condition_evaluation_errors_total{{{ENTRY}, kind="webhook"}}'
+)
+_NAME = {"$labels.name": "pods.deny.gpuward.io"}
+_NAMED = {"name": "pods.deny.gpuward.io"}
+PODS = {"pod": "gpuward-0"}
+_FAILED = {"$labels.rule": "request-only"}
+
+ABOUT_CALLS: dict[str, list[Example]] = {
+    "GpuwardDown": [
+        # A pod that waits for its certificate has no such series; one on its way out has.
+        Example({f"gpuward_draining{{{POD}}}": f"0{LONG}"}, ready(f"1{LONG}")),
+        Example(ready(f"1{LONG}", f"1{LONG}"), ready(f"1x20 stale _x3 1{LONG}")),
+    ],
+    "GpuwardFailingOpen": [
+        Example(_seen({_OPEN: f"5x25 6{LONG}"}), _seen({_OPEN: f"5{LONG}"}), _NAMED, _NAME),
+        # The first failure ever, and what had been counted before Prometheus came.
+        Example(_seen({_OPEN: f"_x25 1{LONG}"}), {_OPEN: f"_x25 9{LONG}"}, _NAMED, _NAME),
+        Example(_seen({_OPEN: f"_x25 1{LONG}"}), _seen({_ANOTHERS: "0+1x60"}), _NAMED, _NAME),
+    ],
+    "GpuwardBlocking": [
+        Example(
+            _seen({_BAD_ANSWERS: f"_x25 1{LONG}"}), _seen({_REFUSALS: "0+9x60"}), _NAMED, _NAME
+        ),
+        Example(_seen({_BAD_ANSWERS: f"3x25 4{LONG}"}), {_REFUSALS: "0+9x60"}, _NAMED, _NAME),
+    ],
+    "GpuwardConditionFails": [
+        Example(
+            _seen({_CONDITION: f"_x25 1{LONG}"}), _seen({_CONDITION: f"1{LONG}"}), _NAMED, _NAME
+        )
+    ],
+    "GpuwardSlow": [
+        Example(
+            _durations("0+60x60"),
+            _durations("0+60x60", bound="1"),
+            _NAMED,
+            {**_NAME, "$labels.path": "", "$value | humanizeDuration": "2.48s"},
+        ),
+    ],
+    "GpuwardOverloaded": [
+        Example(
+            {f'gpuward_refused_calls_total{{{POD}, reason="in_flight"}}': "0+2x60"},
+            {f'gpuward_refused_calls_total{{{POD}, reason="in_flight"}}': "0x15 50x60"},
+            words={"$value | humanize": "10"},
+        ),
+        Example(
+            {f'gpuward_refused_connections_total{{{POD}, reason="connections"}}': "0+2x60"},
+            {f'gpuward_refused_connections_total{{{POD}, reason="handshake"}}': "0+2x60"},
+            words={"$value | humanize": "10"},
+        ),
+    ],
+    "GpuwardCallsRefused": [
+        Example(
+            {f'gpuward_refused_calls_total{{{POD}, reason="{reason}"}}': f"_x25 1{LONG}"},
+            {f'gpuward_refused_calls_total{{{POD}, reason="gone"}}': "0+2x60"},
+            {"reason": reason},
+            {"$labels.reason": reason},
+        )
+        for reason in ("too_large", "slow", "malformed", "encoding", "fault")
+    ],
+    "GpuwardRuleFails": [
+        Example(
+            {_RULE: samples}, {_RULE: f"2{LONG}"}, {"rule": "request-only"}, _FAILED, quiet_from=11
+        )
+        for samples in (f"_x25 1{LONG}", f"2x25 3{LONG}")
+    ],
+    "GpuwardFaults": [
+        Example(
+            {f"gpuward_faults_total{{{POD}}}": f"0x25 1{LONG}"},
+            {f"gpuward_faults_total{{{POD}}}": f"1{LONG}"},
+        )
+    ],
+    "GpuwardPolicyRefused": [
+        Example(
+            {f"gpuward_policy_valid{{{POD}}}": f"1x20 0{LONG}"},
+            {f"gpuward_policy_valid{{{POD}}}": f"1x20 0x2 1{LONG}"},
+            PODS,
+            {"$labels.pod": "gpuward-0"},
+        )
+    ],
+    "GpuwardDenialsRise": [
+        Example(
+            _verdicts("0x1425 0+8x60"),
+            _verdicts("0+8x2880"),
+            {"rule": "visible-devices-env"},
+            {"$labels.rule": "visible-devices-env", "$value | humanize": "120"},
+            after="1442m",
+        ),
+        # Few are no spike, however rare they are otherwise.
+        Example(
+            _verdicts("0x1425 0+8x60"),
+            _verdicts("0x1425 0+1x60"),
+            {"rule": "visible-devices-env"},
+            {"$labels.rule": "visible-devices-env", "$value | humanize": "120"},
+            after="1442m",
+        ),
+    ],
+}

@@ -1,0 +1,170 @@
+"""Write the chart's dashboard for Grafana. With `--check`, only say whether it is stale."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT)]
+
+from tools.dashboard.calls import API_SERVERS, CALLS  # noqa: E402  # the path comes first
+from tools.dashboard.decisions import DECISIONS, TO_DENY  # noqa: E402
+from tools.dashboard.panel import Panel  # noqa: E402
+from tools.dashboard.parts import CERTIFICATES, PODS, POLICY  # noqa: E402
+
+FILE = ROOT / "charts" / "gpuward" / "files" / "dashboard.json"
+SECTIONS = {
+    "On the way to deny": TO_DENY,
+    "Decisions": DECISIONS,
+    "API servers (if they are scraped)": API_SERVERS,
+    "Calls": CALLS,
+    "Certificates": CERTIFICATES,
+    "Policy": POLICY,
+    "Pods": PODS,
+}
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+WIDTH, HEIGHT = 24, 8
+# The last version of this form of a dashboard; Grafana brings older ones up to it by itself.
+SCHEMA = 42
+
+
+def main(arguments: list[str]) -> int:
+    """Write the file, or compare it; 1 if it is stale."""
+    text = json.dumps(dashboard(), indent=1, ensure_ascii=False) + "\n"
+    if arguments == ["--check"]:
+        stale = not FILE.exists() or FILE.read_text(encoding="utf-8") != text
+        if stale:
+            print(f"{FILE.relative_to(ROOT)} is stale: run make docs")
+        return int(stale)
+    FILE.write_text(text, encoding="utf-8")
+    return 0
+
+
+def dashboard() -> dict[str, Any]:
+    """The dashboard as Grafana imports it."""
+    return {
+        "uid": "gpuward",
+        "title": "gpuward",
+        "description": "What gpuward decides about GPUs, and how it is.",
+        "tags": ["gpuward", "kubernetes", "gpu"],
+        "schemaVersion": SCHEMA,
+        "editable": True,
+        "graphTooltip": 1,
+        "time": {"from": "now-24h", "to": "now"},
+        "refresh": "1m",
+        "timezone": "",
+        "links": [_link("The manual", "docs/monitoring.md"), _link("The rules", "docs/rules")],
+        "annotations": {"list": []},
+        "templating": {"list": list(_variables())},
+        "panels": [{"id": number, **made} for number, made in enumerate(_panels(), 1)],
+    }
+
+
+def _link(title: str, path: str) -> dict[str, Any]:
+    url = f"https://github.com/gpuward/gpuward/blob/main/{path}"
+    return {"title": title, "type": "link", "url": url, "targetBlank": True}
+
+
+def _variables() -> Iterator[dict[str, Any]]:
+    yield {
+        "name": "datasource",
+        "label": "Data source",
+        "type": "datasource",
+        "query": "prometheus",
+    }
+    both = '{__name__=~"gpuward_policy_valid|gpuward_certs_leader", namespace=~"$namespace"}'
+    for name, query in (
+        ("namespace", "label_values(gpuward_policy_valid, namespace)"),
+        ("job", f"label_values({both}, job)"),
+    ):
+        yield {
+            "name": name,
+            "label": name.capitalize(),
+            "type": "query",
+            "datasource": SOURCE,
+            "definition": query,
+            "query": {"query": query, "refId": name},
+            "refresh": 2,
+            "sort": 1,
+            "multi": True,
+            "includeAll": True,
+            "allValue": ".*",
+            "current": {"text": "All", "value": "$__all"},
+        }
+
+
+def _panels() -> Iterator[dict[str, Any]]:
+    """Every section as a row, its panels from left to right below it."""
+    top = 0
+    for title, panels in SECTIONS.items():
+        place = {"h": 1, "w": WIDTH, "x": 0, "y": top}
+        yield {"type": "row", "title": title, "collapsed": False, "panels": [], "gridPos": place}
+        top, left = top + 1, 0
+        for panel in panels:
+            if left + panel.width > WIDTH:
+                top, left = top + HEIGHT, 0
+            yield _made(panel, {"h": HEIGHT, "w": panel.width, "x": left, "y": top})
+            left += panel.width
+        top += HEIGHT
+
+
+def _made(panel: Panel, place: dict[str, int]) -> dict[str, Any]:
+    """A panel in Grafana's words."""
+    return {
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": SOURCE,
+        "gridPos": place,
+        "fieldConfig": {"defaults": _defaults(panel), "overrides": []},
+        "options": _options(panel.kind),
+        "targets": [
+            {
+                "refId": chr(ord("A") + number),
+                "datasource": SOURCE,
+                "editorMode": "code",
+                "expr": expression,
+                "legendFormat": legend,
+                # A figure for the whole time asked for is one value and no line.
+                "instant": panel.kind != "timeseries",
+                "range": panel.kind == "timeseries",
+            }
+            for number, (legend, expression) in enumerate(panel.queries.items())
+        ],
+    }
+
+
+def _defaults(panel: Panel) -> dict[str, Any]:
+    defaults: dict[str, Any] = {"unit": panel.unit, "min": 0, "noValue": "none"}
+    if panel.kind == "timeseries":
+        defaults["custom"] = {"lineWidth": 1, "fillOpacity": 10, "showPoints": "never"}
+    if panel.worst is not None:
+        defaults |= {"color": {"mode": "thresholds"}, "thresholds": _thresholds(panel.worst)}
+    return defaults
+
+
+def _thresholds(worst: float) -> dict[str, Any]:
+    below = worst < 0
+    steps = [
+        {"color": "red" if below else "green", "value": None},
+        {"color": "green" if below else "red", "value": abs(worst)},
+    ]
+    return {"mode": "absolute", "steps": steps}
+
+
+def _options(kind: str) -> dict[str, Any]:
+    if kind == "timeseries":
+        legend = {"displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull", "max"]}
+        return {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}
+    shown: dict[str, Any] = {"reduceOptions": {"calcs": ["lastNotNull"], "values": False}}
+    if kind == "bargauge":
+        return shown | {"orientation": "horizontal", "displayMode": "basic"}
+    return shown | {"colorMode": "value", "graphMode": "none"}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
