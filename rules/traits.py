@@ -40,7 +40,7 @@ NATIVE_TAINT = "node.kubernetes.io/"
 SHARED_CARDS = "aliyun.com/"
 # In keys in either case, in names of variables in upper case.
 KEY_WORDS = ("gpu", "cdi", "device")
-VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU", "MIG")
+VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU")
 LOADER_PREFIX = "LD_"
 FIELDS: Mapping[str, int] = {
     "nodeSelector": PLACED,

@@ -1,0 +1,193 @@
+"""The condition by which API servers tell by themselves which pods concern no rule.
+
+It is one CEL expression, made from what the rules need, from their words and from the built-in
+profiles. No policy changes it: it holds for every pod about which any rule could speak.
+`%names%` in it are where the chart adds what a profile of a user's own knows besides.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+from policies.profiles import built_in
+from rules import traits
+from rules.devices import NATIVE
+from rules.images import CUDA_IMAGES, NVIDIA_REGISTRIES
+from rules.placement import REQUIRED
+from rules.rule import Rule
+from tools.cel import begins, either, holds, is_one_of, letters
+
+FILE = "charts/gpuward/files/match-conditions.cel"
+
+# The condition holds for every pod with one of these traits about which a rule speaks for it.
+COVERED = (
+    *(traits.DEVICE, traits.ODD_AMOUNT, traits.SHARE, traits.STRANGE, traits.CLAIM),
+    *(traits.FRACTION, traits.VARIABLE, traits.CUDA_IMAGE, traits.HOST_PATH, traits.KEY),
+    traits.QUOTA,
+    traits.PLACED,  # by a label of GPU nodes: in a pod without a GPU no rule minds another
+    traits.RUNTIME_CLASS,  # of those that a profile knows
+    traits.EPHEMERAL,  # with resources, which no ephemeral container may have
+    traits.POD_RESOURCES,  # that are not Kubernetes' own
+)
+# Options that were looked at. `every_container` alone lets its rule speak of any pod, and where
+# a policy sets it the chart registers no condition.
+OPTIONS = frozenset({"every_container", "max_devices"})
+
+# What a pod may have of each, and how long texts may be, before it is sent to us unseen: a
+# condition that becomes too expensive is an error, by which a padded pod would get past us.
+MOST = {"containers": 64, "variables": 500, "sources": 100, "volumes": 200}
+MOST |= {"annotations": 150, "labels": 150, "nodeSelector": 50}
+MOST |= {"terms": 50, "expressions": 50, "values": 500}
+LONGEST = {"variable": 100, "key": 100, "value": 63, "image": 256}
+# And how many names profiles of a user's own may add; with more the chart writes no condition.
+MOST_OWN_NAMES = 50
+
+# Anything may be missing, and these lists may be null: neither must be an error.
+CONTAINERS = """optional.ofNonZeroValue(object.spec.?containers.orValue([])).orValue([])
+  + object.spec.?initContainers.orValue([])
+  + object.spec.?ephemeralContainers.orValue([])"""
+TERMS = f"""optional.ofNonZeroValue(object.spec.?affinity.?nodeAffinity
+  .?{REQUIRED}
+  .?nodeSelectorTerms.orValue([])).orValue([])"""
+ENV, ENV_FROM = "container.?env.orValue([])", "container.?envFrom.orValue([])"
+EXPRESSIONS = "term.?matchExpressions.orValue([])"
+
+
+def condition(catalogue: Iterable[Rule[Any]]) -> str:
+    """The condition for these rules; ValueError if one needs what is not known here."""
+    for rule in catalogue:
+        if not _is_covered(rule):
+            raise ValueError(f"is every pod that concerns {rule.name} sent to the webhook?")
+    snippets = {
+        "Other kinds than pods": ['request.resource.resource != "pods"'],
+        "Containers": [f"[{CONTAINERS}].exists(containers, {either(_containers())})"],
+        "Resources of the pod itself": _of_the_pod(),
+        "Annotations and labels": chain(_keys("annotations"), _keys("labels")),
+        "Labels of nodes": _node_labels(),
+        "Runtime classes": [_runtime_class()],
+        "Paths of the node": _volumes(),
+    }
+    texts = (f"// {title}\n|| {either(tests)}\n" for title, tests in snippets.items())
+    return "".join(texts).replace("|| ", "", 1)
+
+
+def _is_covered(rule: Rule[Any]) -> bool:
+    """Whether the rule speaks only where one of the covered traits lets it."""
+    covered = sum(COVERED)
+    return rule.options.keys() <= OPTIONS and any(not need & ~covered for need in rule.needs)
+
+
+def _containers() -> Iterator[str]:
+    yield f"containers.size() > {MOST['containers']}"
+    yield f"containers.map(container, {ENV}.size()).sum() > {MOST['variables']}"
+    yield f"containers.map(container, {ENV_FROM}.size()).sum() > {MOST['sources']}"
+    tests = chain(_resources(), _images(), _variables())
+    yield f"containers.exists(container, {either(tests)})"
+
+
+def _foreign(resources: str) -> str:
+    native = json.dumps(sorted(NATIVE))
+    return f"{resources}.orValue({{}}).exists(name, !(name in {native}))"
+
+
+def _resources() -> Iterator[str]:
+    yield _foreign("container.?resources.?limits")
+    yield _foreign("container.?resources.?requests")
+    yield "container.?resources.?claims.hasValue()"
+
+
+def _of_the_pod() -> Iterator[str]:
+    yield _foreign("object.spec.?resources.?limits")
+    yield _foreign("object.spec.?resources.?requests")
+    yield _foreign("object.spec.?overhead")
+
+
+def _images() -> Iterator[str]:
+    # Mirrors keep the name of the registry in the path, and a port may follow it.
+    registries = (registry.partition("/")[0] for registry in NVIDIA_REGISTRIES)
+    tests = either(holds("image", {*registries, *CUDA_IMAGES}))
+    image = f"image.size() > {LONGEST['image']}\n|| {tests}"
+    yield f'[container.?image.orValue("")].exists(image, {image})'
+
+
+def _variables() -> Iterator[str]:
+    yield f'{ENV_FROM}.exists(source, source.?prefix.orValue("") != "")'
+    words, known = traits.VARIABLE_WORDS, _facts("alternativeVariables")
+    ordinary = {name for name in known if not _has_one(name, words)}
+    tests = chain(holds("variable.name", words), is_one_of("variable.name", ordinary))
+    name = f"variable.name.size() > {LONGEST['variable']}\n|| {either(tests)}"
+    yield f"{ENV}.exists(variable, {name}%variables%)"
+
+
+def _keys(field: str) -> Iterator[str]:
+    keys = f"object.metadata.?{field}.orValue({{}})"
+    yield f"{keys}.size() > {MOST[field]}"
+    tests = [f"key.size() > {LONGEST['key']}", *holds("key.lowerAscii()", traits.KEY_WORDS)]
+    if field == "labels":
+        yield f"{keys}.exists(key, {either(tests)})"
+        return
+    ways = chain(_facts("fractions"), _facts("schedulers"))
+    asking = {key for way in ways for key in way.get("annotations", ())}
+    tests += is_one_of("key", {key for key in asking if not _has_one(key, traits.KEY_WORDS)})
+    yield f"{keys}.exists(key, {either(tests)}%annotations%)"
+
+
+def _node_labels() -> Iterator[str]:
+    chosen = "object.spec.?nodeSelector.orValue({})"
+    yield f"{chosen}.size() > {MOST['nodeSelector']}"
+    label = either(_is_label("key", "[object.spec.nodeSelector[key]]"))
+    yield f"{chosen}.exists(key, {label}%nodeSelector%)"
+    yield f"[{TERMS}].exists(terms, {either(_terms())})"
+
+
+def _terms() -> Iterator[str]:
+    yield f"terms.size() > {MOST['terms']}"
+    yield f"terms.map(term, {EXPRESSIONS}.size()).sum() > {MOST['expressions']}"
+    values = "expression.?values.orValue([])"
+    sizes = f"{EXPRESSIONS}.map(expression, {values}.size()).sum()"
+    yield f"terms.map(term, {sizes}).sum() > {MOST['values']}"
+    away = 'expression.operator in ["DoesNotExist", "NotIn"]'
+    label = either(_is_label("expression.key", values, 'expression.operator != "In" || '))
+    wanted = f"!({away}) && ({label}%nodeAffinity%)"
+    yield f"terms.exists(term, {EXPRESSIONS}.exists(expression, {wanted}))"
+
+
+def _is_label(key: str, values: str, unless: str = "") -> Iterator[str]:
+    """Tests of whether a label is one of GPU nodes, where `unless` by one of its `values`."""
+    known: dict[str, set[str]] = {}
+    for raw in built_in().values():
+        for name, meaning in raw.get("nodeLabels", {}).items():
+            known.setdefault(name, set()).update(meaning or ["*"])
+    known = {name: v for name, v in known.items() if not _has_one(name, traits.KEY_WORDS)}
+    # Other nodes have these as well: such as the type of the machine, of which there are many.
+    shared = [n for n, v in known.items() if any("*" in one for one in v) and "" not in letters(v)]
+    yield f"{key}.size() > {LONGEST['key']}"
+    yield from holds(key, traits.KEY_WORDS)
+    yield from is_one_of(key, known.keys() - set(shared))
+    for name in sorted(shared):
+        tests = f"value.size() > {LONGEST['value']}", *begins("value", letters(known[name]))
+        value = f"{values}.exists(value, {either(tests)})"
+        yield f"{either(is_one_of(key, {name}))} && ({unless}{value})"
+
+
+def _runtime_class() -> str:
+    known = either(is_one_of("name", set(_facts("runtimeClasses"))))
+    return f'[object.spec.?runtimeClassName.orValue("")].exists(name, {known}%runtimeClasses%)'
+
+
+def _volumes() -> Iterator[str]:
+    volumes = "object.spec.?volumes.orValue([])"
+    yield f"{volumes}.size() > {MOST['volumes']}"
+    yield f"{volumes}.exists(volume, has(volume.hostPath))"
+
+
+def _has_one(name: str, words: Iterable[str]) -> bool:
+    return any(word in name for word in words)
+
+
+def _facts(field: str) -> Iterator[Any]:
+    """What the lists called `field` hold in the built-in profiles."""
+    return chain.from_iterable(raw.get(field, ()) for raw in built_in().values())
