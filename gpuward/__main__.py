@@ -18,7 +18,7 @@ VERBS = {
     "lint": ("lint.cli", "", "find what is wrong with GPU manifests"),
     "serve": ("webhook.run", "webhook", "run the admission webhook"),
     "certs": ("certs.cli", "certs", "make, renew and check the certificates of the webhook"),
-    "webhooks": ("certs.webhooks", "certs", "take the webhook out of a cluster in an emergency"),
+    "webhooks": ("certs.webhooks.command", "certs", "see whether a webhook works, or take it out"),
     "explain": ("lint.explain", "", "say what a rule does and why"),
     "rules": ("lint.catalogue", "", "list the rules"),
 }

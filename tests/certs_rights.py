@@ -1,4 +1,4 @@
-"""What a chart makes for the certificate controller and for the removal, and lets them do."""
+"""What a chart makes for the programs that ask API servers, and lets them do."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from certs.api import Kind
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ACCOUNT = LEASE = "gpuward-certs"
 REMOVER = "gpuward-removal"
+CHECKER = "gpuward-test"
 CONTROLLER_VERBS = ["get", "patch"]
 # To delete would do, but then nobody could look beforehand whose it is.
 REMOVAL_VERBS = ["get", "delete"]
+CHECK_VERBS = ["get"]
 AUTHORITY_SECRET, SERVING_SECRET = "gpuward-ca", "gpuward-tls"
 NAMESPACED = [
     {
@@ -53,6 +55,20 @@ def take_back_removal(plane: Cluster, configuration: str) -> None:
     """Take away what of the removal's rights is in no namespace."""
     for what in ("clusterrolebindings", "clusterroles"):
         plane.request("DELETE", f"{RBAC}/{what}/{configuration}-removal")
+
+
+def prepare_check(plane: Cluster, namespace: str, configuration: str) -> None:
+    """Make the account of the chart's test, and all of its rights."""
+    plane.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": CHECKER}})
+    granted = [on_configurations(configuration, CHECK_VERBS)]
+    account = {"kind": "ServiceAccount", "name": CHECKER, "namespace": namespace}
+    _grant(plane, RBAC, "ClusterRole", f"{configuration}-test", granted, account)
+
+
+def take_back_check(plane: Cluster, configuration: str) -> None:
+    """Take away what of the test's rights is in no namespace."""
+    for what in ("clusterrolebindings", "clusterroles"):
+        plane.request("DELETE", f"{RBAC}/{what}/{configuration}-test")
 
 
 def on_configurations(name: str, verbs: list[str]) -> dict[str, list[str]]:

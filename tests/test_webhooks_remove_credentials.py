@@ -18,8 +18,8 @@ from test_webhooks_remove import ADMISSION, NOBODY, remove
 
 from certs.api import ClusterError, Kind
 from certs.publish import Configuration
-from certs.removal import remove as remove_by
-from certs.webhooks import main
+from certs.webhooks.command import main
+from certs.webhooks.removal import remove as remove_by
 from webhook.registration import configurations
 
 NAME = "gpuward-credentials"

@@ -1,14 +1,16 @@
-"""The command `gpuward webhooks`: take the webhook out of a cluster."""
+"""The command `gpuward webhooks`: ask whether the webhook works, or take it out of a cluster."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
 import sys
+from collections.abc import Callable
 
 from certs.api import ClusterError, Kind
 from certs.publish import Configuration
-from certs.removal import remove
+from certs.webhooks import checkup_command
+from certs.webhooks.removal import remove
 
 _DESCRIPTION = """\
 Delete gpuward's webhook configurations, so that the API server no longer calls it.
@@ -35,10 +37,8 @@ def main(arguments: list[str]) -> int:
         for kind, option in _OPTIONS.items()
         for name in getattr(options, f"{option}_configuration")
     ]
-    left = _remove(options, wanted)
-    if left:
-        sys.stderr.write(_remedy(options, left))
-    return 1 if left else 0
+    run: Callable[[argparse.Namespace, list[Configuration]], int] = options.run
+    return run(options, wanted)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,6 +46,14 @@ def _parser() -> argparse.ArgumentParser:
         prog="gpuward webhooks", description="The webhook configurations of a cluster."
     )
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
+    check = verbs.add_parser(
+        "check",
+        help="call the webhook as API servers do, and say whether it works",
+        description=checkup_command.DESCRIPTION,
+        epilog=checkup_command.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    check.set_defaults(run=checkup_command.run)
     remove = verbs.add_parser(
         "remove",
         help="delete gpuward's webhook configurations",
@@ -53,17 +61,24 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    remove.set_defaults(run=_run_removal)
+    for verb in (check, remove):
+        _add_configurations(verb)
+    checkup_command.add_options(check)
+    return parser
+
+
+def _add_configurations(verb: argparse.ArgumentParser) -> None:
     for option in _OPTIONS.values():
-        remove.add_argument(
+        verb.add_argument(
             f"--{option}-configuration",
             metavar="NAME[,NAME]",
             type=_names,
             default="gpuward",
             help=f"Names of the {option} webhook configurations. The default is gpuward.",
         )
-    remove.add_argument("--kubeconfig", metavar="FILE", help="The kubeconfig file to use.")
-    remove.add_argument("--context", metavar="NAME", help="The context in it to use.")
-    return parser
+    verb.add_argument("--kubeconfig", metavar="FILE", help="The kubeconfig file to use.")
+    verb.add_argument("--context", metavar="NAME", help="The context in it to use.")
 
 
 def _names(text: str) -> list[str]:
@@ -71,6 +86,13 @@ def _names(text: str) -> list[str]:
     if not names:
         raise argparse.ArgumentTypeError("expected a name")
     return names
+
+
+def _run_removal(options: argparse.Namespace, wanted: list[Configuration]) -> int:
+    left = _remove(options, wanted)
+    if left:
+        sys.stderr.write(_remedy(options, left))
+    return 1 if left else 0
 
 
 def _remove(options: argparse.Namespace, wanted: list[Configuration]) -> list[Configuration]:

@@ -1,0 +1,1 @@
+"""The webhook configurations of a cluster: call what they name, or take them away."""
