@@ -43,6 +43,7 @@ docs: .venv/.dev
 	$(BIN)/python tools/generate.py
 	$(BIN)/python tools/chart_files.py
 	$(BIN)/python tools/dashboard
+	$(BIN)/python tests/chart_readme.py
 
 # Writes golden files of cases: those that are missing, or with RULES="RULE RULE/CASE …" these.
 cases: .venv/.dev

@@ -4,29 +4,29 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Short enough for every suffix that follows it, such as -certs or -replicas. */}}
+{{/*
+Short enough for every suffix that follows it, such as -certs or -replicas, and without the
+dots that a release may have but a Service may not.
+*/}}
 {{- define "gpuward.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 45 | trimSuffix "-" -}}
 {{- else if contains (include "gpuward.name" .) .Release.Name -}}
-{{- .Release.Name | trunc 45 | trimSuffix "-" -}}
+{{- .Release.Name | replace "." "-" | trunc 45 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name (include "gpuward.name" .) | trunc 45 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name (include "gpuward.name" .) | replace "." "-" | trunc 45 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
 {{/* What selects the pods of one component: (dict "root" $ "component" "webhook"). */}}
 {{- define "gpuward.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "gpuward.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "gpuward.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* The labels of an object of one component, with those of the user. */}}
-{{- define "gpuward.labels" -}}
-{{- with .root.Values.commonLabels }}
-{{- toYaml . }}
-{{ end -}}
+{{/* The labels that nothing replaces. */}}
+{{- define "gpuward.ownLabels" -}}
 {{ include "gpuward.selectorLabels" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: gpuward
@@ -34,12 +34,14 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{/* The labels of an object of one component. */}}
+{{- define "gpuward.labels" -}}
+{{ merge (include "gpuward.ownLabels" . | fromYaml) .root.Values.commonLabels | toYaml }}
+{{- end -}}
+
 {{/* The labels of pods of one component. */}}
 {{- define "gpuward.podLabels" -}}
-{{- with .root.Values.podLabels }}
-{{- toYaml . }}
-{{ end -}}
-{{ include "gpuward.labels" . }}
+{{ merge (include "gpuward.ownLabels" . | fromYaml) .root.Values.podLabels .root.Values.commonLabels | toYaml }}
 {{- end -}}
 
 {{- define "gpuward.image" -}}
