@@ -109,8 +109,8 @@ def _option(parser: argparse.ArgumentParser, name: str, **keywords: Any) -> None
     """Add an option whose default is an environment variable."""
     # Not GPUWARD_PORT: Kubernetes sets that to an address where a Service is called gpuward.
     variable = "GPUWARD_CERTS_" + name.removeprefix("--").upper().replace("-", "_")
-    default = os.environ.get(variable) or keywords.pop("default", None)
-    parser.add_argument(name, default=default, **keywords)
+    otherwise = keywords.pop("default", None)
+    parser.add_argument(name, default=os.environ.get(variable) or otherwise, **keywords)
 
 
 def _positive(text: str) -> float:

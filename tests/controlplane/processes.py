@@ -72,6 +72,10 @@ class Processes:
                 end = "\n".join(lines[-LINES_SHOWN:])
                 raise ProcessError(f"{name} ended with {process.returncode}:\n{end}")
 
+    def exit_status(self, name: str) -> int | None:
+        """What a program ended with; None while it runs."""
+        return self._running[name].poll()
+
     def end(self, name: str, seconds: float = 10) -> None:
         """Ask one program to end, make it end after `seconds`, and wait until it has."""
         process = self._running[name]
