@@ -35,7 +35,7 @@ _TIMES = {
         10.0,
         "How many minutes a new authority is published before it signs, for API servers to hear.",
     ),
-    "--interval": (30.0, "How many seconds lie between two looks at everything."),
+    "--interval": (10.0, "How many seconds lie between two looks at everything."),
 }
 _PORTS = {
     "--serving-port": (10250, "Port on which the replicas serve."),

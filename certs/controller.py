@@ -1,4 +1,4 @@
-"""The certificate controller: look at everything, do what is next, look again in half a minute.
+"""The certificate controller: look at everything, do what is next, look again ten seconds later.
 
 Nothing is remembered that matters: what has been reached stands in the Secrets.
 """
@@ -51,7 +51,7 @@ class Work(NamedTuple):
     serving_secret: str
     lease: str
     configurations: Sequence[Configuration]
-    every: float = 30.0
+    every: float = 10.0
     also_trusted: Sequence[x509.Certificate] = ()
 
 

@@ -106,7 +106,7 @@ class Installed:
         self.plane.kubectl("rollout", "status", *which, "--timeout=100s")
 
     def publish(self) -> None:
-        """Have the bundle published at once, and not within half a minute."""
+        """Have the bundle published at once, and not seconds later."""
         # A controller looks around when it is started.
         certs = ("-l", "app.kubernetes.io/component=certs", "-n", self.namespace)
         self.plane.kubectl("delete", "pod", *certs)
