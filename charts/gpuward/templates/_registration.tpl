@@ -1,12 +1,5 @@
 {{/* What API servers are asked to send: the entries of both webhook configurations. */}}
 
-{{/* Whether cert-manager writes caBundle. */}}
-{{- define "gpuward.injects" -}}
-{{- with .Values.certificates -}}
-{{- if and (eq .mode "certManager") (not .caBundle) }}true{{ end -}}
-{{- end -}}
-{{- end -}}
-
 {{/*
 Each mode that a namespace can be in, with the namespaceSelector that leads to it, as a YAML list.
 A label below the floor leads to the floor; one that is missing or misspelt, to the default mode.
@@ -49,8 +42,8 @@ A label below the floor leads to the floor; one that is missing or misspelt, to 
       namespace: {{ .root.Release.Namespace }}
       port: 443
       path: {{ .path }}
-    {{- with .root.Values.certificates.caBundle }}
-    caBundle: {{ b64enc . }}
+    {{- with .caBundle }}
+    caBundle: {{ . }}
     {{- end }}
   failurePolicy: {{ .failurePolicy }}
   matchPolicy: Equivalent

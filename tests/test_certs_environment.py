@@ -1,0 +1,25 @@
+"""Every option of `gpuward certs run` can be given as an environment variable."""
+
+from __future__ import annotations
+
+import pytest
+
+from certs import cli
+
+
+@pytest.mark.parametrize(
+    ("variable", "option", "wanted"),
+    [
+        ("NAMESPACE", "namespace", "x"),
+        ("IDENTITY", "identity", "x"),
+        ("CA_DAYS", "ca_days", 0.5),
+        ("INTERVAL", "interval", 5.0),
+        ("STATUS_PORT", "status_port", 8082),
+    ],
+)
+def test_a_variable_stands_for_an_option(
+    variable: str, option: str, wanted: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"GPUWARD_CERTS_{variable}", str(wanted))
+    parser = cli._parser()  # noqa: SLF001  # there is no other way
+    assert getattr(parser.parse_args(["run"]), option) == wanted
