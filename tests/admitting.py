@@ -145,9 +145,11 @@ def registered(
     *,
     name: str = "gpuward-test",
     only: str | None = None,
+    condition: str = "",
 ) -> Iterator[None]:
     """Register a server until the block is left; with `only`, for that namespace alone.
 
+    Pods are sent if they fulfil `condition`, which is CEL.
     By default a namespace must name its mode by the label, so that tests leave each other alone.
     """
     # Under Ignore a call that takes too long is none: on a busy machine tests must not hurry.
@@ -158,6 +160,9 @@ def registered(
         for kind in ("mutating", "validating")
     ]
     for path, configuration in zip(paths, made, strict=True):
+        for entry in configuration["webhooks"]:
+            if condition and not entry["name"].startswith("workloads."):
+                entry["matchConditions"] = [{"name": "may-concern-a-rule", "expression": condition}]
         if only is not None:
             term = {"key": NAME_LABEL, "operator": "In", "values": [only]}
             for entry in configuration["webhooks"]:

@@ -53,17 +53,28 @@ def test_what_asks_the_api_server_may_do_just_that() -> None:
     spec = policy("networkPolicy: {apiServerPorts: [6443]}", "gpuward-clients")
     (term,) = spec["podSelector"]["matchExpressions"]
     assert {*term["values"]} == {*pod_specs(rendered())} - {"webhook"}
-    server, webhook = spec["egress"]
-    assert set(ports(server)) == {6443, 53, 5353}
+    server, names, webhook = spec["egress"]
+    assert (ports(server), "to" in server) == ([6443], False)
+    assert set(ports(names)) == {53, 5353}
     assert ports(webhook) == [10250]
     selected = webhook["to"][0]["podSelector"]["matchLabels"]
     assert selected["app.kubernetes.io/component"] == "webhook"
 
 
+def test_api_servers_can_be_named() -> None:
+    peers = [{"ipBlock": {"cidr": "10.0.0.0/28"}}]
+    spec = policy(
+        "networkPolicy: {apiServerTo: [{ipBlock: {cidr: 10.0.0.0/28}}]}", "gpuward-clients"
+    )
+    server, names, _ = spec["egress"]
+    assert server["to"] == peers
+    assert "to" not in names
+
+
 def test_pods_in_the_network_of_the_nodes_are_reached_too() -> None:
     """They have the addresses of nodes, which no selector of pods finds."""
     spec = policy("hostNetwork: true\nports: {webhook: 19443}", "gpuward-clients")
-    assert spec["egress"][1] == {"ports": [{"port": 19443, "protocol": "TCP"}]}
+    assert spec["egress"][2] == {"ports": [{"port": 19443, "protocol": "TCP"}]}
 
 
 def test_policies_speak_of_the_ports_of_the_values() -> None:
@@ -72,7 +83,7 @@ def test_policies_speak_of_the_ports_of_the_values() -> None:
     assert [ports(rule) for rule in policy(text)["ingress"]] == [[19443], [18080]]
     clients = policy(text, "gpuward-clients")
     assert [ports(rule) for rule in clients["ingress"]] == [[18081]]
-    assert ports(clients["egress"][1]) == [19443]
+    assert ports(clients["egress"][2]) == [19443]
 
 
 @pytest.mark.parametrize("name", CI_VALUES)

@@ -75,6 +75,25 @@ def test_the_validating_path_judges_what_the_mutating_one_has_not_seen() -> None
     assert not DOOR.validate(asked).allowed
 
 
+def test_a_way_to_a_gpu_that_was_not_fixed_is_refused_at_the_end() -> None:
+    image = pod(container(image="nvcr.io/nvidia/pytorch:25.01-py3"))
+    answer = DOOR.validate(image)
+    assert not answer.allowed
+    assert answer.message.startswith("gpuward [image-default-all] ")
+    assert "gpuward's fix is missing" in answer.message
+    assert answer.verdicts == {"image-default-all": "denied"}
+    assert DOOR.validate(patched(image, DOOR.mutate(image).operations)).allowed
+    # Other fixes are a help and not a guard, and an update cannot make this one.
+    assert DOOR.validate(pod(HOLDING)).allowed
+    assert DOOR.validate(image, old=image).allowed
+
+
+def test_what_a_policy_leaves_unfixed_is_not_missed() -> None:
+    image = pod(container(image="nvcr.io/nvidia/pytorch:25.01-py3"))
+    assert Door("rules: {image-default-all: {fix: false}}").validate(image).allowed
+    assert Door(mode=Action.WARN).validate(image).allowed
+
+
 def test_the_mark_of_a_fix_adds_to_an_earlier_round() -> None:
     new = pod(container(**gpus(requests=1)))
     new["metadata"]["annotations"] = {MARK: "toleration-default,nonsense"}

@@ -140,6 +140,22 @@ async def test_65_mib_are_too_much(serve: Serve) -> None:
     assert await counted(server, "too_large") == 1
 
 
+async def test_what_takes_the_most_memory_is_bounded_but_more_than_anything_stored(
+    serve: Serve,
+) -> None:
+    server = await serve()
+    review = json.loads(REVIEW)
+    # In texts as well, and of two objects: as much as a store of 1.5 MiB an object can hold.
+    review["request"]["object"]["metadata"]["annotations"] = {"a": "{" * 1_572_864}
+    review["request"]["oldObject"] = review["request"]["object"]
+    reply = await (await server.call()).post("/mutate/deny", json.dumps(review).encode())
+    assert reply.status == 200
+    nested = b"[" * 2_000_000 + b"]" * 2_000_000
+    reply = await (await server.call()).post("/mutate/deny", nested + nested)
+    assert reply.status == 413
+    assert await counted(server, "too_large") == 1
+
+
 async def test_a_compressed_body_is_not_unpacked(serve: Serve) -> None:
     server = await serve()
     caller = await server.call()

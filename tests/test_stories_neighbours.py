@@ -6,14 +6,16 @@ from functools import partial
 from typing import Any
 
 import pytest
-from admitting import Server, create
+from admitting import Server, by_url, create, registered
 from calls import container, gpus, pod, variable
+from chart_conditions import chart_condition
 from controlplane.plane import ControlPlane
 from controlplane.processes import eventually
 from stories import annotated, apply, stored
 from story_injector import NAME, SIDECAR, configuration, injecting
 
-from webhook.registration import MODE_LABEL
+from rules.rule import Action
+from webhook.registration import MODE_LABEL, Registration
 
 pytest_plugins = ["story_fixtures"]
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -57,6 +59,41 @@ def test_a_sidecar_that_is_injected_after_us_is_fixed_too_and_once(
     noted = annotated(plane, namespace, "trainer")
     assert noted == {f"pods.deny.gpuward.io/{name}": "fixed" for name in names}
     assert not [line for line in plane.log("kube-apiserver").splitlines() if dropped(line)]
+
+
+def test_what_another_makes_of_a_pod_that_we_were_not_sent_is_refused(
+    plane: ControlPlane, server: Server
+) -> None:
+    # An API server does not ask a webhook again that it has passed over in the first round.
+    namespace = plane.namespace()
+    pair = plane.authority.issue("injector", hosts=["127.0.0.1"])
+    client_config = by_url(server.url, plane.authority.bundle)
+    choices = Registration(Action.DENY, timeout_seconds=30)
+    plain = pod(container())
+
+    def refused() -> bool:
+        answer = create(plane, namespace, plain, dry_run=True)
+        return answer.status == 403 and "[image-default-all]" in answer.body["message"]
+
+    with (
+        injecting(pair) as url,
+        registered(
+            plane,
+            client_config,
+            choices,
+            name="gpuward-conditions",
+            only=namespace,
+            condition=chart_condition(),
+        ),
+    ):
+        plane.create(MUTATING, configuration(namespace, url, plane.authority.bundle))
+        try:
+            eventually(refused, what="both webhooks are called")
+            said = create(plane, namespace, plain).body["message"]
+        finally:
+            plane.request("DELETE", f"{MUTATING}/{NAME}")
+    assert 'container "sidecar"' in said
+    assert "another webhook changed the pod" in said
 
 
 def dropped(line: str) -> bool:

@@ -26,6 +26,7 @@ from webhook.wording import broken, causes, denial, fitting, mended, warned
 
 # The one fix that a policy may have made in workloads: without it they are not even accepted.
 TEMPLATE_FIX = "request-only"
+UNMENDED = "gpuward's fix is missing: another webhook changed the pod after it, or a call failed"
 
 
 class Judge:
@@ -37,6 +38,8 @@ class Judge:
         self._fixes_workloads = policy.workloads == "fix"
         self._denies_on_failure = policy.on_rule_error == "deny"
         self._names = frozenset(active.rule.name for active in self._rules.rules)
+        rules = (active.rule for active in self._rules.rules)
+        self._bypasses = frozenset(rule.name for rule in rules if rule.family == "bypass")
 
     def mutate(self, review: Review, mode: Action, today: datetime.date) -> Answer:
         """The answer of the mutating path."""
@@ -62,6 +65,8 @@ class Judge:
             # However heavy a pod is that is there already, it may be labelled.
             return CLEAN if call.is_as_before else unjudged(call, why, refused=call.is_pod)
         verdict = self._judged(call)
+        if call.is_pod and call.old is None and mode is Action.DENY:
+            verdict.findings = [self._unmended(finding) for finding in verdict.findings]
         noted = verdicts(verdict.findings, OF_PODS[mode], excepted=verdict.excepted)
         denied = [f for f in verdict.findings if f.action is Action.DENY]
         failures = verdict.failures if self._denies_on_failure else []
@@ -131,6 +136,16 @@ class Judge:
         left = fix(call.object, self._rules, call.context).remaining.findings
         doomed = (f for f in left if f.action is Action.DENY and not f.api_refuses)
         return {finding.identity: verb for finding in doomed}
+
+    def _unmended(self, finding: Finding) -> Finding:
+        """A finding in a new pod, more severe if it is a way to a GPU that ought to be mended.
+
+        The mutating path is not asked again about a pod that did not concern it and was changed
+        by another webhook afterwards (seen), nor after a call that failed.
+        """
+        if not finding.fixable or finding.rule not in self._bypasses:
+            return finding
+        return finding._replace(action=Action.DENY, help=f"{finding.help}; {UNMENDED}".strip("; "))
 
     def _judged(self, call: Call) -> Verdict:
         """What the rules say of the object, or of what an update changes in it."""

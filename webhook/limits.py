@@ -26,10 +26,12 @@ class Limits(NamedTuple):
     server keeps idle connections for 90 seconds; ours must live longer, or it would write
     into one that is being closed. It takes objects of 3 MiB, and a review holds two of them,
     in which it may write one character as six: a body that we did not read would be an
-    object that passes unjudged.
+    object that passes unjudged. `brackets` are all `[` and `{`, in texts as well, because they
+    cost the most: of what etcd stores, 1.5 MiB an object, two objects cannot hold more.
     """
 
     body_bytes: int = 64 * MIB
+    brackets: int = 3_500_000
     small_body_bytes: int = MIB // 4
     large_bodies_bytes: int = 128 * MIB
     read_seconds: float = 2.0
@@ -93,6 +95,8 @@ class Gate:
             raise Refused(400, "gone", "nobody is there to read this") from error
         if len(body) > limit:
             raise _too_large(limit)
+        if len(body) > self._limits.brackets and _brackets(body) > self._limits.brackets:
+            raise Refused(413, "too_large", f"more than {self._limits.brackets} brackets")
         return body
 
     async def _awaited(self, request: BaseRequest, size: int) -> bytes:
@@ -128,6 +132,10 @@ async def _collected(request: BaseRequest, limit: int) -> bytes:
         if len(body) > limit:
             raise _too_large(limit)
     return bytes(body)
+
+
+def _brackets(body: bytes) -> int:
+    return body.count(b"[") + body.count(b"{")
 
 
 def _crowded(reason: str, what: str) -> Refused:
