@@ -11,16 +11,13 @@ demo: .venv/.lint
 # In two processes at once: the tests at a real control plane, and all others.
 test: .venv/.dev
 	$(BIN)/python -m coverage erase
-	@$(MAKE) --no-print-directory --jobs=2 $(WHOLE_LINES) test-cluster test-others
+	@$(MAKE) --no-print-directory --jobs=2 test-cluster test-others
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python -m coverage report --include 'rules/*' --fail-under 98
 
-# Older makes cannot keep the lines of the two apart.
-WHOLE_LINES = $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
-
 # That a choice of tests leaves nothing to one of the two (status 5) is no failure.
 test-cluster test-others: .venv/.dev
-	@$(BIN)/python -m coverage run --parallel-mode -m pytest -m '$(MARKED)' $(PYTEST) || test $$? -eq 5
+	@$(BIN)/python -m coverage run --parallel-mode -m pytest -q -m '$(MARKED)' $(PYTEST) || test $$? -eq 5
 
 test-cluster: MARKED = control_plane
 test-others: MARKED = not control_plane

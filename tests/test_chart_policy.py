@@ -50,6 +50,16 @@ def test_every_rendered_policy_is_taken(name: str, helm: str) -> None:
     assert policy.profile.name == expected
 
 
+def test_what_the_pods_would_refuse_is_refused_before() -> None:
+    excepted = "policy: {exceptions: [{rules: [%s], match: {image: x}, reason: r}]}"
+    assert "missing property 'namespace'" in refusal(excepted % GUARD)
+    assert rendered(excepted % OTHER)
+    rivals = "the profiles hami and nvidia describe the same resource"
+    assert rivals in refusal("profiles: [nvidia, hami]")
+    assert rivals in refusal("policy: {profiles: [nvidia, hami]}")
+    assert rendered("profiles: [gke, amd]")
+
+
 def test_who_says_nothing_has_the_default_policy() -> None:
     assert means(text_of()) == means(BEGINNING)
     default = default_policy()

@@ -18,7 +18,7 @@ DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(enco
 OPEN = {
     *("resources", "certificates.self.resources", "affinity", "tolerations[]", "global"),
     *("topologySpreadConstraints[]", "podSecurityContext", "securityContext"),
-    *("networkPolicy.webhookFrom[]", "networkPolicy.metricsFrom[]"),
+    *("networkPolicy.webhookFrom[]", "networkPolicy.apiServerTo[]", "networkPolicy.metricsFrom[]"),
     *("monitoring.serviceMonitor.relabelings[]", "monitoring.serviceMonitor.metricRelabelings[]"),
     "policy.rules.*.options",
 }

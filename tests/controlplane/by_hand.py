@@ -2,7 +2,7 @@
 
     python tests/controlplane/by_hand.py
 
-It has one GPU node, which exists only in name, and says how to reach it.
+It has a GPU node and another one, which exist only in name, and says how to reach it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ TEXT = """\
 A control plane {version} runs at {url} until you stop it with Ctrl-C.
 
   export KUBECONFIG={kubeconfig}
-  alias kubectl={kubectl}
+  alias kubectl={kubectl} helm={helm}
 
-It has the node gpu-1 with 8 GPUs, which exists only in name.
+It has two nodes, which exist only in name: gpu-1 with 8 GPUs and a taint, and cpu-1 without.
 """
 
 
@@ -36,12 +36,14 @@ def main() -> int:
     try:
         with ControlPlane(programs()) as plane:
             plane.gpu_node("gpu-1", labels={"nvidia.com/gpu.present": "true"})
+            plane.gpu_node("cpu-1", gpus=0, taint=False, labels={"kubernetes.io/os": "linux"})
             sys.stdout.write(
                 TEXT.format(
                     version=plane.programs.version,
                     url=plane.url,
                     kubeconfig=shlex.quote(str(plane.kubeconfig)),
                     kubectl=shlex.quote(str(plane.programs["kubectl"])),
+                    helm=shlex.quote(str(plane.programs["helm4"])),
                 )
             )
             sys.stdout.flush()
