@@ -60,6 +60,7 @@ def test_what_is_no_certificate_is_said_at_the_start(
 ) -> None:
     broken = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
     monkeypatch.setenv("GPUWARD_CERTS_ALSO_TRUST", broken)
+    monkeypatch.setattr("certs.assembly.log_as_json", lambda: None)  # for the whole process
     names = ("namespace", "service", "headless-service", "secret", "ca-secret", "lease")
     given = [f"--{name}=x" for name in (*names, "mutating-configuration")]
     assert cli.main(["run", *given]) == 2
