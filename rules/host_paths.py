@@ -12,7 +12,7 @@ from rules.document import Path
 from rules.pod import Pod
 from rules.reading import mapping, text
 
-_PROCESS_ROOT = re.compile(r"/proc/[^/]+/(?:root|cwd)(?=/|$)")
+_PROCESS_ROOT = re.compile(r"/proc/[^/]+/(?:task/[^/]+/)?(?:root|cwd)(?=/|$)")
 
 
 class HostMount(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from rules.lazy import remembered
@@ -10,7 +11,7 @@ from rules.lazy import remembered
 # last two parts of the repository's name what others build on them, with what the tag must
 # hold (nothing: any tag will do).
 NVIDIA_REGISTRIES = ("nvcr.io/nvidia/", "nvcr.io/nim/")
-_PORT = ":443/"
+_PORT = re.compile(":[0-9]+(?=/)")
 # NVIDIA's own agents, which are there to see every card; none of them asks for one.
 _AGENTS = frozenset(
     {"dcgm", "dcgm-exporter", "k8s-device-plugin", "gpu-feature-discovery", "gpu-operator"}
@@ -33,12 +34,16 @@ _OTHER_MAKERS_TAGS = ("rocm", "cpu", "xpu", "intel", "gaudi", "hpu", "neuron", "
 @remembered
 def is_cuda_image(image: str) -> bool:
     """Whether `image` is known to set NVIDIA_VISIBLE_DEVICES=all itself."""
-    path, _, last = image.partition("@")[0].rpartition("/")
+    # The name of a host may have capitals, and a port that leads to the same place.
+    repository, pinned, _ = _PORT.sub("", image.lower()).partition("@")
+    path, _, last = repository.rpartition("/")
     name, _, tag = last.partition(":")
     # Mirrors keep the name of the registry in the path.
-    if any(registry in image.replace(_PORT, "/", 1) for registry in NVIDIA_REGISTRIES):
+    if any(registry in repository for registry in NVIDIA_REGISTRIES):
         return name not in _AGENTS
     words = CUDA_IMAGES.get(f"{path.rpartition('/')[2]}/{name}")
-    if words is None or any(maker in tag for maker in _OTHER_MAKERS_TAGS):
+    # Beside a digest runtimes ignore the tag: it does not make the image another maker's.
+    if words is None or (not pinned and any(maker in tag for maker in _OTHER_MAKERS_TAGS)):
         return False
-    return not words or any(word in (tag or "latest") for word in words)
+    tags = (tag or "latest", "latest") if pinned else (tag or "latest",)
+    return not words or any(word in each for each in tags for word in words)

@@ -6,6 +6,7 @@ have a module of their own, `tolerations`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -20,9 +21,19 @@ from rules.reading import items, mapping, text
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_AT_MOST_ONE = re.compile(r"-[0-9]+|\+?0*[01]", re.ASCII)
+ANYWAY = "ScheduleAnyway"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 NODE_AFFINITY: Path = ("affinity", "nodeAffinity")
-
+# Every node of some estate has these, whatever it is: only by their values GPU nodes are told.
+OF_EVERY_NODE = frozenset(
+    {
+        *("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"),
+        *("karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/instance-category"),
+        *("eks.amazonaws.com/instance-family", "eks.amazonaws.com/instance-category"),
+        *("cloud.google.com/machine-family", "karpenter.azure.com/sku-family"),
+    }
+)
 
 # Volcano's jobs name their scheduler once for all tasks; Knative refuses fields of placement
 # unless an administrator has allowed them.
@@ -149,19 +160,35 @@ def is_gpu_label(profile: Profile, key: str, value: str | None = None) -> bool:
 
 
 def targets_gpu_nodes(pod: Pod) -> bool:
-    """Whether nodeSelector or required affinity leads the pod to GPU nodes.
+    """Whether a demand of the pod leads it to GPU nodes: on their labels, or on their topology.
 
     A toleration does not: node agents tolerate everything.
     """
     if pod.targets is None:
-        pod.targets = any(
-            is_gpu_label(pod.profile, key, text(value)) for key, value in pod.node_selector.items()
-        ) or any(
-            _selects_gpu(pod.profile, expression)
-            for _, term in required_terms(pod)
-            for _, expression in expressions(term)
+        pod.targets = (
+            any(is_gpu_label(pod.profile, k, text(v)) for k, v in pod.node_selector.items())
+            or any(
+                _selects_gpu(pod.profile, expression)
+                for _, term in required_terms(pod)
+                for _, expression in expressions(term)
+            )
+            or any(_has_only_gpu_nodes(pod.profile, key) for key in _topology_keys(pod))
         )
     return pod.targets
+
+
+def _topology_keys(pod: Pod) -> Iterator[str]:
+    """The labels that a node must have, with whatever value, for the pod to be spread or gathered.
+
+    Where a spread or an affinity to pods is only preferred, and for an anti-affinity, a node
+    without the label will do.
+    """
+    for _, spread in items(pod.spec.get("topologySpreadConstraints")):
+        if spread.get("whenUnsatisfiable") != ANYWAY:
+            yield text(spread.get("topologyKey"))
+    pods = mapping(mapping(pod.spec.get("affinity")).get("podAffinity"))
+    for _, term in items(pods.get(REQUIRED)):
+        yield text(term.get("topologyKey"))
 
 
 def is_for_gpus(pod: Pod) -> bool:
@@ -174,7 +201,19 @@ def _selects_gpu(profile: Profile, expression: Mapping[str, Any]) -> bool:
     operator = text(expression.get("operator"))
     if operator == "In" and isinstance(values, list):
         return any(is_gpu_label(profile, key, text(value)) for value in values)
-    return operator in {"Exists", "Gt", "Lt"} and is_gpu_label(profile, key)
+    if operator == "Lt" and _leaves_none(values):
+        return False
+    return operator in {"Exists", "Gt", "Lt"} and _has_only_gpu_nodes(profile, key)
+
+
+def _has_only_gpu_nodes(profile: Profile, key: str) -> bool:
+    return key not in OF_EVERY_NODE and is_gpu_label(profile, key)
+
+
+def _leaves_none(values: Any) -> bool:
+    """Whether a number of cards, or of anything else, below `values` is no card at all."""
+    (bound,) = values if isinstance(values, list) and len(values) == 1 else ("",)
+    return isinstance(bound, str) and _AT_MOST_ONE.fullmatch(bound) is not None
 
 
 def mentioned_labels(pod: Pod) -> Iterator[str]:

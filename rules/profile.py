@@ -198,12 +198,12 @@ def merged(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profile:
     active = _disjoint(chosen)
     # Of several patterns that fit the first decides, so what was chosen stands first.
     everything: dict[str, Resource] = {}
-    labels: dict[str, tuple[str, ...]] = {}
     for profile in (*chosen, *known):
         for name, resource in profile.resources.items():
             everything.setdefault(name, resource)
-        for key, values in profile.node_labels.items():
-            labels.setdefault(key, values)
+    labels = _labels(chosen)
+    for key, values in _labels(known).items():
+        labels.setdefault(key, values)
     return Profile(
         name="+".join(p.name for p in chosen),
         resources=everything,
@@ -223,6 +223,16 @@ def merged(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profile:
         fractions=tuple(f for p in chosen for f in p.fractions),
         limit_quotas=_union(p.limit_quotas for p in chosen),
     )
+
+
+def _labels(profiles: Iterable[Profile]) -> dict[str, tuple[str, ...]]:
+    """The labels of all `profiles`; clouds share some of them, each with values of its own."""
+    labels: dict[str, tuple[str, ...]] = {}
+    for profile in profiles:
+        for key, values in profile.node_labels.items():
+            before = labels.get(key, values)
+            labels[key] = _union((before, values)) if before and values else ()
+    return labels
 
 
 def _disjoint(profiles: Iterable[Profile]) -> tuple[str, ...]:

@@ -18,7 +18,13 @@ _CONTAINER: Mapping[str, Any] = {
     "securityContext": {},
     "resources": _RESOURCES,
 }
-POD: Mapping[str, Any] = {"volumes": [{}], "tolerations": [{}], "nodeSelector": {}, "affinity": {}}
+POD: Mapping[str, Any] = {
+    "volumes": [{}],
+    "tolerations": [{}],
+    "topologySpreadConstraints": [{}],
+    "nodeSelector": {},
+    "affinity": {},
+}
 METADATA: Mapping[str, Any] = {"annotations": {}, "labels": {}}
 # A shape as it is quickest to walk: the key of each field, its type and what is inside.
 Fields: TypeAlias = tuple[tuple[str, Any, Any], ...]

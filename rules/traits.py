@@ -23,7 +23,7 @@ ADMINISTRATOR = 1 << 9  # a privileged container, or an added capability
 EPHEMERAL = 1 << 10  # an ephemeral container
 HOST_PATH = 1 << 11
 KEY = 1 << 12  # an annotation or a label that sounds of GPUs
-PLACED = 1 << 13  # nodeSelector or affinity
+PLACED = 1 << 13  # nodeSelector, affinity or a spread
 TOLERATION = 1 << 14  # one that is not Kubernetes' own
 RUNTIME_CLASS = 1 << 15
 NODE_NAME = 1 << 16
@@ -45,6 +45,7 @@ LOADER_PREFIX = "LD_"
 FIELDS: Mapping[str, int] = {
     "nodeSelector": PLACED,
     "affinity": PLACED,
+    "topologySpreadConstraints": PLACED,
     "runtimeClassName": RUNTIME_CLASS,
     "nodeName": NODE_NAME,
     "hostPID": HOST_NAMESPACE,

@@ -6,12 +6,13 @@ from typing import Any
 
 from calls import pod
 
-from tools.match_conditions import LONGEST, MOST
+from tools.match_bounds import LONGEST, MOST
 
 # The label of nodes whose values are looked at, and a value that means no GPU.
 MACHINE = "node.kubernetes.io/instance-type"
 OTHER_MACHINE = "x" * LONGEST["value"]
 NATIVE = {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi"}
+SPREADS = "topologySpreadConstraints"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -59,6 +60,16 @@ def placed(terms: list[list[Any]]) -> dict[str, Any]:
     return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": listed}}}
 
 
+def spread(number: int) -> dict[str, Any]:
+    """A demand that pods be spread over nodes that have a label."""
+    return {"maxSkew": 1, "topologyKey": key(number), "whenUnsatisfiable": "DoNotSchedule"}
+
+
+def near(number: int) -> dict[str, Any]:
+    """A demand for other pods on nodes with the same label."""
+    return {"topologyKey": key(number)}
+
+
 def full() -> Any:
     """A pod that has the most of everything, and nothing that concerns a rule."""
     whole = pod(**_containers())
@@ -69,6 +80,8 @@ def full() -> Any:
     spec["nodeSelector"] = {MACHINE: OTHER_MACHINE, **dict.fromkeys(keys, OTHER_MACHINE)}
     one = expression(MOST["values"] // MOST["expressions"])
     spec["affinity"] = placed([[one] for _ in range(MOST["terms"])])
+    spec["affinity"]["podAffinity"] = {REQUIRED: [near(n) for n in range(MOST["podAffinity"])]}
+    spec[SPREADS] = [spread(number) for number in range(MOST[SPREADS])]
     for field in ("annotations", "labels"):
         metadata[field] = dict.fromkeys(map(key, range(MOST[field])), "x")
     return whole
@@ -107,7 +120,9 @@ def one_more(name: str) -> Any:
         spec["containers"].append({"name": "one-more", "image": "a"})
     else:
         held = {"variables": last["env"], "sources": last["envFrom"], "volumes": spec["volumes"]}
+        held |= {SPREADS: spec[SPREADS], "podAffinity": spec["affinity"]["podAffinity"][REQUIRED]}
         made = {"variables": variable, "sources": source, "volumes": volume}
+        made |= {SPREADS: spread, "podAffinity": near}
         held[name].append(made[name](MOST[name]))
     return whole
 

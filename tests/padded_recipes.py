@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from calls import container, pod
-from padded import MACHINE, placed
+from padded import MACHINE, REQUIRED, placed
 
 GPUS = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
 MANY, LONG = 20_000, 1 << 20
@@ -40,6 +40,17 @@ def machines(number: int) -> dict[str, Any]:
     return {"key": MACHINE, "operator": "In", "values": [f"m{n}" for n in range(number)]}
 
 
+def spreads(number: int) -> list[dict[str, Any]]:
+    """So many demands that pods be spread."""
+    also = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    return [{"topologyKey": f"k{n}", **also} for n in range(number)]
+
+
+def near(number: int) -> dict[str, Any]:
+    """A demand for other pods near by, in so many ways."""
+    return {"podAffinity": {REQUIRED: [{"topologyKey": f"k{n}"} for n in range(number)]}}
+
+
 def debugged() -> Any:
     """A pod to which many containers are added while it runs."""
     whole = pod(container())
@@ -65,6 +76,8 @@ RECIPES: dict[str, Callable[[], Any]] = {
     "terms": lambda: taking(affinity=placed([[machines(1)]] * MANY)),
     "expressions": lambda: taking(affinity=placed([[machines(1)] * MANY])),
     "values": lambda: taking(affinity=placed([[machines(5 * MANY)]])),
+    "spreads": lambda: taking(topologySpreadConstraints=spreads(1000)),
+    "pods-near-by": lambda: taking(affinity=near(1000)),
     "volumes": lambda: taking(volumes=[{"name": f"v{n}", "emptyDir": {}} for n in range(MANY)]),
     "ephemeral-containers": debugged,
 }

@@ -15,10 +15,10 @@ from controlplane.client import Answer
 from controlplane.cluster import Cluster
 from dry_runs import DryRuns, minor
 from match_recorder import Recorder, recording
-from padded import REQUIRED, full, one_more, placed
+from padded import REQUIRED, SPREADS, full, one_more, placed
 from padded_recipes import RECIPES
 
-from tools.match_conditions import LONGEST, MOST, MOST_OWN_NAMES
+from tools.match_bounds import LONGEST, MOST, MOST_OWN_NAMES
 
 DONE, INVALID = (200, 201), 422
 PHASES = ("mutate", "validate")
@@ -91,6 +91,8 @@ SPOILED: dict[str, Callable[[Any], Any]] = {
     "runtime": lambda s: s.update(runtimeClassName="nvidia"),
     "node": lambda s: s["nodeSelector"].update({"node.kubernetes.io/instance-type": "p5.48xlarge"}),
     "term": lambda s: terms(s)[-1]["matchExpressions"][-1]["values"].__setitem__(-1, "g6.xlarge"),
+    "spread": lambda s: s[SPREADS][-1].update(topologyKey="nvidia.com/gpu.product"),
+    "near": lambda s: near(s)[-1].update(topologyKey="nvidia.com/gpu.product"),
     "label": lambda s: terms(s)[-1]["matchExpressions"][-1].update(key="gpu"),
 }
 
@@ -98,6 +100,10 @@ SPOILED: dict[str, Callable[[Any], Any]] = {
 def terms(spec: Any) -> Any:
     (required,) = spec["affinity"]["nodeAffinity"].values()
     return required["nodeSelectorTerms"]
+
+
+def near(spec: Any) -> Any:
+    return spec["affinity"]["podAffinity"][REQUIRED]
 
 
 def test_the_last_thing_in_the_fullest_pod_is_seen(
@@ -135,6 +141,8 @@ SPARSE: dict[str, dict[str, Any]] = {
     "null-lists": {"containers": [None], "initContainers": None, "volumes": None},
     "no-affinity": {"affinity": None, "nodeSelector": None},
     "empty-affinity": {"affinity": {"nodeAffinity": {REQUIRED: {}}}},
+    "no-pods-near-by": {"affinity": {"podAffinity": {REQUIRED: None}}, SPREADS: None},
+    "null-spreads": {"affinity": {"podAffinity": {REQUIRED: [None]}}, SPREADS: [None]},
     "null-terms": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": None}}}},
     "empty-terms": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [None]}}}},
     "null-expressions": {"affinity": placed([[None]])},

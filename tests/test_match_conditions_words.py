@@ -12,7 +12,7 @@ from chart_conditions import chart_condition
 from controlplane.cluster import Cluster
 from dry_runs import DryRuns
 from match_recorder import recording
-from padded import placed
+from padded import REQUIRED, placed
 from support import TODAY
 
 from policies.load import default_policy
@@ -22,6 +22,7 @@ from rules.catalog.sharing import gpu_count_label, placement_label, reserved_gpu
 from rules.context import Context
 from rules.engine import check
 from rules.images import CUDA_IMAGES, NVIDIA_REGISTRIES
+from rules.placement import OF_EVERY_NODE
 from rules.visibility import CUDA_VERSION, GRANTING
 
 ADMINISTRATOR: dict[str, Any] = {"securityContext": {"privileged": True}}
@@ -36,16 +37,22 @@ def node_labels() -> Iterator[tuple[str, Any]]:
                 yield f"{key}={value}", pod(container(), nodeSelector={key: value})
                 wanted = {"key": key, "operator": "In", "values": ["other", value]}
                 yield f"{key} in {value}", pod(container(), affinity=placed([[wanted]]))
-            for operator, asked in (("Exists", []), ("Gt", ["1"])):
+            if key in OF_EVERY_NODE:
+                continue
+            for operator, asked in (("Exists", []), ("Gt", ["1"]), ("Lt", ["2"])):
                 wanted = {"key": key, "operator": operator, "values": asked}
                 yield f"{key} {operator}", pod(container(), affinity=placed([[wanted]]))
+            spread = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
+            yield f"over {key}", pod(container(), topologySpreadConstraints=[spread])
+            near = {"podAffinity": {REQUIRED: [{"topologyKey": key}]}}
+            yield f"near by {key}", pod(container(), affinity=near)
 
 
 def images() -> Iterator[tuple[str, Any]]:
     for registry, tail in product(NVIDIA_REGISTRIES, ("pytorch:1", "a/b@sha256:" + "0" * 64)):
-        ported = registry.replace("/", ":443/", 1)
-        for image in (registry + tail, MIRROR + registry + tail, ported + tail):
-            yield image, pod(container(image=image))
+        host, _, path = (registry + tail).partition("/")
+        for where in (host, MIRROR + host, f"{host}:443", f"{host}:0443", host.upper()):
+            yield f"{where}/{path}", pod(container(image=f"{where}/{path}"))
     for name, words in CUDA_IMAGES.items():
         for word in words or ("1",):
             for image in (f"{name}:{word}", f"{MIRROR}{name}:{word}"):

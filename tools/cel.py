@@ -37,4 +37,4 @@ def is_one_of(text: str, patterns: Collection[str]) -> Iterator[str]:
 
 def letters(patterns: Iterable[str]) -> set[str]:
     """With which letters `patterns` begin, to tell kinds of machines apart at little cost."""
-    return {re.split("[^A-Za-z]", pattern, maxsplit=1)[0] for pattern in patterns}
+    return {re.split("[^A-Za-z_]", pattern, maxsplit=1)[0] for pattern in patterns}

@@ -16,9 +16,11 @@ from policies.profiles import built_in
 from rules import traits
 from rules.devices import NATIVE
 from rules.images import CUDA_IMAGES, NVIDIA_REGISTRIES
-from rules.placement import REQUIRED
+from rules.placement import ANYWAY, REQUIRED
 from rules.rule import Rule
-from tools.cel import begins, either, holds, is_one_of, letters
+from tools.cel import either, holds, is_one_of
+from tools.match_bounds import LONGEST, MOST
+from tools.match_labels import is_label, is_label_of_gpu_nodes
 
 FILE = "charts/gpuward/files/match-conditions.cel"
 
@@ -36,15 +38,6 @@ COVERED = (
 # a policy sets it the chart registers no condition.
 OPTIONS = frozenset({"every_container", "max_devices"})
 
-# What a pod may have of each, and how long texts may be, before it is sent to us unseen: a
-# condition that becomes too expensive is an error, by which a padded pod would get past us.
-MOST = {"containers": 64, "variables": 500, "sources": 100, "volumes": 200}
-MOST |= {"annotations": 150, "labels": 150, "nodeSelector": 50}
-MOST |= {"terms": 50, "expressions": 50, "values": 500}
-LONGEST = {"variable": 100, "key": 100, "value": 63, "image": 256}
-# And how many names profiles of a user's own may add; with more the chart writes no condition.
-MOST_OWN_NAMES = 50
-
 # Anything may be missing, and these lists may be null: neither must be an error.
 CONTAINERS = """optional.ofNonZeroValue(object.spec.?containers.orValue([])).orValue([])
   + object.spec.?initContainers.orValue([])
@@ -52,6 +45,8 @@ CONTAINERS = """optional.ofNonZeroValue(object.spec.?containers.orValue([])).orV
 TERMS = f"""optional.ofNonZeroValue(object.spec.?affinity.?nodeAffinity
   .?{REQUIRED}
   .?nodeSelectorTerms.orValue([])).orValue([])"""
+SPREADS = "object.spec.?topologySpreadConstraints.orValue([])"
+NEAR = f"object.spec.?affinity.?podAffinity.?{REQUIRED}.orValue([])"
 ENV, ENV_FROM = "container.?env.orValue([])", "container.?envFrom.orValue([])"
 EXPRESSIONS = "term.?matchExpressions.orValue([])"
 
@@ -66,7 +61,7 @@ def condition(catalogue: Iterable[Rule[Any]]) -> str:
         "Containers": [f"[{CONTAINERS}].exists(containers, {either(_containers())})"],
         "Resources of the pod itself": _of_the_pod(),
         "Annotations and labels": chain(_keys("annotations"), _keys("labels")),
-        "Labels of nodes": _node_labels(),
+        "Labels of nodes": chain(_node_labels(), _topology_keys()),
         "Runtime classes": [_runtime_class()],
         "Paths of the node": _volumes(),
     }
@@ -108,8 +103,9 @@ def _of_the_pod() -> Iterator[str]:
 def _images() -> Iterator[str]:
     # Mirrors keep the name of the registry in the path, and a port may follow it.
     registries = (registry.partition("/")[0] for registry in NVIDIA_REGISTRIES)
-    tests = either(holds("image", {*registries, *CUDA_IMAGES}))
-    image = f"image.size() > {LONGEST['image']}\n|| {tests}"
+    tests = either(holds("name", {*registries, *CUDA_IMAGES}))
+    named = f"[image.lowerAscii()].exists(name, {tests})"
+    image = f"image.size() > {LONGEST['image']}\n|| {named}"
     yield f'[container.?image.orValue("")].exists(image, {image})'
 
 
@@ -138,7 +134,7 @@ def _keys(field: str) -> Iterator[str]:
 def _node_labels() -> Iterator[str]:
     chosen = "object.spec.?nodeSelector.orValue({})"
     yield f"{chosen}.size() > {MOST['nodeSelector']}"
-    label = either(_is_label("key", "[object.spec.nodeSelector[key]]"))
+    label = either(is_label("key", "[object.spec.nodeSelector[key]]"))
     yield f"{chosen}.exists(key, {label}%nodeSelector%)"
     yield f"[{TERMS}].exists(terms, {either(_terms())})"
 
@@ -150,27 +146,17 @@ def _terms() -> Iterator[str]:
     sizes = f"{EXPRESSIONS}.map(expression, {values}.size()).sum()"
     yield f"terms.map(term, {sizes}).sum() > {MOST['values']}"
     away = 'expression.operator in ["DoesNotExist", "NotIn"]'
-    label = either(_is_label("expression.key", values, 'expression.operator != "In" || '))
+    label = either(is_label("expression.key", values, 'expression.operator != "In" || '))
     wanted = f"!({away}) && ({label}%nodeAffinity%)"
     yield f"terms.exists(term, {EXPRESSIONS}.exists(expression, {wanted}))"
 
 
-def _is_label(key: str, values: str, unless: str = "") -> Iterator[str]:
-    """Tests of whether a label is one of GPU nodes, where `unless` by one of its `values`."""
-    known: dict[str, set[str]] = {}
-    for raw in built_in().values():
-        for name, meaning in raw.get("nodeLabels", {}).items():
-            known.setdefault(name, set()).update(meaning or ["*"])
-    known = {name: v for name, v in known.items() if not _has_one(name, traits.KEY_WORDS)}
-    # Other nodes have these as well: such as the type of the machine, of which there are many.
-    shared = [n for n, v in known.items() if any("*" in one for one in v) and "" not in letters(v)]
-    yield f"{key}.size() > {LONGEST['key']}"
-    yield from holds(key, traits.KEY_WORDS)
-    yield from is_one_of(key, known.keys() - set(shared))
-    for name in sorted(shared):
-        tests = f"value.size() > {LONGEST['value']}", *begins("value", letters(known[name]))
-        value = f"{values}.exists(value, {either(tests)})"
-        yield f"{either(is_one_of(key, {name}))} && ({unless}{value})"
+def _topology_keys() -> Iterator[str]:
+    yield f"{SPREADS}.size() > {MOST['topologySpreadConstraints']}"
+    yield f"{NEAR}.size() > {MOST['podAffinity']}"
+    spreads = f'{SPREADS}.filter(spread, spread.whenUnsatisfiable != "{ANYWAY}")'
+    keys = f"({spreads}.map(spread, spread.topologyKey)\n  + {NEAR}.map(term, term.topologyKey))"
+    yield f"{keys}.exists(key, {either(is_label_of_gpu_nodes('key'))}%nodeSelector%)"
 
 
 def _runtime_class() -> str:

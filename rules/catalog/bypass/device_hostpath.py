@@ -3,9 +3,9 @@
 What it does
 ------------
 Finds hostPath volumes that some container mounts and that show it GPU device files, such
-as `/dev/nvidia0`, `/dev/dri` or `/dev/kfd`. The whole trees `/dev` and `/` are judged only
-in pods that have to do with GPUs: they hold one, select GPU nodes, name a GPU runtime
-class or run a CUDA image. `/dev/shm`, `/dev/infiniband` and the like are fine.
+as `/dev/nvidia0`, `/dev/char/195:0`, `/dev/dri` or `/dev/kfd`. The whole trees `/dev` and `/`
+are judged only in pods that have to do with GPUs: they hold one, select GPU nodes, name a GPU
+runtime class or run a CUDA image. `/dev/shm`, `/dev/infiniband` and the like are fine.
 
 Why it matters
 --------------
@@ -44,6 +44,9 @@ GPU_DEVICE = re.compile(
       | v?davinci(\d+|_manager.*)               # Huawei Ascend
       | accel(\d+|/.*)? | hl(\d+|_controlD\d+)  # Intel Gaudi, Google TPU
       | neuron\d+ | cambricon_.+ | iluvatar\d* | mxcd  # AWS, Cambricon, Iluvatar, MetaX
+      | nvhost-(.+-)?gpu | nvgpu(/.*)?          # NVIDIA's Tegra
+      | apex_\d+ | tenstorrent(/.*)? | rngd(/.*)?  # Coral, Tenstorrent, Furiosa
+      | char/(195|226):\d+                      # NVIDIA and DRM, by their numbers
     )""",
     re.VERBOSE,
 )

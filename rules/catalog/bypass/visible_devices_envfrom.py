@@ -8,6 +8,9 @@ as `DEVICES` behind the prefix `NVIDIA_VISIBLE_` completes it. An entry without 
 not found, because it may hold the whole name just as well as anything else, and neither
 the ConfigMap nor the Secret is part of the pod; `voidEveryContainer: true` closes that gap.
 
+Where all that a prefix forms is an alternative in full, such as `DOCKER_RESOURCE_GPU`, the rule
+only warns: few nodes obey one, and `DOCKER_` is what many builds call their credentials by.
+
 Why it matters
 --------------
 The variable makes the container runtime inject GPUs that the scheduler never counted, and
@@ -16,9 +19,11 @@ did ask for a GPU it replaces the device plugin's choice.
 
 Fix safety
 ----------
-In a container without a GPU an explicit value in `env` wins over `envFrom`; it is added
-only if the policy says `fix: true`. In a container that asks for a GPU nothing but another
-prefix helps.
+In a container without a GPU an explicit value in `env` wins over `envFrom`. For an
+alternative it is added unasked where the pod will be made as it stands, which takes away
+nothing but the card that nobody counted; for any other variable, or in a custom resource and
+a PodTemplate, whose users may add the GPU, only if the policy says `fix: true`. In a container
+that asks for a GPU nothing but another prefix helps.
 
 References
 ----------
@@ -59,12 +64,16 @@ def _finding(container: Container, variable: str, index: int, source: Mapping[st
         f"{subject} takes variables from {_name(source)} with the prefix "
         f"{shown(source['prefix'])}, which a key can complete to {variable}"
     )
+    # A pattern stands in a profile of the policy's own, whose author knows that nodes obey it.
+    aside = variable not in GRANTING and "*" not in variable
     fix = None
     if not holds_gpu(container) and "*" not in variable and (edits := voiding(container, variable)):
-        fix = Fix(f"set {variable}={hiding(variable)}", edits)
+        safe = aside and container.pod.is_whole
+        fix = Fix(f"set {variable}={hiding(variable)}", edits, safe=safe)
     path = (*container.path, "envFrom", index, "prefix")
     advice = f"choose a prefix that {variable} does not begin with"
-    return Finding(path, f"envFrom.{variable}", message, container, advice, fix)
+    action = Action.WARN if aside else Action.DENY
+    return Finding(path, f"envFrom.{variable}", message, container, advice, fix, action)
 
 
 def _name(source: Mapping[str, Any]) -> str:

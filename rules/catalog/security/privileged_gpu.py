@@ -3,8 +3,9 @@
 What it does
 ------------
 Finds containers, init and ephemeral ones included, with `privileged: true` in a pod that
-holds a GPU or selects GPU nodes. A toleration selects nothing: node agents tolerate all. A
-resource claim counts as a GPU, because its class is not written in the pod.
+holds a GPU or selects GPU nodes: by a label, or by a `topologyKey` that only they have, in a
+spread that must be kept or in a required affinity to pods. A toleration selects nothing: node
+agents tolerate all. A resource claim counts as a GPU, because its class is not in the pod.
 
 Why it matters
 --------------
