@@ -8,7 +8,7 @@ because their owner keeps them elsewhere; quotas are judged as they are.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rules.asking import Failure, Verdict
 from rules.document import Operation
@@ -20,13 +20,12 @@ from webhook.answer import CLEAN, IGNORED, NOTHING, Answer, Outcome
 from webhook.call import EPHEMERAL, Call, call_of, mendable
 from webhook.mark import marked
 from webhook.review import Review
-from webhook.verdicts import EXPLAINED, FIXED, OF_PODS, OF_WORKLOADS, WOULD_BE_FIXED, verdicts
+from webhook.verdicts import EXPLAINED, MENDING, OF_PODS, OF_WORKLOADS, doomed_of, verdicts
 from webhook.weight import MOST_OPERATIONS, too_large, unjudged
-from webhook.wording import broken, causes, denial, fitting, mended, warned
+from webhook.wording import UNMENDED, broken, causes, denial, fitting, mended, warned
 
 # The one fix that a policy may have made in workloads: without it they are not even accepted.
 TEMPLATE_FIX = "request-only"
-UNMENDED = "gpuward's fix is missing: another webhook changed the pod after it, or a call failed"
 
 
 class Judge:
@@ -52,7 +51,7 @@ class Judge:
             return self._mutate_pod(call)
         if call.is_quota:
             verdict = self._judged(call)
-            doomed = _doomed(verdict.findings)
+            doomed = doomed_of(verdict.findings)
             return _allowed(call, verdict, doomed, verdicts(doomed, EXPLAINED))
         return self._mutate_workload(call)
 
@@ -100,14 +99,14 @@ class Judge:
             verdict.failures.append(Failure(EPHEMERAL, "a fix reaches beyond the new containers"))
             operations, fixed = [], []
         left = [f for f in verdict.findings if only is None or f.container_name in only]
-        doomed = _doomed(left)
+        doomed = doomed_of(left)
         noted = verdicts(doomed, EXPLAINED, fixed, verdict.excepted, patched=bool(operations))
         if not operations:
             # Nothing is mended, so the API server will refuse what would have been.
-            doomed += _doomed(fixed)
+            doomed += doomed_of(fixed)
         answer = _allowed(call, verdict, doomed, noted, fixed, operations)
         # The audit log is told only what a second round would say again, or not at all.
-        kept = {rule: word for rule, word in noted.items() if word in (FIXED, WOULD_BE_FIXED)}
+        kept = {rule: word for rule, word in noted.items() if word in MENDING}
         return answer._replace(annotations=kept) if noted else answer
 
     def _mutate_workload(self, call: Call) -> Answer:
@@ -191,11 +190,6 @@ def _allowed(
         fixed=fixed,
         failures=verdict.failures,
     )
-
-
-def _doomed(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings that are ours to explain now: the API server refuses the object next."""
-    return [finding for finding in findings if finding.api_refuses]
 
 
 def _verb(call: Call, finding: Finding) -> str:

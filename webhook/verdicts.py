@@ -23,6 +23,7 @@ OF_WORKLOADS: Mapping[Action, Mapping[Action, str]] = {
 # … and in what the API server refuses next, as it has been explained.
 EXPLAINED = dict.fromkeys(Action, "explained")
 FIXED, WOULD_BE_FIXED, EXCEPTED, UNJUDGED = "fixed", "would-be-fixed", "excepted", "unjudged"
+MENDING = (FIXED, WOULD_BE_FIXED)
 WORDS = frozenset(
     {FIXED, WOULD_BE_FIXED, EXCEPTED, UNJUDGED, "explained", "would-be-warned", *_SPARED.values()}
 ) | {"denied"}
@@ -46,3 +47,8 @@ def verdicts(
         **{rule: words[action] for rule, action in strongest.items()},
         **{finding.rule: mended for finding in fixed},
     }
+
+
+def doomed_of(findings: Iterable[Finding]) -> list[Finding]:
+    """Those that are ours to explain now, because the API server refuses the object next."""
+    return [finding for finding in findings if finding.api_refuses]

@@ -14,6 +14,7 @@ from rules.document import Path
 from rules.reading import shown
 from rules.rule import Finding
 
+UNMENDED = "gpuward's fix is missing: another webhook changed the pod after it, or a call failed"
 MAX_WARNING = 1000
 MAX_WARNINGS = 3500
 MAX_LISTED = 20
