@@ -162,13 +162,18 @@ def test_one_can_be_used_by_hand(control_plane_programs: Programs, tmp_path: Pat
     command = [sys.executable, str(HERE / "controlplane" / "by_hand.py")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        text = "".join(process.stdout.readline() for _ in range(6))
-        said = dict(re.findall(r"^  (?:export|alias) (\w+)=(.+)$", text, re.MULTILINE))
-        environment = {"HOME": str(tmp_path), "KUBECONFIG": said["KUBECONFIG"]}
-        nodes = [said["kubectl"], "get", "nodes", "--output=name"]
-        done = subprocess.run(nodes, env=environment, capture_output=True, text=True, check=True)
-        assert done.stdout == "node/gpu-1\n"
-        process.send_signal(signal.SIGINT)
+        try:
+            text = "".join(process.stdout.readline() for _ in range(7))
+            said = dict(re.findall(r"^  (?:export|alias) (\w+)=(.+)$", text, re.MULTILINE))
+            environment = {"HOME": str(tmp_path), "KUBECONFIG": said["KUBECONFIG"]}
+            nodes = [said["kubectl"], "get", "nodes", "--output=name"]
+            done = subprocess.run(
+                nodes, env=environment, capture_output=True, text=True, check=True
+            )
+            assert done.stdout == "node/cpu-1\nnode/gpu-1\n"
+            assert Path(said["helm"]).is_file()
+        finally:
+            process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
     assert not Path(said["KUBECONFIG"]).exists()
 

@@ -24,7 +24,8 @@ TEXT = """\
 A control plane {version} runs at {url} until you stop it with Ctrl-C.
 
   export KUBECONFIG={kubeconfig}
-  alias kubectl={kubectl} helm={helm}
+  alias kubectl={kubectl}
+  alias helm={helm}
 
 It has two nodes, which exist only in name: gpu-1 with 8 GPUs and a taint, and cpu-1 without.
 """
