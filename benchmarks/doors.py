@@ -12,7 +12,7 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import eventually
 
 from benchmarks.served import Served
-from rules.rule import Action
+from rules.finding import Action
 from webhook.registration import NAME_LABEL, Registration
 
 ACCOUNT = "creator"

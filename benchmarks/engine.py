@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.reviews import GPU, gpu_pod, review, unrelated_pod
 from policies.load import default_policy
-from rules.context import Context
-from rules.engine import check, fix
+from rules.engine.fixing import check, fix
+from rules.profile.context import Context
 
 RULES = default_policy().rule_set()
 CONTEXT = Context(

@@ -77,7 +77,7 @@ def throughput(name: str, files: list[Path]) -> None:
     )
     from lint.sources import sources  # noqa: PLC0415
     from policies.load import default_policy  # noqa: PLC0415
-    from rules.context import Context  # noqa: PLC0415
+    from rules.profile.context import Context  # noqa: PLC0415
 
     def load() -> None:
         for file in files:

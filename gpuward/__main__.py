@@ -20,7 +20,7 @@ VERBS = {
     "certs": ("certs.cli", "certs", "make, renew and check the certificates of the webhook"),
     "webhooks": ("certs.webhooks.command", "certs", "see whether a webhook works, or take it out"),
     "explain": ("lint.explain", "", "say what a rule does and why"),
-    "rules": ("lint.catalogue", "", "list the rules"),
+    "rules": ("lint.rules_command", "", "list the rules"),
 }
 
 

@@ -16,8 +16,8 @@ from lint.results import Results
 from lint.run import Linter, calm_garbage_collection
 from lint.sources import MAX_BYTES, UsageError, sources
 from policies.load import PolicyError, default_policy, load_policy
-from rules.context import Context
 from rules.policy import Policy
+from rules.profile.context import Context
 
 FORMATS = ("text", "json", "concise")
 POLICY_FILE = "gpuward.yaml"
@@ -71,9 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     parser.add_argument("--diff", action="store_true", help="show what fixing would do instead")
     parser.add_argument(
-        "--patch",
-        action="store_true",
-        help="the same as JSON Patch: what admission sends for Pods",
+        "--patch", action="store_true", help="the same as JSON Patch: what admission sends for Pods"
     )
     parser.add_argument(
         "--fail-on",

@@ -9,7 +9,8 @@ from typing import Any
 from lint.results import LEVELS
 from policies.words import did_you_mean
 from rules.catalog import CATALOG
-from rules.rule import Action, Rule
+from rules.finding import Action
+from rules.rule import Rule
 
 
 def main(arguments: list[str]) -> int:
@@ -32,7 +33,7 @@ def explanation(rule: Rule[Any]) -> str:
     """The whole text about `rule`, as shown to people and written into the manual."""
     action = rule.action
     lead = "off" if action is Action.OFF else f"{action.word} ({LEVELS[action]} when linting)"
-    parts = [f"{rule.name}: {rule.summary}", f"By default: {lead}. Since catalogue {rule.since}."]
+    parts = [f"{rule.name}: {rule.summary}", f"By default: {lead}. Since catalog {rule.since}."]
     for heading, text in rule.documentation.items():
         if heading and text:
             parts.append(f"{heading}\n{text}")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kubeyaml import Document, Lines, Place, YamlError, read, split
 from lint.sources import Source
-from rules.document import Path
+from rules.base.json_patch import Path
 
 MAX_DOCUMENTS = 20_000
 # Two escapes that make one character; an escaped backslash is stepped over.

@@ -11,8 +11,8 @@ import yaml
 
 from lint.report import printable
 from lint.run import Preview
-from rules.document import Json
-from rules.reading import mapping
+from rules.base.json_access import as_object
+from rules.base.json_patch import Json
 
 # Comparing takes time with the square of the length. Each of these is about a line.
 _MOST_NODES = 5_000
@@ -56,8 +56,8 @@ def _is_long(manifest: Json) -> bool:
 
 
 def _title(manifest: Json) -> str:
-    raw = mapping(manifest)
-    metadata = mapping(raw.get("metadata"))
+    raw = as_object(manifest)
+    metadata = as_object(raw.get("metadata"))
     names = (metadata.get("namespace"), metadata.get("name"))
     return f"{raw.get('kind')} {'/'.join(str(name) for name in names if name)}".strip()
 

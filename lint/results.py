@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from lint.manifests import File, Span
-from rules.document import pointer
-from rules.rule import Action, Finding, Rule
+from rules.base.json_patch import pointer
+from rules.finding import Action, Finding
+from rules.rule import Rule
 
 LEVELS = {Action.DENY: "error", Action.WARN: "warning", Action.AUDIT: "note"}
 ACTIONS = {level: action for action, level in LEVELS.items()}

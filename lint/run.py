@@ -11,12 +11,13 @@ from lint.manifests import File, Unparsed
 from lint.results import Located, PassedOver, Remark, Results, Unjudged
 from lint.sources import Skipped, Source, Unread
 from lint.suppressions import Suppressions, suppressions
+from rules.base.json_access import as_object
+from rules.base.json_patch import Json, Operation
 from rules.catalog import CATALOG
-from rules.context import Context
-from rules.document import Json, Operation
-from rules.engine import Verdict, check, fix
+from rules.engine.fixing import check, fix
+from rules.engine.result import EvaluationResult
 from rules.policy import Policy, PolicyException, RuleSet
-from rules.reading import mapping
+from rules.profile.context import Context
 
 RULES = {rule.name: rule for rule in CATALOG}
 KNOWN = frozenset(RULES)
@@ -110,7 +111,7 @@ class Linter:
 
 
 def _objects(manifest: Json) -> int:
-    raw = mapping(manifest)
+    raw = as_object(manifest)
     items = raw.get("items")
     return len(items) if str(raw.get("kind")).endswith("List") and isinstance(items, list) else 1
 
@@ -121,9 +122,9 @@ def _end(file: File, document: Document) -> int:
     return len(file.source.text) if after < 0 else after
 
 
-def _unjudged(file: File, document: Document, verdict: Verdict) -> Iterator[Unjudged]:
+def _unjudged(file: File, document: Document, verdict: EvaluationResult) -> Iterator[Unjudged]:
     name = file.source.name
-    for unreadable in verdict.unreadable:
+    for unreadable in verdict.malformed_fields:
         span = file.locate(document, unreadable.path)
         why = f"{unreadable.object}: {unreadable.why}"
         yield Unjudged(name, span.line, span.column, why)

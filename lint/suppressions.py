@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 from kubeyaml import Document, Place
 from lint.manifests import File
-from rules.document import Path
+from rules.base.json_patch import Path
+from rules.finding import Finding
 from rules.policy import ActiveRule
-from rules.rule import Finding
 
 _COMMENT = re.compile(
     r"(?:^|(?<=\s))#[ \t]*gpuward:[ \t]*ignore\b[ \t]*(?:\[([^\]\n]*)\])?[ \t]*([^\n]*)"

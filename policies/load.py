@@ -9,9 +9,9 @@ from typing import Any
 
 from kubeyaml import Document, Limits, YamlError, line_and_column, read, split
 from policies.profiles import ProfileError, chosen_profile
-from rules.document import Path
+from rules.base.json_patch import Path
+from rules.finding import Action
 from rules.policy import Policy, PolicyException, RuleSettings
-from rules.rule import Action
 
 MAX_CHARACTERS = 1 << 20
 MAX_PROBLEMS = 20
@@ -98,7 +98,7 @@ def _policy(raw: Mapping[str, Any], profiles: list[str]) -> Policy:
         profile=chosen_profile(profiles, own) if profiles else chosen_profile(named),
         rules={name: _settings(settings) for name, settings in raw.get("rules", {}).items()},
         exceptions=tuple(_exception(e) for e in raw.get("exceptions", [])),
-        catalogue=raw.get("catalogue"),
+        catalog=raw.get("catalog"),
     )
     return policy._replace(
         on_rule_error=raw.get("onRuleError", policy.on_rule_error),

@@ -10,24 +10,19 @@ from pathlib import Path as File
 from typing import Any, TypeAlias
 
 from policies.words import did_you_mean
+from rules.base.json_access import display
+from rules.base.json_patch import Path
 from rules.catalog import CATALOG
-from rules.document import Path
-from rules.policy import GUARDS, version
-from rules.reading import shown
+from rules.policy import SECURITY_FAMILIES, parse_version
 from rules.rule import Rule
 
 Problem: TypeAlias = tuple[Path, str]
 _RULES: Mapping[str, Rule[Any]] = {rule.name: rule for rule in CATALOG}
-_WORDS = {
-    "object": "an object",
-    "array": "a list",
-    "string": "text",
-    "boolean": "true or false",
-}
+_WORDS = {"object": "an object", "array": "a list", "string": "text", "boolean": "true or false"}
 _KINDS = {tuple: "a list of texts", bool: "true or false", int: "a whole number", str: "text"}
 # What the patterns of the schema ask for, by the key whose value they describe.
 _FORMS = {
-    "catalogue": 'a version such as "0.1"',
+    "catalog": 'a version such as "0.1"',
     "expires": "a date such as 2030-12-31",
     "name": "a name of small letters, digits and dashes",
     "reason": "a reason in words",
@@ -57,7 +52,7 @@ def problems(raw: Any) -> Iterator[Problem]:
         fits = False
         yield from _explained(error)
     if fits:
-        yield from _bad_catalogue(raw.get("catalogue"))
+        yield from _bad_catalog(raw.get("catalog"))
         yield from _bad_rules(raw.get("rules", {}))
         for index, exception in enumerate(raw.get("exceptions", [])):
             yield from _bad_exception(exception, ("exceptions", index))
@@ -88,7 +83,7 @@ def _explained(error: Any) -> Iterator[Problem]:
 
 def _explanation(error: Any, key: str) -> str:
     value, wanted = error.instance, error.validator_value
-    is_shown = "is empty" if value is None else f"is {shown(value)}"
+    is_shown = "is empty" if value is None else f"is {display(value)}"
     if error.validator == "not":
         return f"{key!r} is reserved and cannot be used yet"
     if error.validator == "type":
@@ -112,10 +107,12 @@ def _did_you_mean(word: str, known: Iterable[str]) -> str:
     return hint and f"; {hint}"
 
 
-def _bad_catalogue(catalogue: str | None) -> Iterator[Problem]:
-    known = sorted({rule.since for rule in CATALOG}, key=version)
-    if catalogue is not None and not version(known[0]) <= version(catalogue) <= version(known[-1]):
-        yield ("catalogue",), f"there is no catalogue {catalogue}; this gpuward knows {known[-1]}"
+def _bad_catalog(catalog: str | None) -> Iterator[Problem]:
+    known = sorted({rule.since for rule in CATALOG}, key=parse_version)
+    if catalog is not None and not parse_version(known[0]) <= parse_version(
+        catalog
+    ) <= parse_version(known[-1]):
+        yield ("catalog",), f"there is no catalog {catalog}; this gpuward knows {known[-1]}"
 
 
 def _bad_rules(rules: Mapping[str, Any]) -> Iterator[Problem]:
@@ -132,7 +129,7 @@ def _bad_rules(rules: Mapping[str, Any]) -> Iterator[Problem]:
                 yield path, f"{name} has no option {option!r}{hint}"
             elif not _same_kind(value, known[option]):
                 wanted = _KINDS.get(type(known[option]), "a number")
-                yield path, f"the option {option!r} should be {wanted} and is {shown(value)}"
+                yield path, f"the option {option!r} should be {wanted} and is {display(value)}"
 
 
 def _same_kind(value: Any, default: Any) -> bool:
@@ -151,7 +148,7 @@ def _bad_exception(exception: Mapping[str, Any], path: Path) -> Iterator[Problem
     for name in exception["rules"]:
         if name not in _RULES:
             yield (*path, "rules"), f"there is no rule {name!r}{_did_you_mean(name, _RULES)}"
-        elif _RULES[name].family in GUARDS and "namespace" not in said:
+        elif _RULES[name].family in SECURITY_FAMILIES and "namespace" not in said:
             yield (*path, "match"), f"an exception to {name} must name a namespace: {_WHY}"
     if not said:
         yield (*path, "match"), "this fits everything; set the rule's action instead"

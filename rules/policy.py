@@ -1,4 +1,4 @@
-"""Which rules act and how, for whom: a policy, resolved once into a rule set."""
+"""A policy: which rules act, how, and for whom. It is resolved once into a rule set."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from rules.base.caching import BoundedCache, cached_property
+from rules.base.patterns import matches_any
 from rules.catalog import CATALOG
-from rules.context import NO_OPTIONS
-from rules.lazy import kept
-from rules.patterns import matches_any
-from rules.profile import Profile
-from rules.rule import Action, Finding, FixScope, Rule
-from rules.traits import suffice
+from rules.finding import Action, Finding, FixScope
+from rules.profile.context import NO_OPTIONS
+from rules.profile.profile import Profile
+from rules.rule import Rule
+from rules.traits.bits import satisfies
 
-# Rules that guard what is not the user's own: an exception to one must say where it holds.
-GUARDS = ("bypass", "security", "sharing")
-# Tenants choose the traits of their pods, so what is remembered of them must stay bounded.
-_REMEMBERED = 4096
+SECURITY_FAMILIES = ("bypass", "security", "sharing")
+"""Rules of these protect other tenants: an exception to one must name the namespaces it is for."""
 
 
 class RuleSettings(NamedTuple):
@@ -69,7 +68,7 @@ class Policy(NamedTuple):
     profile: Profile
     rules: Mapping[str, RuleSettings] = MappingProxyType({})
     exceptions: tuple[PolicyException, ...] = ()
-    catalogue: str | None = None
+    catalog: str | None = None
     on_rule_error: Literal["allow", "deny"] = "allow"
     workloads: Literal["warn", "fix"] = "warn"
     void_every_container: bool = False
@@ -87,7 +86,7 @@ class Policy(NamedTuple):
         settings = self.rules.get(rule.name, RuleSettings())
         action = rule.action if settings.action is None else settings.action
         scope = {None: FixScope.SAFE, False: FixScope.NONE, True: FixScope.ALL}[settings.fix]
-        if self.catalogue is not None and version(rule.since) > version(self.catalogue):
+        if self.catalog is not None and parse_version(rule.since) > parse_version(self.catalog):
             action, scope = min(action, Action.AUDIT), FixScope.NONE
         options, needs = {**rule.options, **settings.options}, rule.needs
         if "every_container" in rule.options:
@@ -97,7 +96,7 @@ class Policy(NamedTuple):
 
 
 class ActiveRule(NamedTuple):
-    """A rule with what a policy made of it. It `needs` traits as its rule does, or none."""
+    """A rule as a policy configures it. `needs` are those of the rule, or none."""
 
     rule: Rule[Any]
     action: Action
@@ -107,37 +106,36 @@ class ActiveRule(NamedTuple):
     needs: tuple[int, ...] = ()
 
 
-class _Rules(NamedTuple):
+class _RuleSetFields(NamedTuple):
     rules: tuple[ActiveRule, ...]
     profile: Profile
     exceptions: tuple[PolicyException, ...] = ()
 
 
-class RuleSet(_Rules):
-    """The rules of one policy in one mode, in running order, ready for the engine."""
+class RuleSet(_RuleSetFields):
+    """The rules of one policy in the order in which they run."""
 
-    @kept
-    def _concerning(self) -> dict[int, tuple[tuple[int, ActiveRule], ...]]:
-        return {}
+    @cached_property
+    def _relevant_rules(self) -> BoundedCache[int, tuple[tuple[int, ActiveRule], ...]]:
+        return BoundedCache()
 
-    def concerning(self, traits: int) -> tuple[tuple[int, ActiveRule], ...]:
-        """The rules that may say something about what has `traits`, with their numbers."""
-        found = self._concerning.get(traits)
+    def relevant_rules(self, traits: int) -> tuple[tuple[int, ActiveRule], ...]:
+        """The rules that may find something in a subject with `traits`, with their numbers."""
+        found = self._relevant_rules.get(traits)
         if found is None:
             numbered = enumerate(self.rules)
-            found = tuple((n, active) for n, active in numbered if suffice(traits, active.needs))
-            if len(self._concerning) < _REMEMBERED:
-                self._concerning[traits] = found
+            found = tuple((n, active) for n, active in numbered if satisfies(traits, active.needs))
+            self._relevant_rules.store(traits, found)
         return found
 
-    def only(self, names: Iterable[str]) -> RuleSet:
-        """The same without the rules that are not named."""
+    def restricted_to(self, names: Iterable[str]) -> RuleSet:
+        """The same with only the rules of these names."""
         wanted = frozenset(names)
         rules = tuple(active for active in self.rules if active.rule.name in wanted)
         return self._replace(rules=rules)
 
 
-def version(text: str) -> tuple[int, ...]:
+def parse_version(text: str) -> tuple[int, ...]:
     """A dotted version for comparison, 1 as good as 1.0; ValueError if it is none."""
     parts = [int(part) for part in text.split(".")]
     while parts and not parts[-1]:

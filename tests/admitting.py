@@ -21,7 +21,7 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import Processes, eventually
 from prometheus_client.parser import text_string_to_metric_families
 
-from rules.rule import Action
+from rules.finding import Action
 from webhook.registration import MODE_LABEL, NAME_LABEL, Registration, configurations
 
 ROOT = Path(__file__).parents[1]

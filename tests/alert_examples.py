@@ -98,7 +98,7 @@ ABOUT_CALLS: dict[str, list[Example]] = {
             _durations("0+60x60", bound="1"),
             _NAMED,
             {**_NAME, "$labels.path": "", "$value | humanizeDuration": "2.48s"},
-        ),
+        )
     ],
     "GpuwardOverloaded": [
         Example(

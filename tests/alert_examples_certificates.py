@@ -14,7 +14,7 @@ ABOUT_CERTIFICATES: dict[str, list[Example]] = {
             ready(f"{13 * DAY + 1800}{LONG}"),
             ready(f"{14 * DAY + 3600}{LONG}"),
             words={"$value | humanizeDuration": "13d 0h 0m 0s"},
-        ),
+        )
     ],
     "GpuwardCertificateRefused": [
         Example(

@@ -13,15 +13,15 @@ from support import TODAY, cases
 from lint.manifests import File, Unparsed
 from lint.sources import Source, sources
 from policies.load import default_policy
-from rules.context import Context
-from rules.document import Path as Place
-from rules.document import at
-from rules.engine import check, fix
-from rules.layout import POD_SPEC
-from rules.pod import Pod
+from rules.base.json_patch import Path as Place
+from rules.base.json_patch import value_at
+from rules.engine.fixing import check, fix
+from rules.finding import Finding, FixScope
+from rules.objects.layout import POD_SPEC
+from rules.objects.pod import Pod
 from rules.policy import RuleSet
-from rules.rule import Finding, FixScope
-from rules.workloads import subjects_in
+from rules.profile.context import Context
+from rules.workloads.discovery import find_subjects
 
 
 class Sent(NamedTuple):
@@ -101,7 +101,7 @@ def of_the_corpus(corpus: Path) -> Subjects:
     rules = default_policy().rule_set()
     forms = {"default": rules, "everything": unasked(rules)}
     for name, manifest in public(corpus):
-        if next(subjects_in(manifest, rules.profile), None) is None:
+        if next(find_subjects(manifest, rules.profile), None) is None:
             subjects.skipped["holds nothing to judge"] += 1
         else:
             subjects.add(name, manifest, forms, Context(TODAY))
@@ -128,7 +128,7 @@ def _places(manifest: Any, rules: RuleSet, skipped: Counter[str]) -> list[Place]
     if (manifest.get("apiVersion"), manifest["kind"]) in RESOURCES:
         return [()]
     found = []
-    for pod in subjects_in(manifest, rules.profile):
+    for pod in find_subjects(manifest, rules.profile):
         assert isinstance(pod, Pod), pod
         if pod.layout is POD_SPEC and _is_template(pod.path):
             found.append(pod.path[:-1])
@@ -148,7 +148,7 @@ def _object(manifest: Any, place: Place) -> Any:
 
 def template_of(manifest: Any, place: Place) -> Any:
     """The pod that is made from the template at `place`."""
-    template: Any = at(manifest, place)
+    template: Any = value_at(manifest, place)
     metadata = template.get("metadata") or {}
     kept = {key: metadata[key] for key in ("annotations", "labels") if key in metadata}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": template["spec"]}

@@ -9,7 +9,7 @@ from typing import Any
 from support import TODAY
 
 from policies.load import load_policy
-from rules.rule import Action
+from rules.finding import Action
 from webhook.answer import Answer
 from webhook.decide import Judge
 from webhook.review import Review, decode, encode

@@ -12,7 +12,7 @@ from admitting import ROOT, Server, by_service, registered
 from controlplane.plane import ControlPlane
 
 from certs.api import Kind
-from rules.rule import Action
+from rules.finding import Action
 from webhook.registration import Registration
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"

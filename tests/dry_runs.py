@@ -13,8 +13,8 @@ from completion import completed
 from controlplane.client import Answer
 from controlplane.cluster import Cluster
 
-from rules.components import DAEMON_SET_CONTROLLERS
-from rules.document import Path
+from rules.base.json_patch import Path
+from rules.gpu.components import DAEMON_SET_CONTROLLERS
 
 # Waiting, not computing, is what asking takes.
 THREADS = 4

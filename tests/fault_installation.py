@@ -21,7 +21,7 @@ from forwarder import Forwarder
 
 from certs.authority import new_authority, service_names, sign_leaf
 from certs.pairs import Pair
-from rules.rule import Action
+from rules.finding import Action
 from webhook.registration import Registration
 
 PORT = 8443

@@ -17,7 +17,7 @@ from controlplane.pki import Pair
 from controlplane.processes import free_port
 from support import TODAY
 
-from rules.rule import Action
+from rules.finding import Action
 from webhook.answer import IGNORED, Answer
 from webhook.decide import Judge
 from webhook.review import Review, decode, encode

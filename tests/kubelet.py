@@ -45,10 +45,7 @@ class Kubelet:
     def values(self) -> dict[str, Any]:
         """Values of the chart by which its pods come to this node, and no others do."""
         tolerated = {"key": TAINT["key"], "operator": "Exists", "effect": TAINT["effect"]}
-        return {
-            "nodeSelector": {"kubernetes.io/hostname": NODE},
-            "tolerations": [tolerated],
-        }
+        return {"nodeSelector": {"kubernetes.io/hostname": NODE}, "tolerations": [tolerated]}
 
     def pods(self, namespace: str, component: str) -> list[PodProcess]:
         """The pods of that component whose process runs and is not asked to end."""

@@ -14,11 +14,11 @@ from support import TODAY, asking_all, cases
 from two_doors import pod_of
 
 from rules.catalog import CATALOG
-from rules.context import Context
-from rules.engine import check
+from rules.engine.fixing import check
+from rules.finding import Action
 from rules.policy import Policy, RuleSet, RuleSettings
-from rules.profile import Profile
-from rules.rule import Action
+from rules.profile.context import Context
+from rules.profile.profile import Profile
 
 UNTOLD = ("creationTimestamp", "managedFields", "name", "namespace", "uid")
 

@@ -16,7 +16,7 @@ from completion import completed
 from controlplane.cluster import Cluster
 from controlplane.processes import eventually, free_port
 
-from rules.rule import Action
+from rules.finding import Action
 from webhook.registration import NAME_LABEL, Registration, configurations
 
 PROBE = completed(pod(container(**variable("all"))), "", "probe")

@@ -14,7 +14,7 @@ from controlplane.client import Answer
 from controlplane.plane import ControlPlane
 from controlplane.processes import Processes, eventually
 
-from rules.rule import Action
+from rules.finding import Action
 from webhook.registration import Registration
 
 ALL_FIXES = ("toleration-default", "affinity-default")

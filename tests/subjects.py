@@ -1,4 +1,4 @@
-"""What tests of `rules.workloads` share: the table of workloads, and what is in a manifest."""
+"""What tests of `workloads.discovery` share: the table of workloads, and what is in a manifest."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from kubeyaml import Chunk, read
-from rules.document import Path as Place
-from rules.document import pointer
-from rules.pod import Pod
-from rules.profile import Profile
-from rules.workloads import Unreadable, subjects_in
+from rules.base.json_patch import Path as Place
+from rules.base.json_patch import pointer
+from rules.objects.pod import Pod
+from rules.profile.profile import Profile
+from rules.workloads.discovery import MalformedField, find_subjects
 
 PROFILE = Profile("p")
 
@@ -34,14 +34,14 @@ def manifest_of(name: str) -> Any:
 
 def pods_in(manifest: Any) -> list[Pod]:
     """The pods of a manifest in which everything can be read."""
-    subjects = list(subjects_in(manifest, PROFILE))
-    assert not [s.why for s in subjects if isinstance(s, Unreadable)]
+    subjects = list(find_subjects(manifest, PROFILE))
+    assert not [s.why for s in subjects if isinstance(s, MalformedField)]
     return [subject for subject in subjects if isinstance(subject, Pod)]
 
 
 def unreadable_in(manifest: Any) -> list[str]:
     """What is said of things that cannot be read, each of which has a place of its own."""
-    found = [s for s in subjects_in(manifest, PROFILE) if isinstance(s, Unreadable)]
+    found = [s for s in find_subjects(manifest, PROFILE) if isinstance(s, MalformedField)]
     assert len({s.path for s in found}) == len(found)
     assert all(pointer(s.path).endswith(s.why.split(" should be ")[0]) for s in found)
     return [s.why for s in found]

@@ -22,11 +22,12 @@ import yaml
 
 from kubeyaml import Chunk, read
 from policies.load import load_policy
-from rules.context import Context
-from rules.document import pointer
-from rules.engine import Fixed, Verdict, check, fix
+from rules.base.json_patch import pointer
+from rules.engine.fixing import FixResult, check, fix
+from rules.engine.result import EvaluationResult
+from rules.finding import Finding
 from rules.policy import Policy, RuleSet
-from rules.rule import Finding
+from rules.profile.context import Context
 
 CASES = Path(__file__).parent / "cases"
 TODAY = datetime.date(2030, 6, 15)
@@ -88,7 +89,7 @@ class Case:
     @property
     def alone(self) -> RuleSet:
         """The rule of this case and no other."""
-        return self.policy.rule_set().only([self.rule])
+        return self.policy.rule_set().restricted_to([self.rule])
 
     @property
     def context(self) -> Context:
@@ -101,11 +102,11 @@ class Case:
             operation=given.get("operation"),
         )
 
-    def check(self, manifest: Any, rules: RuleSet | None = None) -> Verdict:
+    def check(self, manifest: Any, rules: RuleSet | None = None) -> EvaluationResult:
         """What the case's rule, or `rules`, say of `manifest`."""
         return check(manifest, rules or self.alone, self.context)
 
-    def fix(self, manifest: Any, rules: RuleSet | None = None) -> Fixed:
+    def fix(self, manifest: Any, rules: RuleSet | None = None) -> FixResult:
         """What the case's rule, or `rules`, make of `manifest`."""
         return fix(manifest, rules or self.alone, self.context)
 

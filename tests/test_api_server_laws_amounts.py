@@ -16,8 +16,8 @@ from dry_runs import DryRuns, objections
 from support import TODAY
 
 from policies.load import default_policy
-from rules.context import Context
-from rules.engine import check
+from rules.engine.fixing import check
+from rules.profile.context import Context
 
 RULES = default_policy().rule_set()
 AMOUNTS = (0, 1, 2, "500m", "1.9999", "999999u", "-1", "2k")

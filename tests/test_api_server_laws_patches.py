@@ -20,8 +20,8 @@ from judging_webhook import Judging, Seen, content, judging
 from support import Case, cases
 
 from rules.catalog import CATALOG
+from rules.finding import Action
 from rules.policy import Policy, RuleSettings
-from rules.rule import Action
 from webhook.decide import Judge
 from webhook.registration import Registration
 

@@ -223,11 +223,7 @@ DROPPED = [*ROTATION, *4 * MONTH]
 @example(
     [590.0],
     [0.0],
-    [
-        *ROTATION[:-1],
-        Step(30 * SECOND, trouble=("ahead", HOUR)),
-        Step(30 * SECOND, times=20),
-    ],
+    [*ROTATION[:-1], Step(30 * SECOND, trouble=("ahead", HOUR)), Step(30 * SECOND, times=20)],
 )
 def test_no_leaf_in_use_ever_fails(
     api_servers: list[float], replicas: list[float], story: list[Step]

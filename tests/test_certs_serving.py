@@ -243,11 +243,7 @@ def huge(folder: Path, authority: Pair) -> None:
     ],
 )
 async def test_what_cannot_be_served_leaves_the_old_certificate(
-    tmp_path: Path,
-    authority: Pair,
-    leaf: Pair,
-    spoil: Callable[[Path, Pair], None],
-    said: str,
+    tmp_path: Path, authority: Pair, leaf: Pair, spoil: Callable[[Path, Pair], None], said: str
 ) -> None:
     write(tmp_path, leaf)
     certificate = ServingCertificate(str(tmp_path), NAME)

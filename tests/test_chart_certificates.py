@@ -6,14 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from cert_manager import CertManager
-from certificate_modes import (
-    fill_secret,
-    new_signer,
-    objects,
-    trusted,
-    values,
-    wait_for_pods,
-)
+from certificate_modes import fill_secret, new_signer, objects, trusted, values, wait_for_pods
 from controlplane import objects as manifests
 from controlplane.plane import ControlPlane
 from controlplane.processes import eventually

@@ -86,7 +86,7 @@ def umbrella(folder: Path, helm: str) -> Path:
         f"dependencies:\n  - {dependency}condition: gpuward.enabled}}\n"
     )
     values = "global: {imageRegistry: example.com, cattle: {clusterId: c}}\n"
-    values += "gpuward: {enabled: true, mode: deny, policy: {catalogue: '0.1'}}\n"
+    values += "gpuward: {enabled: true, mode: deny, policy: {catalog: '0.1'}}\n"
     (folder / "values.yaml").write_text(values)
     done = run_helm("dependency", "update", str(folder), helm=helm)
     assert done.returncode == 0, done.stderr
@@ -98,7 +98,7 @@ def test_a_bigger_chart_can_contain_it_and_leave_it_out(tmp_path: Path, helm: st
     chart = umbrella(tmp_path, helm)
     objects = rendered(release="stack", chart=chart, helm=helm)
     sound(objects)
-    alone = rendered("mode: deny\npolicy: {catalogue: '0.1'}", release="stack", helm=helm)
+    alone = rendered("mode: deny\npolicy: {catalog: '0.1'}", release="stack", helm=helm)
     assert names(objects) == names(alone) >= {"stack-gpuward", *FIXED}
     assert len(objects) == len(alone)
     webhooks = the(objects, "ValidatingWebhookConfiguration")["webhooks"]

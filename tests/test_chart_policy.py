@@ -15,8 +15,8 @@ from conftest import ROOT
 from kubeyaml import read, split
 from policies.load import default_policy, load_policy
 from policies.profiles import built_in
+from rules.finding import Action
 from rules.policy import Policy
-from rules.rule import Action
 
 BEGINNING = "apiVersion: gpuward.io/v1\nkind: Policy\n"
 YAML_BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -68,7 +68,7 @@ def test_who_says_nothing_has_the_default_policy() -> None:
 
 def test_what_the_values_say_arrives() -> None:
     policy = loaded(CI_VALUES["deny"])
-    assert policy.catalogue == "0.1"
+    assert policy.catalog == "0.1"
     assert policy.rules["runtime-socket"].action is Action.DENY
     assert policy.rules["redundant-request"].action is Action.OFF
     (exception,) = policy.exceptions

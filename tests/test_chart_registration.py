@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from charting import CI_VALUES, NAMESPACE, Manifest, refusal, rendered, the
 
-from rules.rule import Action
+from rules.finding import Action
 from webhook.registration import MODE_LABEL, NAME_LABEL, Registration, configurations
 
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")

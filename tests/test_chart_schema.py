@@ -20,7 +20,7 @@ SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text(enc
 IN_VALUES = Draft7Validator({**SCHEMA, "type": "object"})
 GOOD = (
     "",
-    "catalogue: '0.10'\nonRuleError: deny\nworkloads: fix\nvoidEveryContainer: true\n",
+    "catalog: '0.10'\nonRuleError: deny\nworkloads: fix\nvoidEveryContainer: true\n",
     "rules: {absurd-count: {action: 'off', fix: false, options: {max_devices: 3}}}\n",
     "profiles: [gke, {name: own, extends: [nvidia], resources: {x.com/g: {vendor: x}}}]\n",
     "exceptions: [{rules: [absurd-count], reason: r, expires: 2030-06-15, match: {kind: [a*]}}]\n",

@@ -104,7 +104,7 @@ def test_an_unknown_key_is_refused_by_its_name(place: Place, helm: str) -> None:
         ("policy: {rules: {absurd-count: {action: denny}}}", "/policy/rules/absurd-count/action"),
         ("policy: {rules: {absurd-count: {fix: 'yes'}}}", "/policy/rules/absurd-count/fix"),
         ("policy: {exceptions: [{rules: [absurd-cuont], match: {kind: A}, reason: r}]}", "rules/0"),
-        ("policy: {catalogue: 0.1}", "/policy/catalogue"),
+        ("policy: {catalog: 0.1}", "/policy/catalog"),
         ("policy: {profiles: [nvidai]}", "/policy/profiles/0"),
         ("profiles: [nvidai]", "/profiles/0"),
         ("profiles: []", "/profiles"),

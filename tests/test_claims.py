@@ -12,7 +12,7 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import Processes
 from stories import judging
 
-from rules.rule import Action
+from rules.finding import Action
 from webhook.registration import Registration, configurations
 
 AT_THE_API_SERVER = pytest.mark.usefixtures("runtime_classes")

@@ -17,7 +17,7 @@ from custom_kinds import defined
 from fault_load import counts
 from stories import DENY, patch, path_of
 
-from rules.rule import Action
+from rules.finding import Action
 from webhook.registration import MODE_LABEL, Registration
 
 pytest_plugins = ["story_fixtures"]

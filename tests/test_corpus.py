@@ -18,10 +18,10 @@ from lint.manifests import File, Unparsed
 from lint.run import Linter
 from lint.sources import Source, sources
 from policies.load import default_policy
-from rules.context import Context
-from rules.devices import pod_holds_gpu
-from rules.pod import Pod
-from rules.workloads import subjects_in
+from rules.gpu.devices import pod_requests_gpu
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.workloads.discovery import find_subjects
 
 # The index counts mentions of a GPU; a quantity of nothing, or zero, holds none.
 HOLD_NONE = {
@@ -102,9 +102,9 @@ def test_every_pod_is_found(corpus: Path) -> None:
             subject
             for document in file.manifests()
             if not isinstance(document, Unparsed)
-            for subject in subjects_in(document.value, profile)
+            for subject in find_subjects(document.value, profile)
             if isinstance(subject, Pod)
         ]
         assert len(pods) == int(row["pod_specs"]), name
-        holders = sum(pod_holds_gpu(pod) for pod in pods)
+        holders = sum(pod_requests_gpu(pod) for pod in pods)
         assert holders == int(row["gpu_pod_specs"]) - HOLD_NONE.get(row["path"], 0), name

@@ -11,8 +11,8 @@ import pytest
 from calls import Door, container, deployment, gpus, pod, response, review, variable
 from support import TODAY, Case, cases
 
-from rules.engine import check
-from rules.rule import Action
+from rules.engine.fixing import check
+from rules.finding import Action
 from webhook.answer import IGNORED
 from webhook.decide import Judge
 from webhook.mark import MARK

@@ -19,13 +19,21 @@ from hypothesis import strategies as st
 
 from policies.load import load_policy
 from policies.profiles import built_in
-from rules.context import Context
-from rules.engine import Fixed, check, fix
-from rules.images import is_cuda_image
-from rules.pod import Pod
+from rules.engine.fixing import FixResult, check, fix
+from rules.gpu.images import is_cuda_image
+from rules.gpu.visibility import (
+    AMD,
+    ASCEND,
+    HABANA,
+    NVIDIA,
+    Visibility,
+    is_for_requested_gpu,
+    parse_visibility,
+)
+from rules.objects.pod import Pod
 from rules.policy import RuleSet
-from rules.visibility import AMD, ASCEND, HABANA, NVIDIA, Visibility, concerns, meaning
-from rules.workloads import subjects_in
+from rules.profile.context import Context
+from rules.workloads.discovery import find_subjects
 
 CONTEXT = Context(today=dt.date(2030, 6, 15))
 ENV, REFERENCE, FROM = (
@@ -75,7 +83,7 @@ def spoken(manifest: Any, rules: RuleSet = DEFAULT, of: Iterable[str] = CHANNELS
     return {finding.rule for finding in verdict.findings} & set(of)
 
 
-def fixed(manifest: Any, rules: RuleSet) -> Fixed:
+def fixed(manifest: Any, rules: RuleSet) -> FixResult:
     result = fix(manifest, rules, CONTEXT)
     assert not result.remaining.failures
     return result
@@ -162,14 +170,14 @@ TOOLKIT_MOUNTS: list[tuple[list[tuple[str, str]], int]] = [
 
 @pytest.mark.parametrize(("mounts", "requests"), TOOLKIT_MOUNTS)
 def test_the_toolkits_mounts(mounts: list[tuple[str, str]], requests: int) -> None:
-    found = check(mounted(*mounts), DEFAULT.only([MOUNT]), CONTEXT).findings
+    found = check(mounted(*mounts), DEFAULT.restricted_to([MOUNT]), CONTEXT).findings
     assert len(found) == requests
 
 
 def test_one_destination_is_one_request_however_it_is_written() -> None:
     manifest = mounted((NULL, f"{ROOT}/GPU0"), ("/dev/../dev//null", f"{ROOT}//./GPU0/"))
-    [finding] = check(manifest, DEFAULT.only([MOUNT]), CONTEXT).findings
-    result = fixed(manifest, policy(rules={MOUNT: {"fix": True}}).only([MOUNT]))
+    [finding] = check(manifest, DEFAULT.restricted_to([MOUNT]), CONTEXT).findings
+    result = fixed(manifest, policy(rules={MOUNT: {"fix": True}}).restricted_to([MOUNT]))
     assert '"GPU0"' in finding.message
     assert result.manifest["spec"]["containers"][0]["volumeMounts"] == []  # type: ignore[index, call-overload]
 
@@ -268,7 +276,7 @@ def test_mig_is_an_escalation_only_with_the_capability(
     variable: str, context: dict[str, Any], *, allowed: bool
 ) -> None:
     manifest = pod(container(env=env({variable: "all"}), securityContext=context))
-    [finding] = check(manifest, DEFAULT.only([MIG]), CONTEXT).findings
+    [finding] = check(manifest, DEFAULT.restricted_to([MIG]), CONTEXT).findings
     assert ("with its capability" in finding.message) is allowed
     assert ("refuses to start it" in finding.message) is not allowed
 
@@ -309,7 +317,7 @@ WORDS: list[tuple[str, str, Visibility]] = [
 
 @pytest.mark.parametrize(("variable", "value", "expected"), WORDS)
 def test_the_words_that_runtimes_know(variable: str, value: str, expected: Visibility) -> None:
-    assert meaning(value, variable) is expected
+    assert parse_visibility(value, variable) is expected
 
 
 @pytest.mark.parametrize(
@@ -479,10 +487,10 @@ def test_nvidias_variable_concerns_the_cards_of_nvidia_by_every_name() -> None:
         for resource in profile.get("resources", {}):
             name = resource.replace("*", "1g.5gb")
             manifest = pod(container(resources={"limits": {name: 1}}))
-            [subject] = subjects_in(manifest, policy(profiles=[profile["name"]]).profile)
+            [subject] = find_subjects(manifest, policy(profiles=[profile["name"]]).profile)
             assert isinstance(subject, Pod)
             [only] = subject.containers
-            assert concerns(NVIDIA, only) or not name.startswith(domains)
+            assert is_for_requested_gpu(NVIDIA, only) or not name.startswith(domains)
 
 
 # --- An oracle
@@ -569,6 +577,6 @@ def test_a_container_with_a_gpu_is_never_given_a_variable(
     left = [entry.get("value", "") for entry in after if entry["name"] == NVIDIA]
     if "claims" in resources:
         # A claim may be for a network card: what hides every GPU may stay.
-        assert not left or meaning(left[-1]) in (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
+        assert not left or parse_visibility(left[-1]) in (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
     elif "amd.com/gpu" not in resources.get("limits", {}):
         assert not left

@@ -11,7 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rules.document import Edit, EditError, Json, Path, append, apply, at, pointer, put, remove
+from rules.base.json_patch import (
+    Edit,
+    EditError,
+    Json,
+    Path,
+    append,
+    apply,
+    pointer,
+    put,
+    remove,
+    value_at,
+)
 
 
 def operations(document: Json, *edits: Edit) -> list[dict[str, Any]]:
@@ -144,12 +155,7 @@ def test_several_edits_below_one_missing_parent() -> None:
     edits = [put(("a", "b"), 1), put(("a", "c", "d"), 2), append(("a", "e"), 3)]
     result, made = apply({}, [*edits, append(("a", "e"), 4)])
     assert result == {"a": {"b": 1, "c": {"d": 2}, "e": [3, 4]}}
-    assert made == [
-        add("/a", {"b": 1}),
-        add("/a/c", {"d": 2}),
-        add("/a/e", [3]),
-        add("/a/e/-", 4),
-    ]
+    assert made == [add("/a", {"b": 1}), add("/a/c", {"d": 2}), add("/a/e", [3]), add("/a/e/-", 4)]
 
 
 def test_removals_come_last_and_from_the_back() -> None:
@@ -218,9 +224,9 @@ def test_twenty_thousand_removals_in_one_batch() -> None:
 
 
 def test_at_finds_what_stands_at_a_path() -> None:
-    assert at({"a": [{"b": 1}]}, ("a", 0, "b")) == 1
+    assert value_at({"a": [{"b": 1}]}, ("a", 0, "b")) == 1
     with pytest.raises(KeyError):
-        at({}, ("a",))
+        value_at({}, ("a",))
 
 
 scalars = st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "x", "y"])

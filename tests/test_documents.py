@@ -1,4 +1,4 @@
-"""What vendors' pages teach, judged by the whole catalogue and mended as the pages say.
+"""What vendors' pages teach, judged by the whole catalog and mended as the pages say.
 
 The pages: ACK's on GPU scheduling, on sharing computing power and on registered clusters, and a
 lesson on GPUs in Kubernetes. The manifests are written anew after them.
@@ -12,10 +12,10 @@ import pytest
 from support import TODAY
 
 from policies.load import load_policy
-from rules.context import Context
-from rules.engine import Fixed, check, fix
+from rules.engine.fixing import FixResult, check, fix
+from rules.finding import Action
 from rules.policy import RuleSet
-from rules.rule import Action
+from rules.profile.context import Context
 
 GPU = "nvidia.com/gpu"
 CONTEXT = Context(TODAY, namespace="default")
@@ -32,7 +32,7 @@ def told(manifest: dict[str, Any], rule_set: RuleSet) -> list[str]:
     return [f.rule for f in found if f.action > Action.AUDIT]
 
 
-def fixed(manifest: dict[str, Any], rule_set: RuleSet) -> Fixed:
+def fixed(manifest: dict[str, Any], rule_set: RuleSet) -> FixResult:
     return fix(manifest, rule_set, CONTEXT)
 
 

@@ -12,9 +12,9 @@ from support import TODAY, cases
 
 from policies.load import load_policy
 from rules.catalog import CATALOG
-from rules.context import Context
-from rules.engine import fix
+from rules.engine.fixing import fix
 from rules.policy import RuleSet
+from rules.profile.context import Context
 
 ALL = [case for case in cases() if case.manifest.get("kind") == "Pod"]
 LISTS = ("initContainers", "containers", "ephemeralContainers")

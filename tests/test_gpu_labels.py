@@ -10,10 +10,10 @@ from padded import placed
 from support import TODAY
 
 from policies.load import default_policy
-from rules.context import Context
-from rules.engine import check
-from rules.placement import is_gpu_label
-from rules.profile import Profile, merged
+from rules.engine.fixing import check
+from rules.placement.gpu_nodes import is_gpu_label
+from rules.profile.context import Context
+from rules.profile.profile import Profile, merge_profiles
 
 MACHINES = "node.kubernetes.io/instance-type"
 
@@ -60,9 +60,9 @@ def test_values_of_a_label_that_clouds_share_come_together() -> None:
         Profile(name, node_labels={"l": values})
         for name, values in (("a", ("x",)), ("b", ("y", "x")), ("c", ()))
     )
-    assert merged([some, more], []).node_labels == {"l": ("x", "y")}
-    assert merged([Profile("own")], [some, more]).node_labels == {"l": ("x", "y")}
-    assert merged([some, any_will_do, more], []).node_labels == {"l": ()}
+    assert merge_profiles([some, more], []).node_labels == {"l": ("x", "y")}
+    assert merge_profiles([Profile("own")], [some, more]).node_labels == {"l": ("x", "y")}
+    assert merge_profiles([some, any_will_do, more], []).node_labels == {"l": ()}
 
 
 COUNT, CATEGORY = "nvidia.com/gpu.count", "karpenter.k8s.aws/instance-category"

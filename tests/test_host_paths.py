@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from policies.load import load_policy
-from rules.context import Context
-from rules.engine import check
+from rules.engine.fixing import check
+from rules.profile.context import Context
 
 RULES = load_policy("apiVersion: gpuward.io/v1\nkind: Policy\n", "test").rule_set()
 CONTEXT = Context(today=datetime.date(2030, 6, 15))
@@ -32,7 +32,7 @@ def pod(path: Any, *, gpu: bool, **mount: Any) -> dict[str, Any]:
 
 
 def spoken(path: Any, *, gpu: bool = True, **mount: Any) -> list[str]:
-    verdict = check(pod(path, gpu=gpu, **mount), RULES.only(FAMILY), CONTEXT)
+    verdict = check(pod(path, gpu=gpu, **mount), RULES.restricted_to(FAMILY), CONTEXT)
     assert not verdict.failures
     return [finding.rule for finding in verdict.findings]
 
@@ -207,7 +207,7 @@ def test_what_is_no_path_is_left_to_the_api_server(path: Any) -> None:
 def test_a_misshapen_mount_breaks_nothing(mount: Any) -> None:
     manifest = pod("/srv", gpu=True)
     manifest["spec"]["containers"][0]["volumeMounts"] = [mount, "x"]
-    assert not check(manifest, RULES.only(FAMILY), CONTEXT).failures
+    assert not check(manifest, RULES.restricted_to(FAMILY), CONTEXT).failures
 
 
 def test_of_two_mounts_the_worse_decides() -> None:
@@ -217,6 +217,6 @@ def test_of_two_mounts_the_worse_decides() -> None:
         container,
         {**container, "name": "strong", "securityContext": {"privileged": True}},
     ]
-    (finding,) = check(manifest, RULES.only(FAMILY), CONTEXT).findings
+    (finding,) = check(manifest, RULES.restricted_to(FAMILY), CONTEXT).findings
     assert finding.action.name == "DENY"
     assert 'container "strong"' in finding.message

@@ -14,14 +14,14 @@ from subjects import places
 from support import CASES, Case, answer, asking_all, cases, described
 from test_robustness import FULL_POD
 
+from rules.base.json_patch import Path as Place
+from rules.base.json_patch import pointer, value_at
 from rules.catalog import CATALOG
-from rules.document import Path as Place
-from rules.document import at, pointer
-from rules.glance import plain_pod, view_of
-from rules.pod import Pod
-from rules.rule import Finding
-from rules.telling import traits_at_a_glance, traits_of
-from rules.workloads import subjects_in
+from rules.engine.fast_path import pod_from_raw, well_formed_pod
+from rules.finding import Finding
+from rules.objects.pod import Pod
+from rules.traits.extraction import raw_traits, traits_of
+from rules.workloads.discovery import find_subjects
 
 ALL = cases()
 PODS = [case for case in ALL if case.manifest.get("kind") == "Pod"]
@@ -70,10 +70,7 @@ WORKLOADS: Mapping[str, tuple[Place, Callable[[dict[str, Any]], dict[str, Any]]]
             },
         ),
     ),
-    "List": (
-        ("items", 0),
-        lambda pod: {"apiVersion": "v1", "kind": "List", "items": [pod]},
-    ),
+    "List": (("items", 0), lambda pod: {"apiVersion": "v1", "kind": "List", "items": [pod]}),
 }
 
 
@@ -161,7 +158,7 @@ def test_a_rule_says_the_same_alone_and_in_company(case: Case) -> None:
     spoken = {
         (name, finding.container_name, finding.key)
         for finding in together
-        for name in RULES[finding.rule].instead_of
+        for name in RULES[finding.rule].supersedes
     }
     alone = [
         finding
@@ -196,7 +193,7 @@ def test_every_finding_is_fixed_or_still_there(case: Case) -> None:
 @named(ALL)
 def test_no_two_findings_share_container_and_key(case: Case) -> None:
     findings = case.check(case.manifest, case.policy.rule_set()).findings
-    marks = [(f.object_identity, f.place, f.container_name, f.key) for f in findings]
+    marks = [(f.object_identity, f.stable_path, f.container_name, f.key) for f in findings]
     shared = {mark for mark in marks if marks.count(mark) > 1}
     assert not shared
 
@@ -236,25 +233,25 @@ def test_what_remains_is_what_a_check_of_the_fixed_form_finds(case: Case) -> Non
 def glanced_at(manifest: Any, case: Case) -> bool:
     """Whether a glance was enough for `manifest`; then it must be as good as the search."""
     profile = case.policy.profile
-    plain = plain_pod(manifest)
+    plain = well_formed_pod(manifest)
     if plain is None:
         return False
-    (pod,) = subjects_in(manifest, profile, "home")
-    view = view_of(*plain, profile, "home")
+    (pod,) = find_subjects(manifest, profile, "home")
+    view = pod_from_raw(*plain, profile, "home")
     assert isinstance(pod, Pod)
     assert pod.spec is view.spec
     assert pod.metadata is view.metadata
-    for fact in ("object", "path", "metadata_path", "place", "layout"):
+    for fact in ("object", "path", "metadata_path", "stable_path", "layout"):
         assert getattr(view, fact) == getattr(pod, fact)
     traits = traits_of(pod)
-    assert traits_at_a_glance(*plain, profile) == (traits, [c.traits for c in pod.containers])
+    assert raw_traits(*plain, profile) == (traits, [c.traits for c in pod.containers])
     return True
 
 
 @named(PODS)
 def test_a_pod_is_told_at_a_glance_as_by_a_search(case: Case) -> None:
     manifest = case.manifest
-    unreadable = case.check(manifest).unreadable
+    unreadable = case.check(manifest).malformed_fields
     assert glanced_at(manifest, case) is (not unreadable and "metadata" in manifest)
 
 
@@ -265,7 +262,7 @@ def test_a_broken_pod_is_told_at_a_glance_or_searched(value: Any) -> None:
     judged = set()
     for path in places(FULL_POD):
         manifest: Any = copy.deepcopy(FULL_POD)
-        parent: Any = at(manifest, path[:-1])
+        parent: Any = value_at(manifest, path[:-1])
         parent[path[-1]] = value
         judged.add(glanced_at(manifest, ALL[0]))
     assert judged == {True, False}
@@ -287,7 +284,7 @@ def test_no_judgement_leaves_anything_to_the_garbage_collector() -> None:
         gc.unfreeze()
 
 
-def test_the_catalogue_lists_every_module_and_nothing_else() -> None:
+def test_the_catalog_lists_every_module_and_nothing_else() -> None:
     folder = Path(__file__).parents[1] / "rules" / "catalog"
     modules = {f"{f.parent.name}/{f.stem}" for f in folder.glob("*/*.py") if f.stem != "__init__"}
     assert modules == {f"{r.family}/{r.name.replace('-', '_')}" for r in CATALOG}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lint import cli
-from rules.engine import check as real_check
+from rules.engine.fixing import check as real_check
 
 ROOT = Path(__file__).parents[1]
 

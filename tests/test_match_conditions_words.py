@@ -19,11 +19,11 @@ from policies.load import default_policy
 from policies.profiles import built_in
 from rules.catalog.bypass import cdi_annotation, mig_admin_env, nri_cdi_annotation
 from rules.catalog.sharing import gpu_count_label, placement_label, reserved_gpushare_keys
-from rules.context import Context
-from rules.engine import check
-from rules.images import CUDA_IMAGES, NVIDIA_REGISTRIES
-from rules.placement import OF_EVERY_NODE
-from rules.visibility import CUDA_VERSION, GRANTING
+from rules.engine.fixing import check
+from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
+from rules.gpu.visibility import CUDA_VERSION, VISIBILITY_VARIABLES
+from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
+from rules.profile.context import Context
 
 ADMINISTRATOR: dict[str, Any] = {"securityContext": {"privileged": True}}
 MIRROR = "mirror.example.com:5000/"
@@ -37,7 +37,7 @@ def node_labels() -> Iterator[tuple[str, Any]]:
                 yield f"{key}={value}", pod(container(), nodeSelector={key: value})
                 wanted = {"key": key, "operator": "In", "values": ["other", value]}
                 yield f"{key} in {value}", pod(container(), affinity=placed([[wanted]]))
-            if key in OF_EVERY_NODE:
+            if key in LABELS_OF_EVERY_NODE:
                 continue
             for operator, asked in (("Exists", []), ("Gt", ["1"]), ("Lt", ["2"])):
                 wanted = {"key": key, "operator": operator, "values": asked}
@@ -79,7 +79,7 @@ def keys() -> Iterator[tuple[str, Any]]:
 
 def variables() -> Iterator[tuple[str, Any]]:
     alternative = [n for raw in built_in().values() for n in raw.get("alternativeVariables", ())]
-    granting = (*GRANTING, *alternative)
+    granting = (*VISIBILITY_VARIABLES, *alternative)
     others = (*mig_admin_env.POWERS, *reserved_gpushare_keys.VARIABLES, CUDA_VERSION)
     for name in (*granting, *others):
         yield name, pod(container(**variable("all", name)))

@@ -11,19 +11,21 @@ from typing import Any
 import pytest
 
 from policies.load import default_policy
-from rules.context import Context
-from rules.engine import fix
-from rules.placement import (
+from rules.engine.fixing import fix
+from rules.objects.object_ref import ObjectRef
+from rules.objects.pod import Pod
+from rules.placement.node_affinity import (
     REQUIRED,
     expressions,
     impossible_label,
     is_empty,
     required_terms,
 )
-from rules.pod import ObjectRef, Pod
+from rules.placement.tolerations import near_miss_toleration, tolerates
 from rules.policy import Policy
-from rules.profile import NodeAffinity, Profile, Resource, Scheduler, Taint
-from rules.tolerations import meant_for, tolerates
+from rules.profile.context import Context
+from rules.profile.profile import Profile
+from rules.profile.records import NodeAffinity, Resource, Scheduler, Taint
 
 CONTEXT = Context(today=datetime.date(2030, 6, 15))
 DEFAULTS = ("scheduler-name", "toleration-default", "affinity-default")
@@ -32,7 +34,7 @@ DEFAULTS = ("scheduler-name", "toleration-default", "affinity-default")
 def placed(spec: dict[str, Any], profile: Profile, **metadata: Any) -> dict[str, Any]:
     """The spec of a pod as our three placing rules leave it."""
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    result = fix(pod, Policy(profile=profile).rule_set().only(DEFAULTS), CONTEXT)
+    result = fix(pod, Policy(profile=profile).rule_set().restricted_to(DEFAULTS), CONTEXT)
     assert not result.remaining.failures
     manifest: Any = result.manifest
     placed_spec: dict[str, Any] = manifest["spec"]
@@ -131,7 +133,7 @@ def test_what_the_table_leaves_out(given: Any, against: Taint, expected: object)
 )
 def test_which_keys_are_misspelt(key: str, meant: object) -> None:
     pod = pod_of({"containers": [], "tolerations": [{"key": key, "effect": "NoExecute"}]})
-    assert (meant_for(pod, taint("nvidia.com/gpu", None)) is not None) is meant
+    assert (near_miss_toleration(pod, taint("nvidia.com/gpu", None)) is not None) is meant
 
 
 # --- extendedresourcetoleration/admission_test.go: TestAdmit -----------------------------------
@@ -204,7 +206,13 @@ def test_parts_of_a_card_carry_the_taint_of_its_vendor(resource: str) -> None:
 
 def pod_of(spec: dict[str, Any]) -> Pod:
     ref = ObjectRef("Pod", "", "", "p")
-    return Pod(ref, Profile("none"), (spec, ("spec",)), ({}, ("metadata",)), "spec")
+    return Pod(
+        ref,
+        Profile("none"),
+        spec=(spec, ("spec",)),
+        metadata=({}, ("metadata",)),
+        stable_path="spec",
+    )
 
 
 def demand(key: str, operator: str, *values: str) -> dict[str, Any]:
@@ -376,10 +384,7 @@ HAMI = default_policy(["hami"]).profile
             "hami-scheduler",
         ),
         # Init containers count; HAMi ignored them for long.
-        (
-            {"initContainers": [asking("nvidia.com/gpumem")], "containers": [CPU]},
-            "hami-scheduler",
-        ),
+        ({"initContainers": [asking("nvidia.com/gpumem")], "containers": [CPU]}, "hami-scheduler"),
         ({"containers": [CPU, asking("nvidia.com/gpu")]}, "hami-scheduler"),
     ],
 )

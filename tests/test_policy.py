@@ -13,14 +13,22 @@ from support import TODAY
 import rules.policy
 from policies.load import PolicyError, default_policy, load_policy
 from rules.catalog import CATALOG
-from rules.container import Container
-from rules.context import Context
-from rules.engine import check, fix
-from rules.pod import ObjectRef, Pod
-from rules.policy import GUARDS, ActiveRule, Policy, PolicyException, RuleSettings, version
-from rules.profile import Profile
-from rules.quota import Quota
-from rules.rule import Action, Finding, FixScope, Rule
+from rules.engine.fixing import check, fix
+from rules.finding import Action, Finding, FixScope
+from rules.objects.object_ref import ObjectRef
+from rules.objects.pod import Pod
+from rules.objects.quota import Quota
+from rules.policy import (
+    SECURITY_FAMILIES,
+    ActiveRule,
+    Policy,
+    PolicyException,
+    RuleSettings,
+    parse_version,
+)
+from rules.profile.context import Context
+from rules.profile.profile import Profile
+from rules.rule import Rule
 
 BEGINNING = "apiVersion: gpuward.io/v1\nkind: Policy\n"
 CONTEXT = Context(TODAY)
@@ -73,8 +81,8 @@ def refused(text: str) -> list[str]:
         ("workloads: fixed\n", "3:1", 'did you mean "fix"?'),
         ("onRuleError: ignore\n", "3:1", "one of allow, deny"),
         ("voidEveryContainer: maybe\n", "3:1", "should be true or false"),
-        ("catalogue: 0.10\n", "3:1", "should be text and is 0.1; quote it"),
-        ("catalogue: newest\n", "3:1", 'should be a version such as "0.1"'),
+        ("catalog: 0.10\n", "3:1", "should be text and is 0.1; quote it"),
+        ("catalog: newest\n", "3:1", 'should be a version such as "0.1"'),
         ("profiles: []\n", "3:1", "must not be empty"),
         ("profiles: [nvidai]\n", "3:1", 'did you mean "nvidia"?'),
         ("profiles: [nvidia, gke]\n", "3:1", "both describe the resource 'nvidia.com/gpu'"),
@@ -154,7 +162,7 @@ def test_mistakes_are_listed_in_the_order_of_the_text() -> None:
     assert refused(BEGINNING + "exceptions:\n" + "- 7\n" * 30)[-1] == "and more"
 
 
-@pytest.mark.parametrize("rule", [r.name for r in CATALOG if r.family in GUARDS])
+@pytest.mark.parametrize("rule", [r.name for r in CATALOG if r.family in SECURITY_FAMILIES])
 def test_an_exception_to_a_guard_names_a_namespace(rule: str) -> None:
     for match in ("{name: a}", "{serviceAccount: a, image: b}", '{namespace: "*", name: a}'):
         assert (
@@ -192,7 +200,7 @@ def test_other_exceptions_are_free(match: str) -> None:
 
 def test_everything_that_can_be_said() -> None:
     loaded = policy(
-        f"""catalogue: "0.1"
+        f"""catalog: "0.1"
 profiles: [ack, {{name: own, resources: {{x.com/gpu: {{vendor: x}}}}}}]
 rules:
   {GUARD}: {{action: warn, fix: true, suppressible: false}}
@@ -207,7 +215,7 @@ workloads: fix
 voidEveryContainer: true
 """
     )
-    assert loaded.catalogue == "0.1"
+    assert loaded.catalog == "0.1"
     assert loaded.profile.name == "ack+own"
     assert loaded.rules == {
         GUARD: RuleSettings(Action.WARN, fix=True, suppressible=False),
@@ -256,7 +264,16 @@ def nothing(_pod: Pod, _context: Context) -> list[Finding]:
 
 
 def rule(since: str = "0.1", **facts: Any) -> Rule[Pod]:
-    return Rule("fake", Pod, Action.DENY, since, "a fake", nothing, **facts)
+    fields = {"needs": (), **facts}
+    return Rule(
+        name="fake",
+        summary="a fake",
+        subject=Pod,
+        action=Action.DENY,
+        since=since,
+        check=nothing,
+        **fields,
+    )
 
 
 def activated(monkeypatch: pytest.MonkeyPatch, made: Rule[Pod], **facts: Any) -> list[ActiveRule]:
@@ -266,7 +283,7 @@ def activated(monkeypatch: pytest.MonkeyPatch, made: Rule[Pod], **facts: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("since", "catalogue", "is_newer"),
+    ("since", "catalog", "is_newer"),
     [
         ("0.2", "0.1", True),
         ("0.10", "0.9", True),
@@ -281,18 +298,18 @@ def activated(monkeypatch: pytest.MonkeyPatch, made: Rule[Pod], **facts: Any) ->
         ("99", None, False),
     ],
 )
-def test_a_rule_that_is_newer_than_the_catalogue_only_audits(
-    monkeypatch: pytest.MonkeyPatch, since: str, catalogue: str | None, *, is_newer: bool
+def test_a_rule_that_is_newer_than_the_catalog_only_audits(
+    monkeypatch: pytest.MonkeyPatch, since: str, catalog: str | None, *, is_newer: bool
 ) -> None:
     settings = RuleSettings(Action.DENY, fix=True)
-    made = activated(monkeypatch, rule(since), catalogue=catalogue, settings=settings)
+    made = activated(monkeypatch, rule(since), catalog=catalog, settings=settings)
     expected = (Action.AUDIT, FixScope.NONE) if is_newer else (Action.DENY, FixScope.ALL)
     assert [(active.action, active.scope) for active in made] == [expected]
 
 
 def test_off_is_off_for_a_newer_rule_too(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = RuleSettings(Action.OFF)
-    assert activated(monkeypatch, rule("0.2"), catalogue="0.1", settings=settings) == []
+    assert activated(monkeypatch, rule("0.2"), catalog="0.1", settings=settings) == []
 
 
 @pytest.mark.parametrize(
@@ -305,9 +322,7 @@ def test_which_fixes_are_made(
     assert [active.scope for active in made] == [scope]
 
 
-def test_options_are_the_defaults_and_what_the_policy_says(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_options_are_the_defaults_and_what_the_policy_says(monkeypatch: pytest.MonkeyPatch) -> None:
     made = rule(options=MappingProxyType({"a": 1, "b": 2}))
     settings = RuleSettings(options={"b": 3}, suppressible=False)
     (active,) = activated(monkeypatch, made, settings=settings)
@@ -318,28 +333,34 @@ def test_options_are_the_defaults_and_what_the_policy_says(
 @pytest.mark.parametrize("said", ["false", "true"])
 def test_void_every_container_reaches_its_rule(said: str) -> None:
     names = {"image-default-all"}
-    (active,) = policy(f"voidEveryContainer: {said}\n").rule_set().only(names).rules
+    (active,) = policy(f"voidEveryContainer: {said}\n").rule_set().restricted_to(names).rules
     assert active.options["every_container"] is (said == "true")
 
 
 def test_only_keeps_what_is_named_in_running_order() -> None:
     whole = default_policy().rule_set()
-    kept = whole.only([OTHER, GUARD, "no-such-rule"])
+    kept = whole.restricted_to([OTHER, GUARD, "no-such-rule"])
     assert [active.rule.name for active in kept.rules] == [GUARD, OTHER]
     assert (kept.profile, kept.exceptions) == (whole.profile, whole.exceptions)
 
 
 def test_versions() -> None:
-    assert version("0.10") > version("0.9")
-    assert version("1") == version("1.0.0")
+    assert parse_version("0.10") > parse_version("0.9")
+    assert parse_version("1") == parse_version("1.0.0")
     with pytest.raises(ValueError, match="x"):
-        version("1.x")
+        parse_version("1.x")
 
 
 REF = ObjectRef("Job", "batch", "team-a", "train")
-POD = Pod(REF, Profile("p"), ({}, ("spec",)), ({}, ("metadata",)), "spec")
-MAIN = Container(POD, {"name": "main", "image": "r.io/app:1"}, ("spec", "containers", 0), "app")
-FOUND = Finding(("spec",), "key", "message", MAIN, rule="r", object=REF)
+POD = Pod(
+    REF,
+    Profile("p"),
+    spec=({"containers": [{"name": "main", "image": "r.io/app:1"}]}, ("spec",)),
+    metadata=({}, ("metadata",)),
+    stable_path="spec",
+)
+(MAIN,) = POD.containers
+FOUND = Finding(path=("spec",), key="key", message="message", container=MAIN, rule="r", object=REF)
 
 
 @pytest.mark.parametrize(
@@ -389,7 +410,7 @@ def bad_pod(namespace: str) -> dict[str, Any]:
 
 def test_what_is_excepted_is_neither_found_nor_fixed_but_counted() -> None:
     text = f"rules: {{{GUARD}: {{fix: true}}}}\n" + exception("{namespace: a}", rule=GUARD)
-    accepting = policy(text).rule_set().only([GUARD])
+    accepting = policy(text).rule_set().restricted_to([GUARD])
     verdict = check(bad_pod("a"), accepting, CONTEXT)
     assert (verdict.findings, verdict.excepted) == ([], [GUARD])
     assert verdict.used_exceptions == set(accepting.exceptions)
@@ -402,7 +423,7 @@ def test_what_is_excepted_is_neither_found_nor_fixed_but_counted() -> None:
 
 def test_an_exception_that_has_run_out_accepts_nothing() -> None:
     text = exception("{namespace: a}", rule=GUARD, more=f"  expires: {TODAY}\n")
-    accepting = policy(text).rule_set().only([GUARD])
+    accepting = policy(text).rule_set().restricted_to([GUARD])
     assert not check(bad_pod("a"), accepting, CONTEXT).findings
     tomorrow = Context(TODAY + datetime.timedelta(days=1))
     verdict = check(bad_pod("a"), accepting, tomorrow)

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from policies.load import default_policy
 from policies.problems import schema
 from policies.profiles import ProfileError, built_in, chosen_profile
-from rules.patterns import matches
-from rules.profile import Component, Profile, Resource, Scheduler, Taint, merged
+from rules.base.patterns import matches
+from rules.profile.profile import Profile, merge_profiles
+from rules.profile.records import Component, Resource, Scheduler, Taint
 
 # Every family of the registry that all rules share, by a name of its own.
 FAMILIES = [
@@ -89,7 +90,7 @@ def test_the_facts_of_all_chosen_profiles_come_together() -> None:
         "b", "y/1", schedulers=(Scheduler("s", ("y/1",)),), components=(Component(("n",), ("a",)),)
     )
     known = profile("c", "z/1", taints=(Taint(("z/1",), "u"),), runtime_classes=("s", "t"))
-    both = merged([first, second], [known])
+    both = merge_profiles([first, second], [known])
     assert both.name == "a+b"
     assert both.active == ("x/1", "y/1")
     assert set(both.resources) == {"x/1", "y/1", "z/1"}
@@ -102,8 +103,8 @@ def test_the_facts_of_all_chosen_profiles_come_together() -> None:
 def test_two_chosen_profiles_may_not_describe_one_resource() -> None:
     both = [profile("a", "x/1", "x/2"), profile("b", "x/2")]
     with pytest.raises(ValueError, match=r"'a' and 'b' both describe the resource 'x/2'"):
-        merged(both, [])
-    assert merged(both[:1], both).active == ("x/1", "x/2")
+        merge_profiles(both, [])
+    assert merge_profiles(both[:1], both).active == ("x/1", "x/2")
 
 
 def test_what_was_chosen_outweighs_what_is_merely_known() -> None:
@@ -117,7 +118,7 @@ def test_what_was_chosen_outweighs_what_is_merely_known() -> None:
         resources={"x/*": Resource("x/*", "known"), "x/1": Resource("x/1", "known")},
         node_labels={"l": ("known",), "m": ()},
     )
-    both = merged([own], [known])
+    both = merge_profiles([own], [known])
     vendors = {n: both.resource(n) for n in ("x/gpu-1", "x/1", "x/other")}
     assert {n: r and r.vendor for n, r in vendors.items()} == {
         "x/gpu-1": "own",

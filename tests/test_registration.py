@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rules.kinds import BUILT_IN, ODD
-from rules.rule import Action
+from rules.finding import Action
+from rules.workloads.kinds import CUSTOM_POD_LAYOUTS, POD_TEMPLATE_PATHS
 from webhook.registration import (
     BUILT_IN_WORKLOADS,
     CUSTOM_WORKLOADS,
@@ -108,9 +108,9 @@ def test_nothing_is_registered_that_could_keep_a_cluster_from_starting() -> None
 
 def test_every_kind_whose_pods_we_know_is_registered() -> None:
     built_in = {name for names in BUILT_IN_WORKLOADS.values() for name in names}
-    assert built_in == {f"{kind.lower()}s" for kind in BUILT_IN if kind != "Pod"}
+    assert built_in == {f"{kind.lower()}s" for kind in POD_TEMPLATE_PATHS if kind != "Pod"}
     # Those of the whole cluster belong to no namespace and so have no mode; a PodDefault
     # and a Task's parts are patches of pods that are yet to be made.
     left = {"ClusterWorkflowTemplate", "ClusterTask", "PodDefault"}
-    for group, kind in ODD:
+    for group, kind in CUSTOM_POD_LAYOUTS:
         assert kind in left or f"{kind.lower()}s" in CUSTOM_WORKLOADS[group]

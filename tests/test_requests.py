@@ -15,9 +15,9 @@ from support import TODAY
 
 from policies.load import load_policy
 from rules.catalog import CATALOG
-from rules.context import Context
-from rules.engine import check
-from rules.quota import Quota
+from rules.engine.fixing import check
+from rules.objects.quota import Quota
+from rules.profile.context import Context
 
 GPU = "nvidia.com/gpu"
 MEM, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"
@@ -28,7 +28,7 @@ JUDGING = [rule.name for rule in CATALOG if rule.family in FAMILIES]
 
 def findings(manifest: dict[str, Any], profile: str = "nvidia") -> list[tuple[str, str]]:
     text = f"apiVersion: gpuward.io/v1\nkind: Policy\nprofiles: [{profile}]\n"
-    rules = load_policy(text, "policy").rule_set().only(JUDGING)
+    rules = load_policy(text, "policy").rule_set().restricted_to(JUDGING)
     verdict = check(manifest, rules, Context(today=TODAY))
     assert not verdict.failures
     return [(finding.rule, finding.action.name.lower()) for finding in verdict.findings]
@@ -151,7 +151,9 @@ def test_numbers_are_quantities(value: Any) -> None:
 def test_a_message_tells_what_the_api_server_lets_through() -> None:
     rules = load_policy("apiVersion: gpuward.io/v1\nkind: Policy\n", "policy").rule_set()
     manifest = pod({"limits": {GPU: "1.9995"}})
-    [finding] = check(manifest, rules.only(["fractional-gpu"]), Context(today=TODAY)).findings
+    [finding] = check(
+        manifest, rules.restricted_to(["fractional-gpu"]), Context(today=TODAY)
+    ).findings
     assert "lets through" in finding.message
     assert "acts as 2" in finding.message
 

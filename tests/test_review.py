@@ -10,9 +10,9 @@ from calls import call, pod, response, review
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.asking import Failure
-from rules.pod import ObjectRef
-from rules.rule import Finding
+from rules.engine.result import RuleFailure
+from rules.finding import Finding
+from rules.objects.object_ref import ObjectRef
 from webhook.answer import Answer
 from webhook.codec import STANDARD, Codec, quickest
 from webhook.review import MalformedReview, decode, encode
@@ -27,7 +27,7 @@ def changed(**request: Any) -> bytes:
 
 
 def finding(message: str = "m", path: Any = ("spec",)) -> Finding:
-    return Finding(path, "k", message, rule="some-rule", object=REF, help="do it")
+    return Finding(path=path, key="k", message=message, rule="some-rule", object=REF, help="do it")
 
 
 def test_a_call_is_read() -> None:
@@ -154,7 +154,7 @@ def test_what_would_make_a_warning_vanish_is_replaced() -> None:
 
 
 def test_a_denial_lists_at_most_twenty_findings_and_counts_the_rest() -> None:
-    message = denial([finding(f"m{number}") for number in range(25)], [Failure("r", "secret")])
+    message = denial([finding(f"m{number}") for number in range(25)], [RuleFailure("r", "secret")])
     lines = message.split("\n")
     assert lines[0] == "gpuward found 26 faults"
     assert lines[1] == "- [some-rule] m0; do it"

@@ -12,11 +12,12 @@ from subjects import PROFILE, places, pods_in, unreadable_in
 from support import TODAY, asking_all
 
 from policies.load import default_policy, load_policy
+from rules.base.json_patch import value_at
 from rules.catalog import CATALOG
-from rules.context import Context
-from rules.document import at
-from rules.engine import Verdict, check, fix
-from rules.workloads import subjects_in
+from rules.engine.fixing import check, fix
+from rules.engine.result import EvaluationResult
+from rules.profile.context import Context
+from rules.workloads.discovery import find_subjects
 
 CONTEXT = Context(TODAY)
 RULES = default_policy().rule_set()
@@ -113,12 +114,7 @@ QUOTA = {
     "spec": {"hard": {"requests.nvidia.com/gpu": "1.5", "nvidia.com/gpu": 1}},
 }
 ORIGINALS = [FULL_POD, QUOTA] + [
-    {
-        "apiVersion": version,
-        "kind": kind,
-        "metadata": FULL_POD["metadata"],
-        "spec": {field: value},
-    }
+    {"apiVersion": version, "kind": kind, "metadata": FULL_POD["metadata"], "spec": {field: value}}
     for version, kind, field, value in (
         ("batch/v1", "Job", "template", FULL_POD),
         ("x/v1", "X", "groups", [{"name": "a", "template": FULL_POD}]),
@@ -140,9 +136,9 @@ ORIGINALS = [FULL_POD, QUOTA] + [
 ]
 
 
-def marks(verdict: Verdict) -> list[Any]:
+def marks(verdict: EvaluationResult) -> list[Any]:
     found = [(f.identity, f.message, f.path, f.action, f.fixable) for f in verdict.findings]
-    return [found, [unreadable.path for unreadable in verdict.unreadable]]
+    return [found, [unreadable.path for unreadable in verdict.malformed_fields]]
 
 
 def judge_without_a_failure(manifest: Any) -> None:
@@ -157,8 +153,8 @@ def judge_without_a_failure(manifest: Any) -> None:
         assert not fixed.remaining.failures
         # Views are used again while fixing, and nobody may notice.
         assert marks(fixed.remaining) == marks(check(fixed.manifest, rules, CONTEXT))
-        for subject in verdict.unreadable:
-            at(manifest, subject.path)
+        for subject in verdict.malformed_fields:
+            value_at(manifest, subject.path)
     assert manifest == before
 
 
@@ -187,8 +183,8 @@ def test_no_part_of_a_pod_makes_anything_fail_whatever_it_becomes(
     manifest = copy.deepcopy(ORIGINALS[number])
     for path in data.draw(st.lists(st.sampled_from(PLACES[number]), min_size=1, max_size=4)):
         try:
-            parent: Any = at(manifest, path[:-1])
-            at(parent, path[-1:])
+            parent: Any = value_at(manifest, path[:-1])
+            value_at(parent, path[-1:])
         except (LookupError, TypeError):
             continue  # an earlier change has taken it away
         parent[path[-1]] = data.draw(JSON)
@@ -199,7 +195,7 @@ def test_no_part_of_a_pod_makes_anything_fail_whatever_it_becomes(
 def test_the_originals_make_nothing_fail(number: int) -> None:
     judge_without_a_failure(copy.deepcopy(ORIGINALS[number]))
     assert unreadable_in(ORIGINALS[number]) == []
-    assert list(subjects_in(ORIGINALS[number], PROFILE))
+    assert list(find_subjects(ORIGINALS[number], PROFILE))
 
 
 DEPTH = 5_000
@@ -217,7 +213,7 @@ def deep(inner: Any, wrap: Any) -> Any:
 def test_a_deep_object_does_not_overflow_the_stack(wrap: Any) -> None:
     inner = deep({"x": {"containers": [{"name": "c"}]}}, wrap)
     manifest = {"apiVersion": "example.com/v1", "kind": "X", "spec": inner}
-    found = list(subjects_in(manifest, PROFILE))
+    found = list(find_subjects(manifest, PROFILE))
     assert len(found) <= 1
     assert not check(manifest, RULES, CONTEXT).failures
 
@@ -231,4 +227,4 @@ def test_deep_lists_do_not_overflow_the_stack() -> None:
 def test_a_wide_object_below_a_deep_one_costs_no_paths() -> None:
     """Were every node to carry its path, this would take gigabytes."""
     inner = deep([{} for _ in range(100_000)], lambda v: {"a": v})
-    assert list(subjects_in({"apiVersion": "x/v1", "kind": "X", "spec": inner}, PROFILE)) == []
+    assert list(find_subjects({"apiVersion": "x/v1", "kind": "X", "spec": inner}, PROFILE)) == []

@@ -15,8 +15,8 @@ import pytest
 import pytest_asyncio
 from server_support import REVIEW, Serve, serving
 
+from rules.base.json_patch import Json
 from rules.catalog import CATALOG
-from rules.document import Json
 from webhook.answer import Answer
 from webhook.decide import Judge
 from webhook.policy_file import PolicyFile

@@ -68,8 +68,7 @@ def test_half_a_policy_is_not_taken_although_it_is_valid(file: Path, policy: Pol
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"kind: Pod\n", HEAD.encode() + b"rules: {no-such-rule: {}}\n", b"\xff"],
+    "content", [b"", b"{", b"kind: Pod\n", HEAD.encode() + b"rules: {no-such-rule: {}}\n", b"\xff"]
 )
 def test_a_bad_policy_is_refused_once_and_the_last_good_one_stays(
     file: Path, policy: PolicyFile, content: bytes

@@ -15,7 +15,7 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import Processes, eventually
 from stories import AT_ONCE, annotated, apply, fixed_by
 
-from rules.rule import Action
+from rules.finding import Action
 from webhook.registration import MODE_LABEL, Registration
 
 pytest_plugins = ["story_fixtures"]
@@ -86,10 +86,10 @@ def test_audit_shows_the_user_nothing_and_the_audit_log_everything(
         "pods.audit.gpuward.io/toleration-default": "would-be-fixed",
     }
     assert annotated(plane, namespace, "taker") == {
-        "audit.gpuward.io/visible-devices-env": "would-be-denied",
+        "audit.gpuward.io/visible-devices-env": "would-be-denied"
     }
     assert annotated(plane, namespace, "trainer") == {
-        "workloads.audit.gpuward.io/visible-devices-env": "would-be-warned",
+        "workloads.audit.gpuward.io/visible-devices-env": "would-be-warned"
     }
 
 

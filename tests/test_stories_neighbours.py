@@ -14,7 +14,7 @@ from controlplane.processes import eventually
 from stories import annotated, apply, stored
 from story_injector import NAME, SIDECAR, configuration, injecting
 
-from rules.rule import Action
+from rules.finding import Action
 from webhook.registration import MODE_LABEL, Registration
 
 pytest_plugins = ["story_fixtures"]

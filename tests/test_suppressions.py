@@ -8,7 +8,7 @@ from support import TODAY
 from lint.run import Linter
 from lint.sources import Source
 from policies.load import default_policy, load_policy
-from rules.context import Context
+from rules.profile.context import Context
 
 POD = """\
 apiVersion: v1 {object}

@@ -8,8 +8,8 @@ import pytest
 from support import TODAY
 
 from policies.load import load_policy
-from rules.context import Context
-from rules.engine import check, fix
+from rules.engine.fixing import check, fix
+from rules.profile.context import Context
 
 CONTEXT = Context(TODAY, namespace="ml")
 

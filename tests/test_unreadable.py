@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from subjects import WORKLOADS, manifest_of, parsed, places, unreadable_in
 
-from rules.document import at
+from rules.base.json_patch import value_at
 
 POD = "apiVersion: v1\nkind: Pod\n"
 ARGO = "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\n"
@@ -87,22 +87,13 @@ TEMPLATE = "apiVersion: example.com/v1\nkind: X\nspec: {template: {metadata: %s,
             "/spec/hard should be an object and is a list",
         ),
         ("apiVersion: v1\nkind: ResourceQuota\nspec: a", "/spec should be an object and is text"),
-        (
-            ARGO + "spec: {templates: {a: {}}}",
-            "/spec/templates should be a list and is an object",
-        ),
-        (
-            ARGO + "spec: {templates: [a]}",
-            "/spec/templates/0 should be an object and is text",
-        ),
+        (ARGO + "spec: {templates: {a: {}}}", "/spec/templates should be a list and is an object"),
+        (ARGO + "spec: {templates: [a]}", "/spec/templates/0 should be an object and is text"),
         (
             ARGO + "spec: {templates: [{containerSet: {containers: {}}}]}",
             "/spec/templates/0/containerSet/containers should be a list and is an object",
         ),
-        (
-            KSERVE + "spec: text",
-            "/spec should be an object and is text",
-        ),
+        (KSERVE + "spec: text", "/spec should be an object and is text"),
         (
             KSERVE + "spec: {predictor: {model: [a]}}",
             "/spec/predictor/model should be an object and is a list",
@@ -133,7 +124,7 @@ def test_a_partial_object_can_be_read(name: str) -> None:
     for path in places(manifest_of(name)):
         if path not in {("kind",), ("apiVersion",)}:
             nulled: Any = manifest_of(name)
-            parent: Any = at(nulled, path[:-1])
+            parent: Any = value_at(nulled, path[:-1])
             parent[path[-1]] = None
             assert unreadable_in(nulled) == []
             del parent[path[-1]]

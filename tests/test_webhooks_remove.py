@@ -20,7 +20,7 @@ from controlplane.processes import eventually, free_port
 from certs.api import ConflictError, Kind
 from certs.cluster import KubernetesConfigurations
 from certs.connection import Connection
-from rules.rule import Action
+from rules.finding import Action
 from webhook.registration import Registration, configurations
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"

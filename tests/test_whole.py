@@ -17,7 +17,7 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import Processes, eventually
 
 from certs.api import Kind
-from rules.rule import Action
+from rules.finding import Action
 from webhook.registration import MODE_LABEL, Registration, configurations
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from subjects import PROFILE, WORKLOADS, manifest_of, parsed, pods_in
 
-from rules.document import at, pointer
-from rules.pod import Pod
-from rules.quota import Quota
-from rules.workloads import subjects_in
+from rules.base.json_patch import pointer, value_at
+from rules.objects.pod import Pod
+from rules.objects.quota import Quota
+from rules.workloads.discovery import find_subjects
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -23,10 +23,10 @@ def test_the_pods_of_every_workload_are_found(name: str) -> None:
     }
     assert found == WORKLOADS[name]["pods"]
     for pod in pods_in(manifest):
-        assert pod.spec is at(manifest, pod.path)
-        assert all(c.raw is at(manifest, c.path) for c in pod.containers)
+        assert pod.spec is value_at(manifest, pod.path)
+        assert all(c.raw is value_at(manifest, c.path) for c in pod.containers)
         if pod.metadata:
-            assert pod.metadata is at(manifest, pod.metadata_path)
+            assert pod.metadata is value_at(manifest, pod.metadata_path)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -35,7 +35,7 @@ def test_the_pods_in_a_list_are_the_same_with_longer_paths(name: str) -> None:
     items = {"apiVersion": "v1", "kind": "List", "items": [{"kind": "Secret"}, manifest]}
     listed, alone = pods_in(items), pods_in(manifest)
     assert [pod.path for pod in listed] == [("items", 1, *pod.path) for pod in alone]
-    assert [pod.place for pod in listed] == [pod.place for pod in alone]
+    assert [pod.stable_path for pod in listed] == [pod.stable_path for pod in alone]
     assert [pod.object for pod in listed] == [pod.object for pod in alone]
 
 
@@ -75,8 +75,8 @@ PATTERNS = {
 def test_patterns_of_pods_are_not_judged(version: str) -> None:
     pattern = {"spec": {"containers": [{"env": "=(text)"}], "volumes": "X"}}
     manifest = {"apiVersion": version, "kind": PATTERNS[version], "spec": {"pattern": pattern}}
-    assert list(subjects_in(manifest, PROFILE)) == []
-    assert list(subjects_in({"kind": "List", "items": [manifest]}, PROFILE)) == []
+    assert list(find_subjects(manifest, PROFILE)) == []
+    assert list(find_subjects({"kind": "List", "items": [manifest]}, PROFILE)) == []
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_patterns_of_pods_are_not_judged(version: str) -> None:
     ],
 )
 def test_what_only_resembles_a_pod_is_left_alone(text: str) -> None:
-    assert list(subjects_in(parsed(text), PROFILE)) == []
+    assert list(find_subjects(parsed(text), PROFILE)) == []
 
 
 def test_lists_are_opened() -> None:
@@ -100,11 +100,7 @@ def test_lists_are_opened() -> None:
     bare = {"metadata": {"name": "x"}, "spec": {}}
     inner = {"kind": "List", "items": [pod]}
     found = pods_in({"kind": "List", "items": [None, 3, pod, inner, {"spec": {}}, pod]})
-    assert [p.path[:-1] for p in found] == [
-        ("items", 2),
-        ("items", 3, "items", 0),
-        ("items", 5),
-    ]
+    assert [p.path[:-1] for p in found] == [("items", 2), ("items", 3, "items", 0), ("items", 5)]
     listed = {"apiVersion": "v1", "kind": "PodList", "items": [bare, {**bare, "kind": None}, pod]}
     assert [p.object.kind for p in pods_in(listed)] == ["Pod"] * 3
     assert pods_in({"kind": "PodList", "items": "text"}) == []
@@ -118,7 +114,7 @@ def test_an_object_is_named_by_group_kind_namespace_and_name() -> None:
     (pod,) = pods_in(manifest)
     assert pod.object == ("Job", "batch.volcano.sh", "y", "x")
     del manifest["metadata"]["namespace"]
-    (pod,) = [p for p in subjects_in(manifest, PROFILE, "z") if isinstance(p, Pod)]
+    (pod,) = [p for p in find_subjects(manifest, PROFILE, "z") if isinstance(p, Pod)]
     assert pod.object.namespace == "z"
 
 
@@ -140,14 +136,14 @@ def test_an_object_is_named_by_group_kind_namespace_and_name() -> None:
     ],
 )
 def test_a_place_has_names_instead_of_indices(name: str, places: list[str]) -> None:
-    assert [pod.place for pod in pods_in(manifest_of(name))] == places
+    assert [pod.stable_path for pod in pods_in(manifest_of(name))] == places
 
 
 def test_places_stay_when_elements_change_places() -> None:
     manifest = manifest_of("Workflow")
-    before = {pod.place for pod in pods_in(manifest)}
+    before = {pod.stable_path for pod in pods_in(manifest)}
     manifest["spec"]["templates"].reverse()
-    assert {pod.place for pod in pods_in(manifest)} == before
+    assert {pod.stable_path for pod in pods_in(manifest)} == before
 
 
 def test_where_a_kind_keeps_its_resources() -> None:
@@ -172,10 +168,10 @@ def test_a_resource_that_spark_does_not_know_is_none() -> None:
 
 def test_a_quota_is_a_subject() -> None:
     text = "apiVersion: v1\nkind: ResourceQuota\nspec: {hard: {requests.nvidia.com/gpu: 1}}"
-    (quota,) = subjects_in(parsed(text), PROFILE)
+    (quota,) = find_subjects(parsed(text), PROFILE)
     assert isinstance(quota, Quota)
     assert quota.hard == {"requests.nvidia.com/gpu": 1}
     assert pointer(quota.path) == "/spec/hard"
-    partial = next(subjects_in(parsed("{apiVersion: v1, kind: ResourceQuota}"), PROFILE))
+    partial = next(find_subjects(parsed("{apiVersion: v1, kind: ResourceQuota}"), PROFILE))
     assert isinstance(partial, Quota)
     assert partial.hard == {}

@@ -14,9 +14,9 @@ from dry_runs import RESOURCES, UNREADABLE, DryRuns, objections
 from support import TODAY
 
 from policies.load import default_policy
-from rules.context import Context
-from rules.engine import Fixed, fix
-from rules.rule import Action
+from rules.engine.fixing import FixResult, fix
+from rules.finding import Action
+from rules.profile.context import Context
 from webhook.wording import fitting, mended, warned
 
 RULES = default_policy().rule_set()
@@ -66,12 +66,12 @@ def at_both_doors(admission: DryRuns, manifests: dict[str, Any]) -> dict[str, Ju
     return judged
 
 
-def fixed(manifest: Any) -> Fixed:
+def fixed(manifest: Any) -> FixResult:
     """What `gpuward lint --fix` makes of `manifest`."""
     return fix(manifest, RULES, Context(TODAY))
 
 
-def by_the_file(result: Fixed, answer: Answer) -> Told:
+def by_the_file(result: FixResult, answer: Answer) -> Told:
     """What the linter's findings amount to at the door.
 
     What cannot be decoded reaches no webhook. What the API server itself refuses does not reach

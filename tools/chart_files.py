@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT)]
 
 from policies.profiles import ProfileError, built_in, chosen_profile  # noqa: E402  # the path comes first
 from rules.catalog import CATALOG  # noqa: E402
-from rules.policy import GUARDS  # noqa: E402
+from rules.policy import SECURITY_FAMILIES  # noqa: E402
 from tools import match_conditions  # noqa: E402
 from webhook.registration import Registration, configurations  # noqa: E402
 
@@ -32,18 +32,23 @@ POLICY_SCHEMA = ROOT / "policies" / "policy.schema.json"
 
 def main(arguments: list[str]) -> int:
     """Write the files, or compare them; 1 if one is stale."""
-    stale = [
-        path
-        for path, text in files()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
-    ]
+    try:
+        wanted = list(files())
+    except match_conditions.UncoveredError as error:
+        print(error)
+        return 1
     if arguments == ["--check"]:
+        stale = [path for path, text in wanted if not _holds(path, text)]
         for path in stale:
             print(f"{path.relative_to(ROOT)} is stale: run make docs")
         return int(bool(stale))
-    for path, text in files():
+    for path, text in wanted:
         path.write_text(text, encoding="utf-8")
     return 0
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
 
 
 def files() -> Iterator[tuple[Path, str]]:
@@ -105,7 +110,7 @@ def definitions() -> Iterator[tuple[str, Any]]:
 
 def _must_name_a_namespace() -> dict[str, Any]:
     """That exceptions to some rules must name a namespace, which otherwise the loader tells."""
-    guarded = sorted(rule.name for rule in CATALOG if rule.family in GUARDS)
+    guarded = sorted(rule.name for rule in CATALOG if rule.family in SECURITY_FAMILIES)
     return {
         "if": {"properties": {"rules": {"contains": {"enum": guarded}}}},
         "then": {"properties": {"match": {"required": ["namespace"]}}},

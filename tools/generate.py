@@ -15,7 +15,8 @@ from support import Case, cases  # noqa: E402  # the path comes first
 from lint.results import LEVELS  # noqa: E402
 from policies.profiles import built_in  # noqa: E402
 from rules.catalog import CATALOG  # noqa: E402
-from rules.rule import Action, Rule  # noqa: E402
+from rules.finding import Action  # noqa: E402
+from rules.rule import Rule  # noqa: E402
 
 DOCS = ROOT / "docs"
 FAMILIES = {
@@ -111,14 +112,14 @@ def _page(rule: Rule[Any], own: list[Case]) -> Iterator[str]:
     action = rule.action.name.lower()
     level = "" if rule.action is Action.OFF else f" ({LEVELS[rule.action]} when linting)"
     yield f"{MARK}# {rule.name}\n\n{rule.summary[0].upper()}{rule.summary[1:]}.\n\n"
-    yield f"Family {rule.family}. By default: **{action}**{level}. Since catalogue {rule.since}.\n"
+    yield f"Family {rule.family}. By default: **{action}**{level}. Since catalog {rule.since}.\n"
     for heading, text in rule.documentation.items():
         if heading and text and heading != "References":
             yield f"\n## {heading}\n\n{text}\n"
     if rule.options:
         yield _options(rule.options)
-    if rule.instead_of:
-        others = ", ".join(f"[{name}]({name}.md)" for name in rule.instead_of)
+    if rule.supersedes:
+        others = ", ".join(f"[{name}]({name}.md)" for name in rule.supersedes)
         yield f"\nWhere this rule speaks, {others} say nothing of the same container and field.\n"
     yield f"\n## References\n\n{rule.documentation['References']}\n"
     yield "\n## Examples\n"

@@ -13,11 +13,12 @@ from itertools import chain
 from typing import Any
 
 from policies.profiles import built_in
-from rules import traits
-from rules.devices import NATIVE
-from rules.images import CUDA_IMAGES, NVIDIA_REGISTRIES
-from rules.placement import ANYWAY, REQUIRED
+from rules.gpu.devices import NATIVE
+from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
+from rules.placement.gpu_nodes import SCHEDULE_ANYWAY
+from rules.placement.node_affinity import REQUIRED
 from rules.rule import Rule
+from rules.traits import bits as traits
 from tools.cel import either, holds, is_one_of
 from tools.match_bounds import LONGEST, MOST
 from tools.match_labels import is_label, is_label_of_gpu_nodes
@@ -26,10 +27,18 @@ FILE = "charts/gpuward/files/match-conditions.cel"
 
 # The condition holds for every pod with one of these traits about which a rule speaks for it.
 COVERED = (
-    *(traits.DEVICE, traits.ODD_AMOUNT, traits.SHARE, traits.STRANGE, traits.CLAIM),
-    *(traits.FRACTION, traits.VARIABLE, traits.CUDA_IMAGE, traits.HOST_PATH, traits.KEY),
+    traits.GPU_RESOURCE,
+    traits.ODD_AMOUNT,
+    traits.SHARE,
+    traits.UNKNOWN_RESOURCE,
+    traits.CLAIM,
+    traits.GPU_ANNOTATION,
+    traits.GPU_VARIABLE,
+    traits.CUDA_IMAGE,
+    traits.HOST_PATH,
+    traits.GPU_KEY,
     traits.QUOTA,
-    traits.PLACED,  # by a label of GPU nodes: in a pod without a GPU no rule minds another
+    traits.NODE_CONSTRAINT,  # on labels of GPU nodes: without a GPU, no rule is about other labels
     traits.RUNTIME_CLASS,  # of those that a profile knows
     traits.EPHEMERAL,  # with resources, which no ephemeral container may have
     traits.POD_RESOURCES,  # that are not Kubernetes' own
@@ -51,11 +60,10 @@ ENV, ENV_FROM = "container.?env.orValue([])", "container.?envFrom.orValue([])"
 EXPRESSIONS = "term.?matchExpressions.orValue([])"
 
 
-def condition(catalogue: Iterable[Rule[Any]]) -> str:
-    """The condition for these rules; ValueError if one needs what is not known here."""
-    for rule in catalogue:
-        if not _is_covered(rule):
-            raise ValueError(f"is every pod that concerns {rule.name} sent to the webhook?")
+def condition(catalog: Iterable[Rule[Any]]) -> str:
+    """The condition for these rules; UncoveredError if it would not send the pods of one."""
+    for rule in catalog:
+        _require_coverage(rule)
     snippets = {
         "Other kinds than pods": ['request.resource.resource != "pods"'],
         "Containers": [f"[{CONTAINERS}].exists(containers, {either(_containers())})"],
@@ -69,10 +77,28 @@ def condition(catalogue: Iterable[Rule[Any]]) -> str:
     return "".join(texts).replace("|| ", "", 1)
 
 
-def _is_covered(rule: Rule[Any]) -> bool:
-    """Whether the rule speaks only where one of the covered traits lets it."""
+class UncoveredError(ValueError):
+    """The condition does not send all pods that a rule is about; the text says what to write."""
+
+
+def _require_coverage(rule: Rule[Any]) -> None:
+    """Refuse a rule that may find something in a pod which the condition does not send."""
+    unknown = rule.options.keys() - OPTIONS
+    if unknown:
+        raise UncoveredError(
+            f"{rule.name} has the option {min(unknown)}: if no value of it lets the rule find "
+            f"something without its `needs`, add it to OPTIONS in tools/match_conditions.py"
+        )
     covered = sum(COVERED)
-    return rule.options.keys() <= OPTIONS and any(not need & ~covered for need in rule.needs)
+    if any(not entry & ~covered for entry in rule.needs):
+        return
+    missing = [traits.names_of(entry & ~covered) for entry in rule.needs]
+    raise UncoveredError(
+        f"API servers would not send every pod that {rule.name} is about. Each entry of its "
+        f"`needs` allows a trait that the match condition does not test: {missing}. Write the "
+        "test of one in CEL in tools/match_conditions.py and add the trait to COVERED there, or give the rule "
+        "one more entry in `needs` of which all traits are in COVERED."
+    )
 
 
 def _containers() -> Iterator[str]:
@@ -154,7 +180,7 @@ def _terms() -> Iterator[str]:
 def _topology_keys() -> Iterator[str]:
     yield f"{SPREADS}.size() > {MOST['topologySpreadConstraints']}"
     yield f"{NEAR}.size() > {MOST['podAffinity']}"
-    spreads = f'{SPREADS}.filter(spread, spread.whenUnsatisfiable != "{ANYWAY}")'
+    spreads = f'{SPREADS}.filter(spread, spread.whenUnsatisfiable != "{SCHEDULE_ANYWAY}")'
     keys = f"({spreads}.map(spread, spread.topologyKey)\n  + {NEAR}.map(term, term.topologyKey))"
     yield f"{keys}.exists(key, {either(is_label_of_gpu_nodes('key'))}%nodeSelector%)"
 

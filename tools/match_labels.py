@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from policies.profiles import built_in
-from rules.placement import OF_EVERY_NODE
-from rules.traits import KEY_WORDS
+from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
+from rules.traits.bits import KEY_WORDS
 from tools.cel import begins, either, holds, is_one_of, letters
 from tools.match_bounds import LONGEST
 
@@ -20,7 +20,7 @@ def is_label(key: str, values: str, unless: str = "") -> Iterator[str]:
         by_values.setdefault(frozenset(begins("value", letters(known[name]))), set()).add(name)
     for tests, names in sorted(by_values.items(), key=lambda pair: sorted(pair[1])):
         test = either([f"value.size() > {LONGEST['value']}", *sorted(tests)])
-        if_any = "" if names <= OF_EVERY_NODE else unless
+        if_any = "" if names <= LABELS_OF_EVERY_NODE else unless
         value = f"{values}.exists(value, {test})"
         yield f"{either(is_one_of(key, names))} && ({if_any}{value})"
 
@@ -28,7 +28,7 @@ def is_label(key: str, values: str, unless: str = "") -> Iterator[str]:
 def is_label_of_gpu_nodes(key: str) -> Iterator[str]:
     """Tests of whether only GPU nodes have a label, whatever its value."""
     known, _ = _known_labels()
-    yield from _of_gpu_nodes(key, known.keys() - OF_EVERY_NODE)
+    yield from _of_gpu_nodes(key, known.keys() - LABELS_OF_EVERY_NODE)
 
 
 def _of_gpu_nodes(key: str, names: Collection[str]) -> Iterator[str]:
@@ -48,4 +48,4 @@ def _known_labels() -> tuple[dict[str, set[str]], set[str]]:
             known.setdefault(name, set()).update(meaning or ["*"])
     known = {name: v for name, v in known.items() if not any(word in name for word in KEY_WORDS)}
     shared = {n for n, v in known.items() if any("*" in one for one in v) and "" not in letters(v)}
-    return known, shared | (known.keys() & OF_EVERY_NODE)
+    return known, shared | (known.keys() & LABELS_OF_EVERY_NODE)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from rules.asking import Failure
-from rules.document import Operation
-from rules.rule import Finding
+from rules.base.json_patch import Operation
+from rules.engine.result import RuleFailure
+from rules.finding import Finding
 
 # What came of a call, in falling order of what the user notices.
 Outcome = Literal[
@@ -24,7 +24,7 @@ class Answer(NamedTuple):
     `message` and `causes` speak only if the object is refused. `operations` are the JSON
     Patch, empty if nothing is to be changed. `annotations` go into the API server's audit
     log. `verdicts` are for our own log and metrics: what came of each rule, in a word.
-    `found` remains in the object, `fixed` was or would be mended, `failures` are faults of
+    `find_value` remains in the object, `fixed` was or would be mended, `failures` are faults of
     our own.
     """
 
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
     verdicts: Mapping[str, str] = NOTHING
     found: Sequence[Finding] = ()
     fixed: Sequence[Finding] = ()
-    failures: Sequence[Failure] = ()
+    failures: Sequence[RuleFailure] = ()
 
 
 IGNORED = Answer("ignored")

@@ -6,9 +6,9 @@ import datetime
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rules.context import Context
-from rules.reading import items, mapping, text
-from rules.rule import Action
+from rules.base.json_access import as_object, as_objects, as_text
+from rules.finding import Action
+from rules.profile.context import Context
 from webhook.review import Review
 
 OPERATIONS = ("CREATE", "UPDATE")
@@ -53,11 +53,11 @@ def call_of(review: Review, mode: Action, today: datetime.date) -> Call | None:
     if not created and _metadata(review.old).get("deletionTimestamp"):
         return None
     context = Context(today, review.namespace, review.user, "CREATE" if created else "UPDATE")
-    old = None if created else _typed(mapping(review.old), review)
+    old = None if created else _typed(as_object(review.old), review)
     call = Call(review, _typed(raw, review), old, context, mode)
     if call.is_pod or call.is_quota:
         return call
-    owners = items(_metadata(raw).get("ownerReferences"))
+    owners = as_objects(_metadata(raw).get("ownerReferences"))
     if any(owner.get("controller") is True for _, owner in owners):
         return None  # its owner has been spoken of
     # Whoever applies a component's workload is not the one who will make its pods.
@@ -65,7 +65,7 @@ def call_of(review: Review, mode: Action, today: datetime.date) -> Call | None:
 
 
 def _metadata(raw: Any) -> Mapping[str, Any]:
-    return mapping(mapping(raw).get("metadata"))
+    return as_object(as_object(raw).get("metadata"))
 
 
 def _typed(raw: Mapping[str, Any], review: Review) -> Mapping[str, Any]:
@@ -86,5 +86,5 @@ def mendable(call: Call) -> frozenset[str] | None:
 
 
 def _ephemeral(pod: Mapping[str, Any]) -> frozenset[str]:
-    listed = items(mapping(pod.get("spec")).get(EPHEMERAL))
-    return frozenset(text(container.get("name")) for _, container in listed)
+    listed = as_objects(as_object(pod.get("spec")).get(EPHEMERAL))
+    return frozenset(as_text(container.get("name")) for _, container in listed)

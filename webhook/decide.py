@@ -10,12 +10,12 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 
-from rules.asking import Failure, Verdict
-from rules.document import Operation
-from rules.engine import check, fix, introduced
-from rules.pod import BUILT_IN_GROUPS
+from rules.base.json_patch import Operation
+from rules.engine.fixing import check, fix, introduced
+from rules.engine.result import EvaluationResult, RuleFailure
+from rules.finding import Action, Finding
+from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.policy import Policy
-from rules.rule import Action, Finding
 from webhook.answer import CLEAN, IGNORED, NOTHING, Answer, Outcome
 from webhook.call import EPHEMERAL, Call, call_of, mendable
 from webhook.mark import marked
@@ -33,7 +33,7 @@ class Judge:
 
     def __init__(self, policy: Policy) -> None:
         self._rules = policy.rule_set()
-        self._template_rules = self._rules.only([TEMPLATE_FIX])
+        self._template_rules = self._rules.restricted_to([TEMPLATE_FIX])
         self._fixes_workloads = policy.workloads == "fix"
         self._denies_on_failure = policy.on_rule_error == "deny"
         self._names = frozenset(active.rule.name for active in self._rules.rules)
@@ -96,7 +96,9 @@ class Judge:
         elif only is None:
             operations = operations + marked(result.manifest, fixed, self._names)
         elif any(not o["path"].startswith(f"/spec/{EPHEMERAL}/") for o in operations):
-            verdict.failures.append(Failure(EPHEMERAL, "a fix reaches beyond the new containers"))
+            verdict.failures.append(
+                RuleFailure(EPHEMERAL, "a fix reaches beyond the new containers")
+            )
             operations, fixed = [], []
         left = [f for f in verdict.findings if only is None or f.container_name in only]
         doomed = doomed_of(left)
@@ -146,7 +148,7 @@ class Judge:
             return finding
         return finding._replace(action=Action.DENY, help=f"{finding.help}; {UNMENDED}".strip("; "))
 
-    def _judged(self, call: Call) -> Verdict:
+    def _judged(self, call: Call) -> EvaluationResult:
         """What the rules say of the object, or of what an update changes in it."""
         if call.mode is not Action.DENY and call.is_pod:
             # What would be fixed would not be refused.
@@ -162,7 +164,7 @@ class Judge:
 
 def _allowed(
     call: Call,
-    verdict: Verdict,
+    verdict: EvaluationResult,
     found: Sequence[Finding],
     noted: Mapping[str, str],
     fixed: Sequence[Finding] = (),

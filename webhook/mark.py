@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from rules.document import Operation, apply, put
-from rules.reading import mapping, text
-from rules.rule import Finding
+from rules.base.json_access import as_object, as_text
+from rules.base.json_patch import Operation, apply, put
+from rules.finding import Finding
 
 MARK = "gpuward.io/fixed"
 # Characters in annotations beyond which the mark might exceed the API server's 256 KiB.
@@ -21,9 +21,9 @@ def marked(manifest: Any, fixed: Sequence[Finding], known: Collection[str]) -> l
     """
     if not fixed:
         return []
-    annotations = mapping(mapping(manifest.get("metadata")).get("annotations"))
-    if sum(len(key) + len(text(value)) for key, value in annotations.items()) > MOST_ANNOTATED:
+    annotations = as_object(as_object(manifest.get("metadata")).get("annotations"))
+    if sum(len(key) + len(as_text(value)) for key, value in annotations.items()) > MOST_ANNOTATED:
         return []
-    earlier = [name for name in text(annotations.get(MARK)).split(",") if name in known]
+    earlier = [name for name in as_text(annotations.get(MARK)).split(",") if name in known]
     names = ",".join(dict.fromkeys((*earlier, *(finding.rule for finding in fixed))))
     return apply(manifest, [put(("metadata", "annotations", MARK), names)])[1]

@@ -39,10 +39,7 @@ class PolicyFile:
     """
 
     def __init__(
-        self,
-        path: str | None,
-        profiles: Sequence[str] = (),
-        clock: Callable[[], float] = time.time,
+        self, path: str | None, profiles: Sequence[str] = (), clock: Callable[[], float] = time.time
     ) -> None:
         self._path = path
         self._profiles = list(profiles)

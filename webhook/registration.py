@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
-from rules.rule import Action
+from rules.finding import Action
 from webhook.routes import MODES
 
 MODE_LABEL = "gpuward.io/mode"

@@ -9,7 +9,7 @@ import base64
 import gc
 from typing import Any, NamedTuple
 
-from rules.document import Json
+from rules.base.json_patch import Json
 from webhook.answer import Answer
 from webhook.codec import CODEC, Codec, read_deep
 

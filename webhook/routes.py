@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rules.rule import Action
+from rules.finding import Action
 
 MODES = (Action.DENY, Action.WARN, Action.AUDIT)
 

@@ -15,8 +15,8 @@ from aiohttp.web import BaseRequest, Response
 from multidict import CIMultiDict
 from prometheus_client.aiohttp import make_aiohttp_handler
 
-from rules.reading import mapping, text
-from rules.rule import Action
+from rules.base.json_access import as_object, as_text
+from rules.finding import Action
 from webhook.answer import Answer
 from webhook.limits import Gate, Limits, Refused
 from webhook.log import Log, brief
@@ -109,7 +109,7 @@ class Webhook:
         return answer, encode(review, answer)
 
     def _tell(self, route: Route, review: Review, answer: Answer, seconds: float) -> None:
-        metadata = mapping(mapping(review.object).get("metadata"))
+        metadata = as_object(as_object(review.object).get("metadata"))
         self._log.write(
             "error" if answer.failures else "info",
             answer.outcome,
@@ -118,7 +118,7 @@ class Webhook:
             kind=brief(review.kind),
             resource=brief(review.resource),
             name=brief(review.name),
-            generate_name=brief(text(metadata.get("generateName"))),
+            generate_name=brief(as_text(metadata.get("generateName"))),
             user=brief(review.user),
             operation=brief(review.operation),
             dry_run=review.dry_run,

@@ -37,8 +37,7 @@ class State(NamedTuple):
         bool, Shown(_G, "policy_valid", "1 if the policy file holds what is in force.")
     ]
     policy_since: Annotated[
-        float,
-        Shown(_G, "policy_loaded_timestamp_seconds", "When the policy in force was taken."),
+        float, Shown(_G, "policy_loaded_timestamp_seconds", "When the policy in force was taken.")
     ]
     certificate_expiry: Annotated[
         float | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rules.rule import Action, Finding
+from rules.finding import Action, Finding
 
 _DENIED = {Action.DENY: "denied", Action.WARN: "warned", Action.AUDIT: "audited"}
 _SPARED = {**_DENIED, Action.DENY: "would-be-denied"}

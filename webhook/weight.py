@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from rules.pod import BUILT_IN_GROUPS
-from rules.rule import Action
+from rules.finding import Action
+from rules.objects.object_ref import BUILT_IN_GROUPS
 from webhook.answer import Answer
 from webhook.call import Call
 from webhook.verdicts import UNJUDGED

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rules.asking import Failure
-from rules.document import Path
-from rules.reading import shown
-from rules.rule import Finding
+from rules.base.json_access import display
+from rules.base.json_patch import Path
+from rules.engine.result import RuleFailure
+from rules.finding import Finding
 
 UNMENDED = "gpuward's fix is missing: another webhook changed the pod after it, or a call failed"
 MAX_WARNING = 1000
@@ -47,13 +47,13 @@ def _within(names: Sequence[str]) -> str:
     unique = [name for name in dict.fromkeys(names) if name]
     if not unique:
         return ""
-    listed = ", ".join(shown(name) for name in unique[:MAX_NAMED])
+    listed = ", ".join(display(name) for name in unique[:MAX_NAMED])
     more = len(unique) - MAX_NAMED
     kind = "container" if len(unique) == 1 else "containers"
     return f" in {kind} {listed}" + (f" and {more} more" if more > 0 else "")
 
 
-def broken(failure: Failure) -> str:
+def broken(failure: RuleFailure) -> str:
     """The warning about a rule of ours that failed; what it stumbled on is for our own log."""
     return f"gpuward [{failure.rule}] failed and did not judge this object: a fault of gpuward"
 
@@ -72,7 +72,7 @@ def fitting(warnings: Iterable[str]) -> list[str]:
     return kept
 
 
-def denial(findings: Sequence[Finding], failures: Sequence[Failure] = ()) -> str:
+def denial(findings: Sequence[Finding], failures: Sequence[RuleFailure] = ()) -> str:
     """One message with every reason why an object is refused."""
     lines = [f"[{finding.rule}] {told(finding)}" for finding in findings]
     lines += [f"[{f.rule}] failed, and the policy says onRuleError: deny" for f in failures]
@@ -111,7 +111,7 @@ def field_path(path: Path) -> str:
 
 
 def _clean(text: str, limit: int) -> str:
-    """`text` without what the API server would drop it for, cut at a whole character."""
+    """`as_text` without what the API server would drop it for, cut at a whole character."""
     if not text.isprintable():
         text = "".join(c if c.isprintable() else "?" for c in text)
     if len(text) > limit or len(text.encode()) > limit:

@@ -9,16 +9,15 @@ from typing import Any
 
 from kubeyaml import Chunk, read
 from policies.words import did_you_mean
-from rules.profile import (
+from rules.profile.profile import Profile, merge_profiles
+from rules.profile.records import (
     Component,
     Fraction,
     InjectedReference,
     NodeAffinity,
-    Profile,
     Resource,
     Scheduler,
     Taint,
-    merged,
 )
 
 _FOLDER = os.path.dirname(__file__)
@@ -67,7 +66,7 @@ def chosen_profile(
     flat = [_profile(family.flattened(name)) for name in dict.fromkeys(names)]
     known = [_profile(raw) for raw in built_in().values()]
     try:
-        return merged(flat, known)
+        return merge_profiles(flat, known)
     except ValueError as error:
         raise ProfileError(str(error)) from error
 

@@ -1,7 +1,7 @@
 """Every rule, in the order in which they run.
 
-Rules that fix stand first, so that the rest judges what is left. One rule, one file, in
-the folder of its family; the file is named as the rule.
+Rules that fix run first, so that the others judge what is left. One rule is one file, in the folder
+of its family, named as the rule. `checked` refuses a list that breaks this.
 """
 
 from __future__ import annotations
@@ -27,10 +27,8 @@ from rules.catalog.bypass import (
     visible_devices_envfrom,
     visible_devices_valuefrom,
 )
-from rules.catalog.quota import (
-    quota_fraction,
-    quota_inert_key,
-)
+from rules.catalog.checks import checked
+from rules.catalog.quota import quota_fraction, quota_inert_key
 from rules.catalog.requests import (
     absurd_count,
     fractional_gpu,
@@ -66,10 +64,9 @@ from rules.catalog.sharing import (
 )
 from rules.rule import Rule
 
-CATALOG: tuple[Rule[Any], ...] = (
-    # Says which containers hold a GPU, for all that follow.
-    unknown_gpu_resource.RULE,
-    # Fixed without being asked.
+NAME_CORRECTION = (unknown_gpu_resource.RULE,)
+"""Decides which containers request a GPU, for all rules that follow."""
+SAFE_FIXES = (
     share_visible_devices.RULE,
     visible_devices_env.RULE,
     visible_devices_valuefrom.RULE,
@@ -80,7 +77,9 @@ CATALOG: tuple[Rule[Any], ...] = (
     scheduler_name.RULE,
     toleration_default.RULE,
     affinity_default.RULE,
-    # Fixed where the policy says so.
+)
+"""Most of their fixes are safe, so they are made by default."""
+OPT_IN_FIXES = (
     visible_devices_envfrom.RULE,
     swarm_resource_env.RULE,
     mig_admin_env.RULE,
@@ -103,7 +102,9 @@ CATALOG: tuple[Rule[Any], ...] = (
     ld_preload.RULE,
     toleration_mismatch.RULE,
     quota_inert_key.RULE,
-    # Only reported.
+)
+"""Fixed only where the policy says `fix: true`, with rare exceptions that a rule explains."""
+REPORTS = (
     device_hostpath.RULE,
     runtime_socket.RULE,
     plugin_dir_hostpath.RULE,
@@ -121,3 +122,6 @@ CATALOG: tuple[Rule[Any], ...] = (
     affinity_contradiction.RULE,
     quota_fraction.RULE,
 )
+"""Never fixed."""
+
+CATALOG: tuple[Rule[Any], ...] = checked(NAME_CORRECTION, SAFE_FIXES, OPT_IN_FIXES, REPORTS)

@@ -21,21 +21,8 @@ from pathlib import Path
 # As a script it finds its own folder only, which is not where imports start.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from controlplane.sources import (
-    CHART_LINTER,
-    CHART_TOOLS,
-    HELM,
-    KUBERNETES,
-    OLDEST,
-    Source,
-)
-from controlplane.toolchain import (
-    BuildError,
-    cache,
-    go_command,
-    made_once,
-    run,
-)
+from controlplane.sources import CHART_LINTER, CHART_TOOLS, HELM, KUBERNETES, OLDEST, Source
+from controlplane.toolchain import BuildError, cache, go_command, made_once, run
 
 
 @dataclass(frozen=True)

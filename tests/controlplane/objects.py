@@ -7,11 +7,7 @@ from typing import Any
 
 def namespace(name: str, labels: dict[str, str]) -> dict[str, Any]:
     """A Namespace."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": name, "labels": labels},
-    }
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
 def service_account(name: str) -> dict[str, Any]:

@@ -42,10 +42,7 @@ class ControlPlane(Cluster):
         with ExitStack() as stack:
             folder = self._folder or Path(stack.enter_context(_temporary_folder()))
             self._servers = Servers(
-                folder,
-                self.programs,
-                controllers=self._controllers,
-                api_server_flags=self._flags,
+                folder, self.programs, controllers=self._controllers, api_server_flags=self._flags
             )
             stack.callback(self._servers.stop)
             self._servers.start()

@@ -89,10 +89,7 @@ class Servers:
 
     def write_kubeconfig(self, name: str, user: dict[str, str]) -> Path:
         """A kubeconfig file with these credentials, as a kubeconfig spells them."""
-        cluster = {
-            "server": self.settings.url,
-            "certificate-authority": str(self.authority.file),
-        }
+        cluster = {"server": self.settings.url, "certificate-authority": str(self.authority.file)}
         config = {
             "apiVersion": "v1",
             "kind": "Config",

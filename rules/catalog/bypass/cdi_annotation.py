@@ -27,12 +27,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.context import Context
-from rules.document import remove
-from rules.pod import Pod
-from rules.reading import shown, text
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import KEY
+from rules.base.json_access import as_text, display
+from rules.base.json_patch import remove
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import REQUEST_IN_LIMITS
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_KEY
 
 PREFIX = "cdi.k8s.io/"
 KATA = "kata"
@@ -41,34 +43,24 @@ KATA = "kata"
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each CDI annotation of the pod that names a device."""
     for key, value in pod.annotations.items():
-        if key.startswith(PREFIX) and text(value).strip():
-            yield _finding(pod, key, text(value))
+        if key.startswith(PREFIX) and as_text(value).strip():
+            yield _finding(pod, key, as_text(value))
 
 
 def _finding(pod: Pod, key: str, value: str) -> Finding:
-    runtime_class = text(pod.spec.get("runtimeClassName"))
+    runtime_class = as_text(pod.spec.get("runtimeClassName"))
     path = (*pod.metadata_path, "annotations", key)
-    fix = Fix(f"remove the annotation {shown(key)}", (remove(path),))
-    advice = (
-        "remove the annotation and ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)"
-    )
-    asks = f"the pod's annotation {shown(key)} asks for the CDI devices {shown(value)}"
+    fix = Fix(f"remove the annotation {display(key)}", (remove(path),))
+    advice = f"remove the annotation and {REQUEST_IN_LIMITS}"
+    asks = f"the pod's annotation {display(key)} asks for the CDI devices {display(value)}"
     if KATA in runtime_class:
         message = (
-            f"{asks}, and the runtime class {shown(runtime_class)} attaches them, "
+            f"{asks}, and the runtime class {display(runtime_class)} attaches them, "
             "though the scheduler has not counted them"
         )
-        return Finding(path, key, message, help=advice, fix=fix)
+        return Finding(path=path, key=key, message=message, help=advice, fix=fix)
     message = f"{asks}, which only some runtimes ignore and the scheduler has not counted"
-    return Finding(path, key, message, help=advice, fix=fix, action=Action.WARN)
+    return Finding(path=path, key=key, message=message, help=advice, fix=fix, action=Action.WARN)
 
 
-RULE = Rule(
-    name="cdi-annotation",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="a pod annotation asks the runtime for CDI devices",
-    check=check,
-    needs=(KEY,),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_KEY,))

@@ -25,15 +25,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rules.context import Context
-from rules.devices import uses_gpu_runtime
-from rules.host_paths import HostMount, host_mounts
-from rules.images import is_cuda_image
-from rules.placement import is_for_gpus
-from rules.pod import Pod
-from rules.reading import shown
-from rules.rule import Action, Finding, Rule
-from rules.traits import HOST_PATH
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.devices import uses_gpu_runtime
+from rules.gpu.host_paths import HostMount, host_mounts
+from rules.gpu.images import is_cuda_image
+from rules.objects.pod import Pod
+from rules.placement.gpu_nodes import is_for_gpus
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import HOST_PATH
 
 DEVICES = "/dev"
 TREES = (DEVICES, "/")
@@ -77,19 +78,11 @@ def _is_suspect(pod: Pod) -> bool:
 def _finding(mount: HostMount) -> Finding:
     container, path = mount.container, mount.path
     message = (
-        f"{container} sees {shown(path)} of the node through the volume {shown(mount.volume)}, "
+        f"{container} sees {display(path)} of the node through the volume {display(mount.volume)}, "
         f"and with it {'GPUs' if path in TREES else 'a GPU'} that the scheduler has not counted"
     )
-    action = Action.DENY if container.administers or path == DEVICES else Action.WARN
-    return Finding(mount.field, mount.key, message, help=ADVICE, action=action)
+    action = Action.DENY if container.has_sys_admin or path == DEVICES else Action.WARN
+    return Finding(path=mount.field, key=mount.key, message=message, help=ADVICE, action=action)
 
 
-RULE = Rule(
-    name="device-hostpath",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="a volume shows a container the device files of GPUs",
-    check=check,
-    needs=(HOST_PATH,),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(HOST_PATH,))

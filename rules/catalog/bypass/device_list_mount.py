@@ -27,14 +27,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.document import remove
-from rules.host_paths import clean, host_path
-from rules.pod import Pod
-from rules.reading import shown, text
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import HOST_PATH
+from rules.base.json_access import as_text, display
+from rules.base.json_patch import remove
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import REQUEST_IN_LIMITS
+from rules.gpu.host_paths import clean_path, host_path
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import HOST_PATH
 
 NOTHING = "/dev/null"
 ROOT = "/var/run/nvidia-container-devices"
@@ -43,16 +45,16 @@ ROOT = "/var/run/nvidia-container-devices"
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each path at which a mount requests a device."""
     nothing = {
-        text(volume.get("name")) for _, volume in pod.volumes if host_path(volume) == NOTHING
+        as_text(volume.get("name")) for _, volume in pod.volumes if host_path(volume) == NOTHING
     }
     if not nothing:
         return
     for container in pod.containers:
         requests: dict[str, list[int]] = {}
         for index, mount in container.mounts:
-            path = clean(text(mount.get("mountPath")))
+            path = clean_path(as_text(mount.get("mountPath")))
             # The root alone names no device; what follows needs no separator.
-            if text(mount.get("name")) in nothing and path != ROOT and path.startswith(ROOT):
+            if as_text(mount.get("name")) in nothing and path != ROOT and path.startswith(ROOT):
                 requests.setdefault(path, []).append(index)
         for path, indices in requests.items():
             yield _finding(container, path, indices)
@@ -64,12 +66,12 @@ def _finding(container: Container, path: str, indices: list[int]) -> Finding:
         path=(*mounts, indices[0], "mountPath"),
         key=f"volumeMounts.{path}",
         message=(
-            f"{container} mounts {NOTHING} at {shown(path, 120)}, which requests "
+            f"{container} mounts {NOTHING} at {display(path, 120)}, which requests "
             f"{_request(path.removeprefix(ROOT).removeprefix('/'))} from NVIDIA's runtime "
             "without the scheduler counting it"
         ),
         container=container,
-        help="remove the mount and ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)",
+        help=f"remove the mount and {REQUEST_IN_LIMITS}",
         fix=Fix("remove the mount", tuple(remove((*mounts, index)) for index in indices)),
     )
 
@@ -77,19 +79,11 @@ def _finding(container: Container, path: str, indices: list[int]) -> Finding:
 def _request(device: str) -> str:
     kind, _, rest = device.partition("/")
     if kind == "imex" and rest:
-        return f"the IMEX channel {shown(rest)}"
+        return f"the IMEX channel {display(rest)}"
     if kind == "cdi" and rest:
         owner, _, name = rest.rpartition("/")
-        return f"the CDI device {shown(f'{owner}={name}')}"
-    return f"the device {shown(device)}"
+        return f"the CDI device {display(f'{owner}={name}')}"
+    return f"the device {display(device)}"
 
 
-RULE = Rule(
-    name="device-list-mount",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="a container requests GPUs by mounting /dev/null under a magic path",
-    check=check,
-    needs=(HOST_PATH,),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(HOST_PATH,))

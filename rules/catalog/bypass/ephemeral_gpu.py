@@ -26,16 +26,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.devices import holds_gpu
-from rules.images import is_cuda_image
-from rules.placement import is_for_gpus
-from rules.pod import Pod
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import CUDA_IMAGE, EPHEMERAL
-from rules.visibility import NVIDIA, looks_legacy, says_nothing, voiding
+from rules.base.json_access import display
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import requests_gpu
+from rules.gpu.images import is_cuda_image
+from rules.gpu.visibility import NVIDIA, hide_edits, is_unset, looks_legacy
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.placement.gpu_nodes import is_for_gpus
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import CUDA_IMAGE, EPHEMERAL
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -47,29 +48,28 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 def _finding(container: Container) -> Finding:
     message = (
-        f"{container} runs the CUDA image {shown(container.image)} on a GPU node and does not set "
-        f"{NVIDIA}: it may see every GPU of the node"
+        f"{container} runs the CUDA image {display(container.image)} on a GPU node and does not "
+        f"set {NVIDIA}: it may see every GPU of the node"
     )
     advice = f"add `- {{name: {NVIDIA}, value: void}}` to its env, or use another image"
-    fix = Fix(f"set {NVIDIA}=void", voiding(container))
-    return Finding((*container.path, "image"), "image", message, container, advice, fix)
+    fix = Fix(f"set {NVIDIA}=void", hide_edits(container))
+    return Finding(
+        path=(*container.path, "image"),
+        key="image",
+        message=message,
+        container=container,
+        help=advice,
+        fix=fix,
+    )
 
 
 def _lets_the_image_decide(container: Container) -> bool:
     return (
         is_cuda_image(container.image)
-        and says_nothing(container)
-        and not holds_gpu(container)
+        and is_unset(container)
+        and not requests_gpu(container)
         and not looks_legacy(container)
     )
 
 
-RULE = Rule(
-    name="ephemeral-gpu",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="a debug container runs a CUDA image on a GPU node",
-    check=check,
-    needs=(EPHEMERAL, CUDA_IMAGE),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(EPHEMERAL, CUDA_IMAGE))

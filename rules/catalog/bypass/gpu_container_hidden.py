@@ -28,14 +28,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.devices import only_claims
-from rules.pod import Pod
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import GPU, VARIABLE
-from rules.visibility import GRANTING, Visibility, concerns, removal, visibility
+from rules.base.json_access import display
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import uses_only_claims
+from rules.gpu.visibility import (
+    VISIBILITY_VARIABLES,
+    Visibility,
+    is_for_requested_gpu,
+    remove_edits,
+    visibility,
+)
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU, GPU_VARIABLE
 
 WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
 
@@ -43,12 +50,12 @@ WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each variable by which a container hides the GPU that it asks for."""
     for container in pod.containers:
-        for variable in GRANTING:
+        for variable in VISIBILITY_VARIABLES:
             if (
                 variable in container.env
                 and visibility(container, variable) in WITHOUT_DEVICES
-                and concerns(variable, container)
-                and not only_claims(container)
+                and is_for_requested_gpu(variable, container)
+                and not uses_only_claims(container)
             ):
                 yield _finding(container, variable)
 
@@ -59,20 +66,12 @@ def _finding(container: Container, variable: str) -> Finding:
         key=variable,
         message=(
             f"{container} asks for a GPU and sets "
-            f"{variable}={shown(container.value_of(variable))}, which may hide it"
+            f"{variable}={display(container.value_of(variable))}, which may hide it"
         ),
         container=container,
         help="remove the variable: the device plugin sets it",
-        fix=Fix(f"remove {variable}", removal(container, variable), safe=True),
+        fix=Fix(f"remove {variable}", remove_edits(container, variable), safe=True),
     )
 
 
-RULE = Rule(
-    name="gpu-container-hidden",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="a container asks for a GPU and hides it from itself",
-    check=check,
-    needs=(VARIABLE, GPU),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE, GPU))

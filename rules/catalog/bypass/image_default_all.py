@@ -34,17 +34,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.components import is_of_daemon_set
-from rules.container import Container
-from rules.context import Context
-from rules.devices import holds_gpu, pod_holds_gpu, uses_gpu_runtime
-from rules.images import is_cuda_image
-from rules.placement import targets_gpu_nodes
-from rules.pod import Pod
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import CUDA_IMAGE, FOR_GPUS, RUNTIME_CLASS
-from rules.visibility import NVIDIA, looks_legacy, says_nothing, voiding
+from rules.base.json_access import display
+from rules.finding import Action, Finding, Fix
+from rules.gpu.components import is_made_by_daemon_set
+from rules.gpu.devices import pod_requests_gpu, requests_gpu, uses_gpu_runtime
+from rules.gpu.images import is_cuda_image
+from rules.gpu.visibility import NVIDIA, hide_edits, is_unset, looks_legacy
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.placement.gpu_nodes import targets_gpu_nodes
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import CUDA_IMAGE, GPU_OR_NODE_CONSTRAINT, RUNTIME_CLASS
 
 SELECTS = "the pod selects GPU nodes"
 
@@ -57,43 +58,47 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     for container in pod.containers:
         why = reason
         if is_cuda_image(container.image):
-            why = f"its image {shown(container.image)} is known to set it to all"
+            why = f"its image {display(container.image)} is known to set it to all"
         if (
             why
             and container.role != "ephemeral"
             and container.image  # without one it is a patch of a container that is not here
-            and says_nothing(container)
-            and not holds_gpu(container)
+            and is_unset(container)
+            and not requests_gpu(container)
             and not looks_legacy(container)
         ):
             # An agent on GPU nodes may be there to see them all, unless the policy knows better.
-            agent = why == SELECTS and is_of_daemon_set(pod, context)
-            yield _finding(container, why, safe=pod.is_whole and bool(every or not agent))
+            agent = why == SELECTS and is_made_by_daemon_set(pod, context)
+            yield _finding(container, why, safe=pod.is_final and bool(every or not agent))
 
 
 def _pods_reason(pod: Pod) -> str:
     """Why a GPU is likely to be near every container of `pod`; empty if it is not."""
     if uses_gpu_runtime(pod):
-        return f"the pod uses the runtime class {shown(pod.spec['runtimeClassName'])}"
-    if pod_holds_gpu(pod):
+        return f"the pod uses the runtime class {display(pod.spec['runtimeClassName'])}"
+    if pod_requests_gpu(pod):
         return "another container of the pod asks for a GPU"
     return SELECTS if targets_gpu_nodes(pod) else ""
 
 
 def _finding(container: Container, why: str, *, safe: bool) -> Finding:
     message = f"{container} asks for no GPU and does not set {NVIDIA}=void, although {why}"
-    fix = Fix(f"set {NVIDIA}=void", voiding(container), safe=safe)
+    fix = Fix(f"set {NVIDIA}=void", hide_edits(container), safe=safe)
     advice = f"add {NVIDIA} with the value void to env"
-    return Finding((*container.path, "env"), NVIDIA, message, container, advice, fix)
+    return Finding(
+        path=(*container.path, "env"),
+        key=NVIDIA,
+        message=message,
+        container=container,
+        help=advice,
+        fix=fix,
+    )
 
 
-RULE = Rule(
-    name="image-default-all",
-    subject=Pod,
+RULE = define_rule(
+    check,
     action=Action.AUDIT,
     since="0.1",
-    summary="a container without a GPU leaves it to its image whether it sees all of them",
-    check=check,
-    needs=(FOR_GPUS | RUNTIME_CLASS | CUDA_IMAGE,),
+    needs=(GPU_OR_NODE_CONSTRAINT | RUNTIME_CLASS | CUDA_IMAGE,),
     options={"every_container": False},
 )

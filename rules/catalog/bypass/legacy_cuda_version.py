@@ -27,22 +27,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.devices import holds_gpu
-from rules.document import Path
-from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import VARIABLE
-from rules.visibility import (
+from rules.base.json_patch import Path
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import requests_gpu
+from rules.gpu.visibility import (
     CUDA_VERSION,
     NVIDIA,
-    forming,
+    describe_setting,
+    hide_edits,
+    is_unset,
     looks_legacy,
-    says_nothing,
-    setting,
-    voiding,
+    matching_prefixes,
 )
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_VARIABLE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -51,18 +52,23 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         if (
             (CUDA_VERSION in container.env or container.raw.get("envFrom"))
             and looks_legacy(container)
-            and says_nothing(container)
-            and not holds_gpu(container)
+            and is_unset(container)
+            and not requests_gpu(container)
         ):
-            yield _finding(container)
+            yield _finding(pod, container)
 
 
-def _finding(container: Container) -> Finding:
+def _finding(pod: Pod, container: Container) -> Finding:
     if CUDA_VERSION in container.env:
         path: Path = (*container.path, "env", container.env[CUDA_VERSION][-1][0])
-        said = setting(container, CUDA_VERSION)
+        said = describe_setting(container, CUDA_VERSION)
     else:
-        path = (*container.path, "envFrom", forming(container, CUDA_VERSION)[-1][0], "prefix")
+        path = (
+            *container.path,
+            "envFrom",
+            matching_prefixes(container, CUDA_VERSION)[-1][0],
+            "prefix",
+        )
         said = f"takes variables with a prefix that a key can complete to {CUDA_VERSION},"
     return Finding(
         path=path,
@@ -73,16 +79,8 @@ def _finding(container: Container) -> Finding:
         ),
         container=container,
         help=f"add {NVIDIA} with the value void, or remove {CUDA_VERSION}",
-        fix=Fix(f"set {NVIDIA}=void", voiding(container), safe=container.pod.is_whole),
+        fix=Fix(f"set {NVIDIA}=void", hide_edits(container), safe=pod.is_final),
     )
 
 
-RULE = Rule(
-    name="legacy-cuda-version",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="a container without a GPU makes its image look older than NVIDIA_VISIBLE_DEVICES",
-    check=check,
-    needs=(VARIABLE,),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE,))

@@ -26,17 +26,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import VARIABLE
-from rules.visibility import removal, setting
+from rules.finding import Action, Finding, Fix
+from rules.gpu.visibility import describe_setting, remove_edits
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_VARIABLE
 
-POWERS = {
-    "NVIDIA_MIG_CONFIG_DEVICES": "repartition",
-    "NVIDIA_MIG_MONITOR_DEVICES": "watch",
-}
+POWERS = {"NVIDIA_MIG_CONFIG_DEVICES": "repartition", "NVIDIA_MIG_MONITOR_DEVICES": "watch"}
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -50,25 +48,17 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 def _finding(container: Container, variable: str) -> Finding:
     effect = (
         f"with its capability SYS_ADMIN it can {POWERS[variable]} everybody's MIG devices"
-        if container.administers
+        if container.has_sys_admin
         else "without the capability SYS_ADMIN NVIDIA's runtime refuses to start it"
     )
     return Finding(
         path=(*container.path, "env", container.env[variable][-1][0]),
         key=variable,
-        message=f"{container} {setting(container, variable)}: {effect}",
+        message=f"{container} {describe_setting(container, variable)}: {effect}",
         container=container,
         help="remove the variable: only the components of the GPU operator need it",
-        fix=Fix(f"remove {variable}", removal(container, variable)),
+        fix=Fix(f"remove {variable}", remove_edits(container, variable)),
     )
 
 
-RULE = Rule(
-    name="mig-admin-env",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="a container asks to administer the MIG devices of the node",
-    check=check,
-    needs=(VARIABLE,),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))

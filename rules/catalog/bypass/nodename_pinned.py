@@ -21,36 +21,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.components import is_of_daemon_set
-from rules.context import Context
-from rules.devices import pod_holds_gpu
-from rules.pod import Pod
-from rules.reading import shown, text
-from rules.rule import Action, Finding, Rule
-from rules.traits import GPU, NODE_NAME
+from rules.base.json_access import as_text, display
+from rules.finding import Action, Finding
+from rules.gpu.components import is_made_by_daemon_set
+from rules.gpu.devices import pod_requests_gpu
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU, NODE_NAME
 
 FIELD = "nodeName"
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield the node that a GPU pod names."""
-    node = text(pod.spec.get(FIELD))
-    settled = context.operation == "UPDATE" or is_of_daemon_set(pod, context)
-    if node and not settled and pod_holds_gpu(pod):
+    node = as_text(pod.spec.get(FIELD))
+    settled = context.operation == "UPDATE" or is_made_by_daemon_set(pod, context)
+    if node and not settled and pod_requests_gpu(pod):
         message = (
-            f"the pod asks for a GPU and names its node {shown(node)} itself, "
+            f"the pod asks for a GPU and names its node {display(node)} itself, "
             "so no scheduler makes sure that the GPU is free"
         )
-        advice = f"replace nodeName by `nodeSelector: {{kubernetes.io/hostname: {shown(node)}}}`"
-        yield Finding((*pod.path, FIELD), FIELD, message, help=advice)
+        advice = f"replace nodeName by `nodeSelector: {{kubernetes.io/hostname: {display(node)}}}`"
+        yield Finding(path=(*pod.path, FIELD), key=FIELD, message=message, help=advice)
 
 
-RULE = Rule(
-    name="nodename-pinned",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="a pod that holds a GPU names its node itself",
-    check=check,
-    needs=(NODE_NAME, GPU),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_NAME, GPU))

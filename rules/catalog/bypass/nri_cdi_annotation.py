@@ -32,12 +32,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.context import Context
-from rules.document import remove
-from rules.pod import Pod
-from rules.reading import shown, text
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import KEY
+from rules.base.json_access import as_text, display
+from rules.base.json_patch import remove
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import REQUEST_IN_LIMITS
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_KEY
 
 DOMAIN = "nvidia.cdi.k8s.io"
 FOR_POD = f"{DOMAIN}/pod"
@@ -47,7 +49,7 @@ FOR_CONTAINER = f"{DOMAIN}/container."
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each annotation that makes the plugin inject devices."""
     for key, value in pod.annotations.items():
-        devices = text(value)
+        devices = as_text(value)
         if key.startswith(DOMAIN) and _is_read(key) and devices.strip(" ,"):
             yield _finding(pod, key, devices)
 
@@ -60,24 +62,14 @@ def _finding(pod: Pod, key: str, devices: str) -> Finding:
     path = (*pod.metadata_path, "annotations", key)
     whom = "every container"
     if key.startswith(FOR_CONTAINER):
-        whom = f"the container {shown(key.removeprefix(FOR_CONTAINER))}"
+        whom = f"the container {display(key.removeprefix(FOR_CONTAINER))}"
     message = (
-        f"the pod's annotation {shown(key)} gives {whom} the devices {shown(devices)}, "
+        f"the pod's annotation {display(key)} gives {whom} the devices {display(devices)}, "
         "which the scheduler has not counted"
     )
-    advice = (
-        "remove the annotation and ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)"
-    )
-    fix = Fix(f"remove the annotation {shown(key)}", (remove(path),))
-    return Finding(path, key, message, help=advice, fix=fix)
+    advice = f"remove the annotation and {REQUEST_IN_LIMITS}"
+    fix = Fix(f"remove the annotation {display(key)}", (remove(path),))
+    return Finding(path=path, key=key, message=message, help=advice, fix=fix)
 
 
-RULE = Rule(
-    name="nri-cdi-annotation",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="a pod annotation asks NVIDIA's NRI plugin for devices",
-    check=check,
-    needs=(KEY,),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_KEY,))

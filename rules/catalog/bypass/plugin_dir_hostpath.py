@@ -26,13 +26,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.context import Context
-from rules.host_paths import HostMount, host_mounts
-from rules.placement import is_for_gpus
-from rules.pod import Pod
-from rules.reading import shown
-from rules.rule import Action, Finding, Rule
-from rules.traits import FOR_GPUS, HOST_PATH
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.host_paths import HostMount, host_mounts
+from rules.objects.pod import Pod
+from rules.placement.gpu_nodes import is_for_gpus
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
 
 KUBELET_DIRS = {
     "/var/lib/kubelet/device-plugins": "it reaches the sockets by which devices are allocated",
@@ -50,10 +51,10 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     if revealed and is_for_gpus(pod):
         for mount, directory in revealed.values():
             message = (
-                f"{mount.container} sees {shown(mount.path)} of the node through the volume "
-                f"{shown(mount.volume)}: {MEANING[directory]}"
+                f"{mount.container} sees {display(mount.path)} of the node through the volume "
+                f"{display(mount.volume)}: {MEANING[directory]}"
             )
-            yield Finding(mount.field, mount.key, message, help=_advice(directory))
+            yield Finding(path=mount.field, key=mount.key, message=message, help=_advice(directory))
 
 
 def _revealed(mount: HostMount) -> str:
@@ -71,12 +72,6 @@ def _advice(directory: str) -> str:
     return f"{remedy}, or mount it with readOnly: true" if directory in CDI_DIRS else remedy
 
 
-RULE = Rule(
-    name="plugin-dir-hostpath",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="a pod on a GPU node reaches the directories by which device plugins hand out GPUs",
-    check=check,
-    needs=(HOST_PATH, FOR_GPUS),
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(HOST_PATH, GPU_OR_NODE_CONSTRAINT)
 )

@@ -21,13 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.context import Context
-from rules.host_paths import host_mounts
-from rules.placement import is_for_gpus
-from rules.pod import Pod
-from rules.reading import shown
-from rules.rule import Action, Finding, Rule
-from rules.traits import FOR_GPUS, HOST_PATH
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.host_paths import host_mounts
+from rules.objects.pod import Pod
+from rules.placement.gpu_nodes import is_for_gpus
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
 
 SOCKETS = (
     *("docker.sock", "docker/containerd/containerd.sock", "cri-dockerd.sock", "dockershim.sock"),
@@ -58,21 +59,18 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     if mounts and is_for_gpus(pod):
         for mount in mounts.values():
             message = (
-                f"{mount.container} sees {shown(mount.path)} of the node through the volume "
-                f"{shown(mount.volume)}, and with it the container runtime, "
+                f"{mount.container} sees {display(mount.path)} of the node through the volume "
+                f"{display(mount.volume)}, and with it the container runtime, "
                 "which starts containers with any GPU"
             )
             advice = "remove the volume and its mounts"
-            yield Finding(mount.field, mount.key, message, help=advice)
+            yield Finding(path=mount.field, key=mount.key, message=message, help=advice)
 
 
-RULE = Rule(
-    name="runtime-socket",
-    subject=Pod,
+RULE = define_rule(
+    check,
     action=Action.WARN,
     since="0.1",
-    summary="a pod on a GPU node reaches the socket of the container runtime",
-    check=check,
-    needs=(HOST_PATH, FOR_GPUS),
-    instead_of=("plugin-dir-hostpath",),
+    needs=(HOST_PATH, GPU_OR_NODE_CONSTRAINT),
+    supersedes=("plugin-dir-hostpath",),
 )

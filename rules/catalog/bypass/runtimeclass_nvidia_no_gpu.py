@@ -20,36 +20,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.context import Context
-from rules.devices import pod_holds_gpu, uses_gpu_runtime
-from rules.pod import Pod
-from rules.reading import shown
-from rules.rule import Action, Finding, Rule
-from rules.traits import RUNTIME_CLASS
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.devices import REQUEST_IN_LIMITS, pod_requests_gpu, uses_gpu_runtime
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import RUNTIME_CLASS
 
 FIELD = "runtimeClassName"
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield the runtime class of a pod that has no use for it."""
-    if FIELD in pod.spec and uses_gpu_runtime(pod) and not pod_holds_gpu(pod):
+    if FIELD in pod.spec and uses_gpu_runtime(pod) and not pod_requests_gpu(pod):
         message = (
-            f"the pod names the runtime class {shown(pod.spec[FIELD])} and none of its containers "
-            "asks for a GPU: they may get GPUs that the scheduler has not counted"
+            f"the pod names the runtime class {display(pod.spec[FIELD])} and none of its "
+            "containers asks for a GPU: they may get GPUs that the scheduler has not counted"
         )
-        advice = (
-            "remove runtimeClassName, or ask for the GPU in resources.limits "
-            "(such as nvidia.com/gpu: 1)"
-        )
-        yield Finding((*pod.path, FIELD), FIELD, message, help=advice)
+        advice = f"remove runtimeClassName, or {REQUEST_IN_LIMITS}"
+        yield Finding(path=(*pod.path, FIELD), key=FIELD, message=message, help=advice)
 
 
-RULE = Rule(
-    name="runtimeclass-nvidia-no-gpu",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="a pod names a GPU runtime class and asks for no GPU",
-    check=check,
-    needs=(RUNTIME_CLASS,),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(RUNTIME_CLASS,))

@@ -29,23 +29,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.devices import holds_gpu
-from rules.patterns import matches
-from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import VARIABLE
-from rules.visibility import (
-    GRANTING,
+from rules.base.patterns import matches
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import REQUEST_IN_LIMITS, requests_gpu
+from rules.gpu.visibility import (
+    VISIBILITY_VARIABLES,
     Visibility,
-    forming,
-    removal,
-    setting,
-    spelled,
+    describe_setting,
+    display_variable,
+    hide_edits,
+    matching_prefixes,
+    remove_edits,
     visibility,
-    voiding,
 )
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_VARIABLE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -55,12 +56,15 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     for container in pod.containers:
         for variable in dict.fromkeys(_alternatives(container)):
             seen = visibility(container, variable)
-            if seen in (Visibility.GRANTED, Visibility.REFERENCE) and variable not in GRANTING:
+            if (
+                seen in (Visibility.GRANTED, Visibility.REFERENCE)
+                and variable not in VISIBILITY_VARIABLES
+            ):
                 yield _finding(container, variable)
 
 
 def _alternatives(container: Container) -> Iterator[str]:
-    for pattern in container.pod.profile.alternative_variables:
+    for pattern in container.profile.alternative_variables:
         if pattern in container.env:
             yield pattern
         elif "*" in pattern:
@@ -72,27 +76,20 @@ def _finding(container: Container, variable: str) -> Finding:
         path=(*container.path, "env", container.env[variable][-1][0]),
         key=variable,
         message=(
-            f"{container} {setting(container, variable)}, which the container runtime may take "
-            "before NVIDIA_VISIBLE_DEVICES: it may get devices that the scheduler has not counted"
+            f"{container} {describe_setting(container, variable)}, which the container runtime "
+            "may take before NVIDIA_VISIBLE_DEVICES: it may get devices that the scheduler "
+            "has not counted"
         ),
         container=container,
-        help="remove it and ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)",
+        help=f"remove it and {REQUEST_IN_LIMITS}",
         fix=_fix(container, variable),
     )
 
 
 def _fix(container: Container, variable: str) -> Fix:
-    if forming(container, variable) and not holds_gpu(container):
-        return Fix(f"set {spelled(variable)}=void", voiding(container, variable))
-    return Fix(f"remove {spelled(variable)}", removal(container, variable))
+    if matching_prefixes(container, variable) and not requests_gpu(container):
+        return Fix(f"set {display_variable(variable)}=void", hide_edits(container, variable))
+    return Fix(f"remove {display_variable(variable)}", remove_edits(container, variable))
 
 
-RULE = Rule(
-    name="swarm-resource-env",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="a container grants itself GPUs by an alternative to NVIDIA_VISIBLE_DEVICES",
-    check=check,
-    needs=(VARIABLE,),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))

@@ -31,53 +31,56 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.devices import asks_for, holds_gpu
-from rules.pod import Pod
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import VARIABLE
-from rules.visibility import (
-    GRANTING,
+from rules.base.json_access import display
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import describe_request, requests_gpu
+from rules.gpu.visibility import (
     NVIDIA,
+    VISIBILITY_VARIABLES,
     Visibility,
-    concerns,
-    hiding,
-    removal,
+    hidden_value,
+    hide_edits,
+    is_for_requested_gpu,
+    remove_edits,
     visibility,
-    voiding,
 )
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_VARIABLE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each variable by which a container grants itself devices."""
     for container in pod.containers:
-        for variable in GRANTING:
+        for variable in VISIBILITY_VARIABLES:
             if variable in container.env and visibility(container, variable) is Visibility.GRANTED:
                 yield _finding(container, variable)
 
 
 def _finding(container: Container, variable: str) -> Finding:
     value = container.value_of(variable) or ""
-    setting = f"{variable}={shown(value)}"
+    setting = f"{variable}={display(value)}"
     path = (*container.path, "env", container.env[variable][-1][0], "value")
-    if holds_gpu(container):
+    if requests_gpu(container):
         message = (
-            f"{container} {asks_for(container)} and also sets {setting}, "
+            f"{container} {describe_request(container)} and also sets {setting}, "
             "which gives it other devices than it is allocated"
         )
-        safe = concerns(variable, container)
-        fix = Fix(f"remove {variable}", removal(container, variable), safe)
+        safe = is_for_requested_gpu(variable, container)
+        fix = Fix(f"remove {variable}", remove_edits(container, variable), safe)
         advice = "remove the variable: the device plugin sets it"
     else:
         message = f"{container} sets {setting} without asking for a GPU: {_effect(variable, value)}"
-        fix = Fix(f"set {variable}={hiding(variable)}", voiding(container, variable))
+        fix = Fix(f"set {variable}={hidden_value(variable)}", hide_edits(container, variable))
         advice = (
             f"remove the variable and ask for a GPU in resources.limits{_example(variable)}, "
-            f"or set the variable to {hiding(variable)}"
+            f"or set the variable to {hidden_value(variable)}"
         )
-    return Finding(path, variable, message, container, advice, fix)
+    return Finding(
+        path=path, key=variable, message=message, container=container, help=advice, fix=fix
+    )
 
 
 def _example(variable: str) -> str:
@@ -87,16 +90,8 @@ def _example(variable: str) -> str:
 def _effect(variable: str, value: str) -> str:
     word = value.strip().lower()
     if variable == NVIDIA and word in ("all", "none", "void") and word != value.strip():
-        return f"it cannot start, because only {shown(word)} in lower case has a special meaning"
+        return f"it cannot start, because only {display(word)} in lower case has a special meaning"
     return "it gets devices that the scheduler has not counted"
 
 
-RULE = Rule(
-    name="visible-devices-env",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="a container grants itself GPUs by a visible-devices variable",
-    check=check,
-    needs=(VARIABLE,),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))

@@ -36,14 +36,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.container import Container
-from rules.context import Context
-from rules.devices import asks_for, holds_gpu
-from rules.pod import Pod
-from rules.reading import mapping, shown, text
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import VARIABLE
-from rules.visibility import GRANTING, forming, hiding, voiding
+from rules.base.json_access import as_object, as_text, display
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import describe_request, requests_gpu
+from rules.gpu.visibility import VISIBILITY_VARIABLES, hidden_value, hide_edits, matching_prefixes
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_VARIABLE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -51,45 +52,55 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     for container in pod.containers:
         if not container.raw.get("envFrom"):
             continue
-        for variable in dict.fromkeys((*GRANTING, *pod.profile.alternative_variables)):
-            sources = forming(container, variable)
+        for variable in dict.fromkeys((*VISIBILITY_VARIABLES, *pod.profile.alternative_variables)):
+            sources = matching_prefixes(container, variable)
             # Beside a GPU the variable has no business in `env`, where it would hide it.
-            if sources and (variable not in container.env or holds_gpu(container)):
-                yield _finding(container, variable, *sources[-1])
+            if sources and (variable not in container.env or requests_gpu(container)):
+                yield _finding(pod, container, variable, *sources[-1])
 
 
-def _finding(container: Container, variable: str, index: int, source: Mapping[str, Any]) -> Finding:
-    subject = f"{container} {asks_for(container)} and" if holds_gpu(container) else str(container)
+def _finding(
+    pod: Pod, container: Container, variable: str, index: int, source: Mapping[str, Any]
+) -> Finding:
+    subject = (
+        f"{container} {describe_request(container)} and"
+        if requests_gpu(container)
+        else str(container)
+    )
     message = (
         f"{subject} takes variables from {_name(source)} with the prefix "
-        f"{shown(source['prefix'])}, which a key can complete to {variable}"
+        f"{display(source['prefix'])}, which a key can complete to {variable}"
     )
-    # A pattern stands in a profile of the policy's own, whose author knows that nodes obey it.
-    aside = variable not in GRANTING and "*" not in variable
+    # Only a user's own profile holds a pattern, and its author knows that nodes obey it.
+    is_alternative = variable not in VISIBILITY_VARIABLES and "*" not in variable
     fix = None
-    if not holds_gpu(container) and "*" not in variable and (edits := voiding(container, variable)):
-        safe = aside and container.pod.is_whole
-        fix = Fix(f"set {variable}={hiding(variable)}", edits, safe=safe)
+    if (
+        not requests_gpu(container)
+        and "*" not in variable
+        and (edits := hide_edits(container, variable))
+    ):
+        safe = is_alternative and pod.is_final
+        fix = Fix(f"set {variable}={hidden_value(variable)}", edits, safe=safe)
     path = (*container.path, "envFrom", index, "prefix")
     advice = f"choose a prefix that {variable} does not begin with"
-    action = Action.WARN if aside else Action.DENY
-    return Finding(path, f"envFrom.{variable}", message, container, advice, fix, action)
+    action = Action.WARN if is_alternative else Action.DENY
+    return Finding(
+        path=path,
+        key=f"envFrom.{variable}",
+        message=message,
+        container=container,
+        help=advice,
+        fix=fix,
+        action=action,
+    )
 
 
 def _name(source: Mapping[str, Any]) -> str:
     for kind in ("configMapRef", "secretRef"):
         if kind in source:
             what = "ConfigMap" if kind == "configMapRef" else "Secret"
-            return f"the {what} {shown(text(mapping(source[kind]).get('name')))}"
+            return f"the {what} {display(as_text(as_object(source[kind]).get('name')))}"
     return "an unnamed source"
 
 
-RULE = Rule(
-    name="visible-devices-envfrom",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="a prefix in envFrom lets a ConfigMap or Secret form a visible-devices variable",
-    check=check,
-    needs=(VARIABLE,),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))

@@ -30,33 +30,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.devices import asks_for, holds_gpu
-from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import VARIABLE
-from rules.visibility import (
-    GRANTING,
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import describe_request, requests_gpu
+from rules.gpu.visibility import (
+    VISIBILITY_VARIABLES,
     Visibility,
-    concerns,
-    hiding,
-    is_injected,
+    hidden_value,
+    hide_edits,
+    is_for_requested_gpu,
+    is_platform_reference,
     reference_kind,
-    removal,
+    remove_edits,
     visibility,
-    voiding,
 )
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_VARIABLE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each variable that is a reference and not the estate's own."""
     for container in pod.containers:
-        for variable in GRANTING:
+        for variable in VISIBILITY_VARIABLES:
             if (
                 variable in container.env
                 and visibility(container, variable) is Visibility.REFERENCE
-                and not is_injected(container, variable)
+                and not is_platform_reference(pod, container, variable)
             ):
                 yield _finding(container, variable)
 
@@ -64,33 +65,27 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 def _finding(container: Container, variable: str) -> Finding:
     source = reference_kind(container, variable)
     path = (*container.path, "env", container.env[variable][-1][0], "valueFrom")
-    if holds_gpu(container):
+    if requests_gpu(container):
         message = (
-            f"{container} {asks_for(container)} and also takes {variable} from a {source}, "
+            f"{container} {describe_request(container)} and also takes {variable} from a {source}, "
             "which replaces the devices that it is allocated"
         )
-        safe = concerns(variable, container)
-        fix = Fix(f"remove {variable}", removal(container, variable), safe)
+        safe = is_for_requested_gpu(variable, container)
+        fix = Fix(f"remove {variable}", remove_edits(container, variable), safe)
         advice = "remove the variable: the device plugin sets it"
     else:
         message = (
             f"{container} takes {variable} from a {source} without asking for a GPU: "
             "it may get devices that the scheduler has not counted"
         )
-        fix = Fix(f"set {variable}={hiding(variable)}", voiding(container, variable))
+        fix = Fix(f"set {variable}={hidden_value(variable)}", hide_edits(container, variable))
         advice = (
             "remove the variable and ask for a GPU in resources.limits, "
-            f"or set it to the value {hiding(variable)} in the pod itself"
+            f"or set it to the value {hidden_value(variable)} in the pod itself"
         )
-    return Finding(path, variable, message, container, advice, fix)
+    return Finding(
+        path=path, key=variable, message=message, container=container, help=advice, fix=fix
+    )
 
 
-RULE = Rule(
-    name="visible-devices-valuefrom",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="a container takes its visible-devices variable from somewhere else",
-    check=check,
-    needs=(VARIABLE,),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))

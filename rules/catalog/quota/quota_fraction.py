@@ -21,12 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.context import Context
-from rules.quantity import Malformed, Placeholder, Quantity, not_whole, parse
-from rules.quota import Quota
-from rules.reading import shown
-from rules.rule import Action, Finding, Rule
-from rules.traits import QUOTA
+from rules.base.json_access import display
+from rules.base.quantity import Malformed, Placeholder, Quantity, invalid_count_reason, parse
+from rules.finding import Action, Finding
+from rules.objects.quota import Quota
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import QUOTA
 
 REQUESTS = "requests."
 NATIVE = "kubernetes.io/"
@@ -40,26 +41,20 @@ def check(quota: Quota, _context: Context) -> Iterator[Finding]:
             continue
         amount = parse(value)
         if fault := _fault(amount):
-            message = f"the quota sets {shown(f'{key}: {amount.text}')}, {fault}"
+            message = f"the quota sets {display(f'{key}: {amount.text}')}, {fault}"
             advice = "write a whole number of devices"
             refused = not isinstance(amount, Quantity) or amount.nano < 0
             path = (*quota.path, key)
-            yield Finding(path, f"hard.{key}", message, help=advice, api_refuses=refused)
+            yield Finding(
+                path=path, key=f"hard.{key}", message=message, help=advice, api_refuses=refused
+            )
 
 
 def _fault(amount: Quantity | Placeholder | Malformed) -> str | None:
     if not isinstance(amount, Quantity) or amount.nano < 0 or amount.accepted_as_integer:
-        return not_whole(amount)
+        return invalid_count_reason(amount)
     usable = amount.nano // WHOLE
     return f"a fraction, of which {usable} can be used: devices are counted whole"
 
 
-RULE = Rule(
-    name="quota-fraction",
-    subject=Quota,
-    action=Action.WARN,
-    since="0.1",
-    summary="a quota limits a device to a number that is not whole",
-    check=check,
-    needs=(QUOTA,),
-)
+RULE = define_rule(check, subject=Quota, action=Action.WARN, since="0.1", needs=(QUOTA,))

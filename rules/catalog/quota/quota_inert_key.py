@@ -30,15 +30,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rules.acceptance import is_no_count
-from rules.context import Context
-from rules.document import put, remove
-from rules.patterns import matches_any
-from rules.quantity import not_whole, parse
-from rules.quota import Quota
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import QUOTA
+from rules.base.json_access import display
+from rules.base.json_patch import put, remove
+from rules.base.patterns import matches_any
+from rules.base.quantity import invalid_count_reason, parse
+from rules.finding import Action, Finding, Fix
+from rules.gpu.api_validation import api_refuses_count
+from rules.objects.quota import Quota
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import QUOTA
 
 LIMITS, REQUESTS = "limits.", "requests."
 NATIVE = "kubernetes.io/"
@@ -60,7 +61,7 @@ def check(quota: Quota, _context: Context) -> Iterator[Finding]:
         right = REQUESTS + name
         path = (*quota.path, key)
         message = (
-            f"the quota's key {shown(key)} never counts: Kubernetes limits "
+            f"the quota's key {display(key)} never counts: Kubernetes limits "
             f"extended resources by their requests alone"
         )
         fix = None
@@ -72,9 +73,11 @@ def check(quota: Quota, _context: Context) -> Iterator[Finding]:
         )
         # Only here, where nothing counts, does the API server insist on whole numbers.
         amount = parse(quota.hard[key])
-        refused = is_no_count(amount)
-        message += f", and its value is {not_whole(amount)}" if refused else ""
-        yield Finding(path, f"hard.{key}", message, help=advice, fix=fix, api_refuses=refused)
+        refused = api_refuses_count(amount)
+        message += f", and its value is {invalid_count_reason(amount)}" if refused else ""
+        yield Finding(
+            path=path, key=f"hard.{key}", message=message, help=advice, fix=fix, api_refuses=refused
+        )
 
 
 def _resource(key: str) -> str | None:
@@ -88,12 +91,4 @@ def _resource(key: str) -> str | None:
     return name if EXTENDED.fullmatch(name) else None
 
 
-RULE = Rule(
-    name="quota-inert-key",
-    subject=Quota,
-    action=Action.WARN,
-    since="0.1",
-    summary="a quota has a key for a device that never counts",
-    check=check,
-    needs=(QUOTA,),
-)
+RULE = define_rule(check, subject=Quota, action=Action.WARN, since="0.1", needs=(QUOTA,))

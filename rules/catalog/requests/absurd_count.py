@@ -27,13 +27,14 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rules.context import Context
-from rules.devices import devices
-from rules.pod import Pod
-from rules.quantity import Quantity
-from rules.reading import shown
-from rules.rule import Action, Finding, Rule
-from rules.traits import DEVICE
+from rules.base.json_access import display
+from rules.base.quantity import Quantity
+from rules.finding import Action, Finding
+from rules.gpu.devices import devices
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE
 
 OPTIONS: Mapping[str, Any] = MappingProxyType({"max_devices": 16})
 COUNTED = "device"
@@ -41,8 +42,6 @@ COUNTED = "device"
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each count of devices that no node can have."""
-    if pod.layout.gpu_field:
-        return
     for container in pod.containers:
         for name, device in devices(container).items():
             field, amount = "limits", device.limit
@@ -54,12 +53,14 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
             if not amount.is_integer or amount.value <= most:
                 continue
             message = (
-                f"{container} asks for {shown(f'{name}: {amount.text}')}{_meaning(amount)}: "
+                f"{container} asks for {display(f'{name}: {amount.text}')}{_meaning(amount)}: "
                 f"a node is expected to have at most {most} devices"
             )
             advice = "write the number of GPUs without a unit, or raise the option max_devices"
             path = (*container.resources_path, field, name)
-            yield Finding(path, f"count.{name}", message, container, advice)
+            yield Finding(
+                path=path, key=f"count.{name}", message=message, container=container, help=advice
+            )
 
 
 def _meaning(amount: Quantity) -> str:
@@ -68,13 +69,11 @@ def _meaning(amount: Quantity) -> str:
     return f", which is {amount.value}" if amount.suffix else ""
 
 
-RULE = Rule(
-    name="absurd-count",
-    subject=Pod,
+RULE = define_rule(
+    check,
     action=Action.WARN,
     since="0.1",
-    summary="a container asks for more GPUs than any node has",
-    check=check,
-    needs=(DEVICE,),
+    needs=(GPU_RESOURCE,),
+    needs_resources=True,
     options=OPTIONS,
 )

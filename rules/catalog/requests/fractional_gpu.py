@@ -24,27 +24,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.acceptance import is_no_count, is_refused
-from rules.container import Container
-from rules.context import Context
-from rules.devices import Device, devices
-from rules.document import put
-from rules.pod import Pod
-from rules.quantity import Quantity, not_whole
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import ODD_AMOUNT
+from rules.base.json_access import display
+from rules.base.quantity import Quantity, invalid_count_reason
+from rules.finding import Action, Finding
+from rules.gpu.amounts import round_up_fix
+from rules.gpu.api_validation import api_refuses_amounts, api_refuses_count
+from rules.gpu.devices import Device, devices
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import ODD_AMOUNT
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each amount that is no whole number; one finding if limit and request agree."""
-    if pod.layout.gpu_field:
-        return
     for container in pod.containers:
         for device in devices(container).values():
-            if fault := not_whole(device.limit):
+            if fault := invalid_count_reason(device.limit):
                 yield _finding(container, device, "limits", fault, context)
-            if (fault := not_whole(device.request)) and not _agree(device):
+            if (fault := invalid_count_reason(device.request)) and not _agree(device):
                 yield _finding(container, device, "requests", fault, context)
 
 
@@ -56,24 +55,26 @@ def _agree(device: Device) -> bool:
 
 def _finding(c: Container, device: Device, field: str, fault: str, context: Context) -> Finding:
     name, amount = device.name, device.limit if field == "limits" else device.request
-    refused = is_refused(name, c.limits, c.requests)
-    if refused and not is_no_count(amount):
+    refused = api_refuses_amounts(name, c.limits, c.requests)
+    if refused and not api_refuses_count(amount):
         fault = "a fraction, which the API server refuses without a limit that equals it"
-    message = f"{c} sets {shown(f'{name}: {amount.text if amount else None}')} in {field}, {fault}"
+    message = (
+        f"{c} sets {display(f'{name}: {amount.text if amount else None}')} in {field}, {fault}"
+    )
     advice, fix = "write a whole number under resources.limits", None
     if isinstance(amount, Quantity) and amount.nano > 0:
-        advice, fix = advice + _share(device, context), _rounding(c, device, field)
+        advice += _share(device, context)
+        fix = round_up_fix(c, name, field, limit=device.limit, request=device.request)
     path = (*c.resources_path, field, name)
-    return Finding(path, f"{field}.{name}", message, c, advice, fix, api_refuses=refused)
-
-
-def _rounding(container: Container, device: Device, field: str) -> Fix | None:
-    """Round up the limit, and make the request what the limit is or becomes."""
-    if not isinstance(device.limit, Quantity) or device.limit.nano <= 0 or device.limit.overflows:
-        return None
-    fields = ("limits", "requests") if field == "limits" and _agree(device) else (field,)
-    root, name, whole = container.resources_path, device.name, device.limit.value
-    return Fix(f"round {name} up to {whole}", tuple(put((*root, f, name), whole) for f in fields))
+    return Finding(
+        path=path,
+        key=f"{field}.{name}",
+        message=message,
+        container=c,
+        help=advice,
+        fix=fix,
+        api_refuses=refused,
+    )
 
 
 def _share(device: Device, context: Context) -> str:
@@ -83,12 +84,6 @@ def _share(device: Device, context: Context) -> str:
     return ""
 
 
-RULE = Rule(
-    name="fractional-gpu",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="a GPU resource is asked for in an amount that is not a whole number",
-    check=check,
-    needs=(ODD_AMOUNT,),
+RULE = define_rule(
+    check, action=Action.DENY, since="0.1", needs=(ODD_AMOUNT,), needs_resources=True
 )

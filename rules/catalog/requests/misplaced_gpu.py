@@ -22,12 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.context import Context
-from rules.devices import devices
-from rules.pod import Pod
-from rules.reading import mapping, shown
-from rules.rule import Action, Finding, Rule
-from rules.traits import EPHEMERAL, POD_RESOURCES
+from rules.base.json_access import as_object, display
+from rules.finding import Action, Finding
+from rules.gpu.devices import devices
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import EPHEMERAL, POD_RESOURCES
 
 ADVICE = "write the GPU under resources.limits of the container that uses it"
 POD_LEVEL: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -47,13 +48,20 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         for name, device in devices(container).items():
             field = "limits" if device.limit is not None else "requests"
             message = (
-                f"{container} asks for {shown(name)}: an ephemeral container cannot have "
+                f"{container} asks for {display(name)}: an ephemeral container cannot have "
                 "resources, and the API server refuses it"
             )
             path = (*container.resources_path, field, name)
             advice = "remove its resources, and debug in a container that holds the GPU"
             key = f"resources.{field}.{name}"
-            yield Finding(path, key, message, container, advice, api_refuses=True)
+            yield Finding(
+                path=path,
+                key=key,
+                message=message,
+                container=container,
+                help=advice,
+                api_refuses=True,
+            )
 
 
 def _is_pod_spec(pod: Pod) -> bool:
@@ -66,22 +74,14 @@ def _of_the_pod(pod: Pod) -> Iterator[Finding]:
     for place, outcome in POD_LEVEL:
         holder = pod.spec
         for step in place:
-            holder = mapping(holder.get(step))
+            holder = as_object(holder.get(step))
         for name in holder:
             if pod.profile.resource(name) and (place[0], name) not in seen:
                 seen.add((place[0], name))
-                message = f"the pod asks for {shown(name)} in its own {place[0]}: {outcome}"
+                message = f"the pod asks for {display(name)} in its own {place[0]}: {outcome}"
                 key = ".".join((*place, name))
                 path, refused = (*pod.path, *place, name), place[0] == "resources"
-                yield Finding(path, key, message, help=ADVICE, api_refuses=refused)
+                yield Finding(path=path, key=key, message=message, help=ADVICE, api_refuses=refused)
 
 
-RULE = Rule(
-    name="misplaced-gpu",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="a GPU is asked for in a place where no container gets it",
-    check=check,
-    needs=(POD_RESOURCES | EPHEMERAL,),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(POD_RESOURCES | EPHEMERAL,))

@@ -21,14 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.devices import Device, devices
-from rules.patterns import matches_any
-from rules.pod import Pod
-from rules.reading import shown
-from rules.rule import Action, Finding, Rule
-from rules.traits import SHARE
+from rules.base.json_access import display
+from rules.base.patterns import matches_any
+from rules.finding import Action, Finding
+from rules.gpu.devices import Device, devices
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import SHARE
 
 # Nobody asks for so many kinds of card at once, unless to keep us busy.
 MOST_COMPARED = 50
@@ -36,14 +37,14 @@ MOST_COMPARED = 50
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each share that a pod asks for beside a whole card of the same vendor."""
-    held = [(c, d) for c in pod.containers for d in devices(c).values() if d.held]
-    if len(held) < 2:  # noqa: PLR2004  # mixing takes two
+    requested = [(c, d) for c in pod.containers for d in devices(c).values() if d.is_requested]
+    if len(requested) < 2:  # noqa: PLR2004  # mixing takes two
         return
     whole: dict[str, list[Device]] = {}
-    for _, device in held:
+    for _, device in requested:
         if device.resource.sharing == "whole":
             whole.setdefault(device.resource.vendor, []).append(device)
-    for container, device in held:
+    for container, device in requested:
         if device.resource.sharing == "share":
             candidates = whole.get(device.resource.vendor, [])[:MOST_COMPARED]
             other = next((w for w in candidates if _exclude(device, w)), None)
@@ -59,21 +60,15 @@ def _exclude(share: Device, whole: Device) -> bool:
 
 def _finding(container: Container, share: Device, whole: Device) -> Finding:
     message = (
-        f"{container} asks for {shown(share.name)} and the pod also for {shown(whole.name)}: "
+        f"{container} asks for {display(share.name)} and the pod also for {display(whole.name)}: "
         "few nodes offer both shares and whole cards"
     )
     advice = "ask for whole cards or for shares, not for both; run the two in pods of their own"
     field = "limits" if share.limit is not None else "requests"
     path = (*container.resources_path, field, share.name)
-    return Finding(path, f"mixed.{share.name}", message, container, advice)
+    return Finding(
+        path=path, key=f"mixed.{share.name}", message=message, container=container, help=advice
+    )
 
 
-RULE = Rule(
-    name="mixed-families",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="a pod asks for a whole GPU and for a share of one",
-    check=check,
-    needs=(SHARE,),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(SHARE,))

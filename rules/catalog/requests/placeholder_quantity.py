@@ -20,19 +20,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.context import Context
-from rules.devices import devices
-from rules.pod import Pod
-from rules.quantity import Placeholder
-from rules.reading import shown
-from rules.rule import Action, Finding, Rule
-from rules.traits import ODD_AMOUNT
+from rules.base.json_access import display
+from rules.base.quantity import Placeholder
+from rules.finding import Action, Finding
+from rules.gpu.devices import devices
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import ODD_AMOUNT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each amount yet to be filled in; one finding if limit and request agree."""
-    if pod.layout.gpu_field:
-        return
     for container in pod.containers:
         for name, device in devices(container).items():
             for field, amount in (("limits", device.limit), ("requests", device.request)):
@@ -40,19 +39,19 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
                     continue
                 if field == "requests" and amount == device.limit:
                     continue
-                line = shown(f"{name}: {amount.text}")
+                line = display(f"{name}: {amount.text}")
                 message = f"{container} sets {line} in {field}, which is yet to be filled in"
                 advice = "render the template first (envsubst, helm template, kustomize build)"
                 path = (*container.resources_path, field, name)
-                yield Finding(path, f"{field}.{name}", message, container, advice)
+                yield Finding(
+                    path=path,
+                    key=f"{field}.{name}",
+                    message=message,
+                    container=container,
+                    help=advice,
+                )
 
 
-RULE = Rule(
-    name="placeholder-quantity",
-    subject=Pod,
-    action=Action.AUDIT,
-    since="0.1",
-    summary="the amount of a GPU resource is a placeholder that nothing has filled in",
-    check=check,
-    needs=(ODD_AMOUNT,),
+RULE = define_rule(
+    check, action=Action.AUDIT, since="0.1", needs=(ODD_AMOUNT,), needs_resources=True
 )

@@ -25,14 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.context import Context
-from rules.devices import devices
-from rules.document import remove
-from rules.pod import Pod
-from rules.quantity import Quantity
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import DEVICE
+from rules.base.json_access import display
+from rules.base.json_patch import remove
+from rules.base.quantity import Quantity
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import devices
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
@@ -40,27 +41,28 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     if context.operation is not None:
         return  # at admission the API server has filled the requests in
     for container in pod.containers:
-        if not container.requests or pod.layout.gpu_field:
+        if not container.requests:
             continue
         for name, device in devices(container).items():
             limit, request = device.limit, device.request
             if not isinstance(limit, Quantity) or not isinstance(request, Quantity):
                 continue
             if limit.is_integer and limit.nano > 0 and limit.equal_to(request):
-                line = shown(f"{name}: {request.text}")
+                line = display(f"{name}: {request.text}")
                 message = f"{container} requests {line}, which only repeats the limit"
                 path = (*container.resources_path, "requests", name)
                 fix = Fix(f"remove the request of {name}", (remove(path),))
                 advice = f"leave {name} out of resources.requests: the limit is enough"
-                yield Finding(path, f"requests.{name}", message, container, advice, fix)
+                yield Finding(
+                    path=path,
+                    key=f"requests.{name}",
+                    message=message,
+                    container=container,
+                    help=advice,
+                    fix=fix,
+                )
 
 
-RULE = Rule(
-    name="redundant-request",
-    subject=Pod,
-    action=Action.OFF,
-    since="0.1",
-    summary="the request of a GPU only repeats its limit",
-    check=check,
-    needs=(DEVICE,),
+RULE = define_rule(
+    check, action=Action.OFF, since="0.1", needs=(GPU_RESOURCE,), needs_resources=True
 )

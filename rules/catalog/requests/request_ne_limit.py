@@ -26,14 +26,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from rules.context import Context
-from rules.devices import devices
-from rules.document import put
-from rules.pod import Pod
-from rules.quantity import Quantity
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import ODD_AMOUNT
+from rules.base.json_access import display
+from rules.base.json_patch import put
+from rules.base.quantity import Quantity
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import devices
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import ODD_AMOUNT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -46,8 +47,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             if not (_is_whole(limit) and _is_whole(request)) or limit.equal_to(request):
                 continue
             message = (
-                f"{container} requests {shown(f'{name}: {request.text}')} and its limit is "
-                f"{shown(limit.text)}: for GPUs the API server demands that both are equal"
+                f"{container} requests {display(f'{name}: {request.text}')} and its limit is "
+                f"{display(limit.text)}: for GPUs the API server demands that both are equal"
             )
             advice = f"leave the request of {name} out, or make it equal to the limit"
             path = (*container.resources_path, "requests", name)
@@ -55,19 +56,19 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
                 f"set the request of {name} to the limit", (put(path, container.limits[name]),)
             )
             key = f"requests.{name}"
-            yield Finding(path, key, message, container, advice, fix, api_refuses=True)
+            yield Finding(
+                path=path,
+                key=key,
+                message=message,
+                container=container,
+                help=advice,
+                fix=fix,
+                api_refuses=True,
+            )
 
 
 def _is_whole(amount: object) -> TypeGuard[Quantity]:
     return isinstance(amount, Quantity) and amount.is_integer and amount.nano >= 0
 
 
-RULE = Rule(
-    name="request-ne-limit",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="the request of a GPU differs from its limit",
-    check=check,
-    needs=(ODD_AMOUNT,),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(ODD_AMOUNT,))

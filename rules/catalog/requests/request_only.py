@@ -25,15 +25,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.devices import Device, devices
-from rules.document import put
-from rules.pod import Pod
-from rules.quantity import Quantity
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import ODD_AMOUNT
+from rules.base.json_access import display
+from rules.base.json_patch import put
+from rules.base.quantity import Quantity
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import Device, devices
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import ODD_AMOUNT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -43,7 +44,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         if not container.requests or container.role == "ephemeral":
             continue
         # Without an image it is a patch of a container that is not here, whose limits may be.
-        if not container.image and pod.is_whole:
+        if not container.image and pod.is_final:
             continue
         for device in devices(container).values():
             if device.limit is None and _is_whole(device):
@@ -57,7 +58,7 @@ def _is_whole(device: Device) -> bool:
 
 def _finding(container: Container, device: Device) -> Finding:
     name, value = device.name, container.requests[device.name]
-    line = shown(f"{name}: {device.request.text}" if device.request else name)
+    line = display(f"{name}: {device.request.text}" if device.request else name)
     message = (
         f"{container} requests {line} without a limit: "
         "GPUs cannot be overcommitted, so the API server refuses a request alone"
@@ -68,15 +69,15 @@ def _finding(container: Container, device: Device) -> Finding:
         limit = put((*container.resources_path, "limits", name), value)
         fix = Fix(f"set the limit of {name} as the request", (limit,), safe=True)
     path = (*container.resources_path, "requests", name)
-    return Finding(path, f"limits.{name}", message, container, advice, fix, api_refuses=True)
+    return Finding(
+        path=path,
+        key=f"limits.{name}",
+        message=message,
+        container=container,
+        help=advice,
+        fix=fix,
+        api_refuses=True,
+    )
 
 
-RULE = Rule(
-    name="request-only",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="a GPU is requested without a limit",
-    check=check,
-    needs=(ODD_AMOUNT,),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(ODD_AMOUNT,))

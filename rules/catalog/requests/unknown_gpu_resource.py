@@ -26,15 +26,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.acceptance import is_refused
-from rules.container import Container
-from rules.context import Context
-from rules.document import Edit, put, remove
-from rules.pod import Pod
-from rules.profile import Profile
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import STRANGE
+from rules.base.json_access import display
+from rules.base.json_patch import Edit, put, remove
+from rules.finding import Action, Finding, Fix
+from rules.gpu.api_validation import api_refuses_amounts
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.profile.profile import Profile
+from rules.rule import define_rule
+from rules.traits.bits import UNKNOWN_RESOURCE
 
 ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"})
 # A table that grows with what people write, hence a file of more than a hundred lines.
@@ -57,24 +58,35 @@ MOST_COMPARED = 50
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each name that was meant to be another one, once for limits and requests."""
-    for container in pod.containers if not pod.layout.gpu_field else ():
+    for container in pod.containers:
         mistakes = _mistakes(container)
         for name, (right, action) in mistakes.items():
             kind = "a mistake for" if action is Action.DENY else "not known but close to"
-            refused = is_refused(name, container.limits, container.requests)
+            refused = api_refuses_amounts(name, container.limits, container.requests)
             end = "the API server refuses it" if refused else "the pod waits for a node that has it"
-            message = f"{container} asks for {shown(name)}, which is {kind} {shown(right)}: {end}"
+            message = (
+                f"{container} asks for {display(name)}, which is {kind} {display(right)}: {end}"
+            )
             field = "limits" if name in container.limits else "requests"
             path, key = (*container.resources_path, field, name), f"{field}.{name}"
             rivals = {n for n, (other, _) in mistakes.items() if other == right} - {name}
             fix = None if rivals else _renaming(container, name, right)
             advice = f"write {right}"
-            yield Finding(path, key, message, container, advice, fix, action, api_refuses=refused)
+            yield Finding(
+                path=path,
+                key=key,
+                message=message,
+                container=container,
+                help=advice,
+                fix=fix,
+                action=action,
+                api_refuses=refused,
+            )
 
 
 def _mistakes(container: Container) -> dict[str, tuple[str, Action]]:
     """What is written instead of which name, and how sure that is."""
-    found, profile = {}, container.pod.profile
+    found, profile = {}, container.profile
     compared: list[str] = []
     for name in (*container.limits, *container.requests):
         if name in ORDINARY or profile.resource(name):
@@ -124,12 +136,6 @@ def _within(slips: int, one: str, other: str) -> bool:
     return any(_within(slips - 1, *way) for way in ways)
 
 
-RULE = Rule(
-    name="unknown-gpu-resource",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="the name of a GPU resource is misspelt",
-    check=check,
-    needs=(STRANGE,),
+RULE = define_rule(
+    check, action=Action.DENY, since="0.1", needs=(UNKNOWN_RESOURCE,), needs_resources=True
 )

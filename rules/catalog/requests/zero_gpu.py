@@ -26,22 +26,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.devices import Device, devices
-from rules.document import remove
-from rules.patterns import matches_any
-from rules.pod import Pod
-from rules.quantity import Quantity
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import ODD_AMOUNT
+from rules.base.json_access import display
+from rules.base.json_patch import remove
+from rules.base.patterns import matches_any
+from rules.base.quantity import Quantity
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import Device, devices
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import ODD_AMOUNT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each GPU resource of which a container asks for nothing."""
-    if pod.layout.gpu_field:
-        return
     for container in pod.containers:
         if container.role == "ephemeral":
             continue  # it may have no resources at all, which is told by another rule
@@ -56,28 +55,29 @@ def _is_zero(amount: object) -> bool:
 
 
 def _tunes_another(device: Device, container: Container) -> bool:
-    held = (other.name for other in devices(container).values() if other.held)
-    return any(matches_any(device.resource.companions, name) for name in held)
+    requested = (other.name for other in devices(container).values() if other.is_requested)
+    return any(matches_any(device.resource.companions, name) for name in requested)
 
 
 def _finding(container: Container, device: Device) -> Finding:
     name = device.name
     field = "requests" if device.limit is None else "limits"
     fields = [f for f, a in (("limits", device.limit), ("requests", device.request)) if a]
-    message = f"{container} asks for zero of {shown(name)}, which does not hide any GPU from it"
+    message = f"{container} asks for zero of {display(name)}, which does not hide any GPU from it"
     advice = f"remove {name}, and set NVIDIA_VISIBLE_DEVICES=void where no GPU should be seen"
     root, fix = container.resources_path, None
     if device.request is None or _is_zero(device.request):  # else the request would stand alone
         fix = Fix(f"remove {name}", tuple(remove((*root, each, name)) for each in fields))
-    return Finding((*root, field, name), f"zero.{name}", message, container, advice, fix)
+    return Finding(
+        path=(*root, field, name),
+        key=f"zero.{name}",
+        message=message,
+        container=container,
+        help=advice,
+        fix=fix,
+    )
 
 
-RULE = Rule(
-    name="zero-gpu",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="a container asks for zero of a GPU resource",
-    check=check,
-    needs=(ODD_AMOUNT,),
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(ODD_AMOUNT,), needs_resources=True
 )

@@ -25,15 +25,24 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, TypeAlias
 
-from rules import placement
-from rules.context import Context
-from rules.devices import pod_holds_gpu
-from rules.document import Path
-from rules.placement import REQUIRED, expressions, impossible_label, is_empty
-from rules.pod import Pod
-from rules.reading import shown, text
-from rules.rule import Action, Finding, Rule
-from rules.traits import GPU, PLACED
+from rules.base.json_access import as_text, display
+from rules.base.json_patch import Path
+from rules.finding import Action, Finding
+from rules.gpu.devices import pod_requests_gpu
+from rules.objects.pod import Pod
+from rules.placement.gpu_nodes import gpu_node_expressions
+from rules.placement.node_affinity import (
+    NODE_AFFINITY,
+    REQUIRED,
+    expressions,
+    impossible_label,
+    is_empty,
+    node_affinity,
+    required_terms,
+)
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU, NODE_CONSTRAINT
 
 AFFINITY = "the required node affinity"
 EMPTY = "has an empty term, which matches no node"
@@ -43,38 +52,45 @@ Term: TypeAlias = tuple[Path, Mapping[str, Any]]
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield every demand on the node that no node can meet."""
-    choosy = placement.node_affinity(pod).get(REQUIRED) is not None
-    if not (choosy or pod.node_selector) or not pod_holds_gpu(pod):
+    has_affinity = node_affinity(pod).get(REQUIRED) is not None
+    if not (has_affinity or pod.node_selector) or not pod_requests_gpu(pod):
         return
-    terms = placement.required_terms(pod)
+    terms = required_terms(pod)
     empty = [path for path, term in terms if is_empty(term)]
-    if empty or (choosy and not terms):
-        path = empty[0] if empty else (*pod.path, *placement.NODE_AFFINITY, REQUIRED)
+    if empty or (has_affinity and not terms):
+        path = empty[0] if empty else (*pod.path, *NODE_AFFINITY, REQUIRED)
         message = f"{AFFINITY} {EMPTY if len(empty) < len(terms) else NOTHING}"
-        yield Finding(path, "nodeSelectorTerms", message, help="fill in the term or remove it")
-    live: list[Term] = []
-    dead: set[str] = set()
+        yield Finding(
+            path=path,
+            key="nodeSelectorTerms",
+            message=message,
+            help="fill in the term or remove it",
+        )
+    possible: list[Term] = []
+    reported: set[str] = set()
     for path, term in terms:
         label = impossible_label(demand for _, demand in expressions(term))
         if label is None and not is_empty(term):
-            live.append((path, term))
-        elif label is not None and label not in dead:
-            dead.add(label)
+            possible.append((path, term))
+        elif label is not None and label not in reported:
+            reported.add(label)
             key = f"nodeSelectorTerms.{label}"
             yield _about((path, term), label, key, "in one term, which no node can meet")
-    yield from _conflicts(pod, live)
+    yield from _conflicts(pod, possible)
 
 
 def _conflicts(pod: Pod, terms: list[Term]) -> Iterator[Finding]:
-    """What cannot be had together of nodeSelector, the terms, and the label of the GPU's nodes."""
+    """Yield where nodeSelector, the terms, and the label of the GPU's nodes exclude each other."""
     chosen = [{"key": k, "operator": "In", "values": [v]} for k, v in pod.node_selector.items()]
-    base = [*placement.known_labels(pod), *chosen]
+    base = [*gpu_node_expressions(pod), *chosen]
     label = impossible_label(base)
     if label is not None and label in pod.node_selector:
-        what = f"nodeSelector {shown(label)}: {shown(pod.node_selector[label])}"
+        what = f"nodeSelector {display(label)}: {display(pod.node_selector[label])}"
         message = f"{what} excludes the nodes with the GPU that the pod asks for"
         path = (*pod.path, "nodeSelector", label)
-        yield Finding(path, f"nodeSelector.{label}", message, help=f"remove {label} from it")
+        yield Finding(
+            path=path, key=f"nodeSelector.{label}", message=message, help=f"remove {label} from it"
+        )
     if label is not None:
         return
     by_key: dict[str, list[Mapping[str, Any]]] = {}
@@ -92,29 +108,23 @@ def _contradicted(
 ) -> str | None:
     """The label for which no node meets `demands` beside `base`, which is possible by itself.
 
-    A tenant may write thousands of terms and of labels: only those that meet are looked at.
+    A tenant may write thousands of terms and labels, so only labels in both are compared.
     """
-    keys = dict.fromkeys(text(demand.get("key")) for demand in demands)
+    keys = dict.fromkeys(as_text(demand.get("key")) for demand in demands)
     return impossible_label([*chain.from_iterable(base.get(key, ()) for key in keys), *demands])
 
 
 def _about(where: Term, label: str, key: str, why: str) -> Finding:
     """A finding at the last expression about `label` in a term."""
     path, term = where
-    found = [(index, asked) for index, asked in expressions(term) if asked.get("key") == label]
-    demands = (f"{asked.get('operator')} {shown(asked.get('values', ''))}" for _, asked in found)
-    said = " and ".join(demand.removesuffix(' ""') for demand in demands)
-    message = f"{AFFINITY} demands {shown(label)} {said} {why}"
+    found = [(index, each) for index, each in expressions(term) if each.get("key") == label]
+    demands = (f"{each.get('operator')} {display(each.get('values', ''))}" for _, each in found)
+    listed = " and ".join(demand.removesuffix(' ""') for demand in demands)
+    message = f"{AFFINITY} demands {display(label)} {listed} {why}"
     advice = f"change or remove what the term demands of {label}"
-    return Finding((*path, "matchExpressions", found[-1][0]), key, message, help=advice)
+    return Finding(
+        path=(*path, "matchExpressions", found[-1][0]), key=key, message=message, help=advice
+    )
 
 
-RULE = Rule(
-    name="affinity-contradiction",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="a pod that asks for a GPU wants a node that cannot exist",
-    check=check,
-    needs=(PLACED, GPU),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_CONSTRAINT, GPU))

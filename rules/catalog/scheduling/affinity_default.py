@@ -29,47 +29,50 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rules.context import Context
-from rules.document import Edit, append, put
-from rules.placement import (
+from rules.base.json_access import display
+from rules.base.json_patch import Edit, append, put
+from rules.finding import Action, Finding, Fix
+from rules.objects.pod import Pod
+from rules.placement.gpu_nodes import is_gpu_label, matching_resource, placement_skip_reason
+from rules.placement.node_affinity import (
     NODE_AFFINITY,
     PREFERRED,
     REQUIRED,
+    expression_for,
     is_empty,
-    is_gpu_label,
     is_writable,
-    left_alone,
-    mentioned_labels,
-    need,
     node_affinity,
+    referenced_label_keys,
     required_terms,
-    requirement,
 )
-from rules.pod import Pod
-from rules.profile import NodeAffinity
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import DEVICE
+from rules.profile.context import Context
+from rules.profile.records import NodeAffinity
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE
 
 WEIGHT = 1
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield the pod if the profile names labels for its GPUs and it mentions none itself."""
-    wanted = [affinity for affinity in pod.profile.affinities if need(pod, affinity) is not None]
+    wanted = [
+        affinity
+        for affinity in pod.profile.affinities
+        if matching_resource(pod, affinity) is not None
+    ]
     if not wanted or not is_writable(pod):
         return
     own = {affinity.key for affinity in wanted}
-    if any(key in own or is_gpu_label(pod.profile, key) for key in mentioned_labels(pod)):
+    if any(key in own or is_gpu_label(pod.profile, key) for key in referenced_label_keys(pod)):
         return
-    if left_alone(pod) is None and (edits := _edits(pod, wanted)):
+    if placement_skip_reason(pod) is None and (edits := _edits(pod, wanted)):
         labels = ", ".join(dict.fromkeys(affinity.key for affinity in wanted))
         there = NODE_AFFINITY if pod.spec.get("affinity") is not None else NODE_AFFINITY[:1]
         yield Finding(
-            (*pod.path, *there),
-            "affinity.nodeAffinity",
-            f"the pod asks for {shown(need(pod, wanted[0]))} and does not choose its nodes by "
-            f"{labels}, which the profile names for it",
+            path=(*pod.path, *there),
+            key="affinity.nodeAffinity",
+            message=f"the pod asks for {display(matching_resource(pod, wanted[0]))} and does not "
+            f"choose its nodes by {labels}, which the profile names for it",
             help=f"add a nodeSelector or a node affinity for {labels}",
             fix=Fix(f"add a node affinity for {labels}", edits, safe=True),
         )
@@ -81,24 +84,16 @@ def _edits(pod: Pod, wanted: list[NodeAffinity]) -> tuple[Edit, ...]:
     required = [affinity for affinity in wanted if affinity.required]
     edits = [append((*base, PREFERRED), _preference(a)) for a in wanted if not a.required]
     if node_affinity(pod).get(REQUIRED) is None:
-        terms = [{"matchExpressions": [requirement(affinity) for affinity in required]}]
+        terms = [{"matchExpressions": [expression_for(affinity) for affinity in required]}]
         created = [put((*base, REQUIRED, "nodeSelectorTerms"), terms)] if required else []
         return (*edits, *created)
     filled = [path for path, term in required_terms(pod) if not is_empty(term)]
-    edits += [append((*p, "matchExpressions"), requirement(a)) for p in filled for a in required]
+    edits += [append((*p, "matchExpressions"), expression_for(a)) for p in filled for a in required]
     return tuple(edits) if filled else ()
 
 
 def _preference(affinity: NodeAffinity) -> dict[str, Any]:
-    return {"weight": WEIGHT, "preference": {"matchExpressions": [requirement(affinity)]}}
+    return {"weight": WEIGHT, "preference": {"matchExpressions": [expression_for(affinity)]}}
 
 
-RULE = Rule(
-    name="affinity-default",
-    subject=Pod,
-    action=Action.AUDIT,
-    since="0.1",
-    summary="a pod asks for GPUs and says nothing about which nodes it should be drawn to",
-    check=check,
-    needs=(DEVICE,),
-)
+RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(GPU_RESOURCE,))

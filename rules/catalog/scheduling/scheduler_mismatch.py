@@ -21,12 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.context import Context
-from rules.placement import need
-from rules.pod import DEFAULT_SCHEDULER, Pod
-from rules.reading import shown
-from rules.rule import Action, Finding, Rule
-from rules.traits import DEVICE, FRACTION, SCHEDULER
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.objects.pod import DEFAULT_SCHEDULER, Pod
+from rules.placement.gpu_nodes import matching_resource
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import CUSTOM_SCHEDULER, GPU_ANNOTATION, GPU_RESOURCE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -34,7 +35,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     known = pod.profile.schedulers
     if not known or pod.scheduler == DEFAULT_SCHEDULER:
         return
-    wanted = [(scheduler, need(pod, scheduler)) for scheduler in known]
+    wanted = [(scheduler, matching_resource(pod, scheduler)) for scheduler in known]
     wanted = [(scheduler, reason) for scheduler, reason in wanted if reason is not None]
     able = {name for scheduler, _ in wanted for name in (scheduler.name, *scheduler.alternatives)}
     if not wanted or pod.scheduler in able:
@@ -42,20 +43,14 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     scheduler, reason = wanted[0]
     fit = " or ".join((scheduler.name, *scheduler.alternatives))
     yield Finding(
-        (*pod.path, "schedulerName"),
-        "schedulerName",
-        f"the pod asks for {shown(reason)}, which {fit} must place, "
-        f"and sets schedulerName: {shown(pod.scheduler)}",
+        path=(*pod.path, "schedulerName"),
+        key="schedulerName",
+        message=f"the pod asks for {display(reason)}, which {fit} must place, "
+        f"and sets schedulerName: {display(pod.scheduler)}",
         help=f"write schedulerName: {scheduler.name}",
     )
 
 
-RULE = Rule(
-    name="scheduler-mismatch",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="a pod chooses a scheduler that cannot place what it asks for",
-    check=check,
-    needs=(SCHEDULER, DEVICE | FRACTION),
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(CUSTOM_SCHEDULER, GPU_RESOURCE | GPU_ANNOTATION)
 )

@@ -28,13 +28,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.context import Context
-from rules.document import put
-from rules.placement import left_alone, need
-from rules.pod import DEFAULT_SCHEDULER, Pod
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import DEVICE, FRACTION
+from rules.base.json_access import display
+from rules.base.json_patch import put
+from rules.finding import Action, Finding, Fix
+from rules.objects.pod import DEFAULT_SCHEDULER, Pod
+from rules.placement.gpu_nodes import matching_resource, placement_skip_reason
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_ANNOTATION, GPU_RESOURCE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -45,28 +46,20 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     wanted = {
         scheduler.name: reason
         for scheduler in known
-        if (reason := need(pod, scheduler)) is not None
+        if (reason := matching_resource(pod, scheduler)) is not None
     }
-    if len(wanted) != 1 or DEFAULT_SCHEDULER in wanted or left_alone(pod):
+    if len(wanted) != 1 or DEFAULT_SCHEDULER in wanted or placement_skip_reason(pod):
         return
     [(name, reason)] = wanted.items()
     path = (*pod.path, "schedulerName")
     yield Finding(
-        path,
-        "schedulerName",
-        f"the pod asks for {shown(reason)}, which {name} must place, "
+        path=path,
+        key="schedulerName",
+        message=f"the pod asks for {display(reason)}, which {name} must place, "
         "and is left to the default scheduler",
         help=f"write schedulerName: {name} into the pod's spec",
         fix=Fix(f"set schedulerName: {name}", (put(path, name),), safe=True),
     )
 
 
-RULE = Rule(
-    name="scheduler-name",
-    subject=Pod,
-    action=Action.AUDIT,
-    since="0.1",
-    summary="a pod needs the scheduler of its GPU system and is left to the default one",
-    check=check,
-    needs=(DEVICE | FRACTION,),
-)
+RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(GPU_RESOURCE | GPU_ANNOTATION,))

@@ -30,47 +30,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.context import Context
-from rules.document import append
-from rules.placement import left_alone, need
-from rules.pod import Pod
-from rules.profile import Taint
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.tolerations import meant_for, spelled, toleration, untolerated
-from rules.traits import DEVICE
+from rules.base.json_access import display
+from rules.base.json_patch import append
+from rules.finding import Action, Finding, Fix
+from rules.objects.pod import Pod
+from rules.placement.gpu_nodes import matching_resource, placement_skip_reason
+from rules.placement.tolerations import (
+    display_taint,
+    near_miss_toleration,
+    toleration_for,
+    untolerated_taints,
+)
+from rules.profile.context import Context
+from rules.profile.records import Taint
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each taint of the nodes with the pod's GPUs that it says nothing about."""
-    taints = [taint for taint in pod.profile.taints if need(pod, taint) is not None]
+    taints = [taint for taint in pod.profile.taints if matching_resource(pod, taint) is not None]
     readable = isinstance(pod.spec.get("tolerations", []), list | None)
-    open_ones = untolerated(pod, taints) if taints and readable else ()
-    if open_ones and left_alone(pod) is None:
+    open_ones = untolerated_taints(pod, taints) if taints and readable else ()
+    if open_ones and placement_skip_reason(pod) is None:
         for taint in open_ones:
-            if meant_for(pod, taint) is None:
+            if near_miss_toleration(pod, taint) is None:
                 yield _finding(pod, taint)
 
 
 def _finding(pod: Pod, taint: Taint) -> Finding:
-    path, told, right = (*pod.path, "tolerations"), spelled(taint), toleration(taint)
+    path, name, right = (*pod.path, "tolerations"), display_taint(taint), toleration_for(taint)
     lines = ", ".join(f"{key}: {value}" for key, value in right.items())
     return Finding(
-        path,
-        f"tolerations.{told}",
-        f"the pod asks for {shown(need(pod, taint))} and does not tolerate the taint "
-        f"{told} of the nodes that have it",
+        path=path,
+        key=f"tolerations.{name}",
+        message=f"the pod asks for {display(matching_resource(pod, taint))} and does not "
+        f"tolerate the taint {name} of the nodes that have it",
         help=f"add {{{lines}}} to the pod's tolerations",
-        fix=Fix(f"tolerate {told}", (append(path, right),), safe=True),
+        fix=Fix(f"tolerate {name}", (append(path, right),), safe=True),
     )
 
 
-RULE = Rule(
-    name="toleration-default",
-    subject=Pod,
-    action=Action.AUDIT,
-    since="0.1",
-    summary="a pod asks for GPUs and does not tolerate the taint of the nodes that have them",
-    check=check,
-    needs=(DEVICE,),
-)
+RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(GPU_RESOURCE,))

@@ -32,25 +32,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.context import Context
-from rules.document import append, put
-from rules.placement import need, targets_gpu_nodes
-from rules.pod import Pod
-from rules.profile import Taint
-from rules.reading import shown, text
-from rules.rule import Action, Finding, Fix, Rule
-from rules.tolerations import meant_for, spelled, toleration, untolerated
-from rules.traits import DEVICE, PLACED, TOLERATION
+from rules.base.json_access import as_text, display
+from rules.base.json_patch import append, put
+from rules.finding import Action, Finding, Fix
+from rules.objects.pod import Pod
+from rules.placement.gpu_nodes import matching_resource, targets_gpu_nodes
+from rules.placement.tolerations import (
+    display_taint,
+    near_miss_toleration,
+    toleration_for,
+    untolerated_taints,
+)
+from rules.profile.context import Context
+from rules.profile.records import Taint
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE, NODE_CONSTRAINT, TOLERATION
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each taint of the pod's nodes for which one of its tolerations was meant in vain."""
     taints = pod.profile.taints if pod.tolerations else ()
     if taints and not targets_gpu_nodes(pod):
-        taints = tuple(taint for taint in taints if need(pod, taint) is not None)
+        taints = tuple(taint for taint in taints if matching_resource(pod, taint) is not None)
     corrected: set[int] = set()  # one toleration may have been meant for two taints
-    for taint in untolerated(pod, taints):
-        meant = meant_for(pod, taint)
+    for taint in untolerated_taints(pod, taints):
+        meant = near_miss_toleration(pod, taint)
         if meant is not None:
             yield _finding(pod, taint, meant, in_place=meant[0] not in corrected)
             corrected.add(meant[0])
@@ -62,16 +68,17 @@ def _finding(
     index, written = meant
     field, wanted = _fault(written, taint)
     base = (*pod.path, "tolerations")
-    right = toleration(taint)
+    right = toleration_for(taint)
     edit = put((*base, index), right) if field == "key" and in_place else append(base, right)
     lines = ", ".join(f"{key}: {value}" for key, value in right.items())
     return Finding(
-        (*base, index, field),
-        f"tolerations.{spelled(taint)}",
-        f"the toleration with the {field} {shown(written.get(field) or '')} does not fit the taint "
-        f"{spelled(taint)} of GPU nodes: the {field} should be {shown(wanted)}",
+        path=(*base, index, field),
+        key=f"tolerations.{display_taint(taint)}",
+        message=f"the toleration with the {field} {display(written.get(field) or '')} does not "
+        f"fit the taint {display_taint(taint)} of GPU nodes: the {field} "
+        f"should be {display(wanted)}",
         help=f"tolerate the taint with {{{lines}}}",
-        fix=Fix(f"tolerate {spelled(taint)}", (edit,)),
+        fix=Fix(f"tolerate {display_taint(taint)}", (edit,)),
     )
 
 
@@ -79,19 +86,13 @@ def _fault(written: Mapping[str, Any], taint: Taint) -> tuple[str, str]:
     """The field for which the toleration does not fit, and what it should be."""
     if written.get("key") != taint.key:
         return "key", taint.key
-    if text(written.get("effect")) not in {"", taint.effect}:
+    if as_text(written.get("effect")) not in {"", taint.effect}:
         return "effect", taint.effect
-    if text(written.get("operator")) not in {"", "Equal"}:
-        return "operator", str(toleration(taint)["operator"])
+    if as_text(written.get("operator")) not in {"", "Equal"}:
+        return "operator", str(toleration_for(taint)["operator"])
     return "value", taint.value or ""
 
 
-RULE = Rule(
-    name="toleration-mismatch",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="a toleration was meant for the taint of GPU nodes and does not fit it",
-    check=check,
-    needs=(TOLERATION, DEVICE | PLACED),
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(TOLERATION, GPU_RESOURCE | NODE_CONSTRAINT)
 )

@@ -26,12 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.context import Context
-from rules.document import put
-from rules.placement import is_for_gpus
-from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import FOR_GPUS, HOST_NAMESPACE
+from rules.base.json_patch import put
+from rules.finding import Action, Finding, Fix
+from rules.objects.pod import Pod
+from rules.placement.gpu_nodes import is_for_gpus
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_OR_NODE_CONSTRAINT, HOST_NAMESPACE
 
 SHARED = {
     "hostPID": ("processes", "leave hostPID out"),
@@ -51,15 +52,9 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
                 f"the pod is for GPUs and sets {field}: true, so it shares the {what} of its node"
             )
             fix = Fix(f"set {field}: false", (put(path, value=False),))
-            yield Finding(path, field, message, help=advice, fix=fix)
+            yield Finding(path=path, key=field, message=message, help=advice, fix=fix)
 
 
-RULE = Rule(
-    name="host-namespaces",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="a pod that has to do with GPUs shares the processes or the memory of its node",
-    check=check,
-    needs=(HOST_NAMESPACE, FOR_GPUS),
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(HOST_NAMESPACE, GPU_OR_NODE_CONSTRAINT)
 )

@@ -30,14 +30,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.devices import holds_gpu
-from rules.pod import Pod
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import GPU, LOADER
-from rules.visibility import removal
+from rules.base.json_access import display
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import requests_gpu
+from rules.gpu.visibility import remove_edits
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU, LD_VARIABLE
 
 SEARCH_PATH = "LD_LIBRARY_PATH"
 # What stands between the entries of each, see ld.so(8).
@@ -48,7 +49,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each variable that leads the loader into the container's own files."""
     for container in pod.containers:
         for variable in SEPARATORS:
-            if variable in container.env and holds_gpu(container):
+            if variable in container.env and requests_gpu(container):
                 value = container.value_of(variable)
                 if value is None or any(map(_depends, entries(variable, value))):
                     yield _finding(container, variable, value)
@@ -72,23 +73,17 @@ def _depends(entry: str) -> bool:
 def _finding(container: Container, variable: str, value: str | None) -> Finding:
     index = container.env[variable][-1][0]
     field = "valueFrom" if value is None else "value"
-    setting = "by reference" if value is None else f"to {shown(value)}"
+    setting = "by reference" if value is None else f"to {display(value)}"
     message = (
         f"{container} holds a GPU and sets {variable} {setting}, by which an outdated "
         "container toolkit may run the container's own code on the node"
     )
     advice = f"write absolute paths in {variable}, or remove it"
-    fix = Fix(f"remove {variable}", removal(container, variable))
+    fix = Fix(f"remove {variable}", remove_edits(container, variable))
     path = (*container.path, "env", index, field)
-    return Finding(path, variable, message, container, advice, fix)
+    return Finding(
+        path=path, key=variable, message=message, container=container, help=advice, fix=fix
+    )
 
 
-RULE = Rule(
-    name="ld-preload",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="a variable may make the loader take a library from inside a GPU container",
-    check=check,
-    needs=(LOADER, GPU),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(LD_VARIABLE, GPU))

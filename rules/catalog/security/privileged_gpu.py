@@ -29,14 +29,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.devices import pod_holds_gpu, pod_only_claims
-from rules.document import put
-from rules.placement import is_for_gpus
-from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import ADMINISTRATOR, FOR_GPUS
+from rules.base.json_patch import put
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import pod_requests_gpu, pod_uses_only_claims
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.placement.gpu_nodes import is_for_gpus
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_OR_NODE_CONSTRAINT, PRIVILEGED
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -44,9 +45,9 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     privileged = [container for container in pod.containers if container.privileged]
     if privileged:
         where = "a pod that holds a GPU"
-        if pod_only_claims(pod):
+        if pod_uses_only_claims(pod):
             where = "a pod with a resource claim, which may be for a GPU"
-        elif not pod_holds_gpu(pod):
+        elif not pod_requests_gpu(pod):
             where = "a pod for GPU nodes"
         if is_for_gpus(pod):
             yield from (_finding(container, where) for container in privileged)
@@ -57,15 +58,16 @@ def _finding(container: Container, where: str) -> Finding:
     message = f"{container} is privileged in {where}: it can use every GPU of the node"
     advice = "remove `privileged: true`; RDMA needs no more than `capabilities: {add: [IPC_LOCK]}`"
     fix = Fix("set privileged: false", (put(path, value=False),))
-    return Finding(path, "securityContext.privileged", message, container, advice, fix)
+    return Finding(
+        path=path,
+        key="securityContext.privileged",
+        message=message,
+        container=container,
+        help=advice,
+        fix=fix,
+    )
 
 
-RULE = Rule(
-    name="privileged-gpu",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="a container is privileged in a pod that has to do with GPUs",
-    check=check,
-    needs=(ADMINISTRATOR, FOR_GPUS),
+RULE = define_rule(
+    check, action=Action.DENY, since="0.1", needs=(PRIVILEGED, GPU_OR_NODE_CONSTRAINT)
 )

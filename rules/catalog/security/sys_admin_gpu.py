@@ -27,13 +27,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.document import remove
-from rules.placement import is_for_gpus
-from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import ADMINISTRATOR, FOR_GPUS
+from rules.base.json_patch import remove
+from rules.finding import Action, Finding, Fix
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.placement.gpu_nodes import is_for_gpus
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_OR_NODE_CONSTRAINT, PRIVILEGED
 
 ADMINISTRATION = ("SYS_ADMIN", "ALL")
 FIELD = ("securityContext", "capabilities", "add")
@@ -60,15 +61,16 @@ def _finding(container: Container, found: list[tuple[int, str]]) -> Finding:
     )
     advice = f"remove {capabilities} from capabilities.add"
     fix = Fix(f"drop {capabilities}", tuple(remove((*add, index)) for index, _ in found))
-    return Finding((*add, found[0][0]), ".".join(FIELD), message, container, advice, fix)
+    return Finding(
+        path=(*add, found[0][0]),
+        key=".".join(FIELD),
+        message=message,
+        container=container,
+        help=advice,
+        fix=fix,
+    )
 
 
-RULE = Rule(
-    name="sys-admin-gpu",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="a container adds SYS_ADMIN in a pod that has to do with GPUs",
-    check=check,
-    needs=(ADMINISTRATOR, FOR_GPUS),
+RULE = define_rule(
+    check, action=Action.DENY, since="0.1", needs=(PRIVILEGED, GPU_OR_NODE_CONSTRAINT)
 )

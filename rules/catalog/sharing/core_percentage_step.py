@@ -25,14 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.document import put
-from rules.pod import Pod
-from rules.quantity import Quantity, parse
-from rules.reading import shown, text
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import SHARE
+from rules.base.json_access import as_text, display
+from rules.base.quantity import Quantity, parse
+from rules.finding import Action, Finding, Fix
+from rules.gpu.amounts import rewrite_edits
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import SHARE
 
 CORE = "aliyun.com/gpu-core.percentage"
 CARDS = "aliyun.com/gpu-count"
@@ -42,17 +43,16 @@ MOST_DIGITS = 4
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each percentage that no card can give; the request counts only without a limit."""
-    if pod.layout.gpu_field:
-        return
+    cards = _cards(pod)
     for container in pod.containers:
         if CORE in container.limits:
-            yield from _judged(container, "limits")
+            yield from _check_amount(container, "limits", cards)
         elif CORE in container.requests:
-            yield from _judged(container, "requests")
+            yield from _check_amount(container, "requests", cards)
 
 
-def _judged(container: Container, field: str) -> Iterator[Finding]:
-    amount, cards = parse(getattr(container, field)[CORE]), _cards(container.pod)
+def _check_amount(container: Container, field: str, cards: int) -> Iterator[Finding]:
+    amount = parse(getattr(container, field)[CORE])
     if not isinstance(amount, Quantity) or not amount.is_integer or amount.nano <= 0:
         return
     if amount.value % cards:
@@ -62,7 +62,7 @@ def _judged(container: Container, field: str) -> Iterator[Finding]:
         return
     spread = f", which is {each} on each of {cards} cards" if cards > 1 else ""
     message = (
-        f"{container} asks for {shown(f'{CORE}: {amount.text}')}{spread}: "
+        f"{container} asks for {display(f'{CORE}: {amount.text}')}{spread}: "
         f"a card gives computing power in steps of {STEP} from {STEP} to {MOST}"
     )
     rounded = min(-(-each // STEP) * STEP, MOST) * cards
@@ -70,30 +70,18 @@ def _judged(container: Container, field: str) -> Iterator[Finding]:
     if each > MOST and cards == 1:
         advice += f", or spread it over several cards by the pod label {CARDS}"
     path = (*container.resources_path, field, CORE)
-    fix = _rounding(container, amount, rounded)
-    yield Finding(path, f"step.{CORE}", message, container, advice, fix)
+    edits = rewrite_edits(container, CORE, amount, rounded)
+    fix = Fix(f"round {CORE} to {rounded}", edits)
+    yield Finding(
+        path=path, key=f"step.{CORE}", message=message, container=container, help=advice, fix=fix
+    )
 
 
 def _cards(pod: Pod) -> int:
     """Over how many cards the pod spreads; 1 if the label says nothing that can be counted."""
-    count = text(pod.labels.get(CARDS))
+    count = as_text(pod.labels.get(CARDS))
     countable = count.isascii() and count.isdigit() and len(count) <= MOST_DIGITS
     return max(int(count), 1) if countable else 1
 
 
-def _rounding(container: Container, amount: Quantity, rounded: int) -> Fix:
-    fields = {"limits": container.limits, "requests": container.requests}
-    alike = [f for f in fields if CORE in fields[f] and parse(fields[f][CORE]) == amount]
-    edits = tuple(put((*container.resources_path, field, CORE), rounded) for field in alike)
-    return Fix(f"round {CORE} to {rounded}", edits)
-
-
-RULE = Rule(
-    name="core-percentage-step",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="the share of a GPU's computing power is not a step of five percent",
-    check=check,
-    needs=(SHARE,),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(SHARE,), needs_resources=True)

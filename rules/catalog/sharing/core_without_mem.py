@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.pod import Pod
-from rules.quantity import Quantity, parse
-from rules.rule import Action, Finding, Rule
-from rules.traits import SHARE
+from rules.base.quantity import Quantity, parse
+from rules.finding import Action, Finding
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import SHARE
 
 CORE = "aliyun.com/gpu-core.percentage"
 GPU_MEM = "aliyun.com/gpu-mem"
@@ -34,7 +35,7 @@ GPU_MEM = "aliyun.com/gpu-mem"
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each container with computing power, if no container of the pod has memory."""
     asking = [container for container in pod.containers if _asks(container, CORE)]
-    if not asking or pod.layout.gpu_field:
+    if not asking:
         return
     if any(_asks(container, GPU_MEM) for container in pod.containers):
         return
@@ -43,7 +44,9 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         advice = f"write {GPU_MEM} (in GiB) beside it under resources.limits"
         field = "limits" if CORE in container.limits else "requests"
         path = (*container.resources_path, field, CORE)
-        yield Finding(path, f"alone.{CORE}", message, container, advice)
+        yield Finding(
+            path=path, key=f"alone.{CORE}", message=message, container=container, help=advice
+        )
 
 
 def _asks(container: Container, name: str) -> bool:
@@ -54,12 +57,4 @@ def _asks(container: Container, name: str) -> bool:
     return False
 
 
-RULE = Rule(
-    name="core-without-mem",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="computing power of a shared GPU is asked for without memory",
-    check=check,
-    needs=(SHARE,),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(SHARE,), needs_resources=True)

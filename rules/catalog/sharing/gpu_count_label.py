@@ -21,14 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.acceptance import is_refused
-from rules.container import Container
-from rules.context import Context
-from rules.pod import Pod
-from rules.quantity import Quantity, parse
-from rules.reading import shown, text
-from rules.rule import Action, Finding, Rule
-from rules.traits import KEY, SHARE
+from rules.base.json_access import as_text, display
+from rules.base.quantity import Quantity, parse
+from rules.finding import Action, Finding
+from rules.gpu.api_validation import api_refuses_amounts
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_KEY, SHARE
 
 CARDS = "aliyun.com/gpu-count"
 GPU_MEM = "aliyun.com/gpu-mem"
@@ -39,23 +40,30 @@ MOST_DIGITS = 4
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield what is wrong with the label, and each container that has it for a resource."""
     if CARDS in pod.labels and (fault := _fault(pod, pod.labels[CARDS])):
-        message = f"the pod label {CARDS} is {shown(parse(pod.labels[CARDS]).text)}: {fault}"
+        message = f"the pod label {CARDS} is {display(parse(pod.labels[CARDS]).text)}: {fault}"
         advice = "write the number of cards that share the container's GPU memory evenly"
         path = (*pod.metadata_path, "labels", CARDS)
-        yield Finding(path, f"labels.{CARDS}", message, help=advice)
+        yield Finding(path=path, key=f"labels.{CARDS}", message=message, help=advice)
     for container in pod.containers if not pod.layout.gpu_field else ():
         field = "limits" if CARDS in container.limits else "requests"
         if CARDS in getattr(container, field):
             message = f"{container} asks for {CARDS}, which is a label of the pod and no resource"
             advice = f"remove it; to spread over two cards label the pod {CARDS}: '2'"
             path = (*container.resources_path, field, CARDS)
-            refused = is_refused(CARDS, container.limits, container.requests)
+            refused = api_refuses_amounts(CARDS, container.limits, container.requests)
             key = f"{field}.{CARDS}"
-            yield Finding(path, key, message, container, advice, api_refuses=refused)
+            yield Finding(
+                path=path,
+                key=key,
+                message=message,
+                container=container,
+                help=advice,
+                api_refuses=refused,
+            )
 
 
 def _fault(pod: Pod, value: object) -> str | None:
-    count = text(value)
+    count = as_text(value)
     if not (count.isascii() and count.isdigit() and len(count) <= MOST_DIGITS and int(count)):
         return "it must be a whole number from 1 up, in quotes as every label"
     if not any(GPU_MEM in {**c.limits, **c.requests} for c in pod.containers):
@@ -72,12 +80,4 @@ def _indivisible(container: Container, name: str, cards: int) -> bool:
     return isinstance(amount, Quantity) and amount.is_integer and amount.value % cards != 0
 
 
-RULE = Rule(
-    name="gpu-count-label",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="the label that spreads a pod over several shared cards is wrong",
-    check=check,
-    needs=(KEY | SHARE,),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_KEY | SHARE,))

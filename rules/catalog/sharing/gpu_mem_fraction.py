@@ -25,23 +25,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.acceptance import is_refused
-from rules.container import Container
-from rules.context import Context
-from rules.document import put
-from rules.pod import Pod
-from rules.quantity import Quantity, parse
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import SHARE
+from rules.base.json_access import display
+from rules.base.quantity import Quantity, parse
+from rules.finding import Action, Finding
+from rules.gpu.amounts import round_up_fix
+from rules.gpu.api_validation import api_refuses_amounts
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import SHARE
 
 GPU_MEM = "aliyun.com/gpu-mem"
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each fraction; one finding if limit and request are the same."""
-    if pod.layout.gpu_field:
-        return
     for container in pod.containers:
         limit = _fraction(container.limits)
         request = _fraction(container.requests)
@@ -58,40 +57,35 @@ def _fraction(amounts: object) -> Quantity | None:
 
 
 def _finding(container: Container, field: str, amount: Quantity) -> Finding:
-    refused = is_refused(GPU_MEM, container.limits, container.requests)
+    refused = api_refuses_amounts(GPU_MEM, container.limits, container.requests)
     outcome = "the API server refuses fractions"
     if not refused:
         outcome = f"the API server lets it through and takes {amount.value}"
     message = (
-        f"{container} sets {shown(f'{GPU_MEM}: {amount.text}')} in {field}: "
+        f"{container} sets {display(f'{GPU_MEM}: {amount.text}')} in {field}: "
         f"shared GPU memory comes in whole numbers, and {outcome}"
     )
-    advice = f"write a whole number, such as {shown(f'{GPU_MEM}: {amount.value}')}"
+    advice = f"write a whole number, such as {display(f'{GPU_MEM}: {amount.value}')}"
     path = (*container.resources_path, field, GPU_MEM)
-    fix = _rounding(container, field)
+    limit, request = (parse(a.get(GPU_MEM, "")) for a in (container.limits, container.requests))
+    fix = round_up_fix(container, GPU_MEM, field, limit=limit, request=request)
     key = f"{field}.{GPU_MEM}"
-    return Finding(path, key, message, container, advice, fix, api_refuses=refused)
+    return Finding(
+        path=path,
+        key=key,
+        message=message,
+        container=container,
+        help=advice,
+        fix=fix,
+        api_refuses=refused,
+    )
 
 
-def _rounding(container: Container, field: str) -> Fix | None:
-    """Round up the limit, and make the request what the limit is or becomes."""
-    limit = parse(container.limits.get(GPU_MEM, ""))
-    if not isinstance(limit, Quantity) or limit.nano <= 0:
-        return None
-    request = _fraction(container.requests)
-    both = field == "limits" and request is not None and request.equal_to(limit)
-    fields = ("limits", "requests") if both else (field,)
-    edits = tuple(put((*container.resources_path, f, GPU_MEM), limit.value) for f in fields)
-    return Fix(f"round {GPU_MEM} up to {limit.value}", edits)
-
-
-RULE = Rule(
-    name="gpu-mem-fraction",
-    subject=Pod,
+RULE = define_rule(
+    check,
     action=Action.DENY,
     since="0.1",
-    summary="shared GPU memory is asked for in a fraction of its unit",
-    check=check,
     needs=(SHARE,),
-    instead_of=("fractional-gpu",),
+    needs_resources=True,
+    supersedes=("fractional-gpu",),
 )

@@ -25,14 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.document import put
-from rules.pod import Pod
-from rules.quantity import Malformed, Placeholder, Quantity, parse
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import SHARE
+from rules.base.json_access import display
+from rules.base.quantity import Malformed, Placeholder, Quantity, parse
+from rules.finding import Action, Finding, Fix
+from rules.gpu.amounts import rewrite_edits
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import SHARE
 
 GPU_MEM = "aliyun.com/gpu-mem"
 BYTES_FROM = 10**6
@@ -42,28 +43,34 @@ BYTE_UNITS = frozenset("kMGTPE") | frozenset(f"{letter}i" for letter in "KMGTPE"
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each amount that is written in bytes; the request counts only without a limit."""
-    if pod.layout.gpu_field:
-        return
     for container in pod.containers:
         if GPU_MEM in container.limits:
-            yield from _judged(container, "limits", context)
+            yield from _check_amount(container, "limits", context)
         elif GPU_MEM in container.requests:
-            yield from _judged(container, "requests", context)
+            yield from _check_amount(container, "requests", context)
 
 
-def _judged(container: Container, field: str, context: Context) -> Iterator[Finding]:
+def _check_amount(container: Container, field: str, context: Context) -> Iterator[Finding]:
     amount = parse(getattr(container, field)[GPU_MEM])
     fault = _fault(amount, context)
     if fault is None:
         return
-    message = f"{container} sets {shown(f'{GPU_MEM}: {amount.text}')} in {field}, {fault}"
+    message = f"{container} sets {display(f'{GPU_MEM}: {amount.text}')} in {field}, {fault}"
     advice = f"write the number of GiB without a unit, such as {GPU_MEM}: 10"
     path = (*container.resources_path, field, GPU_MEM)
-    # What is no quantity is told here instead of by the rule about fractions: same key.
+    # With this key the finding supersedes that of `fractional-gpu` about the same text.
     key = f"{field}.{GPU_MEM}" if isinstance(amount, Malformed) else f"unit.{GPU_MEM}"
     small = isinstance(amount, Quantity) and amount.value < BYTES_FROM
     action = Action.WARN if small else Action.DENY
-    yield Finding(path, key, message, container, advice, _in_gib(container, amount), action)
+    yield Finding(
+        path=path,
+        key=key,
+        message=message,
+        container=container,
+        help=advice,
+        fix=_in_gib(container, amount),
+        action=action,
+    )
 
 
 def _fault(amount: Quantity | Placeholder | Malformed, context: Context) -> str | None:
@@ -85,19 +92,15 @@ def _in_gib(container: Container, amount: object) -> Fix | None:
     whole = next((amount.value // unit for unit in GIGA if amount.value % unit == 0), None)
     if whole is None or whole >= BYTES_FROM:
         return None
-    fields = {"limits": container.limits, "requests": container.requests}
-    alike = [f for f in fields if GPU_MEM in fields[f] and parse(fields[f][GPU_MEM]) == amount]
-    edits = tuple(put((*container.resources_path, field, GPU_MEM), whole) for field in alike)
+    edits = rewrite_edits(container, GPU_MEM, amount, whole)
     return Fix(f"write {whole} for {GPU_MEM}", edits)
 
 
-RULE = Rule(
-    name="gpu-mem-unit",
-    subject=Pod,
+RULE = define_rule(
+    check,
     action=Action.DENY,
     since="0.1",
-    summary="shared GPU memory is written in bytes instead of GiB",
-    check=check,
     needs=(SHARE,),
-    instead_of=("fractional-gpu",),
+    needs_resources=True,
+    supersedes=("fractional-gpu",),
 )

@@ -21,20 +21,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.pod import Pod
-from rules.quantity import Quantity, parse
-from rules.rule import Action, Finding, Rule
-from rules.traits import SHARE
+from rules.base.quantity import Quantity, parse
+from rules.finding import Action, Finding
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import SHARE
 
 SHARES = ("aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage")
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each container that lacks a kind of share which another one has."""
-    if pod.layout.gpu_field:
-        return
     sharing = [(c, kinds) for c in pod.containers if c.role == "app" if (kinds := _kinds(c))]
     if not sharing:
         return
@@ -48,7 +47,11 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             )
             advice = "ask for the same kinds of share in every container that uses the GPU"
             yield Finding(
-                (*container.resources_path, "limits"), "limits", message, container, advice
+                path=(*container.resources_path, "limits"),
+                key="limits",
+                message=message,
+                container=container,
+                help=advice,
             )
 
 
@@ -61,12 +64,4 @@ def _positive(container: Container, name: str) -> bool:
     return not isinstance(amount, Quantity) or amount.nano > 0
 
 
-RULE = Rule(
-    name="inconsistent-containers",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="the containers of a pod ask for different kinds of GPU share",
-    check=check,
-    needs=(SHARE,),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(SHARE,), needs_resources=True)

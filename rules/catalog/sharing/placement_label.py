@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.context import Context
-from rules.pod import Pod
-from rules.reading import shown, text
-from rules.rule import Action, Finding, Rule
-from rules.traits import KEY
+from rules.base.json_access import as_text, display
+from rules.finding import Action, Finding
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_KEY
 
 PLACEMENT = "ack.gpushare.placement"
 WHOLE_DEVICE = "require-whole-device"
@@ -32,20 +33,12 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield the label if its value is not the only one there is."""
     if PLACEMENT in pod.labels and pod.labels[PLACEMENT] != WHOLE_DEVICE:
         message = (
-            f"the pod label {PLACEMENT} is {shown(text(pod.labels[PLACEMENT]))}: "
+            f"the pod label {PLACEMENT} is {display(as_text(pod.labels[PLACEMENT]))}: "
             f"the scheduler knows only {WHOLE_DEVICE}"
         )
         advice = f"write {PLACEMENT}: {WHOLE_DEVICE}, or remove the label"
         path = (*pod.metadata_path, "labels", PLACEMENT)
-        yield Finding(path, f"labels.{PLACEMENT}", message, help=advice)
+        yield Finding(path=path, key=f"labels.{PLACEMENT}", message=message, help=advice)
 
 
-RULE = Rule(
-    name="placement-label",
-    subject=Pod,
-    action=Action.WARN,
-    since="0.1",
-    summary="the placement label of a shared GPU has an unknown value",
-    check=check,
-    needs=(KEY,),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_KEY,))

@@ -27,14 +27,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.document import remove
-from rules.pod import Pod
-from rules.reading import shown
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import KEY, VARIABLE
-from rules.visibility import removal
+from rules.base.json_access import display
+from rules.base.json_patch import remove
+from rules.finding import Action, Finding, Fix
+from rules.gpu.visibility import remove_edits
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_KEY, GPU_VARIABLE
 
 SWITCH = "CGPU_DISABLE"
 PARTS = ("IDX", "POD", "CONTAINER", "DEV", "ASSIGNED", "ASSUME_TIME")
@@ -60,11 +61,13 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
         if key.startswith(RESERVED_ANNOTATIONS) or _is_hami_allocation(key):
             path = (*pod.metadata_path, "annotations", key)
             message = (
-                f"the annotation {shown(key)} is the scheduler's: it tells who holds which GPU"
+                f"the annotation {display(key)} is the scheduler's: it tells who holds which GPU"
             )
             fix = Fix("remove the annotation", (remove(path),))
             advice = "remove it: the scheduler writes its own"
-            yield Finding(path, f"annotations.{key}", message, help=advice, fix=fix)
+            yield Finding(
+                path=path, key=f"annotations.{key}", message=message, help=advice, fix=fix
+            )
     for container in pod.containers:
         if VARIABLES.isdisjoint(container.env):
             continue
@@ -84,16 +87,15 @@ def _finding(container: Container, variable: str) -> Finding:
         what = "the administrator's: it switches off what keeps the GPU's sharers apart"
     message = f"{container} sets {variable}, which is {what}"
     path = (*container.path, "env", container.env[variable][-1][0])
-    fix = Fix(f"remove {variable}", removal(container, variable))
-    return Finding(path, variable, message, container, "remove the variable", fix)
+    fix = Fix(f"remove {variable}", remove_edits(container, variable))
+    return Finding(
+        path=path,
+        key=variable,
+        message=message,
+        container=container,
+        help="remove the variable",
+        fix=fix,
+    )
 
 
-RULE = Rule(
-    name="reserved-gpushare-keys",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="a new pod carries what only a GPU scheduler may write",
-    check=check,
-    needs=(KEY | VARIABLE,),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_KEY | GPU_VARIABLE,))

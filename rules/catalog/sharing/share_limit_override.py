@@ -31,13 +31,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.devices import devices, holds_share
-from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import DEVICE, VARIABLE
-from rules.visibility import removal, setting
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import devices, requests_share
+from rules.gpu.visibility import describe_setting, remove_edits
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE, GPU_VARIABLE
 
 SWITCH = "CUDA_DISABLE_CONTROL"
 POLICY = "GPU_CORE_UTILIZATION_POLICY"
@@ -50,7 +51,7 @@ PRESENCE_COUNTS = "volcano.sh/"  # whose device plugin asks only whether the swi
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each variable by which a container loosens the limits of its share."""
     for container in pod.containers:
-        for variable in container.env if holds_share(container) else ():
+        for variable in container.env if requests_share(container) else ():
             if effect := _effect(container, variable):
                 yield _finding(container, variable, effect)
 
@@ -78,24 +79,16 @@ def _switched(container: Container) -> str:
 
 
 def _finding(container: Container, variable: str, effect: str) -> Finding:
-    said = setting(container, variable)
+    said = describe_setting(container, variable)
     return Finding(
         path=(*container.path, "env", container.env[variable][-1][0]),
         key=variable,
         message=f"{container} asks for a share of a GPU and {said}, {effect}",
         container=container,
         help="remove the variable: the sharing system sets the limits from resources.limits",
-        fix=Fix(f"remove {variable}", removal(container, variable)),
+        fix=Fix(f"remove {variable}", remove_edits(container, variable)),
         action=Action.WARN if variable in (POLICY, *MPS_LIMITS) else Action.DENY,
     )
 
 
-RULE = Rule(
-    name="share-limit-override",
-    subject=Pod,
-    action=Action.DENY,
-    since="0.1",
-    summary="a container that asks for a share of a GPU loosens the limits of its share",
-    check=check,
-    needs=(VARIABLE, DEVICE),
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE, GPU_RESOURCE))

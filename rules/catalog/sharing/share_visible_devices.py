@@ -26,24 +26,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.container import Container
-from rules.context import Context
-from rules.devices import holds_share
-from rules.pod import Pod
-from rules.rule import Action, Finding, Fix, Rule
-from rules.traits import SHARE, VARIABLE
-from rules.visibility import GRANTING, concerns, is_injected, removal, setting
+from rules.finding import Action, Finding, Fix
+from rules.gpu.devices import requests_share
+from rules.gpu.visibility import (
+    VISIBILITY_VARIABLES,
+    describe_setting,
+    is_for_requested_gpu,
+    is_platform_reference,
+    remove_edits,
+)
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_VARIABLE, SHARE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each variable by which a container overrides the card of its share."""
     for container in pod.containers:
-        for variable in GRANTING:
+        for variable in VISIBILITY_VARIABLES:
             if (
                 variable in container.env
-                and holds_share(container)
-                and concerns(variable, container)
-                and not is_injected(container, variable)
+                and requests_share(container)
+                and is_for_requested_gpu(variable, container)
+                and not is_platform_reference(pod, container, variable)
             ):
                 yield _finding(container, variable)
 
@@ -53,22 +60,20 @@ def _finding(container: Container, variable: str) -> Finding:
         path=(*container.path, "env", container.env[variable][-1][0]),
         key=variable,
         message=(
-            f"{container} asks for a share of a GPU and also {setting(container, variable)}, "
-            "which overrides the card that the sharing system picks"
+            f"{container} asks for a share of a GPU and also "
+            f"{describe_setting(container, variable)}, which overrides the card "
+            "that the sharing system picks"
         ),
         container=container,
         help="remove the variable: the sharing system sets it",
-        fix=Fix(f"remove {variable}", removal(container, variable), safe=True),
+        fix=Fix(f"remove {variable}", remove_edits(container, variable), safe=True),
     )
 
 
-RULE = Rule(
-    name="share-visible-devices",
-    subject=Pod,
+RULE = define_rule(
+    check,
     action=Action.DENY,
     since="0.1",
-    summary="a container that asks for a share of a GPU also sets its visible devices",
-    check=check,
-    needs=(VARIABLE, SHARE),
-    instead_of=("visible-devices-env", "gpu-container-hidden", "visible-devices-valuefrom"),
+    needs=(GPU_VARIABLE, SHARE),
+    supersedes=("visible-devices-env", "gpu-container-hidden", "visible-devices-valuefrom"),
 )

@@ -1,0 +1,1 @@
+"""JSON, quantities, patterns and caches: nothing here knows Kubernetes objects or GPUs."""

@@ -1,0 +1,60 @@
+"""Caches that stay small whatever tenants write.
+
+Tenants choose many of the keys, such as the names of variables. A cache therefore keeps at most
+`MAX_ENTRIES` entries, and none whose key is longer than `MAX_KEY_LENGTH` characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+__all__ = ["MAX_ENTRIES", "MAX_KEY_LENGTH", "BoundedCache", "cached_by_text", "cached_property"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+MAX_ENTRIES = 4096
+# The longest name of a resource: domain, slash, name.
+MAX_KEY_LENGTH = 253 + 1 + 63
+
+if TYPE_CHECKING:
+    from functools import cached_property
+else:
+
+    class cached_property:  # noqa: N801  # used as `property` is
+        """`functools.cached_property` without its lock, which costs more than most properties."""
+
+        def __init__(self, compute: Callable[[Any], Any]) -> None:
+            self._compute = compute
+            self._name = compute.__name__
+            self.__doc__ = compute.__doc__
+
+        def __get__(self, owner: Any, _type: type | None = None) -> Any:
+            """The value for `owner`, stored as an attribute of `owner` from then on."""
+            value = self._compute(owner)
+            setattr(owner, self._name, value)
+            return value
+
+
+class BoundedCache(dict[K, V]):
+    """A dictionary whose `store` does nothing once it is full, or if the key is too long."""
+
+    def store(self, key: K, value: V) -> V:
+        """Keep `value` under `key` if the bounds allow; returns `value` in either case."""
+        too_long = isinstance(key, str) and len(key) > MAX_KEY_LENGTH
+        if len(self) < MAX_ENTRIES and not too_long:
+            self[key] = value
+        return value
+
+
+def cached_by_text(function: Callable[[str], V]) -> Callable[[str], V]:
+    """Decorate a pure `function` of one text: results for recent short texts are kept."""
+    cached = lru_cache(maxsize=MAX_ENTRIES)(function)
+
+    def wrapper(text: str) -> V:
+        return cached(text) if len(text) <= MAX_KEY_LENGTH else function(text)
+
+    wrapper.__doc__ = function.__doc__
+    return wrapper

@@ -1,0 +1,37 @@
+"""Read JSON of unknown shape, and show it to people.
+
+A value of the wrong type counts as absent, so rules need not check types before they read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from json.encoder import encode_basestring_ascii
+from typing import Any
+
+# The text as JSON, at a fraction of the cost of `json.dumps`.
+quote = encode_basestring_ascii
+
+
+def as_object(value: Any) -> Mapping[str, Any]:
+    """`value` if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_objects(value: Any) -> list[tuple[int, Mapping[str, Any]]]:
+    """The objects in the list `value` with their indices; empty if `value` is no list."""
+    if not isinstance(value, list):
+        return []
+    return [(index, item) for index, item in enumerate(value) if isinstance(item, dict)]
+
+
+def as_text(value: Any) -> str:
+    """`value` if it is a string, else the empty string."""
+    return value if isinstance(value, str) else ""
+
+
+def display(value: Any, limit: int = 60) -> str:
+    """`value`, written by a tenant, fit for a message: quoted, one line, at most `limit` long."""
+    quoted = quote(value) if isinstance(value, str) else json.dumps(value, default=str)
+    return quoted if len(quoted) <= limit else f'{quoted[: limit - 4]}…"'

@@ -1,0 +1,169 @@
+"""Kubernetes quantities such as `1`, `500m`, `2Gi` and `1e3`, read as the API server reads them.
+
+Kubernetes rounds what is finer than a nano up to one, so a count of nanos holds any quantity.
+Source: apimachinery's `pkg/api/resource`, whose own answers are in `tests/data/quantities.tsv`.
+"""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from rules.base.caching import MAX_ENTRIES, MAX_KEY_LENGTH
+
+_NANO, _INT64_MAX = 10**9, 2**63 - 1
+# Larger numbers are cut to this one: far beyond int64, and still fast to compute with.
+_MAX_DIGITS, _MAX = 40, 10**40
+# Nanos take nine decimals and 2**60 sixty more; further decimals can only add one nano.
+_MAX_DECIMALS = 9 + 60
+# What Go trims, less what its JSON encoder escapes (tab, newline): trimming precedes unescaping.
+_BLANKS = " \x85\xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+# The possessive `*+` keeps megabytes of digits from being tried again and again.
+_FORM = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+)([+-]?[0-9]*+)")
+# What templates leave open: `$N`, `${N}`, `{{ .n }}`, and words for sed such as `NUM_GPUS`, `<n>`.
+_PLACEHOLDER = re.compile(r"\$[A-Za-z0-9_{(]|\{\{|\A[A-Z](?=[^_]*+_)[A-Z0-9_]++\Z|\A<[^<>]*+>\Z")
+_POWERS_OF_TEN = dict(zip(("n", "u", "m", "", *"kMGTPE"), range(-9, 19, 3), strict=True))
+_POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+
+
+class Quantity(NamedTuple):
+    """A number Kubernetes can read: `text` as written, `nano` its exact value in units of 1e-9.
+
+    As in Kubernetes, `nano` is rounded away from zero, and with a binary unit capped at int64.
+    What exceeds 10**40 counts as 10**40. `==` compares the texts too, `equal_to` only the numbers.
+    """
+
+    text: str
+    nano: int
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether this is exactly a whole number, of either sign."""
+        return self.nano % _NANO == 0
+
+    @property
+    def accepted_as_integer(self) -> bool:
+        """The API server's test: whole once rounded up to thousandths, as `0.9999` and `-1` are."""
+        return self.thousandths % 1000 == 0
+
+    @property
+    def thousandths(self) -> int:
+        """What the API server stores, and compares: rounded away from zero."""
+        return self._rounded_up(_NANO // 1000)
+
+    @property
+    def value(self) -> int:
+        """The whole number that scheduler and kubelet act on: rounded away from zero."""
+        return self._rounded_up(_NANO)
+
+    @property
+    def overflows(self) -> bool:
+        """Whether thousandths exceed int64, as in `1E`: Kubernetes then answers by chance."""
+        return abs(self.thousandths) > _INT64_MAX
+
+    @property
+    def suffix(self) -> str:
+        """The unit or exponent as written: empty, `k`, `Ki`, `m`, `e3`, `E-2`."""
+        return "" if self.text == "null" else self.text.strip(_BLANKS).lstrip("+-.0123456789")
+
+    def equal_to(self, other: "Quantity") -> bool:
+        """Whether both are the same number, as `1` and `1000m` are."""
+        return self.nano == other.nano
+
+    def _rounded_up(self, unit: int) -> int:
+        return self.nano // unit if self.nano < 0 else -(-self.nano // unit)
+
+
+class Placeholder(NamedTuple):
+    """A text yet to be filled in, with `$N`, `${N}`, `$(N)` or `{{ .Values.gpu }}` in it."""
+
+    text: str
+
+
+class Malformed(NamedTuple):
+    """What the API server refuses as a quantity: `text` as written, `why` in words for a person."""
+
+    text: str
+    why: str
+
+
+def parse(value: object) -> Quantity | Placeholder | Malformed:
+    """Read any JSON value where a quantity belongs. Never raises; null is zero to Kubernetes."""
+    match value:
+        case str():
+            text = value
+        case None:
+            return Quantity("null", 0)
+        case bool():
+            return Malformed("true" if value else "false", "a boolean is not a quantity")
+        case int():
+            # Python refuses to write out an int of more than 4300 digits.
+            text = str(value) if abs(value) < _MAX else str(_MAX if value > 0 else -_MAX)
+        case float():
+            text = repr(value)
+        case _:
+            return Malformed(f"<{type(value).__name__}>", "neither a number nor a string")
+    return _cached_parse(text) if len(text) <= MAX_KEY_LENGTH else _parse_text(text)
+
+
+def _parse_text(text: str) -> Quantity | Placeholder | Malformed:
+    form = _FORM.fullmatch(text.strip(_BLANKS))
+    if form is None or not form[0]:
+        if _PLACEHOLDER.search(text):
+            return Placeholder(text)
+        return Malformed(text, "not a number with an optional unit" if text.strip() else "empty")
+    sign, whole, fraction, letters, exponent = form.groups(default="")
+    ten, two = _power_of_ten(letters, exponent), _POWERS_OF_TWO.get(letters, 0)
+    if ten is None:
+        return Malformed(text, f"unknown unit or exponent {(letters + exponent)[:20]!r}")
+    # Kubernetes keeps the scale in an int32, which wraps: `1e4294967296` is 1.
+    scale = (ten - len(fraction) + 2**31) % 2**32 - 2**31
+    # Without any digit only Kubernetes' fast path sees a zero, and these do not take it.
+    if not (whole or fraction) and (scale < _POWERS_OF_TEN["n"] or two > _POWERS_OF_TWO["Ti"]):
+        return Malformed(text, "no digits")
+    nano = min(_nano(whole + fraction, scale, 2**two), _NANO * (_INT64_MAX if two else _MAX))
+    return Quantity(text, -nano if sign == "-" else nano)
+
+
+_cached_parse = lru_cache(maxsize=MAX_ENTRIES)(_parse_text)
+
+
+def _power_of_ten(letters: str, exponent: str) -> int | None:
+    """Return the power of ten in a suffix, 0 for a binary unit, None for what is no suffix."""
+    if not exponent:
+        return 0 if letters in _POWERS_OF_TWO else _POWERS_OF_TEN.get(letters)
+    digits = exponent.lstrip("+-").lstrip("0")
+    if letters not in {"e", "E"} or exponent in {"+", "-"} or len(digits) > len(str(_INT64_MAX)):
+        return None
+    power = -int(digits or "0") if exponent[0] == "-" else int(digits or "0")
+    return power if -_INT64_MAX - 1 <= power <= _INT64_MAX else None
+
+
+def _nano(digits: str, scale: int, factor: int) -> int:
+    """Return digits * 10**scale * factor in nanos, rounded up, at a cost that ignores the scale."""
+    significant = digits.rstrip("0")
+    scale += len(digits) - len(significant)
+    significant = significant.lstrip("0")
+    if not significant:
+        return 0
+    if len(significant) + scale > _MAX_DIGITS:
+        return _MAX * _NANO
+    if scale < -_MAX_DECIMALS:  # the last digit is not 0, so a 1 stands for what is cut off
+        significant = significant[: max(len(significant) + scale + _MAX_DECIMALS, 0)] + "1"
+        scale = -_MAX_DECIMALS - 1
+    number, power = int(significant) * factor * _NANO, int(10 ** abs(scale))
+    return number * power if scale >= 0 else -(-number // power)
+
+
+def invalid_count_reason(amount: object) -> str | None:
+    """Why `amount` is no number of devices, to follow a comma in a message; None if it is one."""
+    if isinstance(amount, Malformed):
+        return f"which is not a quantity ({amount.why}): the API server refuses it"
+    if not isinstance(amount, Quantity):
+        return None
+    if amount.nano < 0:
+        return "a negative amount, which the API server refuses"
+    if amount.is_integer:
+        return None
+    if amount.accepted_as_integer:
+        return f"a fraction that the API server lets through and that acts as {amount.value}"
+    return "a fraction, which the API server refuses: devices come in whole numbers"

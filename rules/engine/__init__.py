@@ -1,0 +1,1 @@
+"""Evaluate the rules about a manifest, and make their fixes."""

@@ -1,0 +1,182 @@
+"""Run rules over one manifest, one after the other, and collect the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from operator import or_
+from typing import Any, TypeAlias
+
+from rules.base.caching import cached_property
+from rules.base.json_patch import Json
+from rules.engine.fast_path import pod_from_raw, well_formed_pod
+from rules.engine.result import EvaluationResult, RuleFailure
+from rules.finding import Finding, FixScope
+from rules.gpu.components import is_component
+from rules.objects.pod import Pod
+from rules.objects.quota import Quota
+from rules.policy import ActiveRule, RuleSet
+from rules.profile.context import Context
+from rules.traits.bits import QUOTA, satisfies
+from rules.traits.extraction import raw_traits, set_traits, traits_of
+from rules.workloads.discovery import MalformedField, find_subjects
+
+Subject: TypeAlias = Pod | Quota
+Suppress: TypeAlias = Callable[[Finding, ActiveRule], bool]
+"""Whether a finding is suppressed, as by a comment in a file."""
+
+
+def suppress_nothing(_finding: Finding, _rule: ActiveRule) -> bool:
+    """Suppress nothing."""
+    return False
+
+
+class Evaluation:
+    """One manifest with its subjects. `run_rule` adds to `result` what a rule says of them.
+
+    Rules are pure. What a rule has said about a view is therefore stored with the view and used
+    again; only exceptions, suppression and superseding are decided anew.
+    """
+
+    def __init__(
+        self, manifest: Json, rule_set: RuleSet, context: Context, suppress: Suppress
+    ) -> None:
+        self._rule_set = rule_set
+        self._request_context = context
+        self._suppress = suppress
+        self._start(manifest)
+
+    def _start(self, manifest: Json) -> None:
+        self.result = EvaluationResult()
+        self._superseded: set[tuple[Any, ...]] = set()
+        self._subjects: list[tuple[Subject, int]] = []
+        self.rules: tuple[tuple[int, ActiveRule], ...] = ()
+        """The rules that can concern a subject, with their numbers in the rule set."""
+        pod = well_formed_pod(manifest)
+        if pod is None:
+            self._use(self._find_subjects(manifest))
+        else:
+            self._start_with_pod(*pod)
+
+    def _start_with_pod(self, spec: Any, metadata: Any) -> None:
+        profile, self.result.pods = self._rule_set.profile, 1
+        traits, container_traits = raw_traits(spec, metadata, profile)
+        if self._rule_set.relevant_rules(traits):
+            pod = pod_from_raw(spec, metadata, profile, self._request_context.namespace)
+            if self._is_evaluated(pod):
+                set_traits(pod, traits, container_traits)
+                self._use([(pod, traits)])
+
+    def _find_subjects(self, manifest: Json) -> list[tuple[Subject, int]]:
+        subjects: list[tuple[Subject, int]] = []
+        profile, namespace = self._rule_set.profile, self._request_context.namespace
+        for subject in find_subjects(manifest, profile, namespace):
+            if isinstance(subject, MalformedField):
+                self.result.malformed_fields.append(subject)
+            elif isinstance(subject, Quota):
+                subjects.append((subject, QUOTA))
+            else:
+                self.result.pods += 1
+                traits = traits_of(subject)
+                if self._rule_set.relevant_rules(traits) and self._is_evaluated(subject):
+                    subjects.append((subject, traits))
+        return subjects
+
+    def _use(self, subjects: list[tuple[Subject, int]]) -> None:
+        self._subjects = subjects
+        if subjects:
+            traits_of_all = reduce(or_, (traits for _, traits in subjects))
+            self.rules = self._rule_set.relevant_rules(traits_of_all)
+
+    @cached_property
+    def _context(self) -> Context:
+        """The context of rules without options; most evaluations need none."""
+        return self._request_context.with_profile(self._rule_set.profile)
+
+    def _is_evaluated(self, pod: Pod) -> bool:
+        if is_component(pod, self._request_context):
+            self.result.components += 1
+            return False
+        return not pod.is_mirror
+
+    def restart(self, manifest: Json) -> None:
+        """Start over with `manifest`, which edits of the subjects made of the previous one."""
+        previous = self.result
+        if previous.malformed_fields:  # list indices may have shifted
+            self._start(manifest)
+            return
+        self.result = EvaluationResult()
+        self.result.pods, self.result.components = previous.pods, previous.components
+        self._superseded = set()
+        subjects = (subject.refreshed(manifest) for subject, _ in self._subjects)
+        self._use([(subject, traits_of(subject)) for subject in subjects])
+
+    def run_rule(self, active: ActiveRule) -> list[Finding]:
+        """Run one rule for every subject; the findings, which are also added to `result`."""
+        reported: list[Finding] = []
+        failure = ""
+        for subject, traits in self._subjects:
+            if not satisfies(traits, active.needs):
+                continue
+            known = subject.results_by_rule.get(active.rule.name)
+            if known is None:
+                known = subject.results_by_rule[active.rule.name] = self._check(active, subject)
+            findings, error = known
+            if findings:
+                reported += [f for f in findings if self._is_reported(f, active, subject)]
+            failure = failure or error
+        if failure:
+            self.result.failures.append(RuleFailure(active.rule.name, failure))
+            # The findings of a broken rule are kept, but its fixes cannot be trusted.
+            reported = [finding._replace(fixable=False) for finding in reported]
+        self.result.findings += reported
+        return reported
+
+    def _check(self, active: ActiveRule, subject: Subject) -> tuple[list[Finding], str]:
+        """The findings of the rule about `subject`, and its error if it raised one."""
+        rule = active.rule
+        findings: list[Finding] = []
+        if not isinstance(subject, rule.subject):
+            return findings, ""
+        if rule.needs_resources and isinstance(subject, Pod) and subject.layout.gpu_field:
+            return findings, ""
+        context = self._context
+        if active.options:
+            context = context.with_profile(context.profile, active.options)
+        try:
+            for finding in rule.check(subject, context):
+                action = min(finding.action, active.action)
+                fixable = _is_fixable(finding, active.scope)
+                findings.append(finding.with_rule(rule.name, subject, action, fixable=fixable))
+        except Exception as error:  # noqa: BLE001  # the one place where bugs of rules are caught
+            return findings, f"{type(error).__name__}: {error}"
+        return findings, ""
+
+    def _is_reported(self, finding: Finding, active: ActiveRule, subject: Subject) -> bool:
+        """Whether no earlier rule supersedes `finding`, and nothing excepts or suppresses it."""
+        spot = (subject.path, finding.container_name, finding.key)
+        if self._superseded and (finding.rule, *spot) in self._superseded:
+            return False
+        excepted = bool(self._rule_set.exceptions) and self._is_excepted(finding, subject)
+        if excepted:
+            self.result.excepted.append(finding.rule)
+        elif self._suppress(finding, active):
+            self.result.suppressed += 1
+            return False  # unlike an exception, a comment does not supersede other rules
+        if active.rule.supersedes:
+            self._superseded.update((other, *spot) for other in active.rule.supersedes)
+        return not excepted
+
+    def _is_excepted(self, finding: Finding, subject: Subject) -> bool:
+        account = subject.service_account if isinstance(subject, Pod) else ""
+        for exception in self._rule_set.exceptions:
+            if not exception.expired(self._context.today) and exception.covers(finding, account):
+                self.result.used_exceptions.add(exception)
+                return True
+        return False
+
+
+def _is_fixable(finding: Finding, scope: FixScope) -> bool:
+    if finding.fix is None:
+        return False
+    return scope is FixScope.ALL or (scope is FixScope.SAFE and finding.fix.safe)

@@ -1,0 +1,136 @@
+"""What a rule yields: findings, and the fixes that they may carry."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple, Self
+
+from rules.base.json_patch import Edit, Path
+from rules.objects.container import Container
+from rules.objects.object_ref import ObjectRef
+from rules.objects.pod import Pod
+from rules.objects.quota import Quota
+
+
+class Action(enum.IntEnum):
+    """What happens to an object because of a finding, from nothing to refusal."""
+
+    OFF = 0
+    AUDIT = 1
+    WARN = 2
+    DENY = 3
+
+    @property
+    def word(self) -> str:
+        """The action as policies, URL paths and labels spell it."""
+        return self.name.lower()
+
+
+class FixScope(enum.IntEnum):
+    """Which fixes are made: none, those that are safe by default, or all."""
+
+    NONE = 0
+    SAFE = 1
+    ALL = 2
+
+
+class Fix(NamedTuple):
+    """Edits that remove the cause of a finding, and a title that completes "fix: …".
+
+    A fix is made by default only if it is `safe`: it takes nothing from users that the object
+    would have had, and makes no decision that is theirs.
+    """
+
+    title: str
+    edits: tuple[Edit, ...]
+    safe: bool = False
+
+
+class _FindingFields(NamedTuple):
+    path: Path
+    key: str
+    message: str
+    container: Container | None
+    help: str
+    fix: Fix | None
+    action: Action
+    api_refuses: bool
+    rule: str
+    object: ObjectRef | None
+    stable_path: str
+    fixable: bool
+
+
+class Finding(_FindingFields):
+    """One fault in one place. All arguments are keywords.
+
+    A rule gives:
+
+    - `path`: the field at fault, or where a missing one belongs.
+    - `key`: the field, variable or resource at fault, without list indices.
+    - `message`: what is wrong; it must make sense on its own.
+    - `container`: None if the finding concerns the whole object.
+    - `help`: what to do about it.
+    - `fix`: None if there is no sound one.
+    - `action`: may only weaken the rule's own action.
+    - `api_refuses`: the API server itself refuses the object before it calls validating
+      webhooks, so only the mutating webhook can explain why.
+
+    The engine adds the rest by `with_rule`.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        *,
+        path: Path,
+        key: str,
+        message: str,
+        container: Container | None = None,
+        help: str = "",  # noqa: A002  # the word that reports print
+        fix: Fix | None = None,
+        action: Action = Action.DENY,
+        api_refuses: bool = False,
+        rule: str = "",
+        object: ObjectRef | None = None,  # noqa: A002  # Kubernetes' word
+        stable_path: str = "",
+        fixable: bool = False,
+    ) -> Self:
+        """Keywords only: positions in a record of twelve fields tell a reader nothing."""
+        given = (path, key, message, container, help, fix, action, api_refuses)
+        return tuple.__new__(cls, (*given, rule, object, stable_path, fixable))
+
+    def with_rule(self, rule: str, subject: Pod | Quota, action: Action, *, fixable: bool) -> Self:
+        """The finding as made by `rule` about `subject`; `_replace` takes several times as long."""
+        return type(self)(
+            path=self.path,
+            key=self.key,
+            message=self.message,
+            container=self.container,
+            help=self.help,
+            fix=self.fix,
+            action=action,
+            api_refuses=self.api_refuses,
+            rule=rule,
+            object=subject.object,
+            stable_path=subject.stable_path,
+            fixable=fixable,
+        )
+
+    @property
+    def container_name(self) -> str:
+        """The container's name, empty if the finding concerns the whole object."""
+        return self.container.name if self.container else ""
+
+    @property
+    def identity(self) -> str:
+        """What stays the same when lines move and containers are reordered."""
+        parts = (self.object_identity, self.stable_path, self.container_name, self.key)
+        return "|".join((self.rule, *parts))
+
+    @property
+    def object_identity(self) -> str:
+        """Kind, group, namespace and name of the object."""
+        ref = self.object
+        return f"{ref.kind}.{ref.group}/{ref.namespace}/{ref.name}" if ref else ""

@@ -1,0 +1,1 @@
+"""What a pod asks of GPUs, and what it is given besides."""

@@ -1,0 +1,207 @@
+"""Which GPUs a container will be given behind the scheduler's back, by its variables.
+
+The meaning of the variables follows the container runtimes that read them: NVIDIA's
+(`internal/config/image/cuda_image.go`, `devices.go`), AMD's (`internal/oci/oci.go`,
+`internal/gpu-tracker`), Intel's for Gaudi (`cmd/habana-container-runtime/specs.go`) and
+Huawei's. The order of precedence follows the kubelet: the device plugin's environment
+first, then `envFrom`, then `env`; the last wins.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from rules.base.json_access import as_object, as_objects, as_text, display
+from rules.base.json_patch import Edit, append, put, remove
+from rules.gpu.devices import devices, requests_gpu
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+
+NVIDIA = "NVIDIA_VISIBLE_DEVICES"
+ASCEND, HABANA, AMD = "ASCEND_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES"
+OTHER_VENDORS = (ASCEND, HABANA, AMD)
+VISIBILITY_VARIABLES = (NVIDIA, *OTHER_VENDORS)
+VOID = "void"
+CUDA_VERSION = "CUDA_VERSION"
+# What hides every device. AMD's and Gaudi's know no `void`; Gaudi's old hook takes it for `all`.
+_HIDDEN_VALUES = {NVIDIA: VOID, ASCEND: VOID, HABANA: "none", AMD: "none"}
+# The makers, as profiles name them, of the cards that each variable is about; the maker of
+# what a mere device class offers may be any.
+_VENDORS = {
+    NVIDIA: ("nvidia", "other"),
+    ASCEND: ("huawei",),
+    HABANA: ("habana", "intel"),
+    AMD: ("amd",),
+}
+
+_REFERENCES = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef", "fileKeyRef")
+
+
+class Visibility(enum.Enum):
+    """What a visible-devices variable makes the container runtime do."""
+
+    UNSET = "unset"
+    HIDDEN = "hidden"
+    DRIVER_ONLY = "driver only"  # libraries and tools, but no device
+    GRANTED = "granted"
+    REFERENCE = "reference"
+
+
+def parse_visibility(value: str, variable: str = NVIDIA) -> Visibility:
+    """What the container runtime makes of `value` as the text of `variable`."""
+    if "$(" in value:
+        return Visibility.GRANTED  # the kubelet fills it in: it may become anything
+    tokens = [token for token in (part.strip() for part in value.split(",")) if token]
+    if variable != NVIDIA:
+        # The others know no word that outweighs a device named beside it.
+        words = ("none",) if variable == HABANA else (VOID, "none")
+        hidden = all(token in words for token in tokens)
+        return Visibility.HIDDEN if hidden else Visibility.GRANTED
+    if not tokens or VOID in tokens:
+        return Visibility.HIDDEN
+    # In some versions `none` wins wherever it stands; the reading that grants more counts.
+    deciding = next((token for token in tokens if token in ("all", "none")), "")
+    return Visibility.DRIVER_ONLY if deciding == "none" else Visibility.GRANTED
+
+
+def visibility(container: Container, variable: str = NVIDIA) -> Visibility:
+    """What the container's own `env` says in `variable`; the last entry wins."""
+    if variable not in container.env:
+        return Visibility.UNSET
+    value = container.value_of(variable)
+    return Visibility.REFERENCE if value is None else parse_visibility(value, variable)
+
+
+def is_for_requested_gpu(variable: str, container: Container) -> bool:
+    """Whether `variable` controls cards of the vendor whose GPU `container` asks for.
+
+    NVIDIA's variable also counts for a claim or a part of a GPU: the pod does not name their
+    vendor.
+    """
+    requested = [device for device in devices(container).values() if device.is_requested]
+    if not requested:
+        return variable == NVIDIA and requests_gpu(container)
+    return any(device.resource.vendor in _VENDORS[variable] for device in requested)
+
+
+def matching_prefixes(container: Container, variable: str) -> list[tuple[int, Mapping[str, Any]]]:
+    """The entries of `envFrom` whose prefix lets a key of theirs become `variable`.
+
+    `variable` may hold one `*`. An entry without a prefix can hold any variable and says
+    nothing of it, so it does not count.
+    """
+    sources = as_objects(container.raw.get("envFrom"))
+    return [
+        (i, source)
+        for i, source in sources
+        if _can_complete(as_text(source.get("prefix")), variable)
+    ]
+
+
+def _can_complete(prefix: str, variable: str) -> bool:
+    stem, star, _ = variable.partition("*")
+    if not prefix or prefix == variable:
+        return False
+    return stem.startswith(prefix) or (bool(star) and prefix.startswith(stem))
+
+
+def is_unset(container: Container, variable: str = NVIDIA) -> bool:
+    """Whether neither `env` nor a prefix in `envFrom` sets `variable`, so that the image does."""
+    readable = isinstance(container.raw.get("env"), list | None)
+    return readable and variable not in container.env and not matching_prefixes(container, variable)
+
+
+def looks_legacy(container: Container) -> bool:
+    """Whether `env` makes NVIDIA's toolkit take the image for one older than its variable.
+
+    To such images it gives all GPUs unless the variable says otherwise (`CUDA.IsLegacy`).
+    """
+    # A reference, or a value that the kubelet fills in, may be anything, or nothing at all.
+    if container.value_of(CUDA_VERSION) == "" or (
+        CUDA_VERSION not in container.env and not matching_prefixes(container, CUDA_VERSION)
+    ):
+        return False
+    required = container.value_of("NVIDIA_REQUIRE_CUDA")
+    return not required or "$(" in required
+
+
+def reference_kind(container: Container, variable: str) -> str:
+    """By what kind of reference `variable` is set, such as `configMapKeyRef`."""
+    source = as_object(container.env[variable][-1][1].get("valueFrom"))
+    return next((kind for kind in _REFERENCES if kind in source), "reference")
+
+
+def describe_setting(container: Container, variable: str) -> str:
+    """How `env` sets `variable`, in words: `sets X="all"` or `takes X from a configMapKeyRef`."""
+    value = container.value_of(variable)
+    if value is None:
+        return f"takes {display_variable(variable)} from a {reference_kind(container, variable)}"
+    return f"sets {display_variable(variable)}={display(value)}"
+
+
+def display_variable(variable: str) -> str:
+    """The name of a variable, quoted if a tenant may have chosen it to spoil a message."""
+    return variable if variable.isidentifier() else display(variable)
+
+
+def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool:
+    """Whether the GPU platform itself hands out devices by the reference in `variable`.
+
+    There are two such references, and a tenant can forge both:
+
+    - A webhook that the profile names writes a reference to a ConfigMap. The name of the
+      ConfigMap begins with the value of the profile's annotation and ends with the number of the
+      container.
+    - Huawei tells users to refer to the annotation in which its scheduler records the chosen
+      devices. It is named after the resource that the container asks for.
+    """
+    entries = container.env.get(variable, [])
+    if len(entries) != 1:
+        return False  # where the reference leads nowhere, an earlier entry would decide
+    source = as_object(entries[0][1].get("valueFrom"))
+    if variable == ASCEND:
+        field = as_text(as_object(source.get("fieldRef")).get("fieldPath"))
+        return any(
+            device.is_requested and field == f"metadata.annotations['{name}']"
+            for name, device in devices(container).items()
+        )
+    reference = as_object(source.get("configMapKeyRef"))
+    beginning, _, number = as_text(reference.get("name")).rpartition("-")
+    return number.removeprefix("i").isdecimal() and any(
+        known.variable == variable
+        and reference.get("key") == known.key
+        and beginning == pod.annotations.get(known.annotation)
+        for known in pod.profile.injected_references
+    )
+
+
+def remove_edits(container: Container, variable: str) -> tuple[Edit, ...]:
+    """Edits that take every entry of `variable` out of `env`, or `env` if nothing else is in it."""
+    entries = container.env.get(variable, [])
+    if entries and len(entries) == len(container.raw["env"]):
+        return (remove((*container.path, "env")),)
+    return tuple(remove((*container.path, "env", index)) for index, _ in entries)
+
+
+def hidden_value(variable: str) -> str:
+    """The value of `variable` that hides every device."""
+    return _HIDDEN_VALUES.get(variable, VOID)
+
+
+def hide_edits(container: Container, variable: str = NVIDIA) -> tuple[Edit, ...]:
+    """Edits that leave exactly one entry of `variable`, whose value hides every device.
+
+    There are none where `env` is no list.
+    """
+    if not isinstance(container.raw.get("env"), list | None):
+        return ()
+    entries = container.env.get(variable, [])
+    entry = {"name": variable, "value": hidden_value(variable)}
+    if not entries:
+        # Listed after what is there: a merge by name keeps the order of the user's own entries.
+        return (append((*container.path, "env"), entry),)
+    first, *rest = [index for index, _ in entries]
+    env = (*container.path, "env")
+    return (put((*env, first), entry), *(remove((*env, index)) for index in rest))

@@ -1,0 +1,157 @@
+"""A read-only view of one container of a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rules.base.caching import cached_property
+from rules.base.json_access import as_object, as_objects, as_text, quote
+from rules.base.json_patch import Path
+from rules.objects.layout import Layout, Role
+from rules.profile.profile import Profile
+
+# Properties that depend on one field alone: an unchanged field lets a later view reuse them.
+_FACTS_BY_FIELD = {
+    "env": ("env", "variable_traits"),
+    "resources": ("resources", "limits", "requests", "claims", "devices", "resource_traits"),
+}
+
+
+class Container:
+    """One container of a pod: init, app or ephemeral.
+
+    `raw` is the container as written, at `path` of the manifest. `is_pod_spec` says that the pod
+    spec itself is the container, as some custom resources have it.
+    """
+
+    def __init__(
+        self,
+        raw: Mapping[str, Any],
+        path: Path,
+        role: Role,
+        *,
+        profile: Profile,
+        layout: Layout,
+        is_pod_spec: bool,
+    ) -> None:
+        self.raw = raw
+        self.path = path
+        self.role = role
+        self.profile = profile
+        self._gpu_field = layout.gpu_field if is_pod_spec else ""
+        self._own_resources_field = layout.resources_field
+        self.name = as_text(raw.get("name")) or str(path[-1])
+        self.is_fraction_target = False
+        """Whether annotations of the pod ask for a part of a GPU for this container."""
+        # Filled by `gpu.devices` and `traits.extraction`, and by nothing else.
+        self.devices: dict[str, Any] | None = None
+        self.requests_gpu: bool | None = None
+        self.traits: int | None = None
+        self.resource_traits: int | None = None
+        self.variable_traits: int | None = None
+
+    def reuse_facts(self, old: Container) -> None:
+        """Take over what the `old` view knows about fields that are still the same objects."""
+        for field, facts in _FACTS_BY_FIELD.items():
+            if self.raw.get(field) is old.raw.get(field):
+                known = old.__dict__
+                self.__dict__.update({fact: known[fact] for fact in facts if fact in known})
+
+    def __str__(self) -> str:
+        kind = "container" if self.role == "app" else f"{self.role} container"
+        # In a file the name may be any text, and a line break would spoil the message.
+        return f"{kind} {quote(self.name[:63])}"
+
+    @cached_property
+    def image(self) -> str:
+        """The image reference, empty if none is given."""
+        return as_text(self.raw.get("image"))
+
+    @cached_property
+    def env(self) -> Mapping[str, list[tuple[int, Mapping[str, Any]]]]:
+        """Every entry of `env` with its index, by the name of the variable, in order."""
+        entries: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
+        for indexed in as_objects(self.raw.get("env")):
+            name = indexed[1].get("name")
+            if type(name) is not str:
+                name = as_text(name)
+            if name in entries:
+                entries[name].append(indexed)
+            else:
+                entries[name] = [indexed]
+        return entries
+
+    def value_of(self, variable: str) -> str | None:
+        """The literal that `variable` is set to, the last entry winning; None for any other."""
+        if variable not in self.env:
+            return None
+        entry = self.env[variable][-1][1]
+        if entry.get("valueFrom") is not None:
+            return None
+        value = entry.get("value")
+        return "" if value is None else str(value)
+
+    @cached_property
+    def resources(self) -> Mapping[str, Any]:
+        """The `resources` object, wherever this kind of workload keeps it."""
+        if self._gpu_field:
+            return {}
+        return as_object(self.raw.get(self._resources_field))
+
+    @property
+    def resources_path(self) -> Path:
+        """Where `resources` stands, or would stand."""
+        return (*self.path, self._resources_field)
+
+    @property
+    def _resources_field(self) -> str:
+        own = self._own_resources_field
+        # An older version of the kind may have the field under its common name.
+        return own if own in self.raw or "resources" not in self.raw else "resources"
+
+    @cached_property
+    def limits(self) -> Mapping[str, Any]:
+        """`resources.limits` as written."""
+        if self._gpu_field:
+            gpu = as_object(self.raw.get(self._gpu_field))
+            return {as_text(gpu.get("name")): gpu.get("quantity")} if gpu else {}
+        return as_object(self.resources.get("limits"))
+
+    @cached_property
+    def requests(self) -> Mapping[str, Any]:
+        """`resources.requests` as written."""
+        return as_object(self.resources.get("requests"))
+
+    @cached_property
+    def claims(self) -> list[tuple[int, Mapping[str, Any]]]:
+        """The DRA claims that the container uses, with their indices."""
+        return as_objects(self.resources.get("claims"))
+
+    @cached_property
+    def security_context(self) -> Mapping[str, Any]:
+        """The container's own `securityContext`."""
+        return as_object(self.raw.get("securityContext"))
+
+    @property
+    def privileged(self) -> bool:
+        """Whether `securityContext.privileged` is true."""
+        return self.security_context.get("privileged") is True
+
+    @cached_property
+    def added_capabilities(self) -> list[tuple[int, str]]:
+        """`capabilities.add` with indices, in upper case and without the `CAP_` prefix."""
+        added = as_object(self.security_context.get("capabilities")).get("add")
+        if not isinstance(added, list):
+            return []
+        return [(i, as_text(name).upper().removeprefix("CAP_")) for i, name in enumerate(added)]
+
+    @property
+    def has_sys_admin(self) -> bool:
+        """Whether the container toolkit takes it for privileged: CAP_SYS_ADMIN is in its set."""
+        return self.privileged or any(n in {"SYS_ADMIN", "ALL"} for _, n in self.added_capabilities)
+
+    @cached_property
+    def mounts(self) -> list[tuple[int, Mapping[str, Any]]]:
+        """`volumeMounts` with their indices."""
+        return as_objects(self.raw.get("volumeMounts"))

@@ -1,0 +1,36 @@
+"""Which Kubernetes object something is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rules.base.json_access import as_text
+
+BUILT_IN_GROUPS = frozenset({"", "apps", "batch", "extensions"})
+
+
+class ObjectRef(NamedTuple):
+    """Kind, group, namespace and name of an object, each empty if unknown."""
+
+    kind: str
+    group: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        name = "/".join(part for part in (self.namespace, self.name) if part)
+        return f"{self.kind} {name}" if name else self.kind
+
+
+def object_ref(
+    kind: str, group: str, metadata: Mapping[str, Any], namespace: str | None
+) -> ObjectRef:
+    """The reference to an object with `metadata`.
+
+    `namespace` is where the object goes if it names no namespace itself. Before the API server
+    has named an object, its `generateName` serves as its name.
+    """
+    home = as_text(metadata.get("namespace")) or namespace or ""
+    name = as_text(metadata.get("name")) or as_text(metadata.get("generateName"))
+    return ObjectRef(kind, group, home, name)

@@ -1,0 +1,203 @@
+"""A read-only view of a pod wherever it sits.
+
+It never fails on a field of the wrong type: such a field reads as empty here and is
+reported by `workloads.subjects_in`, once, with its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from rules.base.caching import cached_property
+from rules.base.json_access import as_object, as_objects, as_text
+from rules.base.json_patch import Json, Path, find_value
+from rules.objects.container import Container
+from rules.objects.layout import CONTAINER_LISTS, POD_SPEC, Layout, Role
+from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef
+from rules.profile.profile import Profile
+
+DEFAULT_SCHEDULER = "default-scheduler"
+MIRROR = "kubernetes.io/config.mirror"
+
+
+class Pod:
+    """A pod or a template of pods.
+
+    - `owner`: the Kubernetes object that the pod is, or is in.
+    - `spec`: the pod spec and its path in the manifest; `metadata`: the same of the metadata.
+    - `stable_path`: the spec's path with names in place of list indices, for identities.
+    """
+
+    def __init__(
+        self,
+        owner: ObjectRef,
+        profile: Profile,
+        *,
+        spec: tuple[Mapping[str, Any], Path],
+        metadata: tuple[Mapping[str, Any], Path],
+        stable_path: str,
+        layout: Layout = POD_SPEC,
+    ) -> None:
+        self.object = owner
+        self.profile = profile
+        self.spec, self.path = spec
+        self.metadata, self.metadata_path = metadata
+        self.stable_path = stable_path
+        self.layout = layout
+        # Filled by `gpu.devices`, `placement.gpu_nodes` and `traits.extraction`.
+        self.requests_gpu: bool | None = None
+        self.targets_gpu_nodes: bool | None = None
+        self.traits: int | None = None
+        self.key_traits: int | None = None
+        self.requested_resources: tuple[str, ...] | None = None
+        self.results_by_rule: dict[str, Any] = {}
+        """What each rule has said about this view, filled by `engine.evaluation`."""
+        # The containers of an earlier version of the pod, for reuse.
+        self._old_containers: tuple[Container, ...] = ()
+
+    def refreshed(self, manifest: Json) -> Pod:
+        """This pod as it is in `manifest`, which edits have made of the one it was read from.
+
+        Edits copy only what they touch. What is still the same object keeps its view.
+        """
+        spec = as_object(find_value(manifest, self.path))
+        metadata = as_object(find_value(manifest, self.metadata_path))
+        same_metadata = metadata is self.metadata or not (metadata or self.metadata)
+        if spec is self.spec and same_metadata:
+            return self
+        pod = Pod(
+            self.object,
+            self.profile,
+            spec=(spec, self.path),
+            metadata=(metadata, self.metadata_path),
+            stable_path=self.stable_path,
+            layout=self.layout,
+        )
+        if same_metadata:
+            pod._reuse(self)
+        return pod
+
+    def _reuse(self, old: Pod) -> None:
+        """Take over what `old` read from the same metadata, and from the same containers."""
+        self.key_traits = old.key_traits
+        new_field, old_field = self.spec.get, old.spec.get
+        unchanged = all(new_field(name) is old_field(name) for name in CONTAINER_LISTS)
+        if self.layout is POD_SPEC and unchanged:
+            self.containers = old.containers
+            self.requests_gpu = old.requests_gpu
+            self.requested_resources = old.requested_resources
+        else:
+            self._old_containers = old.containers
+
+    @cached_property
+    def containers(self) -> tuple[Container, ...]:
+        """All containers in order: init, app, ephemeral. A rule that skips some must say why."""
+        old, self._old_containers = self._old_containers, ()
+        containers = tuple(self._read_containers(old))
+        target = self._fraction_target(containers) if self.profile.fractions else None
+        if target is not None:
+            target.is_fraction_target = True
+        return containers
+
+    def _read_containers(self, old_containers: tuple[Container, ...]) -> Iterator[Container]:
+        for number, (raw, path, role) in enumerate(self._raw_containers()):
+            old = old_containers[number] if number < len(old_containers) else None
+            if old is not None and old.path == path and old.raw is raw:
+                yield old
+                continue
+            container = Container(
+                raw,
+                path,
+                role,
+                profile=self.profile,
+                layout=self.layout,
+                is_pod_spec=raw is self.spec,
+            )
+            same_place = old is not None and old.path == path and old.name == container.name
+            if old is not None and same_place and self.layout is POD_SPEC:
+                container.reuse_facts(old)
+            yield container
+
+    def _raw_containers(self) -> Iterator[tuple[Mapping[str, Any], Path, Role]]:
+        if self.layout.is_container:
+            yield self.spec, self.path, "app"
+        for path, role in self.layout.container_lists:
+            listed: Any = self.spec
+            for step in path:
+                listed = as_object(listed).get(step)
+            for index, raw in as_objects(listed):
+                yield raw, (*self.path, *path, index), role
+        for name in self.layout.single_containers:
+            if isinstance(self.spec.get(name), dict):
+                yield self.spec[name], (*self.path, name), "app"
+
+    def _fraction_target(self, containers: Iterable[Container]) -> Container | None:
+        """The container for which the pod's annotations ask for a part of a GPU, if they do."""
+        for fraction in self.profile.fractions:
+            if any(key in self.annotations for key in fraction.annotations):
+                name = self.annotations.get(fraction.target) if fraction.target else None
+                apps = [container for container in containers if container.role == "app"]
+                return next((c for c in apps if c.name == name), apps[0] if apps else None)
+        return None
+
+    @cached_property
+    def annotations(self) -> Mapping[str, Any]:
+        """The pod's annotations."""
+        return as_object(self.metadata.get("annotations"))
+
+    @cached_property
+    def labels(self) -> Mapping[str, Any]:
+        """The pod's labels."""
+        return as_object(self.metadata.get("labels"))
+
+    @cached_property
+    def volumes(self) -> list[tuple[int, Mapping[str, Any]]]:
+        """`volumes` with their indices."""
+        return as_objects(self.spec.get("volumes"))
+
+    @cached_property
+    def tolerations(self) -> list[tuple[int, Mapping[str, Any]]]:
+        """`tolerations` with their indices."""
+        return as_objects(self.spec.get("tolerations"))
+
+    @cached_property
+    def node_selector(self) -> Mapping[str, Any]:
+        """`nodeSelector`."""
+        return as_object(self.spec.get("nodeSelector"))
+
+    @property
+    def scheduler(self) -> str:
+        """`schedulerName`, the default one if unset: admission cannot tell these apart."""
+        return as_text(self.spec.get("schedulerName")) or DEFAULT_SCHEDULER
+
+    @property
+    def service_account(self) -> str:
+        """The account that the pod runs as."""
+        return (
+            as_text(self.spec.get("serviceAccountName"))
+            or as_text(self.spec.get("serviceAccount"))
+            or "default"
+        )
+
+    @property
+    def is_mirror(self) -> bool:
+        """Whether the pod mirrors a static pod; those belong to the kubelet."""
+        return self.object.kind == "Pod" and MIRROR in self.annotations
+
+    @property
+    def is_final(self) -> bool:
+        """Whether pods are created exactly as written here.
+
+        The controller of a custom resource, or a user of a PodTemplate, may add to the pod,
+        for example the GPU itself.
+        """
+        return self.object.group in BUILT_IN_GROUPS and self.object.kind != "PodTemplate"
+
+    @cached_property
+    def is_daemon(self) -> bool:
+        """Whether a DaemonSet chooses the node."""
+        if self.object.kind == "DaemonSet":
+            return True
+        owners = as_objects(self.metadata.get("ownerReferences"))
+        return any(o.get("kind") == "DaemonSet" and o.get("controller") is True for _, o in owners)

@@ -1,0 +1,146 @@
+"""Whether a pod is for GPU nodes, and what its profile says about the nodes with its GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rules.base.json_access import as_object, as_objects, as_text
+from rules.base.patterns import matches_any
+from rules.gpu.devices import pod_requests_gpu, requested_resources
+from rules.objects.layout import POD_SPEC
+from rules.objects.pod import DEFAULT_SCHEDULER, Pod
+from rules.placement.node_affinity import REQUIRED, expressions, required_terms
+from rules.profile.profile import Profile
+from rules.profile.records import NodeAffinity, Scheduler, Taint
+
+SCHEDULE_ANYWAY = "ScheduleAnyway"
+_AT_MOST_ONE = re.compile(r"-[0-9]+|\+?0*[01]", re.ASCII)
+# All nodes of some platform have these labels; only their values tell GPU nodes.
+LABELS_OF_EVERY_NODE = frozenset(
+    {
+        *("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"),
+        *("karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/instance-category"),
+        *("eks.amazonaws.com/instance-family", "eks.amazonaws.com/instance-category"),
+        *("cloud.google.com/machine-family", "karpenter.azure.com/sku-family"),
+    }
+)
+
+# A Volcano job names its scheduler once for all tasks. Knative refuses placement fields unless an
+# administrator allows them.
+GROUPS_WITH_OWN_PLACEMENT = frozenset({"batch.volcano.sh", "serving.knative.dev"})
+
+
+def matching_resource(pod: Pod, fact: Taint | NodeAffinity | Scheduler) -> str | None:
+    """The resource, or else the annotation, by which `fact` of the profile concerns the pod."""
+    for name in requested_resources(pod):
+        if matches_any(fact.resources, name):
+            return name
+    annotations = fact.annotations if isinstance(fact, Scheduler) else ()
+    return next((key for key in annotations if key in pod.annotations), None)
+
+
+def gpu_node_expressions(pod: Pod) -> list[dict[str, Any]]:
+    """What is known of the labels of the nodes with the GPUs that the pod asks for.
+
+    An affinity may prefer some GPU nodes to others; all values that mean a GPU will do.
+    """
+    known = []
+    for fact in pod.profile.affinities:
+        if matching_resource(pod, fact) is not None:
+            values = pod.profile.node_labels.get(fact.key, ())
+            if values and not any("*" in value for value in values):
+                known.append({"key": fact.key, "operator": "In", "values": [*values, *fact.values]})
+            else:
+                known.append({"key": fact.key, "operator": "Exists"})
+    return known
+
+
+def is_gpu_label(profile: Profile, key: str, value: str | None = None) -> bool:
+    """Whether nodes that carry the label `key` (with `value`, if given) are GPU nodes."""
+    values = profile.label_values(key)
+    return values is not None and (value is None or not values or matches_any(values, value))
+
+
+def targets_gpu_nodes(pod: Pod) -> bool:
+    """Whether a demand of the pod leads it to GPU nodes: on their labels, or on their topology.
+
+    A toleration does not: node agents tolerate everything.
+    """
+    if pod.targets_gpu_nodes is None:
+        pod.targets_gpu_nodes = (
+            any(is_gpu_label(pod.profile, k, as_text(v)) for k, v in pod.node_selector.items())
+            or any(
+                _selects_gpu(pod.profile, expression)
+                for _, term in required_terms(pod)
+                for _, expression in expressions(term)
+            )
+            or any(_has_only_gpu_nodes(pod.profile, key) for key in _topology_keys(pod))
+        )
+    return pod.targets_gpu_nodes
+
+
+def _topology_keys(pod: Pod) -> Iterator[str]:
+    """The labels that a node must have, with whatever value, for the pod to be spread or gathered.
+
+    Where a spread or an affinity to pods is only preferred, and for an anti-affinity, a node
+    without the label will do.
+    """
+    for _, spread in as_objects(pod.spec.get("topologySpreadConstraints")):
+        if spread.get("whenUnsatisfiable") != SCHEDULE_ANYWAY:
+            yield as_text(spread.get("topologyKey"))
+    pods = as_object(as_object(pod.spec.get("affinity")).get("podAffinity"))
+    for _, term in as_objects(pods.get(REQUIRED)):
+        yield as_text(term.get("topologyKey"))
+
+
+def is_for_gpus(pod: Pod) -> bool:
+    """Whether the pod holds a GPU or is led to GPU nodes."""
+    return pod_requests_gpu(pod) or targets_gpu_nodes(pod)
+
+
+def _selects_gpu(profile: Profile, expression: Mapping[str, Any]) -> bool:
+    key, values = as_text(expression.get("key")), expression.get("values")
+    operator = as_text(expression.get("operator"))
+    if operator == "In" and isinstance(values, list):
+        return any(is_gpu_label(profile, key, as_text(value)) for value in values)
+    if operator == "Lt" and _is_below_one_card(values):
+        return False
+    return operator in {"Exists", "Gt", "Lt"} and _has_only_gpu_nodes(profile, key)
+
+
+def _has_only_gpu_nodes(profile: Profile, key: str) -> bool:
+    return key not in LABELS_OF_EVERY_NODE and is_gpu_label(profile, key)
+
+
+def _is_below_one_card(values: Any) -> bool:
+    """Whether a number of cards, or of anything else, below `values` is no card at all."""
+    (bound,) = values if isinstance(values, list) and len(values) == 1 else ("",)
+    return isinstance(bound, str) and _AT_MOST_ONE.fullmatch(bound) is not None
+
+
+def placement_skip_reason(pod: Pod) -> str | None:
+    """Why nothing may be added to the pod's placement, or None if it may.
+
+    This switches off the scheduling defaults only, never another rule.
+    """
+    if pod.layout is not POD_SPEC or pod.object.group in GROUPS_WITH_OWN_PLACEMENT:
+        return "its kind may keep placement elsewhere"
+    if pod.spec.get("nodeName"):
+        return "it names its node"
+    if pod.is_daemon or _pinned_by_daemon_set(pod):
+        return "a DaemonSet chooses its node"
+    if pod.spec.get("schedulingGates"):
+        return "a scheduling gate holds it"
+    if pod.scheduler != DEFAULT_SCHEDULER and pod.scheduler not in pod.profile.scheduler_names:
+        return f"the scheduler {pod.scheduler} decides"
+    return None
+
+
+def _pinned_by_daemon_set(pod: Pod) -> bool:
+    return any(
+        field.get("key") == "metadata.name"
+        for _, term in required_terms(pod)
+        for _, field in as_objects(term.get("matchFields"))
+    )

@@ -1,0 +1,96 @@
+"""Which taints keep a pod away, and which of its tolerations were meant for them.
+
+The semantics are those of `core/v1` (`Toleration.ToleratesTaint`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rules.base.caching import cached_by_text
+from rules.base.json_access import as_text
+from rules.base.patterns import has_placeholder
+from rules.objects.pod import Pod
+from rules.profile.records import Taint
+
+_NO_LETTERS = re.compile(r"[^a-z0-9]+")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+
+
+def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
+    """Whether `toleration_for` tolerates `taint`, whose value may be unknown (None).
+
+    An empty key needs `Exists` and fits every taint; an empty effect fits every effect;
+    an empty operator is `Equal`. `Lt` and `Gt` compare integers.
+    """
+    key = as_text(toleration.get("key"))
+    if key and key != taint.key:
+        return False
+    effect = as_text(toleration.get("effect"))
+    if effect and effect != taint.effect:
+        return False
+    operator = as_text(toleration.get("operator")) or "Equal"
+    if operator == "Exists":
+        return True
+    if not key:
+        return False
+    value = toleration.get("value")
+    own = "" if value is None else str(value)
+    if operator == "Equal":
+        return taint.value is None or own == taint.value or has_placeholder(own)
+    return _compare_integers(operator, taint.value, own)
+
+
+def _compare_integers(operator: str, tainted: str | None, own: str) -> bool:
+    if operator not in {"Lt", "Gt"} or not _INTEGER.fullmatch(own):
+        return False
+    if tainted is None:
+        return True
+    if not _INTEGER.fullmatch(tainted):
+        return False
+    return int(tainted) < int(own) if operator == "Lt" else int(tainted) > int(own)
+
+
+def untolerated_taints(pod: Pod, taints: Iterable[Taint]) -> list[Taint]:
+    """Those of `taints` that no toleration of the pod tolerates, each once, sorted by key."""
+    found = {}
+    for taint in taints:
+        if not any(tolerates(toleration, taint) for _, toleration in pod.tolerations):
+            found[taint.key, taint.effect, taint.value or ""] = taint
+    return [found[mark] for mark in sorted(found)]
+
+
+def near_miss_toleration(pod: Pod, taint: Taint) -> tuple[int, Mapping[str, Any]] | None:
+    """The toleration that was meant for `taint`, which none tolerates, with its index.
+
+    It has the taint's key, or one that differs only in case, punctuation, an `s` at the end
+    of a word, or a missing `.com`.
+    """
+    wanted = _words(taint.key)
+    for index, toleration in pod.tolerations:
+        key = as_text(toleration.get("key"))
+        if key and (key == taint.key or _words(key) == wanted):
+            return index, toleration
+    return None
+
+
+@cached_by_text
+def _words(key: str) -> list[str]:
+    words = _NO_LETTERS.split(key.lower())
+    return [word.removesuffix("s") for word in words if word not in {"", "com"}]
+
+
+def toleration_for(taint: Taint) -> dict[str, Any]:
+    """The toleration that tolerates `taint` and no more."""
+    if taint.value is None:
+        return {"key": taint.key, "operator": "Exists", "effect": taint.effect}
+    equal = {"key": taint.key, "operator": "Equal", "value": taint.value}
+    return {**equal, "effect": taint.effect}
+
+
+def display_taint(taint: Taint) -> str:
+    """`taint` as kubectl writes it: `key=value:effect`, or `key:effect`."""
+    value = "" if taint.value is None else f"={taint.value}"
+    return f"{taint.key}{value}:{taint.effect}"

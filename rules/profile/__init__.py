@@ -1,0 +1,1 @@
+"""Facts: of GPU platforms (profiles) and of one evaluation (the context)."""

@@ -1,0 +1,33 @@
+"""What is known about one evaluation besides the manifest."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from rules.profile.profile import Profile
+
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+
+
+class Context(NamedTuple):
+    """The facts of one evaluation. Offline, all but the date are unknown.
+
+    - `today`: the date by which exceptions expire, in UTC.
+    - `namespace`: where objects go that name no namespace themselves.
+    - `user`, `operation`: as the API server says them; None offline.
+    - `profile`, `options`: added by the engine; the options are those of the rule that runs.
+    """
+
+    today: datetime.date
+    namespace: str | None = None
+    user: str | None = None
+    operation: Literal["CREATE", "UPDATE"] | None = None
+    profile: Profile = Profile("none")
+    options: Mapping[str, Any] = NO_OPTIONS
+
+    def with_profile(self, profile: Profile, options: Mapping[str, Any] = NO_OPTIONS) -> Context:
+        """The same with a profile and options; `_replace` takes several times as long."""
+        return Context(self.today, self.namespace, self.user, self.operation, profile, options)

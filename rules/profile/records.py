@@ -1,0 +1,84 @@
+"""The records of which a profile is made."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+
+class Resource(NamedTuple):
+    """One extended resource by which a GPU platform hands out GPUs or shares of them.
+
+    `sharing` is how much of a card it stands for: the whole card, a hardware partition
+    (MIG), or a share that software divides. `unit` is what a quantity of 1 means.
+    `companions` are resources of another name that belong in the same container.
+    """
+
+    name: str
+    vendor: str
+    sharing: Literal["whole", "partition", "share"] = "whole"
+    unit: str = "device"
+    companions: tuple[str, ...] = ()
+
+
+class Taint(NamedTuple):
+    """A taint that the platform puts on the nodes which offer `resources`."""
+
+    resources: tuple[str, ...]
+    key: str
+    value: str | None = None
+    effect: str = "NoSchedule"
+
+
+class NodeAffinity(NamedTuple):
+    """The label by which pods that ask for `resources` should be drawn to nodes.
+
+    Without `values` the label must merely exist. `required` forbids every other node,
+    which also forbids a node that an autoscaler has yet to create and label.
+    """
+
+    resources: tuple[str, ...]
+    key: str
+    values: tuple[str, ...] = ()
+    required: bool = False
+
+
+class Scheduler(NamedTuple):
+    """The scheduler that must place pods which ask for `resources` or carry `annotations`.
+
+    `alternatives` are other schedulers that can place them as well.
+    """
+
+    name: str
+    resources: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
+
+
+class Component(NamedTuple):
+    """Pods of the GPU platform itself: device plugins, exporters, validators.
+
+    Known by namespace *and* service account, which tenants cannot choose freely. At
+    admission the creator counts too: the DaemonSet controller or one of `creators`.
+    """
+
+    namespaces: tuple[str, ...]
+    service_accounts: tuple[str, ...]
+    creators: tuple[str, ...] = ()
+
+
+class InjectedReference(NamedTuple):
+    """A reference that the platform's own webhook writes into `variable`; rules ignore it.
+
+    The ConfigMap's name begins as the pod annotation `annotation` says and ends with a number.
+    """
+
+    variable: str
+    key: str
+    annotation: str
+
+
+class Fraction(NamedTuple):
+    """Pod annotations that ask for part of a GPU; `target` names the container, else the first."""
+
+    annotations: tuple[str, ...]
+    target: str | None = None

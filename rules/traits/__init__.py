@@ -1,0 +1,1 @@
+"""Traits: the bits that say which rules can concern a pod."""

@@ -1,0 +1,76 @@
+"""Traits: what a pod has that a rule may have something to say about.
+
+Most pods of a cluster have nothing to do with GPUs, and one that has concerns a dozen of fifty
+rules. A trait is a bit. A rule names in `needs` the traits without which it never finds anything,
+and the engine does not run it for other pods. Traits are coarser than rules on purpose: they
+compare for equality, prefixes and words. The tests hold every rule to its `needs`.
+
+The API server sends a pod only if it has some of these traits: `tools/match_conditions.py` writes
+them in CEL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+GPU_RESOURCE = 1 << 0  # a container asks for a GPU resource
+ODD_AMOUNT = 1 << 1  # an amount of one that is no count of devices, or differs from its limit
+SHARE = 1 << 2  # a resource by which cards are divided
+UNKNOWN_RESOURCE = 1 << 3  # a resource that is neither Kubernetes' own nor known
+CLAIM = 1 << 4  # a container uses a resource claim
+GPU_ANNOTATION = 1 << 5  # an annotation by which a pod asks for a GPU or for its scheduler
+GPU_VARIABLE = 1 << 6  # a variable named after GPUs, or an envFrom prefix that may form one
+LD_VARIABLE = 1 << 7  # a variable of the dynamic loader
+CUDA_IMAGE = 1 << 8
+PRIVILEGED = 1 << 9  # a privileged container, or an added capability
+EPHEMERAL = 1 << 10  # an ephemeral container
+HOST_PATH = 1 << 11
+GPU_KEY = 1 << 12  # an annotation or a label named after GPUs
+NODE_CONSTRAINT = 1 << 13  # nodeSelector, affinity or a spread
+TOLERATION = 1 << 14  # one that is not Kubernetes' own
+RUNTIME_CLASS = 1 << 15
+NODE_NAME = 1 << 16
+CUSTOM_SCHEDULER = 1 << 17
+HOST_NAMESPACE = 1 << 18
+POD_RESOURCES = 1 << 19  # resources or overhead of the pod itself
+QUOTA = 1 << 20  # not a pod at all
+
+GPU = GPU_RESOURCE | CLAIM | GPU_ANNOTATION
+GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
+
+# The taints that Kubernetes makes pods tolerate, and the resources of one sharing system.
+NATIVE_TAINT_PREFIX = "node.kubernetes.io/"
+ALIYUN_PREFIX = "aliyun.com/"
+# Looked for in keys in either case, in names of variables in upper case only.
+KEY_WORDS = ("gpu", "cdi", "device")
+VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU")
+LD_PREFIX = "LD_"
+POD_FIELD_TRAITS: Mapping[str, int] = {
+    "nodeSelector": NODE_CONSTRAINT,
+    "affinity": NODE_CONSTRAINT,
+    "topologySpreadConstraints": NODE_CONSTRAINT,
+    "runtimeClassName": RUNTIME_CLASS,
+    "nodeName": NODE_NAME,
+    "hostPID": HOST_NAMESPACE,
+    "hostIPC": HOST_NAMESPACE,
+    "resources": POD_RESOURCES,
+    "overhead": POD_RESOURCES,
+}
+
+
+def satisfies(traits: int, needs: Iterable[int]) -> bool:
+    """Whether `traits` hold at least one trait of every entry in `needs`."""
+    for entry in needs:  # noqa: SIM110  # a generator costs more than the loop
+        if not traits & entry:
+            return False
+    return True
+
+
+def names_of(traits: int) -> list[str]:
+    """The names of the constants for the single bits in `traits`, for messages."""
+    single = {value: name for name, value in globals().items() if name.isupper() and _is_bit(value)}
+    return [name for value, name in sorted(single.items()) if value & traits]
+
+
+def _is_bit(value: object) -> bool:
+    return isinstance(value, int) and value > 0 and value & (value - 1) == 0

@@ -1,0 +1,116 @@
+"""Tables of kinds and of where they keep their pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from rules.base.json_patch import Path
+from rules.objects.layout import Layout
+
+# Built-in kind -> the path of its pod template.
+POD_TEMPLATE_PATHS: Mapping[str, Path] = {
+    "Pod": (),
+    "PodTemplate": ("template",),
+    "Deployment": ("spec", "template"),
+    "ReplicaSet": ("spec", "template"),
+    "ReplicationController": ("spec", "template"),
+    "StatefulSet": ("spec", "template"),
+    "DaemonSet": ("spec", "template"),
+    "Job": ("spec", "template"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+}
+
+# Kinds of the core group that hold no pods and are common: a look-up is cheaper than a search.
+KINDS_WITHOUT_PODS = frozenset(
+    {"ConfigMap", "Secret", "Service", "ServiceAccount", "Namespace", "Endpoints", "Event"}
+    | {"PersistentVolume", "PersistentVolumeClaim", "LimitRange", "Node"}
+)
+
+# Groups whose objects hold patterns of pods or schemas, never pods.
+PATTERN_GROUPS = (
+    "kyverno.io",
+    "*.kyverno.io",
+    "*.gatekeeper.sh",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "policies.kubewarden.io",
+    "policy.open-cluster-management.io",
+    "gpuward.io",
+)
+
+# Paths of pods, with `*` for every element of a list, and the layout of each.
+PodLayouts: TypeAlias = tuple[tuple[Path, Layout], ...]
+
+_ARGO_TEMPLATE = Layout(
+    container_lists=(
+        (("initContainers",), "init"),
+        (("containerSet", "containers"), "app"),
+        (("sidecars",), "app"),
+    ),
+    single_containers=("container", "script"),
+)
+_ARGO_PODS = (
+    (("templateDefaults",), _ARGO_TEMPLATE),
+    (("templates", "*"), _ARGO_TEMPLATE),
+    (("templates", "*", "steps", "*", "*", "inline"), _ARGO_TEMPLATE),
+    (("templates", "*", "dag", "tasks", "*", "inline"), _ARGO_TEMPLATE),
+)
+_KSERVE_COMPONENT = Layout(
+    container_lists=((("initContainers",), "init"), (("containers",), "app")),
+    single_containers=(
+        *("model", "huggingface", "triton", "pytorch", "tensorflow", "onnx"),
+        *("sklearn", "xgboost", "lightgbm", "paddle", "pmml"),
+        *("art", "alibi"),
+    ),
+    metadata_in_spec=True,
+)
+_KSERVE_PODS = (
+    (("predictor",), _KSERVE_COMPONENT),
+    (("transformer",), _KSERVE_COMPONENT),
+    (("explainer",), _KSERVE_COMPONENT),
+)
+_SPARK = Layout(
+    container_lists=((("initContainers",), "init"), (("sidecars",), "app")),
+    is_container=True,
+    metadata_in_spec=True,
+    gpu_field="gpu",
+)
+_SPARK_PODS = ((("driver",), _SPARK), (("executor",), _SPARK))
+_TRAIN_JOB_TRAINER = Layout(
+    container_lists=(), is_container=True, resources_field="resourcesPerNode"
+)
+# The object itself is a container, or a part of one.
+_CONTAINER = Layout(container_lists=(), is_container=True)
+_TEKTON_TASK = Layout(
+    container_lists=((("steps",), "app"), (("sidecars",), "app")),
+    resources_field="computeResources",
+)
+
+
+def _below(prefix: Path, pods: PodLayouts) -> PodLayouts:
+    return tuple(((*prefix, *path), layout) for path, layout in pods)
+
+
+# Group and kind -> the pods of kinds that have layouts of their own.
+CUSTOM_POD_LAYOUTS: Mapping[tuple[str, str], PodLayouts] = {
+    ("argoproj.io", "Workflow"): _below(("spec",), _ARGO_PODS),
+    ("argoproj.io", "WorkflowTemplate"): _below(("spec",), _ARGO_PODS),
+    ("argoproj.io", "ClusterWorkflowTemplate"): _below(("spec",), _ARGO_PODS),
+    ("argoproj.io", "CronWorkflow"): _below(("spec", "workflowSpec"), _ARGO_PODS),
+    ("serving.kserve.io", "InferenceService"): _below(("spec",), _KSERVE_PODS),
+    ("sparkoperator.k8s.io", "SparkApplication"): _below(("spec",), _SPARK_PODS),
+    ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _below(
+        ("spec", "template"), _SPARK_PODS
+    ),
+    ("tekton.dev", "Task"): ((("spec",), _TEKTON_TASK),),
+    ("tekton.dev", "ClusterTask"): ((("spec",), _TEKTON_TASK),),
+    ("tekton.dev", "TaskRun"): ((("spec", "taskSpec"), _TEKTON_TASK),),
+    ("kubeflow.org", "PodDefault"): ((("spec",), _CONTAINER),),
+    ("apps.nvidia.com", "NIMService"): ((("spec",), _CONTAINER),),
+    ("trainer.kubeflow.org", "TrainJob"): (
+        (("spec", "initializer", "dataset"), _CONTAINER),
+        (("spec", "initializer", "model"), _CONTAINER),
+        (("spec", "trainer"), _TRAIN_JOB_TRAINER),
+    ),
+}
