@@ -15,7 +15,7 @@ FROM builder AS dependencies
 COPY requirements/image.txt .
 RUN --mount=type=cache,target=/root/.cache/pip \
     python -m pip install --require-hashes --no-compile --target=tree --requirement=image.txt
-# Of the Kubernetes client gpuward uses the configuration and the connection (certs/connection.py).
+# Of the Kubernetes client gpuward uses the configuration and the connection (cluster/connection.py).
 # Its models and API classes are loaded one by one, by name, and none of them is; no dependency is
 # run as a command or tested here.
 RUN rm -r tree/bin tree/kubernetes/aio tree/kubernetes/client/api tree/kubernetes/client/apis \

@@ -12,8 +12,8 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import eventually
 
 from benchmarks.served import Served
+from registration.configurations import NAME_LABEL, RegistrationOptions
 from rules.finding import Action
-from webhook.registration import NAME_LABEL, Registration
 
 ACCOUNT = "creator"
 GROUP = "admissionregistration.k8s.io/v1"
@@ -67,7 +67,7 @@ def doors(plane: ControlPlane, servers: list[Served], manifest: Any) -> Iterator
         for server in servers:
             namespace = plane.namespace()
             config = by_url(f"https://{server.address}", plane.authority.bundle)
-            chosen = Registration(default=Action.DENY)
+            chosen = RegistrationOptions(default=Action.DENY)
             stack.enter_context(registered(plane, config, chosen, name=server.name, only=namespace))
             eventually(lambda ns=namespace: _is_judged(plane, ns, manifest), what=server.name)  # type: ignore[misc]
             made.append(Door(server.name, namespace, server))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.reviews import GPU, gpu_pod, review, unrelated_pod
-from policies.load import default_policy
+from policies.loading import default_policy
 from rules.engine.fixing import check, fix
 from rules.profile.context import Context
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from aiohttp.web import BaseRequest, Response, Server
 from multidict import CIMultiDict
 
-from certs.serving import ServingCertificate
-from webhook.codec import CODEC
-from webhook.limits import Limits
-from webhook.listener import Listener, open_socket
+from certs.serving.certificate import ServingCertificate
+from webhook.admission.codec import CODEC
+from webhook.server.limits import Limits
+from webhook.server.listener import Listener, open_socket
 
 _JSON = CIMultiDict({"Content-Type": "application/json", "Server": "floor"})
 

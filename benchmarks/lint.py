@@ -71,12 +71,12 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 
 def throughput(name: str, files: list[Path]) -> None:
     """Judging everything, against loading it with nothing but PyYAML's C loader; in CPU time."""
-    from lint.run import (  # noqa: PLC0415  # the path comes first
+    from lint.linter import (  # noqa: PLC0415  # the path comes first
         Linter,
-        calm_garbage_collection,
+        reduce_garbage_collection,
     )
     from lint.sources import sources  # noqa: PLC0415
-    from policies.load import default_policy  # noqa: PLC0415
+    from policies.loading import default_policy  # noqa: PLC0415
     from rules.profile.context import Context  # noqa: PLC0415
 
     def load() -> None:
@@ -87,14 +87,14 @@ def throughput(name: str, files: list[Path]) -> None:
 
     policy = default_policy()
 
-    def judge() -> None:
+    def evaluate() -> None:
         nonlocal linter
         linter = Linter(policy, Context(TODAY))
-        linter.judge(sources([str(file) for file in files]))
+        linter.evaluate(sources([str(file) for file in files]))
 
     bare = min(timed(load, time.process_time) for _ in range(ROUNDS))
-    calm_garbage_collection()
-    own = min(timed(judge, time.process_time) for _ in range(ROUNDS))
+    reduce_garbage_collection()
+    own = min(timed(evaluate, time.process_time) for _ in range(ROUNDS))
     objects = linter.results.objects
     print(
         f"{name:<16}{objects} objects, {linter.results.pods} pods, "

@@ -29,9 +29,9 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.soak_calls import Clients
-from certs.authority import new_authority, sign_leaf
-from certs.pairs import Pair
-from certs.serving import utc_now
+from certs.clock import utc_now
+from certs.pki.authority import new_authority, sign_leaf
+from certs.pki.keypairs import KeyPair
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("localhost", "127.0.0.1")
@@ -52,7 +52,7 @@ class Holding(NamedTuple):
 class Server:
     """`gpuward serve` in a folder of its own."""
 
-    def __init__(self, folder: Path, authority: Pair) -> None:
+    def __init__(self, folder: Path, authority: KeyPair) -> None:
         self._folder = folder
         self._authority = authority
         self._policies = itertools.cycle(POLICIES)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from certs.serving import ServingCertificate
+from certs.serving.certificate import ServingCertificate
 
 _EPILOG = "GPUWARD_CERTS_NAMESPACE and so on stand in for options that are not given."
 _OBJECTS = {
@@ -127,10 +127,10 @@ def _run(options: argparse.Namespace) -> int:
         missing.append("mutating-configuration or --validating-configuration")
     if missing:
         return _fail(f"not given: --{', --'.join(missing)}", 2)
-    from certs.api import ClusterError  # noqa: PLC0415  # `check` needs none of this
-    from certs.assembly import assemble, log_as_json  # noqa: PLC0415
-    from certs.pairs import CertificateError  # noqa: PLC0415
-    from certs.status import serve  # noqa: PLC0415
+    from certs.controller.factory import log_as_json, make_controller  # noqa: PLC0415
+    from certs.controller.status import serve  # noqa: PLC0415
+    from certs.pki.keypairs import CertificateError  # noqa: PLC0415
+    from cluster.api import ClusterError  # noqa: PLC0415  # `check` needs none of this
 
     log_as_json()
     options.identity = f"{options.identity}_{secrets.token_hex(4)}"
@@ -138,7 +138,7 @@ def _run(options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        controller = assemble(options)
+        controller = make_controller(options)
         server = serve(controller.status, options.status_port)
     except CertificateError as error:
         return _fail(f"--also-trust: {error}", 2)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
-import stat
 import sys
 import time
 from importlib import import_module
 from typing import TextIO
 
+from lint.linter import Linter, reduce_garbage_collection
 from lint.report import Style, Writer, printable
 from lint.results import Results
-from lint.run import Linter, calm_garbage_collection
-from lint.sources import MAX_BYTES, UsageError, sources
-from policies.load import PolicyError, default_policy, load_policy
+from lint.sources import UsageError, sources
+from policies.files import parse_policy, read_policy_file
+from policies.loading import PolicyError, default_policy
 from rules.policy import Policy
 from rules.profile.context import Context
 
@@ -26,7 +26,7 @@ exit status:
   0  nothing found that reaches --fail-on
   1  findings at or above --fail-on
   2  wrong usage, or a policy that cannot be used
-  3  some input could not be judged: unreadable, not parsable, or a rule failed
+  3  some input could not be evaluated: unreadable, not parsable, or a rule failed
 """
 
 
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     try:
         return _lint(options, sys.stdout)
     except (UsageError, PolicyError) as error:
-        # A path may hold anything, but the lines of a policy's faults are ours.
+        # A path may contain control characters; the line breaks between problems are ours.
         lines = (printable(line) for line in str(error).split("\n"))
         sys.stderr.write("gpuward: " + "\n".join(lines) + "\n")
         return 2
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpuward lint",
-        description="Find what is wrong with GPU manifests.",
+        description="Find faults in GPU manifests.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         action="append",
         default=[],
-        help="the GPU estate that you run, such as gke; repeatable; default: nvidia",
+        help="the GPU platform that you run, such as gke; repeatable; default: nvidia",
     )
     parser.add_argument("--namespace", "-n", help="where objects go that name no namespace")
     parser.add_argument(
@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _lint(options: argparse.Namespace, out: TextIO) -> int:
     started = time.perf_counter()
-    calm_garbage_collection()
+    reduce_garbage_collection()
     paths = options.paths or _standard_input()
     context = Context(
         today=datetime.datetime.now(tz=datetime.UTC).date(), namespace=options.namespace
@@ -97,25 +97,25 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
     policy = _policy(file, options.profile)
     preview_wanted = options.diff or options.patch
     linter = Linter(policy, context, policy_file=file or "", preview=preview_wanted)
-    linter.judge(sources(paths, options.exclude))
+    linter.evaluate(sources(paths, options.exclude))
     linter.finish()
     linter.results.seconds = time.perf_counter() - started
     if preview_wanted:
         preview = import_module("lint.preview")
         (preview.write_diff if options.diff else preview.write_patch)(out, linter.previews)
-        _complain(linter.results)
+        _report_not_evaluated(linter.results)
     else:
         writer: Writer = import_module(f"lint.report.{options.format}").write
         notes = options.notes or options.fail_on == "note"
-        writer(out, linter.results, Style(_colored(options.color, out), notes))
+        writer(out, linter.results, Style(_use_color(options.color, out), notes))
     return linter.results.status(options.fail_on)
 
 
-def _complain(results: Results) -> None:
-    """What could not be judged belongs to the user's eyes even where a diff is asked for."""
-    for unjudged in results.unjudged:
-        where = f"{unjudged.file}:{unjudged.line}:{unjudged.column}"
-        sys.stderr.write(printable(f"{where}: not judged: {unjudged.message}") + "\n")
+def _report_not_evaluated(results: Results) -> None:
+    """Say on standard error what could not be evaluated: a diff or patch has no place for it."""
+    for failed in results.not_evaluated:
+        where = f"{failed.file}:{failed.line}:{failed.column}"
+        sys.stderr.write(printable(f"{where}: not evaluated: {failed.message}") + "\n")
 
 
 def _standard_input() -> list[str]:
@@ -127,25 +127,16 @@ def _standard_input() -> list[str]:
 def _policy(file: str | None, profiles: list[str]) -> Policy:
     if file is None:
         return default_policy(profiles)
-    try:
-        if not stat.S_ISREG(os.stat(file).st_mode):
-            raise PolicyError(f"{file}: not a regular file")
-        with open(file, "rb") as stream:
-            content = stream.read(MAX_BYTES)
-        return load_policy(content.decode("utf-8"), file, profiles)
-    except OSError as error:
-        raise PolicyError(f"{file}: {(error.strerror or str(error)).lower()}") from error
-    except UnicodeDecodeError as error:
-        raise PolicyError(f"{file}: not UTF-8 (byte {error.start})") from error
+    return parse_policy(read_policy_file(file), file, profiles)
 
 
 def _nearest_policy(folder: str) -> str | None:
-    """The policy file nearest to `folder`, looked for up to the root of the repository only."""
+    """The policy file nearest to `folder`, from there up to the root of the repository."""
     here, folders = folder, [folder]
     while not os.path.exists(os.path.join(here, ".git")):
         above = os.path.dirname(here)
         if above == here:
-            del folders[1:]  # no repository: no file further up is meant for this folder
+            del folders[1:]  # without a repository, a file further up is not for this folder
             break
         here = above
         folders.append(here)
@@ -158,7 +149,7 @@ def _nearest_policy(folder: str) -> str | None:
     return None
 
 
-def _colored(choice: str, out: TextIO) -> bool:
+def _use_color(choice: str, out: TextIO) -> bool:
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):

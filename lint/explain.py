@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from lint.results import LEVELS
-from policies.words import did_you_mean
+from policies.suggestions import did_you_mean
 from rules.catalog import CATALOG
 from rules.finding import Action
 from rules.rule import Rule

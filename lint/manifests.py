@@ -1,4 +1,4 @@
-"""From a text to the Kubernetes objects in it, and from a path in one to its place in the text."""
+"""Find the Kubernetes objects in a text, and the position of a path of one in the text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Span(NamedTuple):
     column: int
 
 
-class Unparsed(NamedTuple):
+class UnparsedDocument(NamedTuple):
     """A document that could not be parsed."""
 
     line: int
@@ -35,12 +35,12 @@ class Unparsed(NamedTuple):
 
 
 class File:
-    """A source whose offsets can be turned into lines."""
+    """A source that converts offsets to lines and columns."""
 
     def __init__(self, source: Source) -> None:
         # JSON writes what lies beyond 16 bits as two escapes, which YAML has no place for.
         if source.text.lstrip().startswith(("{", "[")):
-            source = source._replace(text=_PAIR.sub(_joined, source.text))
+            source = source._replace(text=_PAIR.sub(_join_surrogates, source.text))
         self.source = source
 
     @cached_property
@@ -52,27 +52,29 @@ class File:
         """The piece between two offsets."""
         return Span(start, end, *self.lines.at(start))
 
-    def manifests(self) -> Iterator[Document | Unparsed]:
-        """Every Kubernetes object in the file; what is something else is passed over quietly."""
+    def manifests(self) -> Iterator[Document | UnparsedDocument]:
+        """Every Kubernetes object in the file; other documents are skipped silently."""
         for number, chunk in enumerate(split(self.source.text)):
             if number >= MAX_DOCUMENTS:
-                yield Unparsed(chunk.line, 1, f"more than {MAX_DOCUMENTS} documents in one file")
+                yield UnparsedDocument(
+                    chunk.line, 1, f"more than {MAX_DOCUMENTS} documents in one file"
+                )
                 return
             try:
                 document = read(chunk)
             except YamlError as error:
                 line, column = self.lines.at(min(error.offset, len(self.source.text)))
-                yield Unparsed(line, column, error.message)
+                yield UnparsedDocument(line, column, error.message)
                 continue
             if document is not None and _is_kubernetes(document.value):
                 yield document
 
     def locate(self, document: Document, path: Path) -> Span:
-        """Where `path`, or its nearest parent that exists, stands in the text.
+        """The position of `path`, or of its nearest parent that exists.
 
-        A scalar is located by its value, a collection and a parent by the key.
+        It is the value of a scalar, and the key of a collection or a parent.
         """
-        place, complete = _place(document.place, path)
+        place, complete = _find_place(document.place, path)
         if complete and place.inside is None and place.end > place.start:
             return self.span(place.start, place.end)
         if place.key_start >= 0:
@@ -80,7 +82,7 @@ class File:
         return self.span(place.start, _first_key_end(place))
 
 
-def _joined(pair: re.Match[str]) -> str:
+def _join_surrogates(pair: re.Match[str]) -> str:
     character: str = json.loads(f'"{pair[1]}"') if pair[1] else pair[0]
     return character
 
@@ -93,7 +95,7 @@ def _is_kubernetes(value: Any) -> bool:
     )
 
 
-def _place(place: Place, path: Path) -> tuple[Place, bool]:
+def _find_place(place: Place, path: Path) -> tuple[Place, bool]:
     for step in path:
         inside: Any = place.inside
         try:

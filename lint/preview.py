@@ -1,4 +1,4 @@
-"""What fixing would do to each object, shown as a diff or as the JSON Patch of admission."""
+"""What fixes would change in each object, as a diff or as the JSON Patch of the webhook."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, TextIO
 
 import yaml
 
+from lint.linter import Preview
 from lint.report import printable
-from lint.run import Preview
 from rules.base.json_access import as_object
 from rules.base.json_patch import Json
 
-# Comparing takes time with the square of the length. Each of these is about a line.
-_MOST_NODES = 5_000
+# A diff takes time quadratic in the number of lines, which is about the number of nodes.
+_MAX_NODES = 5_000
 
 
 def write_diff(out: TextIO, previews: Iterable[Preview]) -> None:
@@ -46,7 +46,7 @@ def write_patch(out: TextIO, previews: Iterable[Preview]) -> None:
 def _is_long(manifest: Json) -> bool:
     waiting: list[Json] = [manifest]
     for count, node in enumerate(waiting):
-        if count > _MOST_NODES:
+        if count > _MAX_NODES:
             return True
         if isinstance(node, dict):
             waiting.extend(node.values())

@@ -1,4 +1,4 @@
-"""What a run of the linter found, ready to be reported in any format."""
+"""The results of a run of the linter, for all report formats."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LEVELS = {Action.DENY: "error", Action.WARN: "warning", Action.AUDIT: "note"}
 ACTIONS = {level: action for action, level in LEVELS.items()}
 
 
-class Located(NamedTuple):
-    """A finding with its place in a file."""
+class LocatedFinding(NamedTuple):
+    """A finding with its position in a file."""
 
     finding: Finding
     rule: Rule[Any]
@@ -33,7 +33,7 @@ class Located(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """Something to say about a file, or about the run, that no rule says."""
+    """A message about a file or about the run that comes from no rule."""
 
     level: str
     file: str
@@ -42,15 +42,15 @@ class Remark(NamedTuple):
     message: str
 
 
-class PassedOver(NamedTuple):
-    """A file that is left out on purpose, although a user may have expected it to be judged."""
+class SkippedFile(NamedTuple):
+    """A file that is not evaluated on purpose, although a user may expect it to be."""
 
     file: str
     why: str
 
 
-class Unjudged(NamedTuple):
-    """Input that could not be judged: unreadable, unparsable, or a rule of ours that failed."""
+class InputNotEvaluated(NamedTuple):
+    """Input that could not be evaluated: unreadable, not parsable, or a rule failed on it."""
 
     file: str
     line: int
@@ -59,13 +59,13 @@ class Unjudged(NamedTuple):
 
 
 class Results:
-    """One run."""
+    """The results of one run."""
 
     def __init__(self) -> None:
-        self.findings: list[Located] = []
+        self.findings: list[LocatedFinding] = []
         self.remarks: list[Remark] = []
-        self.passed_over: list[PassedOver] = []
-        self.unjudged: list[Unjudged] = []
+        self.skipped: list[SkippedFile] = []
+        self.not_evaluated: list[InputNotEvaluated] = []
         self.files = 0
         self.objects = 0
         self.pods = 0
@@ -82,12 +82,12 @@ class Results:
 
     @property
     def fixable(self) -> int:
-        """How many findings a fix would mend under this policy."""
+        """How many findings can be fixed under this policy."""
         return sum(1 for located in self.findings if located.finding.fixable)
 
     def status(self, fail_on: str) -> int:
-        """3 if something was not judged, 1 if a finding reaches `fail_on`, else 0."""
-        if self.unjudged:
+        """3 if something was not evaluated, 1 if a finding reaches `fail_on`, else 0."""
+        if self.not_evaluated:
             return 3
         worst = [located.finding.action for located in self.findings]
         worst += [ACTIONS[remark.level] for remark in self.remarks]

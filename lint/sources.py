@@ -1,4 +1,4 @@
-"""From the paths that a user names to the texts that they hold."""
+"""Read the texts at the paths that a user names."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from typing import NamedTuple
 MAX_BYTES = 10 * 1024 * 1024
 ENDINGS = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "<stdin>"
-# An object must name its version, unless an escape or a tag hides the word.
+# An object must have an apiVersion, unless an escape or a tag hides the word.
 _MAY_BE_KUBERNETES = re.compile(r"apiVersion|\\|!").search
 # Outside comments.
 _PLACEHOLDER = re.compile(r"^[^#\n]*\{\{", re.MULTILINE).search
 
 
 class UsageError(Exception):
-    """The command line makes no sense; the text says why."""
+    """Wrong usage of the command line; the message says why."""
 
 
 class Source(NamedTuple):
-    """One text by the name under which it is reported."""
+    """One text and the name by which reports call it."""
 
     name: str
     text: str
 
 
-class Skipped(NamedTuple):
-    """Something passed over on purpose, and why."""
+class SkippedSource(NamedTuple):
+    """Something that is not read on purpose, and why."""
 
     name: str
     why: str
 
 
-class Unread(NamedTuple):
+class UnreadableSource(NamedTuple):
     """Something that could not be read, and why."""
 
     name: str
@@ -47,7 +47,7 @@ class Unread(NamedTuple):
 
 def sources(
     paths: Iterable[str], exclude: Iterable[str] = ()
-) -> Iterator[Source | Skipped | Unread]:
+) -> Iterator[Source | SkippedSource | UnreadableSource]:
     """The texts at `paths`: files, folders, globs, and `-` for standard input.
 
     A folder gives every YAML and JSON file in it, hidden folders excepted. Names that fit a
@@ -60,7 +60,7 @@ def sources(
             yield _decoded(STANDARD_INPUT, sys.stdin.buffer.read(MAX_BYTES + 1))
             continue
         for name in _files(path):
-            if isinstance(name, Skipped | Unread):
+            if isinstance(name, SkippedSource | UnreadableSource):
                 yield name
             elif name not in seen and not any(_excluded(name, pattern) for pattern in patterns):
                 seen.add(name)
@@ -76,9 +76,9 @@ def _excluded(name: str, pattern: str) -> bool:
     return False
 
 
-def _files(path: str) -> Iterator[str | Skipped | Unread]:
+def _files(path: str) -> Iterator[str | SkippedSource | UnreadableSource]:
     if os.path.isdir(path):
-        yield from _inside(path)
+        yield from _files_in_folder(path)
     elif os.path.lexists(path):
         yield path
     else:
@@ -89,53 +89,57 @@ def _files(path: str) -> Iterator[str | Skipped | Unread]:
             yield from _files(name)
 
 
-def _inside(folder: str) -> Iterator[str | Skipped | Unread]:
+def _files_in_folder(folder: str) -> Iterator[str | SkippedSource | UnreadableSource]:
     closed: list[OSError] = []
     for here, folders, files in os.walk(folder, onerror=closed.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in folders:
             if os.path.islink(os.path.join(here, name)):
-                yield Skipped(os.path.join(here, name), "a link to a folder: name it to lint it")
+                yield SkippedSource(
+                    os.path.join(here, name), "a link to a folder: name it to lint it"
+                )
         for name in sorted(files):
             if name.lower().endswith(ENDINGS):
                 yield os.path.normpath(os.path.join(here, name))
     for error in closed:
-        yield Unread(str(error.filename), (error.strerror or str(error)).lower())
+        yield UnreadableSource(str(error.filename), (error.strerror or str(error)).lower())
 
 
-def _read(name: str, *, named: bool, root: str) -> Source | Skipped | Unread:
+def _read(name: str, *, named: bool, root: str) -> Source | SkippedSource | UnreadableSource:
     try:
-        if not named and _leads_out(name, root):
-            return Unread(name, "a link that leads out of the folder; name its target to lint it")
+        if not named and _leads_outside(name, root):
+            return UnreadableSource(
+                name, "a link that leads out of the folder; name its target to lint it"
+            )
         if not named and not stat.S_ISREG(os.stat(name).st_mode):
-            return Unread(name, "not a regular file")
+            return UnreadableSource(name, "not a regular file")
         with open(name, "rb") as file:
             source = _decoded(name, file.read(MAX_BYTES + 1))
     except OSError as error:
-        return Unread(name, (error.strerror or str(error)).lower())
-    return _left_out(source, named=named) or source if isinstance(source, Source) else source
+        return UnreadableSource(name, (error.strerror or str(error)).lower())
+    return _skip_reason(source, named=named) or source if isinstance(source, Source) else source
 
 
-def _left_out(source: Source, *, named: bool) -> Skipped | None:
-    """Why a text that can be read is passed over nevertheless, if it is."""
-    name, text = source
+def _skip_reason(source: Source, *, named: bool) -> SkippedSource | None:
+    """Why a readable text is skipped, if it is."""
+    name, text = source.name, source.text
     if not named and name.lower().endswith(".json") and not _MAY_BE_KUBERNETES(text):
-        return Skipped(name, "")  # another tool's JSON, which may well not be JSON
+        return SkippedSource(name, "")  # another tool's JSON, which may well not be JSON
     if _PLACEHOLDER(text) and _is_chart_template(name):
-        return Skipped(name, "a chart's template: render the chart and lint that")
+        return SkippedSource(name, "a chart's template: render the chart and lint that")
     return None
 
 
-def _decoded(name: str, content: bytes) -> Source | Unread:
+def _decoded(name: str, content: bytes) -> Source | UnreadableSource:
     if len(content) > MAX_BYTES:
-        return Unread(name, f"larger than {MAX_BYTES // 1024 // 1024} MiB")
+        return UnreadableSource(name, f"larger than {MAX_BYTES // 1024 // 1024} MiB")
     try:
         return Source(name, content.decode("utf-8"))
     except UnicodeDecodeError as error:
-        return Unread(name, f"not UTF-8 (byte {error.start})")
+        return UnreadableSource(name, f"not UTF-8 (byte {error.start})")
 
 
-def _leads_out(name: str, root: str) -> bool:
+def _leads_outside(name: str, root: str) -> bool:
     if not os.path.islink(name):
         return False
     inside = os.path.realpath(root)

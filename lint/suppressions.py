@@ -1,9 +1,9 @@
-"""Comments in a file that silence a rule: `# gpuward: ignore[rule-name] the reason`.
+"""Comments that suppress a rule: `# gpuward: ignore[rule-name] the reason`.
 
-A comment covers the outermost thing that begins on its line, or, if it stands on a line of
-its own, on the next one: on the line of a field that field, on the first line of a
-container that container, on the first line of a document the whole object. The rule must
-be named and a reason given. Comments that do nothing are reported.
+A comment covers the outermost node that begins on its line or, if it is on a line of its own, on
+the next line: on the line of a field that field, on the first line of a container that container,
+on the first line of a document the whole object. The comment must name a rule and give a reason.
+Comments that suppress nothing are reported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORD = "gpuward:"
 
 
 class Suppression:
-    """One comment: where it stands, what it covers, which rules it names."""
+    """One comment: its offset, the path that it covers, and the rules that it names."""
 
     def __init__(self, start: int, covers: Path, rules: tuple[str, ...], reason: str) -> None:
         self.start = start
@@ -46,7 +46,7 @@ class Suppressions:
             for rule in comment.rules if comment.reason else ():
                 self._covering.setdefault((rule, comment.covers), comment)
 
-    def silences(self, finding: Finding, active: ActiveRule) -> bool:
+    def suppresses(self, finding: Finding, active: ActiveRule) -> bool:
         """Whether a comment covers `finding`; the engine asks this of each one."""
         for depth in range(len(finding.path) + 1) if self._covering else ():
             comment = self._covering.get((finding.rule, finding.path[:depth]))
@@ -67,17 +67,17 @@ class Suppressions:
                 if rule not in known:
                     yield comment, f"there is no rule {rule!r}"
                 elif rule in comment.refused:
-                    yield comment, f"the policy does not allow {rule} to be silenced by a comment"
+                    yield comment, f"the policy does not allow a comment to suppress {rule}"
                 elif rule not in comment.used:
                     yield comment, f"{rule} finds nothing here: remove it from the comment"
 
 
-def suppressions(file: File, document: Document, end: int) -> Suppressions:
+def find_suppressions(file: File, document: Document, end: int) -> Suppressions:
     """The comments in `document`, which ends before the offset `end`."""
     text = file.source.text
     if text.find(_WORD, document.start, end) < 0:
         return Suppressions([])
-    outline = _Outline(file, document)
+    outline = _DocumentOutline(file, document)
     found = []
     for match in _COMMENT.finditer(text, document.start, end):
         if not outline.is_inside_text(match.start()):
@@ -87,8 +87,8 @@ def suppressions(file: File, document: Document, end: int) -> Suppressions:
     return Suppressions(found)
 
 
-class _Outline:
-    """Where in a document its things begin, and where there is text that may hold anything."""
+class _DocumentOutline:
+    """On which lines the nodes of a document begin, and where its keys and scalars are."""
 
     def __init__(self, file: File, document: Document) -> None:
         self._file = file
@@ -104,17 +104,17 @@ class _Outline:
         self._texts = sorted(texts)
 
     def is_inside_text(self, offset: int) -> bool:
-        """Whether `offset` lies in a key or a scalar, which may only look like a comment."""
+        """Whether `offset` is in a key or a scalar, whose text may look like a comment."""
         index = bisect_right(self._texts, (offset, offset)) - 1
         return any(start <= offset < end for start, end in self._texts[max(index, 0) : index + 2])
 
     def covered_by(self, comment: int) -> Path:
-        """The path of the outermost thing that begins on the comment's line, or on the next one."""
+        """The path of the outermost node that begins on the comment's line, or on the next one."""
         text, line = self._file.source.text, self._file.lines.at(comment)[0]
         if not text[text.rfind("\n", 0, comment) + 1 : comment].strip():
             following = bisect_right(self._lines, line)
             return self._at(following) if following < len(self._lines) else ("no such path",)
-        # Where nothing begins, as beside a closing bracket: what began last before it.
+        # If no node begins there, as beside a closing bracket: the last one that began before.
         index = bisect_right(self._lines, line) - 1
         return self._at(index) if index >= 0 else ()
 
@@ -123,7 +123,7 @@ class _Outline:
 
 
 def _places(place: Place) -> Iterator[tuple[Path, Place]]:
-    """Every place with its path, parents first."""
+    """Every node's place with its path, parents first."""
     waiting: list[tuple[Path, Place]] = [((), place)]
     for path, current in waiting:
         yield path, current

@@ -102,7 +102,7 @@ class Finding(_FindingFields):
         return tuple.__new__(cls, (*given, rule, object, stable_path, fixable))
 
     def with_rule(self, rule: str, subject: Pod | Quota, action: Action, *, fixable: bool) -> Self:
-        """The finding as made by `rule` about `subject`; `_replace` takes several times as long."""
+        """The finding as made by `rule` about `subject`."""
         return type(self)(
             path=self.path,
             key=self.key,

@@ -21,8 +21,8 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import Processes, eventually
 from prometheus_client.parser import text_string_to_metric_families
 
+from registration.configurations import MODE_LABEL, NAME_LABEL, RegistrationOptions, configurations
 from rules.finding import Action
-from webhook.registration import MODE_LABEL, NAME_LABEL, Registration, configurations
 
 ROOT = Path(__file__).parents[1]
 HEAD = "apiVersion: gpuward.io/v1\nkind: Policy\n"
@@ -141,7 +141,7 @@ def by_service(
 def registered(
     plane: Cluster,
     client_config: Callable[[str], dict[str, Any]],
-    choices: Registration | None = None,
+    choices: RegistrationOptions | None = None,
     *,
     name: str = "gpuward-test",
     only: str | None = None,
@@ -153,7 +153,7 @@ def registered(
     By default a namespace must name its mode by the label, so that tests leave each other alone.
     """
     # Under Ignore a call that takes too long is none: on a busy machine tests must not hurry.
-    chosen = choices or Registration(default=Action.OFF, timeout_seconds=30)
+    chosen = choices or RegistrationOptions(default=Action.OFF, timeout_seconds=30)
     made = configurations(name, client_config, chosen)
     paths = [
         f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations"

@@ -39,9 +39,9 @@ def _seen(series: dict[str, str]) -> dict[str, str]:
     return {f"up{{{API}}}": f"1{LONG}"} | series
 
 
-def _verdicts(samples: str) -> dict[str, str]:
-    labels = f'{POD}, rule="visible-devices-env", verdict="denied", path="validate", mode="deny"'
-    return {f"gpuward_verdicts_total{{{labels}}}": samples}
+def _rule_outcomes(samples: str) -> dict[str, str]:
+    labels = f'{POD}, rule="visible-devices-env", outcome="denied", path="validate", mode="deny"'
+    return {f"gpuward_rule_outcomes_total{{{labels}}}": samples}
 
 
 def _durations(slow: str, bound: str = "2.5") -> dict[str, str]:
@@ -102,24 +102,24 @@ ABOUT_CALLS: dict[str, list[Example]] = {
     ],
     "GpuwardOverloaded": [
         Example(
-            {f'gpuward_refused_calls_total{{{POD}, reason="in_flight"}}': "0+2x60"},
-            {f'gpuward_refused_calls_total{{{POD}, reason="in_flight"}}': "0x15 50x60"},
+            {f'gpuward_http_errors_total{{{POD}, reason="in_flight"}}': "0+2x60"},
+            {f'gpuward_http_errors_total{{{POD}, reason="in_flight"}}': "0x15 50x60"},
             words={"$value | humanize": "10"},
         ),
         Example(
-            {f'gpuward_refused_connections_total{{{POD}, reason="connections"}}': "0+2x60"},
-            {f'gpuward_refused_connections_total{{{POD}, reason="handshake"}}': "0+2x60"},
+            {f'gpuward_rejected_connections_total{{{POD}, reason="connections"}}': "0+2x60"},
+            {f'gpuward_rejected_connections_total{{{POD}, reason="handshake"}}': "0+2x60"},
             words={"$value | humanize": "10"},
         ),
     ],
-    "GpuwardCallsRefused": [
+    "GpuwardHttpErrors": [
         Example(
-            {f'gpuward_refused_calls_total{{{POD}, reason="{reason}"}}': f"_x25 1{LONG}"},
-            {f'gpuward_refused_calls_total{{{POD}, reason="gone"}}': "0+2x60"},
+            {f'gpuward_http_errors_total{{{POD}, reason="{reason}"}}': f"_x25 1{LONG}"},
+            {f'gpuward_http_errors_total{{{POD}, reason="gone"}}': "0+2x60"},
             {"reason": reason},
             {"$labels.reason": reason},
         )
-        for reason in ("too_large", "slow", "malformed", "encoding", "fault")
+        for reason in ("too_large", "slow", "malformed", "encoding", "internal")
     ],
     "GpuwardRuleFails": [
         Example(
@@ -127,10 +127,10 @@ ABOUT_CALLS: dict[str, list[Example]] = {
         )
         for samples in (f"_x25 1{LONG}", f"2x25 3{LONG}")
     ],
-    "GpuwardFaults": [
+    "GpuwardInternalErrors": [
         Example(
-            {f"gpuward_faults_total{{{POD}}}": f"0x25 1{LONG}"},
-            {f"gpuward_faults_total{{{POD}}}": f"1{LONG}"},
+            {f"gpuward_internal_errors_total{{{POD}}}": f"0x25 1{LONG}"},
+            {f"gpuward_internal_errors_total{{{POD}}}": f"1{LONG}"},
         )
     ],
     "GpuwardPolicyRefused": [
@@ -143,16 +143,16 @@ ABOUT_CALLS: dict[str, list[Example]] = {
     ],
     "GpuwardDenialsRise": [
         Example(
-            _verdicts("0x1425 0+8x60"),
-            _verdicts("0+8x2880"),
+            _rule_outcomes("0x1425 0+8x60"),
+            _rule_outcomes("0+8x2880"),
             {"rule": "visible-devices-env"},
             {"$labels.rule": "visible-devices-env", "$value | humanize": "120"},
             after="1442m",
         ),
         # Few are no spike, however rare they are otherwise.
         Example(
-            _verdicts("0x1425 0+8x60"),
-            _verdicts("0x1425 0+1x60"),
+            _rule_outcomes("0x1425 0+8x60"),
+            _rule_outcomes("0x1425 0+1x60"),
             {"rule": "visible-devices-env"},
             {"$labels.rule": "visible-devices-env", "$value | humanize": "120"},
             after="1442m",

@@ -48,24 +48,24 @@ ABOUT_CERTIFICATES: dict[str, list[Example]] = {
             {f"gpuward_certs_leader{{{CERTS}}}": f"1{LONG}"},
         ),
     ],
-    "GpuwardCertificateRoundsFail": [
+    "GpuwardCertificateReconciliationFails": [
         Example(
             {
-                f"gpuward_certs_rounds_total{{{CERTS}}}": "0+2x120",
-                f"gpuward_certs_failed_rounds_total{{{CERTS}}}": "0+2x120",
+                f"gpuward_certs_reconciliations_total{{{CERTS}}}": "0+2x120",
+                f"gpuward_certs_reconciliation_failures_total{{{CERTS}}}": "0+2x120",
             },
             {
-                f"gpuward_certs_rounds_total{{{CERTS}}}": "0+2x120",
-                f"gpuward_certs_failed_rounds_total{{{CERTS}}}": f"0x20 8{LONG}",
+                f"gpuward_certs_reconciliations_total{{{CERTS}}}": "0+2x120",
+                f"gpuward_certs_reconciliation_failures_total{{{CERTS}}}": f"0x20 8{LONG}",
             },
             after="60m",
         )
     ],
     "GpuwardBundleRewritten": [
         Example(
-            {f"gpuward_certs_bundle_written_total{{{CERTS}}}": "0+0.5x120"},
+            {f"gpuward_certs_ca_bundle_writes_total{{{CERTS}}}": "0+0.5x120"},
             # A first installation, or a rotation.
-            {f"gpuward_certs_bundle_written_total{{{CERTS}}}": f"0x20 2x10 4{LONG}"},
+            {f"gpuward_certs_ca_bundle_writes_total{{{CERTS}}}": f"0x20 2x10 4{LONG}"},
             words={"$value | humanize": "30"},
             after="60m",
         )

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from dry_runs import RESOURCES
 from support import TODAY, cases
 
-from lint.manifests import File, Unparsed
+from lint.manifests import File, UnparsedDocument
 from lint.sources import Source, sources
-from policies.load import default_policy
+from policies.loading import default_policy
 from rules.base.json_patch import Path as Place
 from rules.base.json_patch import value_at
 from rules.engine.fixing import check, fix
@@ -119,7 +119,7 @@ def public(corpus: Path) -> Iterator[tuple[str, Any]]:
     for source in sources([str(corpus)]):
         assert isinstance(source, Source), source
         for number, document in enumerate(File(source).manifests()):
-            assert not isinstance(document, Unparsed), source.name
+            assert not isinstance(document, UnparsedDocument), source.name
             yield f"{Path(source.name).relative_to(corpus)}:{number}", document.value
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from support import TODAY
 
-from policies.load import load_policy
+from policies.loading import load_policy
 from rules.finding import Action
-from webhook.answer import Answer
-from webhook.decide import Judge
-from webhook.review import Review, decode, encode
+from webhook.admission.decider import Decider
+from webhook.admission.decision import Decision
+from webhook.admission.review import AdmissionReview, decode, encode
 
 PLURALS = {
     ("", "Pod"): "pods",
@@ -57,12 +57,12 @@ def call(
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
-def review(new: Any, old: Any = None, **circumstances: Any) -> Review:
+def review(new: Any, old: Any = None, **circumstances: Any) -> AdmissionReview:
     """The same as the server decodes it."""
     return decode(json.dumps(call(new, old, **circumstances)).encode())
 
 
-def response(asked: Review, answer: Answer) -> dict[str, Any]:
+def response(asked: AdmissionReview, answer: Decision) -> dict[str, Any]:
     """What the API server is told, its patch decoded."""
     told: dict[str, Any] = json.loads(encode(asked, answer))["response"]
     if "patch" in told:
@@ -75,14 +75,14 @@ class Door:
 
     def __init__(self, policy: str = "", mode: Action = Action.DENY) -> None:
         text = f"apiVersion: gpuward.io/v1\nkind: Policy\n{policy}"
-        self.judge = Judge(load_policy(text, "policy"))
+        self.judge = Decider(load_policy(text, "policy"))
         self.mode = mode
 
-    def mutate(self, new: Any, old: Any = None, **circumstances: Any) -> Answer:
+    def mutate(self, new: Any, old: Any = None, **circumstances: Any) -> Decision:
         """The answer of the mutating path."""
         return self.judge.mutate(review(new, old, **circumstances), self.mode, TODAY)
 
-    def validate(self, new: Any, old: Any = None, **circumstances: Any) -> Answer:
+    def validate(self, new: Any, old: Any = None, **circumstances: Any) -> Decision:
         """The answer of the validating path."""
         return self.judge.validate(review(new, old, **circumstances), self.mode, TODAY)
 

@@ -23,7 +23,7 @@ from conftest import ROOT
 from controlplane.processes import eventually
 from installed import Installed
 
-from certs.pairs import parse_certificates
+from certs.pki.keypairs import parse_certificates
 
 DOCUMENT = ROOT / "docs" / "certificates.md"
 

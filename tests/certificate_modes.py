@@ -12,8 +12,8 @@ from controlplane.processes import eventually
 from cryptography import x509
 from installed import Installed, merged
 
-from certs.authority import new_authority, service_names, sign_leaf
-from certs.pairs import Pair, fingerprint, parse_certificates
+from certs.pki.authority import new_authority, service_names, sign_leaf
+from certs.pki.keypairs import KeyPair, fingerprint, parse_certificates
 
 #: Nobody may get through unjudged, and servers have the time to answer whoever still asks.
 STRICT = {
@@ -42,13 +42,13 @@ def values(mode: str, trusted: bytes = b"", *, prepare: bool = False) -> dict[st
     return found
 
 
-def new_signer(installed: Installed) -> Pair:
+def new_signer(installed: Installed) -> KeyPair:
     """An authority of somebody's own."""
     names = service_names(installed.release, installed.namespace)
     return new_authority(names, datetime.datetime.now(datetime.UTC))
 
 
-def fill_secret(installed: Installed, signer: Pair) -> None:
+def fill_secret(installed: Installed, signer: KeyPair) -> None:
     """Put a new certificate of that authority into the Secret of mode `existingSecret`."""
     names = service_names(installed.release, installed.namespace)
     leaf = sign_leaf(signer, names, datetime.datetime.now(datetime.UTC))

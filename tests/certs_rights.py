@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controlplane.cluster import Cluster
 
-from certs.api import Kind
+from cluster.api import ConfigurationKind
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ACCOUNT = LEASE = "gpuward-certs"
@@ -75,7 +75,7 @@ def on_configurations(name: str, verbs: list[str]) -> dict[str, list[str]]:
     """The rule for both webhook configurations of that name."""
     return {
         "apiGroups": ["admissionregistration.k8s.io"],
-        "resources": [kind.value for kind in Kind],
+        "resources": [kind.value for kind in ConfigurationKind],
         "resourceNames": [name],
         "verbs": verbs,
     }

@@ -8,21 +8,20 @@ import datetime
 from collections.abc import Sequence
 from typing import Any
 
-from certs.api import ClusterError, ConflictError, Kind, Object
-from certs.authority import service_names
-from certs.controller import Clocks, Controller, Work
-from certs.publish import Configuration
-from certs.rotation import Plan
-from certs.store import Stored, decode
+from certs.controller.controller import Clocks, Controller, ControllerConfig
+from certs.controller.rotation import RotationPolicy
+from certs.controller.secrets import CertificateState, decode
+from certs.pki.authority import service_names
+from cluster.api import ClusterError, ConfigurationKind, ConfigurationRef, ConflictError, Object
 
 START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 NAMES = service_names("gpuward", "gpuward-system")
-PLAN = Plan(NAMES)
+PLAN = RotationPolicy(NAMES)
 CONFIGURATIONS = [
-    Configuration(Kind.MUTATING, "gpuward"),
-    Configuration(Kind.VALIDATING, "gpuward"),
+    ConfigurationRef(ConfigurationKind.MUTATING, "gpuward"),
+    ConfigurationRef(ConfigurationKind.VALIDATING, "gpuward"),
 ]
-WORK = Work("gpuward-ca", "gpuward-tls", "gpuward-certs", CONFIGURATIONS)
+WORK = ControllerConfig("gpuward-ca", "gpuward-tls", "gpuward-certs", CONFIGURATIONS)
 
 
 class CrashError(BaseException):
@@ -49,7 +48,7 @@ class Time:
 
 
 class MemoryCluster:
-    """`certs.api.Cluster`; what the chart makes is there, and empty.
+    """`cluster.api.Cluster`; what the chart makes is there, and empty.
 
     `crash` ends the process at the n-th write from now: before it counts, or after.
     """
@@ -68,7 +67,7 @@ class MemoryCluster:
         self.crash: tuple[int, bool] | None = None
         self.refuse: str | None = None
 
-    def configure(self, configuration: Configuration, *names: str) -> None:
+    def configure(self, configuration: ConfigurationRef, *names: str) -> None:
         """Make a webhook configuration as a chart does: without a bundle."""
         self.objects[configuration.kind.value, configuration.name] = {
             "metadata": {"name": configuration.name, "resourceVersion": "1"},
@@ -90,20 +89,20 @@ class MemoryCluster:
     def update_lease(self, lease: Object) -> Object:
         return self._put("leases", lease)
 
-    def get_configuration(self, kind: Kind, name: str) -> Object | None:
-        self._may(kind.value)
-        return copy.deepcopy(self.objects.get((kind.value, name)))
+    def get_configuration(self, ref: ConfigurationRef) -> Object | None:
+        self._may(ref.kind.value)
+        return copy.deepcopy(self.objects.get((ref.kind.value, ref.name)))
 
     def write_bundle(
-        self, kind: Kind, name: str, version: str, places: Sequence[int], bundle: str
+        self, ref: ConfigurationRef, version: str, indices: Sequence[int], bundle: str
     ) -> None:
-        found = copy.deepcopy(self.objects[kind.value, name])
-        found["metadata"]["resourceVersion"] = version
-        for place in places:
-            found["webhooks"][place]["clientConfig"]["caBundle"] = bundle
-        self._put(kind.value, found)
+        configuration = copy.deepcopy(self.objects[ref.kind.value, ref.name])
+        configuration["metadata"]["resourceVersion"] = version
+        for index in indices:
+            configuration["webhooks"][index]["clientConfig"]["caBundle"] = bundle
+        self._put(ref.kind.value, configuration)
 
-    def published(self, configuration: Configuration = CONFIGURATIONS[0]) -> bytes:
+    def published(self, configuration: ConfigurationRef = CONFIGURATIONS[0]) -> bytes:
         """The bundle of its first webhook."""
         found = self.objects[configuration.kind.value, configuration.name]
         return base64.b64decode(found["webhooks"][0]["clientConfig"].get("caBundle", ""))
@@ -125,7 +124,7 @@ class MemoryCluster:
         secret["metadata"]["resourceVersion"] = str(version + 1)
 
     @property
-    def stored(self) -> Stored:
+    def stored(self) -> CertificateState:
         """What the Secrets say."""
         return decode(self.data(WORK.authority_secret), self.data(WORK.serving_secret))
 

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 from admitting import ROOT, Server, by_service, registered
 from controlplane.plane import ControlPlane
 
-from certs.api import Kind
+from cluster.api import ConfigurationKind
+from registration.configurations import RegistrationOptions
 from rules.finding import Action
-from webhook.registration import Registration
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SERVICE, PORT = "gpuward", 8443
-FAIL = Registration(Action.OFF, failure_policy="Fail", timeout_seconds=3)
+FAIL = RegistrationOptions(Action.OFF, failure_policy="Fail", timeout_seconds=3)
 PATHS = [f"/{door}/{mode}" for door in ("validate", "mutate") for mode in ("deny", "warn", "audit")]
 ENVIRONMENT = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": "/nonexistent"}
 
@@ -48,7 +48,7 @@ class Installation(NamedTuple):
         chosen = client_config or self.client_config()
         return registered(self.plane, chosen, FAIL, name=self.name, only=self.namespace)
 
-    def edit(self, kind: Kind, operation: str, path: str, value: Any = None) -> None:
+    def edit(self, kind: ConfigurationKind, operation: str, path: str, value: Any = None) -> None:
         """Change one value of a configuration."""
         sent = [{"op": operation, "path": path, "value": value}]
         content_type = "application/json-patch+json"

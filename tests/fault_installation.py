@@ -19,10 +19,10 @@ from controlplane.processes import Processes, eventually
 from fault_load import REFUSED_POD, is_refused
 from forwarder import Forwarder
 
-from certs.authority import new_authority, service_names, sign_leaf
-from certs.pairs import Pair
+from certs.pki.authority import new_authority, service_names, sign_leaf
+from certs.pki.keypairs import KeyPair
+from registration.configurations import RegistrationOptions
 from rules.finding import Action
-from webhook.registration import Registration
 
 PORT = 8443
 # Seconds that the API server waits for an answer. A call that a busy machine makes late is not
@@ -48,7 +48,7 @@ class Secret:
         self._versions = itertools.count()
         folder.mkdir()
 
-    def put(self, pair: Pair) -> None:
+    def put(self, pair: KeyPair) -> None:
         """Have it hold that certificate from now on."""
         version = self.folder / f"..{next(self._versions)}"
         version.mkdir()
@@ -83,7 +83,7 @@ class Installation:
         self.strict = plane.namespace()
         self.lenient = plane.namespace()
 
-    def leaf(self, authority: Pair | None = None, seconds: float = 90 * 86400) -> Pair:
+    def leaf(self, authority: KeyPair | None = None, seconds: float = 90 * 86400) -> KeyPair:
         """A new serving certificate that expires after so many seconds."""
         lifetime = datetime.timedelta(seconds=seconds)
         return sign_leaf(authority or self.authority, self.names, now(), lifetime)
@@ -106,7 +106,7 @@ class Installation:
         self.forwarder.add(server.address)
         return server
 
-    def publish(self, *authorities: Pair) -> None:
+    def publish(self, *authorities: KeyPair) -> None:
         """Write the bundle of these into the registrations, as the certificate controller does."""
         bundle = b"".join(pair.certificate_pem for pair in authorities)
         text = base64.b64encode(bundle).decode()
@@ -129,7 +129,7 @@ class Installation:
             )
             assert answer.status == 200, answer.body
 
-    def reconnect(self, *authorities: Pair) -> None:
+    def reconnect(self, *authorities: KeyPair) -> None:
         """Publish these, or the first, in a bundle that makes the API server connect anew."""
         # It does so for every text of a bundle that it has not seen.
         self.publish(*(authorities or (self.authority,)) * next(self._bundles))
@@ -164,7 +164,7 @@ class Installation:
         self, stack: ExitStack, name: str, namespace: str, policy: Literal["Fail", "Ignore"]
     ) -> None:
         where = by_service(SERVICE, self.home, PORT, self.authority.certificate_pem)
-        choices = Registration(Action.DENY, failure_policy=policy, timeout_seconds=PATIENT)
+        choices = RegistrationOptions(Action.DENY, failure_policy=policy, timeout_seconds=PATIENT)
         stack.enter_context(registered(self._plane, where, choices, name=name, only=namespace))
 
 

@@ -74,7 +74,7 @@ class Load:
         #: What was refused because we could not be called: namespace and message
         self.failures: Counter[tuple[str, str]] = Counter()
         #: What was admitted unjudged, by namespace
-        self.unjudged: Counter[str] = Counter()
+        self.not_evaluated: Counter[str] = Counter()
 
     def go_on(self, requests: int = 300) -> None:
         """Wait until so many more requests have been sent and answered."""
@@ -91,7 +91,7 @@ class Load:
     @property
     def lost(self) -> tuple[int, int]:
         """How many pods were refused unjudged, and how many admitted."""
-        return self.failures.total(), self.unjudged.total()
+        return self.failures.total(), self.not_evaluated.total()
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -107,7 +107,7 @@ class Load:
         self._stopping.set()
         for thread in self._threads:
             thread.join()
-        LOG.info("%d pods, %s, %s", self.answered, self.failures, self.unjudged)
+        LOG.info("%d pods, %s, %s", self.answered, self.failures, self.not_evaluated)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -128,7 +128,7 @@ class Load:
         self.answered += 1
         if answer.status == CREATED:
             if not (mended and is_mended(answer)):
-                self.unjudged[namespace] += 1
+                self.not_evaluated[namespace] += 1
         elif mended or not is_refused(answer):
             self.failures[namespace, _message(answer)] += 1
 
@@ -150,7 +150,7 @@ def is_refused(answer: Answer) -> bool:
 def assert_nothing_lost(load: Load, counted: Counts) -> None:
     """Every pod was judged, and the API server says so too."""
     LOG.info("%s", counted)
-    assert load.lost == (0, 0), (load.failures, load.unjudged)
+    assert load.lost == (0, 0), (load.failures, load.not_evaluated)
     assert counted.calls >= load.answered
     assert counted.failed == 0
     assert counted.opened == 0

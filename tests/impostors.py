@@ -15,15 +15,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from certs.api import Kind
-from certs.authority import new_authority, sign_leaf
-from certs.publish import Configuration
-from certs.webhooks.checkup import Found, check
-from certs.webhooks.review import asked
+from certs.pki.authority import new_authority, sign_leaf
+from cluster.api import ConfigurationKind, ConfigurationRef
+from registration.check import CheckResult, check
+from registration.sample import send_sample
 
 NAME = "gpuward.gpuward-system.svc"
 DAY = datetime.timedelta(days=1)
-WANTED = [Configuration(Kind.VALIDATING, "gpuward")]
+WANTED = [ConfigurationRef(ConfigurationKind.VALIDATING, "gpuward")]
 Answer = Callable[[dict[str, Any]], tuple[int, bytes]]
 """From the request of a review to status and body."""
 
@@ -76,9 +75,9 @@ class Signed:
         self.file.write_bytes(leaf.certificate_pem + leaf.key_pem)
 
 
-def found(
+def check_result(
     bundle: bytes, address: tuple[str, int] | None, path: str = "/mutate/deny", **target: Any
-) -> Found:
+) -> CheckResult:
     """What a checkup finds where one webhook has this caBundle, or another `target`."""
     service = {"name": "gpuward", "namespace": "gpuward-system", "port": 443, "path": path}
     entry = {
@@ -90,9 +89,9 @@ def found(
         "failurePolicy": "Ignore",
         "timeoutSeconds": 3,
     }
-    checkup = check(lambda *_: {"webhooks": [entry]}, partial(asked, address=address), WANTED)
-    (only,) = checkup.found
-    assert checkup.is_well == only.is_well
+    checkup = check(lambda *_: {"webhooks": [entry]}, partial(send_sample, address=address), WANTED)
+    (only,) = checkup.results
+    assert checkup.ok == only.ok
     return only
 
 

@@ -31,7 +31,7 @@ from forwarder import Forwarder
 from kubelet import Kubelet
 from pod_process import PodProcess
 
-from certs.api import Kind
+from cluster.api import ConfigurationKind
 
 CHART = ROOT / "charts" / "gpuward"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -115,7 +115,7 @@ class Installed:
     def webhooks(self) -> dict[str, Any]:
         """The entries of both configurations by their names."""
         found: dict[str, Any] = {}
-        for kind in Kind:
+        for kind in ConfigurationKind:
             body = self.plane.request("GET", f"{ADMISSION}/{kind.value}/gpuward").body
             found |= {entry["name"]: entry for entry in body.get("webhooks", [])}
         return found

@@ -18,22 +18,22 @@ from controlplane.processes import free_port
 from support import TODAY
 
 from rules.finding import Action
-from webhook.answer import IGNORED, Answer
-from webhook.decide import Judge
-from webhook.review import Review, decode, encode
+from webhook.admission.decider import Decider
+from webhook.admission.decision import IGNORED, Decision
+from webhook.admission.review import AdmissionReview, decode, encode
 
 
 class Seen(NamedTuple):
     """One call and what it was answered with."""
 
-    review: Review
-    answer: Answer
+    review: AdmissionReview
+    answer: Decision
 
 
 class Judging:
     """The judges by the names of the pods, and the calls that have come."""
 
-    def __init__(self, judges: Mapping[str, Judge]) -> None:
+    def __init__(self, judges: Mapping[str, Decider]) -> None:
         self._judges = judges
         #: The last call about each pod and each of its subresources
         self.seen: dict[tuple[str, str], Seen] = {}
@@ -72,7 +72,7 @@ def _handler(state: Judging) -> type[BaseHTTPRequestHandler]:
 
 
 @contextmanager
-def judging(judges: Mapping[str, Judge], pair: Pair) -> Iterator[Judging]:
+def judging(judges: Mapping[str, Decider], pair: Pair) -> Iterator[Judging]:
     """Answer at `url` until the block is left."""
     state = Judging(judges)
 

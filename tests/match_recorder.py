@@ -16,8 +16,8 @@ from completion import completed
 from controlplane.cluster import Cluster
 from controlplane.processes import eventually, free_port
 
+from registration.configurations import NAME_LABEL, RegistrationOptions, configurations
 from rules.finding import Action
-from webhook.registration import NAME_LABEL, Registration, configurations
 
 PROBE = completed(pod(container(**variable("all"))), "", "probe")
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -105,7 +105,9 @@ def recording(
 def _registered(
     cluster: Cluster, namespace: str, url: str, conditions: Mapping[str, str]
 ) -> Iterator[None]:
-    choices = Registration(Action.DENY, Action.DENY, failure_policy="Fail", timeout_seconds=30)
+    choices = RegistrationOptions(
+        Action.DENY, Action.DENY, failure_policy="Fail", timeout_seconds=30
+    )
     made = []
     try:
         for name, condition in conditions.items():

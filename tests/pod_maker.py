@@ -28,7 +28,7 @@ class PodMaker:
         self._failure: OSError | None = None
         self._refused: list[Answer] = []
         #: How many were let pass, fixed or as they were
-        self.fixed = self.unjudged = 0
+        self.fixed = self.not_evaluated = 0
 
     def goes_on(self, count: int = 25) -> None:
         """Wait until so many more pods were made."""
@@ -38,7 +38,7 @@ class PodMaker:
     @property
     def made(self) -> int:
         """How many were asked for and answered."""
-        return self.fixed + self.unjudged + len(self._refused)
+        return self.fixed + self.not_evaluated + len(self._refused)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -69,4 +69,4 @@ class PodMaker:
         elif fixed_by(answer.body):
             self.fixed += 1
         else:
-            self.unjudged += 1
+            self.not_evaluated += 1

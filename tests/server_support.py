@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from certs.authority import new_authority, sign_leaf
-from certs.serving import ServingCertificate
+from certs.pki.authority import new_authority, sign_leaf
+from certs.serving.certificate import ServingCertificate
 from webhook.dev import SAMPLE
-from webhook.lifecycle import Service, Settings
-from webhook.limits import Limits
-from webhook.log import Log
-from webhook.policy_file import PolicyFile
+from webhook.reload.policy import PolicyReloader
+from webhook.server.lifecycle import Settings, WebhookServer
+from webhook.server.limits import Limits
+from webhook.telemetry.log import Log
 
 NAMES = ("localhost", "127.0.0.1")
 REVIEW = Path(SAMPLE).read_bytes()
@@ -78,7 +78,7 @@ class Caller:
             except OSError:
                 return True
 
-    async def leave(self) -> None:
+    async def begin_drain(self) -> None:
         """Close the connection."""
         self.writer.close()
         with contextlib.suppress(OSError):
@@ -125,7 +125,7 @@ class Samples:
 class Running:
     """A server in this process."""
 
-    def __init__(self, service: Service, log: io.BytesIO, authority: Path) -> None:
+    def __init__(self, service: WebhookServer, log: io.BytesIO, authority: Path) -> None:
         self.service = service
         self._log = log
         self.tls = ssl.create_default_context(cafile=str(authority))
@@ -150,7 +150,7 @@ class Running:
         caller = await self._open(self.service.metrics_address, None)
         await caller.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         reply = await caller.reply()
-        await caller.leave()
+        await caller.begin_drain()
         return reply
 
     async def metrics(self) -> Samples:
@@ -169,10 +169,10 @@ class Running:
         """The lines of the log."""
         return [json.loads(line) for line in self._log.getvalue().splitlines()]
 
-    async def leave(self) -> None:
+    async def begin_drain(self) -> None:
         """Close every connection and then the server."""
         for caller in self._callers:
-            await caller.leave()
+            await caller.begin_drain()
         await self.service.close()
 
 
@@ -185,19 +185,19 @@ async def serving(folder: Path) -> AsyncIterator[Serve]:
     started: list[Running] = []
 
     async def start(
-        policy: PolicyFile | None = None,
+        policy: PolicyReloader | None = None,
         certificate: Path | None = None,
         level: str = "info",
         **limits: Any,
     ) -> Running:
         authority = write_certificate(folder / "certificate")
         if policy is None:
-            policy = PolicyFile(None)
+            policy = PolicyReloader(None)
             policy.load()
         stream = io.BytesIO()
         served = ServingCertificate(str(certificate or authority.parent), "localhost")
         settings = Settings(ANY_PORT, ANY_PORT, 0.0, 3600.0, Limits(**limits))
-        service = Service(settings, policy, served, Log(stream, level))
+        service = WebhookServer(settings, policy, served, Log(stream, level))
         await service.start()
         running = Running(service, stream, authority)
         started.append(running)
@@ -205,7 +205,7 @@ async def serving(folder: Path) -> AsyncIterator[Serve]:
 
     yield start
     for running in started:
-        await running.leave()
+        await running.begin_drain()
 
 
 async def until(true: Callable[[], bool]) -> None:

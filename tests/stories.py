@@ -14,12 +14,12 @@ from controlplane.client import Answer
 from controlplane.plane import ControlPlane
 from controlplane.processes import Processes, eventually
 
+from registration.configurations import RegistrationOptions
 from rules.finding import Action
-from webhook.registration import Registration
 
 ALL_FIXES = ("toleration-default", "affinity-default")
 # For registrations that see one namespace only; however slow the machine, nothing passes unjudged.
-DENY = Registration(default=Action.DENY, timeout_seconds=30)
+DENY = RegistrationOptions(default=Action.DENY, timeout_seconds=30)
 # Nobody is being led elsewhere when a test ends.
 AT_ONCE = ("--drain-seconds", "0")
 FIXED = "gpuward.io/fixed"

@@ -11,7 +11,7 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import Processes, eventually
 from stories import AT_ONCE, DENY, PATHS, pods_of
 
-from webhook.registration import MODE_LABEL
+from registration.configurations import MODE_LABEL
 
 PORT = 8443
 _NUMBERS = itertools.count(1)

@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from kubeyaml import Chunk, read
-from policies.load import load_policy
+from policies.loading import load_policy
 from rules.base.json_patch import pointer
 from rules.engine.fixing import FixResult, check, fix
 from rules.engine.result import EvaluationResult

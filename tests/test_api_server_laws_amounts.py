@@ -15,7 +15,7 @@ from controlplane.cluster import Cluster
 from dry_runs import DryRuns, objections
 from support import TODAY
 
-from policies.load import default_policy
+from policies.loading import default_policy
 from rules.engine.fixing import check
 from rules.profile.context import Context
 

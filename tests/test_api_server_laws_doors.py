@@ -21,8 +21,8 @@ from dry_runs import UNREADABLE, DryRuns, concerning, minor, objections
 from support import cases
 from two_doors import Judged, at_both_doors, fixed, pod_of, pods
 
-from webhook.mark import MARK
-from webhook.registration import MODE_LABEL
+from registration.configurations import MODE_LABEL
+from webhook.admission.fixed_annotation import FIXED_ANNOTATION
 
 DIFFERENCES = Path(__file__).parent / "data" / "api_server_differences.yaml"
 ORIGINS = ("cases", "corpus")
@@ -110,6 +110,6 @@ def _is_changed(answer: Answer) -> bool:
     said = any("] fixed" in line for line in answer.warnings)
     if objections(answer):
         return said
-    marked = MARK in answer.body["metadata"].get("annotations", {})
+    marked = FIXED_ANNOTATION in answer.body["metadata"].get("annotations", {})
     assert marked == said, answer.warnings
     return marked

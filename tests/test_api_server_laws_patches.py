@@ -19,11 +19,11 @@ from dry_runs import DryRuns, minor, objections
 from judging_webhook import Judging, Seen, content, judging
 from support import Case, cases
 
+from registration.configurations import RegistrationOptions
 from rules.catalog import CATALOG
 from rules.finding import Action
 from rules.policy import Policy, RuleSettings
-from webhook.decide import Judge
-from webhook.registration import Registration
+from webhook.admission.decider import Decider
 
 # Older releases drop a pod's claims once they have asked the mutating webhooks.
 CLAIMS_ARE_KEPT = 34
@@ -55,13 +55,13 @@ def after(plane: ControlPlane) -> Iterator[tuple[Judging, dict[str, Answer]]]:
     """The calls that the webhook got, and what has become of each pod."""
     judges = {}
     for case in PODS:
-        judges[named(case, "safe")] = Judge(case.policy)
-        judges[named(case, "all")] = Judge(asked_for(case.policy))
+        judges[named(case, "safe")] = Decider(case.policy)
+        judges[named(case, "all")] = Decider(asked_for(case.policy))
     runs = DryRuns(plane)
     pair = plane.authority.issue("judging", hosts=["127.0.0.1"])
-    with judging({**judges, "probe": Judge(PODS[0].policy)}, pair) as webhook:
+    with judging({**judges, "probe": Decider(PODS[0].policy)}, pair) as webhook:
         config = by_url(webhook.url, plane.authority.bundle)
-        everywhere = Registration(default=Action.DENY, failure_policy="Fail")
+        everywhere = RegistrationOptions(default=Action.DENY, failure_policy="Fail")
         with registered(plane, config, everywhere, name="laws", only=runs.namespace):
             eventually(lambda: _is_called(runs, webhook), what="the webhook is called")
             yield webhook, runs.ask_by_name((n, _manifest(n)) for n in judges)

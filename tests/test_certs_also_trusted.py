@@ -10,9 +10,9 @@ from certs_world import CONFIGURATIONS, NAMES, PLAN, START, WORK, MemoryCluster,
 from cryptography import x509
 
 from certs import cli
-from certs.authority import new_authority
-from certs.controller import Controller
-from certs.pairs import parse_certificates
+from certs.controller.controller import Controller
+from certs.pki.authority import new_authority
+from certs.pki.keypairs import parse_certificates
 
 FOREIGN = new_authority(NAMES, START).certificate
 
@@ -32,7 +32,7 @@ def rounds(cluster: MemoryCluster, *foreign: x509.Certificate, count: int = 2) -
     work = WORK._replace(also_trusted=foreign)
     made = Controller(cluster, work, PLAN, identity="a", replicas=dict, clocks=time.clocks)
     for _ in range(count):
-        assert made.round()
+        assert made.reconcile()
         time.passed += datetime.timedelta(minutes=1)
 
 
@@ -60,7 +60,9 @@ def test_what_is_no_certificate_is_said_at_the_start(
 ) -> None:
     broken = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
     monkeypatch.setenv("GPUWARD_CERTS_ALSO_TRUST", broken)
-    monkeypatch.setattr("certs.assembly.log_as_json", lambda: None)  # for the whole process
+    monkeypatch.setattr(
+        "certs.controller.factory.log_as_json", lambda: None
+    )  # for the whole process
     names = ("namespace", "service", "headless-service", "secret", "ca-secret", "lease")
     given = [f"--{name}=x" for name in (*names, "mutating-configuration")]
     assert cli.main(["run", *given]) == 2

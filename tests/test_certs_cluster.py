@@ -15,14 +15,13 @@ from controlplane.plane import ControlPlane
 from cryptography.x509 import Certificate
 from structlog.testing import capture_logs
 
-from certs.api import ClusterError, ConflictError, Kind
-from certs.authority import service_names
-from certs.cluster import FIELD_MANAGER, KubernetesCluster
-from certs.controller import Controller, Work
-from certs.pairs import Pair, bundle, fingerprint, issued
-from certs.publish import Configuration
-from certs.rotation import Plan
-from certs.store import Stored, decode
+from certs.controller.controller import Controller, ControllerConfig
+from certs.controller.rotation import RotationPolicy
+from certs.controller.secrets import CertificateState, decode
+from certs.pki.authority import service_names
+from certs.pki.keypairs import KeyPair, bundle, fingerprint, is_issued_by
+from cluster.api import ClusterError, ConfigurationKind, ConfigurationRef, ConflictError
+from cluster.client import FIELD_MANAGER, KubernetesCluster
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 DAY = datetime.timedelta(days=1)
@@ -37,7 +36,7 @@ def quiet() -> Iterator[None]:
 class Reached(NamedTuple):
     """What a rotation has come to."""
 
-    leaf: Pair
+    leaf: KeyPair
     trusted: tuple[Certificate, ...]
     retired: tuple[Certificate, ...]
 
@@ -48,7 +47,7 @@ class Installation(NamedTuple):
     plane: ControlPlane
     namespace: str
     token: str
-    configurations: list[Configuration]
+    configurations: list[ConfigurationRef]
 
     @property
     def cluster(self) -> KubernetesCluster:
@@ -56,11 +55,11 @@ class Installation(NamedTuple):
         return KubernetesCluster(self.namespace, str(file))
 
     @property
-    def work(self) -> Work:
-        return Work("gpuward-ca", "gpuward-tls", "gpuward-certs", self.configurations)
+    def work(self) -> ControllerConfig:
+        return ControllerConfig("gpuward-ca", "gpuward-tls", "gpuward-certs", self.configurations)
 
     def controller(self, time: Time, **given: Any) -> Controller:
-        plan = Plan(service_names("gpuward", self.namespace))
+        plan = RotationPolicy(service_names("gpuward", self.namespace))
         cluster: Any = self.cluster
         return controller(cluster, time, work=self.work, plan=plan, **given)
 
@@ -74,25 +73,32 @@ class Installation(NamedTuple):
         return {k: base64.b64decode(v) for k, v in found.get("data", {}).items()}
 
     @property
-    def stored(self) -> Stored:
+    def stored(self) -> CertificateState:
         return decode(self.data("gpuward-ca"), self.data("gpuward-tls"))
 
-    def webhooks(self, kind: Kind) -> list[Any]:
+    def webhooks(self, kind: ConfigurationKind) -> list[Any]:
         name = next(c.name for c in self.configurations if c.kind is kind)
         found: list[Any] = self.get(f"{ADMISSION}/{kind.value}/{name}")["webhooks"]
         return found
 
     @property
     def published(self) -> set[bytes]:
-        found = [w["clientConfig"].get("caBundle", "") for k in Kind for w in self.webhooks(k)]
+        found = [
+            w["clientConfig"].get("caBundle", "")
+            for k in ConfigurationKind
+            for w in self.webhooks(k)
+        ]
         return {base64.b64decode(text) for text in found}
 
 
-def configuration(kind: Kind, name: str, namespace: str) -> dict[str, Any]:
+def configuration(kind: ConfigurationKind, name: str, namespace: str) -> dict[str, Any]:
     service = {"name": "gpuward", "namespace": namespace, "path": "/pods"}
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": {Kind.MUTATING: "Mutating", Kind.VALIDATING: "Validating"}[kind]
+        "kind": {
+            ConfigurationKind.MUTATING: "Mutating",
+            ConfigurationKind.VALIDATING: "Validating",
+        }[kind]
         + "WebhookConfiguration",
         "metadata": {"name": name},
         "webhooks": [
@@ -117,7 +123,7 @@ def configuration(kind: Kind, name: str, namespace: str) -> dict[str, Any]:
     }
 
 
-def applied(plane: ControlPlane, kind: Kind, manifest: dict[str, Any]) -> Answer:
+def applied(plane: ControlPlane, kind: ConfigurationKind, manifest: dict[str, Any]) -> Answer:
     """What happens when a tool such as Flux, Argo CD or helm 4 applies it."""
     path = f"{ADMISSION}/{kind.value}/{manifest['metadata']['name']}?fieldManager=gitops"
     return plane.request("PATCH", path, manifest, content_type="application/apply-patch+yaml")
@@ -128,24 +134,24 @@ def installation(plane: ControlPlane) -> Iterator[Installation]:
     namespace = plane.namespace()
     plane.create(f"/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": "other"}})
     name = f"gpuward-{namespace}"
-    configurations = [Configuration(kind, name) for kind in Kind]
-    for kind in Kind:
+    configurations = [ConfigurationRef(kind, name) for kind in ConfigurationKind]
+    for kind in ConfigurationKind:
         applied(plane, kind, configuration(kind, name, namespace))
     prepare(plane, namespace, name)
     yield Installation(plane, namespace, plane.token("gpuward-certs", namespace), configurations)
-    for kind in Kind:
+    for kind in ConfigurationKind:
         plane.request("DELETE", f"{ADMISSION}/{kind.value}/{name}")
 
 
 def test_the_first_certificate(installation: Installation) -> None:
-    before = [installation.webhooks(kind) for kind in Kind]
-    assert installation.controller(Time()).round()
+    before = [installation.webhooks(kind) for kind in ConfigurationKind]
+    assert installation.controller(Time()).reconcile()
     stored = installation.stored
     assert stored.signer
     assert stored.leaf
     assert installation.published == {bundle([stored.signer.certificate])}
     assert set(installation.data("gpuward-tls")) == {"tls.crt", "tls.key", "ca.crt"}
-    after = [installation.webhooks(kind) for kind in Kind]
+    after = [installation.webhooks(kind) for kind in ConfigurationKind]
     for webhook in (webhook for webhooks in after for webhook in webhooks):
         del webhook["clientConfig"]["caBundle"]
     assert after == before, "and nothing else was touched"
@@ -159,7 +165,7 @@ def test_a_whole_rotation(installation: Installation) -> None:
     def rounds(count: int) -> Reached:
         for _ in range(count):
             time.passed += datetime.timedelta(minutes=1)
-            assert controlling.round()
+            assert controlling.reconcile()
         stored = installation.stored
         assert stored.leaf
         served["127.0.0.1"] = fingerprint(stored.leaf.certificate)
@@ -169,7 +175,7 @@ def test_a_whole_rotation(installation: Installation) -> None:
     first = rounds(2)
     time.passed += 244 * DAY
     waiting = rounds(3)
-    assert issued(first.trusted[0], waiting.leaf.certificate)
+    assert is_issued_by(first.trusted[0], waiting.leaf.certificate)
     assert len(waiting.trusted) == 2
     done = rounds(15)
     assert done.leaf.certificate != waiting.leaf.certificate
@@ -182,25 +188,25 @@ def test_a_whole_rotation(installation: Installation) -> None:
 
 def test_drift_is_healed(installation: Installation) -> None:
     controlling = installation.controller(Time())
-    controlling.round()
+    controlling.reconcile()
     wanted = installation.published
     name = installation.configurations[0].name
-    for kind in Kind:
+    for kind in ConfigurationKind:
         path = f"{ADMISSION}/{kind.value}/{name}"
         found = installation.get(path)
         again = configuration(kind, name, installation.namespace)
         again["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
         assert installation.plane.request("PUT", path, again).status == 200
     assert installation.published == {b""}
-    assert controlling.round()
+    assert controlling.reconcile()
     assert installation.published == wanted
 
 
 def test_a_tool_that_applies_the_chart_again_meets_no_conflict(installation: Installation) -> None:
     controlling = installation.controller(Time())
-    controlling.round()
+    controlling.reconcile()
     wanted = installation.published
-    for kind in Kind:
+    for kind in ConfigurationKind:
         manifest = configuration(kind, installation.configurations[0].name, installation.namespace)
         answer = applied(installation.plane, kind, manifest)
         assert answer.status == 200, answer.body
@@ -211,19 +217,19 @@ def test_a_tool_that_applies_the_chart_again_meets_no_conflict(installation: Ins
 def test_a_tool_can_take_a_webhook_away(installation: Installation) -> None:
     # After server-side apply by the controller it could not: part of the webhook would stay.
     controlling = installation.controller(Time())
-    controlling.round()
+    controlling.reconcile()
     for kind, name in installation.configurations:
         manifest = configuration(kind, name, installation.namespace)
         del manifest["webhooks"][0]
         assert applied(installation.plane, kind, manifest).status == 200
         assert [w["name"] for w in installation.webhooks(kind)] == ["workloads.gpuward.io"]
-    assert controlling.round()
+    assert controlling.reconcile()
 
 
 def test_the_bundle_is_owned_and_nothing_else(installation: Installation) -> None:
-    installation.controller(Time()).round()
+    installation.controller(Time()).reconcile()
     name = installation.configurations[0].name
-    for kind in Kind:
+    for kind in ConfigurationKind:
         found = installation.get(f"{ADMISSION}/{kind.value}/{name}")["metadata"]["managedFields"]
         (ours,) = [entry for entry in found if entry["manager"] == FIELD_MANAGER]
         owned = ours["fieldsV1"].pop("f:webhooks")
@@ -242,7 +248,7 @@ def test_what_must_exist_beforehand_is_said(installation: Installation) -> None:
 
 
 def test_versions_that_are_old_are_refused(installation: Installation) -> None:
-    installation.controller(Time()).round()
+    installation.controller(Time()).reconcile()
     cluster, (mutating, _) = installation.cluster, installation.configurations
     secret = cluster.get_secret("gpuward-tls")
     cluster.update_secret({**secret, "data": {}})
@@ -252,17 +258,20 @@ def test_versions_that_are_old_are_refused(installation: Installation) -> None:
     cluster.update_lease({**lease, "spec": {"holderIdentity": "another"}})
     with pytest.raises(ConflictError):
         cluster.update_lease({**lease, "spec": {"holderIdentity": "third"}})
-    found = cluster.get_configuration(*mutating)
+    found = cluster.get_configuration(mutating)
     assert found
     version = found["metadata"]["resourceVersion"]
-    cluster.write_bundle(*mutating, version, [0, 1], "")
+    cluster.write_bundle(mutating, version, [0, 1], "")
     with pytest.raises(ConflictError):
-        cluster.write_bundle(*mutating, version, [0], "")
+        cluster.write_bundle(mutating, version, [0], "")
 
 
 def test_a_configuration_that_is_not_there(plane: ControlPlane) -> None:
     cluster = KubernetesCluster("default", str(plane.kubeconfig))
-    assert cluster.get_configuration(Kind.MUTATING, "nothing-of-this-name") is None
+    assert (
+        cluster.get_configuration(ConfigurationRef(ConfigurationKind.MUTATING, "no-such-name"))
+        is None
+    )
     with pytest.raises(ClusterError, match="404"):
         cluster.get_secret("nothing-of-this-name")
 

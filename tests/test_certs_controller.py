@@ -21,16 +21,17 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 from structlog.testing import capture_logs
 
 from certs import cli
-from certs.authority import may_vouch_for, new_authority, sign_leaf
-from certs.lease import Leadership
-from certs.pairs import bundle, fingerprint, issued
-from certs.publish import Publisher
-from certs.replicas import served
-from certs.rotation import renewal
-from certs.serving import ServingCertificate, utc_now
-from certs.status import Status, serve
-from certs.store import decode, encode_authority, encode_serving
-from webhook.log import Log
+from certs.clock import utc_now
+from certs.controller.ca_bundle import CaBundlePublisher
+from certs.controller.leader_election import LeaderElection
+from certs.controller.rotation import renewal_time
+from certs.controller.secrets import decode, encode_authority, encode_serving
+from certs.controller.served_certificates import served_certificates
+from certs.controller.status import Status, serve
+from certs.pki.authority import may_sign_for, new_authority, sign_leaf
+from certs.pki.keypairs import bundle, fingerprint, is_issued_by
+from certs.serving.certificate import ServingCertificate
+from webhook.telemetry.log import Log
 
 ROOT = Path(__file__).parents[1]
 DAY = datetime.timedelta(days=1)
@@ -62,9 +63,9 @@ def test_what_is_made() -> None:
 
 def test_an_authority_vouches_for_its_names_alone() -> None:
     authority = new_authority(NAMES, START)
-    assert may_vouch_for(authority.certificate, NAMES)
-    assert not may_vouch_for(authority.certificate, ["kubernetes.default.svc"])
-    assert not may_vouch_for(sign_leaf(authority, NAMES, START).certificate, NAMES)
+    assert may_sign_for(authority.certificate, NAMES)
+    assert not may_sign_for(authority.certificate, ["kubernetes.default.svc"])
+    assert not may_sign_for(sign_leaf(authority, NAMES, START).certificate, NAMES)
     store = PolicyBuilder().store(Store([authority.certificate])).time(START)
     for name in ("kubernetes.default.svc", "gpuward.other.svc"):
         stolen = sign_leaf(authority, [name], START)
@@ -75,7 +76,7 @@ def test_an_authority_vouches_for_its_names_alone() -> None:
 def test_renewal_comes_before_two_thirds_of_life_and_not_in_step() -> None:
     authority = new_authority(NAMES, START)
     leaves = [sign_leaf(authority, NAMES, START).certificate for _ in range(20)]
-    times = {renewal(leaf) for leaf in leaves}
+    times = {renewal_time(leaf) for leaf in leaves}
     assert len(times) > 10
     assert all(55 * DAY < time - START < 60.1 * DAY for time in times)
 
@@ -83,10 +84,10 @@ def test_renewal_comes_before_two_thirds_of_life_and_not_in_step() -> None:
 def test_a_leaf_is_renewed_without_waiting() -> None:
     cluster, time = MemoryCluster(), Time()
     running = controller(cluster, time)
-    running.round()
+    running.reconcile()
     first = cluster.stored.leaf
     time.passed += 61 * DAY
-    running.round()
+    running.reconcile()
     second = cluster.stored.leaf
     assert first
     assert second
@@ -97,24 +98,24 @@ def test_a_leaf_is_renewed_without_waiting() -> None:
 def test_a_lost_key_is_a_rotation() -> None:
     cluster, time = MemoryCluster(), Time()
     running = controller(cluster, time)
-    running.round()
+    running.reconcile()
     before = cluster.stored
     cluster.put_data(WORK.authority_secret, ca_key=None)
-    running.round()
+    running.reconcile()
     assert set(before.trusted) < set(cluster.stored.trusted)
     assert cluster.data(WORK.serving_secret)["tls.crt"] == encode_serving(before)["tls.crt"]
     time.passed += 10 * MINUTE
-    running.round()
+    running.reconcile()
     after = cluster.stored
     assert after.signer
     assert after.leaf
-    assert issued(after.signer.certificate, after.leaf.certificate)
+    assert is_issued_by(after.signer.certificate, after.leaf.certificate)
     assert after.retired == before.trusted
 
 
 def test_the_serving_secret_never_holds_the_authority_s_key() -> None:
     cluster = MemoryCluster()
-    controller(cluster, Time()).round()
+    controller(cluster, Time()).reconcile()
     assert cluster.stored.signer
     assert set(cluster.data(WORK.serving_secret)) == {"tls.crt", "tls.key", "ca.crt"}
     key = cluster.stored.signer.key_pem
@@ -124,18 +125,18 @@ def test_the_serving_secret_never_holds_the_authority_s_key() -> None:
 def test_nothing_is_written_in_a_quiet_round() -> None:
     cluster, time = MemoryCluster(), Time()
     running = controller(cluster, time)
-    running.round()
+    running.reconcile()
     cluster.writes.clear()
     time.passed += MINUTE / 2
-    assert running.round()
+    assert running.reconcile()
     assert cluster.writes == [WORK.lease]
 
 
 def test_reading_what_was_written_changes_nothing() -> None:
     cluster = MemoryCluster()
-    controller(cluster, Time()).round()
+    controller(cluster, Time()).reconcile()
     stored = cluster.stored
-    assert stored.settled
+    assert stored.is_persisted
     again = decode(encode_authority(stored), encode_serving(stored))
     assert again.trusted == stored.trusted
     nonsense = dict.fromkeys(encode_authority(stored), b"-----BEGIN CERTIFICATE-----\nx")
@@ -146,16 +147,16 @@ def test_no_key_in_the_log(log: list[Any]) -> None:
     cluster, time = MemoryCluster(), Time()
     running = controller(cluster, time)
     for _ in range(30):
-        running.round()
+        running.reconcile()
         time.passed += 13 * DAY
-    assert {entry["event"] for entry in log} == {"secret written", "bundle written"}
+    assert {entry["event"] for entry in log} == {"secret written", "CA bundle written"}
     assert "PRIVATE" not in str(log)
     assert "BEGIN" not in str(log)
 
 
 def test_the_wait_begins_anew_when_a_bundle_had_to_be_healed() -> None:
     cluster, time = MemoryCluster(), Time()
-    publisher = Publisher(cluster, CONFIGURATIONS, time.monotonic, lambda *_: None)
+    publisher = CaBundlePublisher(cluster, CONFIGURATIONS, time.monotonic, lambda *_: None)
     text = bundle([new_authority(NAMES, START).certificate])
     assert publisher.publish(b"") is None
     assert publisher.publish(text) == datetime.timedelta()
@@ -170,9 +171,9 @@ def test_a_configuration_that_comes_later_is_published_to() -> None:
     cluster, time = MemoryCluster(), Time()
     del cluster.objects[CONFIGURATIONS[1].kind.value, CONFIGURATIONS[1].name]
     running = controller(cluster, time)
-    assert running.round()
+    assert running.reconcile()
     cluster.configure(CONFIGURATIONS[1], "a", "b", "c")
-    assert running.round()
+    assert running.reconcile()
     assert cluster.published(CONFIGURATIONS[1]) == cluster.published(CONFIGURATIONS[0])
 
 
@@ -180,17 +181,17 @@ def test_a_refusal_is_counted_and_asked_again(log: list[Any]) -> None:
     cluster, time = MemoryCluster(), Time()
     running = controller(cluster, time)
     cluster.refuse = "secrets"
-    assert not running.round()
-    assert log[-1]["event"] == "round failed"
-    assert "gpuward_certs_failed_rounds_total 1" in running.status.metrics()
+    assert not running.reconcile()
+    assert log[-1]["event"] == "reconciliation failed"
+    assert b"gpuward_certs_reconciliation_failures_total 1" in running.status.metrics()
     cluster.refuse = None
-    assert running.round()
+    assert running.reconcile()
     assert cluster.stored.leaf
 
 
-def leadership(cluster: MemoryCluster, time: Time, name: str) -> Leadership:
+def leadership(cluster: MemoryCluster, time: Time, name: str) -> LeaderElection:
     clocks = time.clocks
-    return Leadership(
+    return LeaderElection(
         cluster, WORK.lease, name, seconds=60, monotonic=clocks.monotonic, clock=clocks.now
     )
 
@@ -246,10 +247,12 @@ async def test_what_replicas_serve(tmp_path: Path) -> None:
         )
         async with server:
             port = server.sockets[0].getsockname()[1]
-            found = await asyncio.to_thread(served, "127.0.0.1", port, NAMES[-1])
+            found = await asyncio.to_thread(served_certificates, "127.0.0.1", port, NAMES[-1])
             assert found == {"127.0.0.1": fingerprint(leaf.certificate)}
-    assert await asyncio.to_thread(served, "127.0.0.1", port, NAMES[-1]) == {"127.0.0.1": None}
-    assert served("no-such-name.invalid", port, NAMES[-1]) is None
+    assert await asyncio.to_thread(served_certificates, "127.0.0.1", port, NAMES[-1]) == {
+        "127.0.0.1": None
+    }
+    assert served_certificates("no-such-name.invalid", port, NAMES[-1]) is None
 
 
 def test_health_and_metrics() -> None:
@@ -272,13 +275,15 @@ def test_health_and_metrics() -> None:
         status.finish(failed=True)
         assert get("/healthz")[0] == 200, "a refusal is no reason to be restarted"
         cluster = MemoryCluster()
-        controller(cluster, time).round()
+        controller(cluster, time).reconcile()
         assert cluster.stored.leaf
-        status.saw(cluster.stored, {"a": fingerprint(cluster.stored.leaf.certificate), "b": None})
+        status.observe(
+            cluster.stored, {"a": fingerprint(cluster.stored.leaf.certificate), "b": None}
+        )
         text = get("/metrics")[1]
-        assert "\ngpuward_certs_replicas 2\n" in text
-        assert "\ngpuward_certs_replicas_current 1\n" in text
-        assert f"\ngpuward_certs_certificate_expiry_seconds {90 * 86400.0}\n" in text
+        assert "\ngpuward_certs_replicas 2.0\n" in text
+        assert "\ngpuward_certs_replicas_current 1.0\n" in text
+        assert "\ngpuward_certs_certificate_expiry_seconds 7.776e+06\n" in text
         assert get("/secret")[0] == 404
         server.shutdown()
 
@@ -298,7 +303,7 @@ def test_outside_a_cluster_it_says_so(
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr("certs.assembly.log_as_json", lambda: None)
+    monkeypatch.setattr("certs.controller.factory.log_as_json", lambda: None)
     for name in ("namespace", "service", "headless_service", "secret", "ca_secret", "lease"):
         monkeypatch.setenv(f"GPUWARD_CERTS_{name.upper()}", "gpuward")
     assert cli.main(["run", "--mutating-configuration", "gpuward"]) == 1
@@ -315,11 +320,11 @@ def test_every_option_is_explained_in_a_sentence() -> None:
 
 
 LOG = """
-from certs.assembly import log_as_json
-from certs import controller
+from certs.controller.factory import log_as_json
+from certs.controller import controller
 log_as_json()
 controller._log.info("secret written", secret="gpuward-tls")
-controller._log.exception("round failed", exc_info=ValueError("x"))
+controller._log.exception("reconciliation failed", exc_info=ValueError("x"))
 """
 
 
@@ -331,7 +336,7 @@ def test_the_log_has_the_form_of_the_webhooks_own() -> None:
     model, written, failed = map(json.loads, (stream.getvalue(), *done.stderr.splitlines()))
     for line, level, event in (
         (written, "info", "secret written"),
-        (failed, "error", "round failed"),
+        (failed, "error", "reconciliation failed"),
     ):
         assert list(line)[:3] == list(model)[:3]
         assert (line["level"], line["event"]) == (level, event)

@@ -25,9 +25,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from certs.checks import check_pair
-from certs.controller import Controller
-from certs.pairs import CertificateError, fingerprint, parse_certificates
+from certs.controller.controller import Controller
+from certs.pki.keypairs import CertificateError, fingerprint, parse_certificates
+from certs.pki.validation import validate_key_pair
 
 NAME = PLAN.names[-1]
 SECOND, MINUTE, HOUR, DAY = (
@@ -103,7 +103,7 @@ class World:
         self.look()
         for name in working.split():
             try:
-                self.running[name].round()
+                self.running[name].reconcile()
             except CrashError:
                 self.running[name] = self.started(name)
             self.look()
@@ -129,7 +129,7 @@ class World:
         """As ServingCertificate does."""
         try:
             crt, key = data.get("tls.crt", b""), data.get("tls.key", b"")
-            self.in_use[i] = check_pair(crt, key, NAME, self.time.real)
+            self.in_use[i] = validate_key_pair(crt, key, NAME, self.time.real)
         except CertificateError:
             pass
 

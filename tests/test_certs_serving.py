@@ -15,10 +15,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from certs.authority import new_authority, service_names, sign_leaf
 from certs.cli import main
-from certs.pairs import Pair, bundle, fingerprint
-from certs.serving import ServingCertificate, utc_now
+from certs.clock import utc_now
+from certs.pki.authority import new_authority, service_names, sign_leaf
+from certs.pki.keypairs import KeyPair, bundle, fingerprint
+from certs.serving.certificate import ServingCertificate
 
 NAMES = service_names("gpuward", "gpuward-system")
 NAME = NAMES[-1]
@@ -26,22 +27,22 @@ DAY = datetime.timedelta(days=1)
 
 
 @pytest.fixture(scope="module")
-def authority() -> Pair:
+def authority() -> KeyPair:
     return new_authority(NAMES, utc_now())
 
 
 @pytest.fixture
-def leaf(authority: Pair) -> Pair:
+def leaf(authority: KeyPair) -> KeyPair:
     return sign_leaf(authority, NAMES, utc_now())
 
 
-def write(folder: Path, pair: Pair) -> None:
+def write(folder: Path, pair: KeyPair) -> None:
     """Plain files, as a tool that knows nothing of Kubernetes writes them."""
     (folder / "tls.crt").write_bytes(pair.certificate_pem)
     (folder / "tls.key").write_bytes(pair.key_pem)
 
 
-def mount(folder: Path, version: str, pair: Pair) -> None:
+def mount(folder: Path, version: str, pair: KeyPair) -> None:
     """As the kubelet does it: a folder a version, and one link that is swapped."""
     (folder / version).mkdir()
     write(folder / version, pair)
@@ -52,7 +53,7 @@ def mount(folder: Path, version: str, pair: Pair) -> None:
             (folder / name).symlink_to(f"..data/{name}")
 
 
-def rsa_leaf(authority: Pair) -> Pair:
+def rsa_leaf(authority: KeyPair) -> KeyPair:
     key = rsa.generate_private_key(65537, 2048)
     like = sign_leaf(authority, NAMES, utc_now()).certificate
     builder = x509.CertificateBuilder(
@@ -67,7 +68,7 @@ def rsa_leaf(authority: Pair) -> Pair:
         if not isinstance(extension.value, x509.SubjectKeyIdentifier):
             builder = builder.add_extension(extension.value, extension.critical)
     assert authority.key is not None
-    return Pair(builder.sign(authority.key, hashes.SHA256()), key)
+    return KeyPair(builder.sign(authority.key, hashes.SHA256()), key)
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -91,7 +92,7 @@ async def serving(certificate: ServingCertificate) -> AsyncIterator[int]:
 class Connection:
     """A client that trusts `authority`, and one connection of its own."""
 
-    def __init__(self, authority: Pair, client: Path | None = None) -> None:
+    def __init__(self, authority: KeyPair, client: Path | None = None) -> None:
         self.context = ssl.create_default_context(cadata=authority.certificate_pem.decode())
         self.context.set_alpn_protocols(["h2", "http/1.1"])
         if client:
@@ -128,7 +129,7 @@ class Connection:
             await self.writer.wait_closed()
 
 
-async def served_now(port: int, authority: Pair) -> str:
+async def served_now(port: int, authority: KeyPair) -> str:
     connection = await Connection(authority).open(port)
     assert await connection.works()
     await connection.close()
@@ -136,7 +137,7 @@ async def served_now(port: int, authority: Pair) -> str:
 
 
 async def test_a_new_certificate_is_served_and_open_connections_live_on(
-    tmp_path: Path, authority: Pair, leaf: Pair
+    tmp_path: Path, authority: KeyPair, leaf: KeyPair
 ) -> None:
     mount(tmp_path, "..1", leaf)
     certificate = ServingCertificate(str(tmp_path), NAME)
@@ -156,7 +157,7 @@ async def test_a_new_certificate_is_served_and_open_connections_live_on(
 
 
 async def test_a_key_of_another_type_replaces_the_old_one(
-    tmp_path: Path, authority: Pair, leaf: Pair
+    tmp_path: Path, authority: KeyPair, leaf: KeyPair
 ) -> None:
     write(tmp_path, leaf)
     certificate = ServingCertificate(str(tmp_path), NAME)
@@ -168,48 +169,48 @@ async def test_a_key_of_another_type_replaces_the_old_one(
             assert await served_now(port, authority) == fingerprint(other.certificate)
 
 
-def swapped(folder: Path, authority: Pair) -> None:
+def swapped(folder: Path, authority: KeyPair) -> None:
     (folder / "tls.key").write_bytes(sign_leaf(authority, NAMES, utc_now()).key_pem)
 
 
-def half(folder: Path, authority: Pair) -> None:
+def half(folder: Path, authority: KeyPair) -> None:
     content = sign_leaf(authority, NAMES, utc_now()).certificate_pem
     (folder / "tls.crt").write_bytes(content[: len(content) // 2])
 
 
-def half_key(folder: Path, authority: Pair) -> None:
+def half_key(folder: Path, authority: KeyPair) -> None:
     del authority
     content = (folder / "tls.key").read_bytes()
     (folder / "tls.key").write_bytes(content[: len(content) // 2])
 
 
-def empty(folder: Path, authority: Pair) -> None:
+def empty(folder: Path, authority: KeyPair) -> None:
     del authority
     (folder / "tls.key").write_bytes(b"")
 
 
-def missing(folder: Path, authority: Pair) -> None:
+def missing(folder: Path, authority: KeyPair) -> None:
     del authority
     (folder / "tls.crt").unlink()
 
 
-def expired(folder: Path, authority: Pair) -> None:
+def expired(folder: Path, authority: KeyPair) -> None:
     write(folder, sign_leaf(authority, NAMES, utc_now() - 2 * DAY, DAY))
 
 
-def from_tomorrow(folder: Path, authority: Pair) -> None:
+def from_tomorrow(folder: Path, authority: KeyPair) -> None:
     write(folder, sign_leaf(authority, NAMES, utc_now() + DAY))
 
 
-def of_another(folder: Path, authority: Pair) -> None:
+def of_another(folder: Path, authority: KeyPair) -> None:
     write(folder, sign_leaf(authority, ["other.svc"], utc_now()))
 
 
-def an_authority(folder: Path, authority: Pair) -> None:
+def an_authority(folder: Path, authority: KeyPair) -> None:
     write(folder, authority)
 
 
-def encrypted(folder: Path, authority: Pair) -> None:
+def encrypted(folder: Path, authority: KeyPair) -> None:
     pair = sign_leaf(authority, NAMES, utc_now())
     write(folder, pair)
     key = pair.key.private_bytes(
@@ -220,7 +221,7 @@ def encrypted(folder: Path, authority: Pair) -> None:
     (folder / "tls.key").write_bytes(key)
 
 
-def huge(folder: Path, authority: Pair) -> None:
+def huge(folder: Path, authority: KeyPair) -> None:
     del authority
     with (folder / "tls.crt").open("ab") as file:
         file.truncate(2**24)
@@ -243,7 +244,11 @@ def huge(folder: Path, authority: Pair) -> None:
     ],
 )
 async def test_what_cannot_be_served_leaves_the_old_certificate(
-    tmp_path: Path, authority: Pair, leaf: Pair, spoil: Callable[[Path, Pair], None], said: str
+    tmp_path: Path,
+    authority: KeyPair,
+    leaf: KeyPair,
+    spoil: Callable[[Path, KeyPair], None],
+    said: str,
 ) -> None:
     write(tmp_path, leaf)
     certificate = ServingCertificate(str(tmp_path), NAME)
@@ -262,7 +267,7 @@ async def test_what_cannot_be_served_leaves_the_old_certificate(
 
 
 async def test_before_there_is_a_certificate_handshakes_fail_and_then_work(
-    tmp_path: Path, authority: Pair, leaf: Pair
+    tmp_path: Path, authority: KeyPair, leaf: KeyPair
 ) -> None:
     certificate = ServingCertificate(str(tmp_path), NAME)
     assert not certificate.reload()
@@ -281,7 +286,7 @@ async def test_before_there_is_a_certificate_handshakes_fail_and_then_work(
 
 
 async def test_a_client_that_names_nobody_is_served(
-    tmp_path: Path, authority: Pair, leaf: Pair
+    tmp_path: Path, authority: KeyPair, leaf: KeyPair
 ) -> None:
     write(tmp_path, leaf)
     certificate = ServingCertificate(str(tmp_path), NAME)
@@ -295,7 +300,7 @@ async def test_a_client_that_names_nobody_is_served(
 
 
 async def test_http_1_and_authenticated_ciphers_alone(
-    tmp_path: Path, authority: Pair, leaf: Pair
+    tmp_path: Path, authority: KeyPair, leaf: KeyPair
 ) -> None:
     write(tmp_path, leaf)
     certificate = ServingCertificate(str(tmp_path), NAME)
@@ -320,7 +325,7 @@ async def test_http_1_and_authenticated_ciphers_alone(
             await weak.open(port)
 
 
-def client_files(folder: Path, name: str) -> tuple[Pair, Path]:
+def client_files(folder: Path, name: str) -> tuple[KeyPair, Path]:
     """A CA of clients, and a client of it in a file."""
     authority = new_authority([name], utc_now())
     pair = sign_leaf(authority, [name], utc_now())
@@ -335,12 +340,12 @@ def client_files(folder: Path, name: str) -> tuple[Pair, Path]:
     )
     certificate = builder.sign(authority.key, hashes.SHA256())
     file = folder / f"{name}.pem"
-    file.write_bytes(Pair(certificate, pair.key).certificate_pem + pair.key_pem)
+    file.write_bytes(KeyPair(certificate, pair.key).certificate_pem + pair.key_pem)
     return authority, file
 
 
 async def test_only_clients_of_the_client_ca_and_it_can_be_replaced(
-    tmp_path: Path, authority: Pair, leaf: Pair
+    tmp_path: Path, authority: KeyPair, leaf: KeyPair
 ) -> None:
     write(tmp_path, leaf)
     first, first_client = client_files(tmp_path, "first")
@@ -373,7 +378,7 @@ async def test_only_clients_of_the_client_ca_and_it_can_be_replaced(
             await older.open(port)
 
 
-def test_a_session_is_no_way_back_in(tmp_path: Path, authority: Pair, leaf: Pair) -> None:
+def test_a_session_is_no_way_back_in(tmp_path: Path, authority: KeyPair, leaf: KeyPair) -> None:
     # With session tickets, which are on unless turned off, it is: nothing is verified again.
     write(tmp_path, leaf)
     first, first_client = client_files(tmp_path, "first")
@@ -407,7 +412,7 @@ def greet(server: socket.socket, context: ssl.SSLContext) -> None:
 
 
 def test_one_version_of_a_mounted_secret_is_read(
-    tmp_path: Path, authority: Pair, leaf: Pair, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, authority: KeyPair, leaf: KeyPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mount(tmp_path, "..1", leaf)
     newer = sign_leaf(authority, NAMES, utc_now())
@@ -427,7 +432,7 @@ def test_one_version_of_a_mounted_secret_is_read(
 
 
 def test_what_expires_while_it_is_served_goes_on_and_says_so(
-    tmp_path: Path, authority: Pair
+    tmp_path: Path, authority: KeyPair
 ) -> None:
     now = utc_now()
     write(tmp_path, sign_leaf(authority, NAMES, now, DAY))
@@ -439,7 +444,7 @@ def test_what_expires_while_it_is_served_goes_on_and_says_so(
 
 
 def test_nothing_needs_a_file_system_to_write_to(
-    tmp_path: Path, leaf: Pair, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, leaf: KeyPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not hasattr(os, "memfd_create"):
         pytest.skip("only Linux has files in memory")
@@ -449,7 +454,7 @@ def test_nothing_needs_a_file_system_to_write_to(
 
 
 def test_elsewhere_a_file_of_a_moment_does(
-    tmp_path: Path, leaf: Pair, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, leaf: KeyPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, leaf)
     place = tmp_path / "temporary"
@@ -487,7 +492,7 @@ def test_a_throwaway_certificate_for_an_address(tmp_path: Path) -> None:
 
 
 def test_the_check_on_the_command_line(
-    tmp_path: Path, authority: Pair, leaf: Pair, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, authority: KeyPair, leaf: KeyPair, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path, leaf)
     assert main(["check", str(tmp_path), "--name", NAME]) == 0

@@ -10,8 +10,8 @@ import pytest
 from charting import CI_VALUES, NAMESPACE, Manifest, of_kind, pod_specs, rendered, the
 
 from certs.cli import _parser as certs_parser
-from certs.webhooks.command import _parser as webhooks_parser
-from webhook.options import parser as serve_parser
+from registration.cli import _parser as webhooks_parser
+from webhook.options import make_parser as serve_parser
 
 every_values = pytest.mark.parametrize("name", CI_VALUES)
 SELF = [name for name in CI_VALUES if name in {"default", "deny", "everything"}]

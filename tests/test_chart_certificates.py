@@ -15,7 +15,7 @@ from kubelet import Kubelet
 from treatment import treatment
 from unbroken import Unbroken
 
-from certs.pairs import Pair, parse_certificates
+from certs.pki.keypairs import KeyPair, parse_certificates
 
 pytest_plugins = ["installed_fixtures", "cert_manager_fixtures"]
 
@@ -35,7 +35,7 @@ def by_cert_manager(
 
 
 @pytest.fixture(scope="module")
-def by_secret(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[tuple[Installed, Pair]]:
+def by_secret(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[tuple[Installed, KeyPair]]:
     """An installation with a given Secret, and who signs what is in it."""
     with Installed(chart_plane, kubelet, "helm4") as installed:
         chart_plane.create("/api/v1/namespaces", manifests.namespace(installed.namespace, {}))
@@ -106,7 +106,7 @@ def test_uninstalled_nothing_of_cert_managers_is_left(by_cert_manager: Installed
 
 
 def test_a_given_secret_is_served_and_its_authority_trusted(
-    by_secret: tuple[Installed, Pair],
+    by_secret: tuple[Installed, KeyPair],
 ) -> None:
     installed, signer = by_secret
     enforced_namespace(installed)
@@ -115,7 +115,7 @@ def test_a_given_secret_is_served_and_its_authority_trusted(
 
 
 def test_what_is_put_into_a_given_secret_is_taken_without_a_restart(
-    by_secret: tuple[Installed, Pair],
+    by_secret: tuple[Installed, KeyPair],
 ) -> None:
     installed, signer = by_secret
     running = processes(installed)

@@ -12,7 +12,7 @@ from installed import Installed
 from stories import annotated
 from treatment import SYSTEM, TAKER, treatment
 
-from webhook.registration import MODE_LABEL, Registration, configurations
+from registration.configurations import MODE_LABEL, RegistrationOptions, configurations
 
 pytest_plugins = ["installed_fixtures"]
 
@@ -39,7 +39,7 @@ def test_helm_waits_until_all_pods_serve_by_a_certificate_that_is_published(
     (bundle,) = defaults.bundles()
     secret = defaults.get("secret/gpuward-ca")
     assert bundle == base64.b64decode(secret["data"]["ca.crt"])
-    made = configurations("gpuward", lambda path: {"url": path}, Registration())
+    made = configurations("gpuward", lambda path: {"url": path}, RegistrationOptions())
     assert list(defaults.webhooks()) == [
         entry["name"] for each in made for entry in each["webhooks"]
     ]

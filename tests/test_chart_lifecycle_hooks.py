@@ -11,7 +11,7 @@ import yaml
 from controlplane.processes import eventually
 from installed import ADMISSION, PATIENT, Installed
 
-from certs.api import Kind
+from cluster.api import ConfigurationKind
 
 pytest_plugins = ["installed_fixtures"]
 
@@ -81,7 +81,7 @@ def ran(installed: Installed, component: str) -> tuple[str, str]:
     return ended, log
 
 
-def change(installed: Installed, kind: Kind, patch: Any) -> None:
+def change(installed: Installed, kind: ConfigurationKind, patch: Any) -> None:
     """Change a configuration by hand."""
     path = f"{ADMISSION}/{kind.value}/gpuward"
     answer = installed.plane.request("PATCH", path, patch, content_type=CONTENT_TYPE)
@@ -99,7 +99,7 @@ def test_the_test_fails_where_api_servers_do_not_trust_the_webhook(serving: Inst
 
     def failed() -> str:
         # Another time if it was mended meanwhile.
-        change(serving, Kind.VALIDATING, WRONG)
+        change(serving, ConfigurationKind.VALIDATING, WRONG)
         ended, log = ran(serving, "test")
         return log if ended == "Failed" else ""
 
@@ -117,15 +117,16 @@ def test_the_test_fails_where_nobody_answers(serving: Installed) -> None:
 
 
 def test_the_removal_leaves_alone_what_is_not_ours(serving: Installed) -> None:
-    change(serving, Kind.MUTATING, FOREIGN)
+    change(serving, ConfigurationKind.MUTATING, FOREIGN)
     ended, log = ran(serving, "removal")
     assert ended == "Failed"
     assert "pods.example.com" in log
     found = {
-        kind: serving.plane.request("GET", f"{ADMISSION}/{kind.value}/gpuward") for kind in Kind
+        kind: serving.plane.request("GET", f"{ADMISSION}/{kind.value}/gpuward")
+        for kind in ConfigurationKind
     }
-    assert found[Kind.MUTATING].status == 200
-    assert found[Kind.VALIDATING].status == 404
+    assert found[ConfigurationKind.MUTATING].status == 200
+    assert found[ConfigurationKind.VALIDATING].status == 404
 
 
 @pytest.mark.parametrize("component", ["test", "removal"])
@@ -133,11 +134,15 @@ def test_a_hook_may_do_nothing_else(serving: Installed, component: str) -> None:
     _, account = hook(serving, component)
     client = serving.plane.client(serving.plane.token(account, serving.namespace))
     own = f"/api/v1/namespaces/{serving.namespace}"
-    for path in (f"{own}/secrets/gpuward-ca", f"{own}/pods", f"{ADMISSION}/{Kind.MUTATING.value}"):
+    for path in (
+        f"{own}/secrets/gpuward-ca",
+        f"{own}/pods",
+        f"{ADMISSION}/{ConfigurationKind.MUTATING.value}",
+    ):
         assert client.request("GET", path).status == 403, path
-    other = f"{ADMISSION}/{Kind.MUTATING.value}/another"
+    other = f"{ADMISSION}/{ConfigurationKind.MUTATING.value}/another"
     assert client.request("DELETE", other).status == 403
-    ours = f"{ADMISSION}/{Kind.MUTATING.value}/gpuward"
+    ours = f"{ADMISSION}/{ConfigurationKind.MUTATING.value}/gpuward"
     assert client.request("PATCH", ours, FOREIGN, content_type=CONTENT_TYPE).status == 403
     if component == "test":
         assert client.request("DELETE", ours).status == 403

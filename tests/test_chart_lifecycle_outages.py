@@ -74,5 +74,5 @@ def test_new_servers_take_over_without_a_gap(serving: Installed) -> None:
         serving.upgrade(merged(fail, {"logLevel": "debug"}))
         eventually(lambda: not any(map(is_alive, old)), what="the old ones have left")
         maker.goes_on()
-    assert not maker.unjudged
+    assert not maker.not_evaluated
     assert len({pod.process_id for pod in serving.pods()} - old) == 2

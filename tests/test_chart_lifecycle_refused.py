@@ -45,7 +45,7 @@ def refused(first: Installed, release: str, namespace: str) -> str:
 def test_a_second_one_is_refused(first: Installed, release: str, namespace: str) -> None:
     told = refused(first, release, namespace or first.namespace)
     there = f'as release "gpuward" in namespace "{first.namespace}"'
-    assert f"gpuward is installed already, {there}" in told
+    assert f"gpuward is already installed, {there}" in told
 
 
 @pytest.mark.parametrize("namespace", ["default", "kube-system", "kube-public", "kube-node-lease"])

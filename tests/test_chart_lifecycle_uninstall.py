@@ -99,11 +99,11 @@ def test_nobody_is_refused_or_held_up_meanwhile(
         eventually(lambda: treatment(chart_plane, namespace) == "enforced", what="it is in force")
         with PodMaker(chart_plane, namespace) as maker:
             maker.goes_on()
-            assert not maker.unjudged
+            assert not maker.not_evaluated
             installed.uninstall()
             maker.goes_on()
         assert maker.fixed
-        assert maker.unjudged
+        assert maker.not_evaluated
         assert treatment(chart_plane, namespace) == "silent"
         assert configurations_go_first(installed)
 

@@ -130,7 +130,7 @@ def test_how_bad_it_is_follows_from_what_happens_without_gpuward() -> None:
     assert [a["labels"]["severity"] for a in severity.values()] == [
         *("warning", "critical", "critical")
     ]
-    assert "pods pass unjudged" in severity["Ignore", "deny"]["annotations"]["description"]
+    assert "admitted without evaluation" in severity["Ignore", "deny"]["annotations"]["description"]
     assert "pods cannot be created" in severity["Fail", "warn"]["annotations"]["description"]
 
 

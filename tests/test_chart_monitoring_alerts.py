@@ -66,11 +66,11 @@ def test_what_is_late_follows_from_how_long_certificates_live(
 def test_the_dashboard_counts_the_first_event_too(
     chart_tools: Programs, tmp_path: Path, samples: str, count: int
 ) -> None:
-    labels = f'{POD}, rule="absurd-count", verdict="would-be-denied", path="validate", mode="warn"'
+    labels = f'{POD}, rule="absurd-count", outcome="would-be-denied", path="validate", mode="warn"'
     (question,) = [q for title, q in questions().items() if title.startswith("Would be refused")]
     test = {
         "interval": "1m",
-        "input_series": [{"series": f"gpuward_verdicts_total{{{labels}}}", "values": samples}],
+        "input_series": [{"series": f"gpuward_rule_outcomes_total{{{labels}}}", "values": samples}],
         "promql_expr_test": [
             {
                 "expr": f"round({question.replace('1d', '1h')})",

@@ -19,8 +19,8 @@ from controlplane.processes import eventually
 from monitoring import ON, alerts, metrics_in, questions, with_monitoring
 from prometheus_client.parser import text_string_to_metric_families
 
-from webhook.registration import NAME_LABEL
-from webhook.verdicts import WORDS
+from registration.configurations import NAME_LABEL
+from webhook.admission.outcomes import RULE_OUTCOMES
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 NOBODY = "https://127.0.0.1:1/"
@@ -54,10 +54,10 @@ def test_the_server_has_all_that_is_asked_of_it(server: Server) -> None:
 
 def test_the_server_has_the_words_that_are_asked_for() -> None:
     asked = " ".join([*questions().values(), *(alert["expr"] for alert in alerts().values())])
-    verdicts = values_of("verdict", asked)
-    assert len(verdicts) > 4
-    assert verdicts <= WORDS
-    source = "".join(file.read_text(encoding="utf-8") for file in ROOT.glob("webhook/*.py"))
+    outcomes = values_of("outcome", asked)
+    assert len(outcomes) > 4
+    assert outcomes <= RULE_OUTCOMES
+    source = "".join(file.read_text(encoding="utf-8") for file in ROOT.glob("webhook/**/*.py"))
     reasons = values_of("reason", asked)
     assert len(reasons) > 7
     assert not [reason for reason in reasons if f'"{reason}"' not in source]
@@ -71,10 +71,10 @@ def values_of(label: str, expressions: str) -> set[str]:
 
 def test_the_certificate_controller_has_all_that_is_asked_of_it() -> None:
     works = controller(MemoryCluster(), Time(), replicas=lambda: {"10.0.0.1": None})
-    works.round()
-    works.round()
+    works.reconcile()
+    works.reconcile()
     assert len(asked_for("gpuward_certs_")) == 9
-    assert asked_for("gpuward_certs_") <= names_in(works.status.metrics())
+    assert asked_for("gpuward_certs_") <= names_in(works.status.metrics().decode())
 
 
 @pytest.fixture

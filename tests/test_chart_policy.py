@@ -13,7 +13,7 @@ from charting import CHART, CI_VALUES, HELMS, refusal, rendered
 from conftest import ROOT
 
 from kubeyaml import read, split
-from policies.load import default_policy, load_policy
+from policies.loading import default_policy, load_policy
 from policies.profiles import built_in
 from rules.finding import Action
 from rules.policy import Policy

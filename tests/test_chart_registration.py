@@ -1,4 +1,4 @@
-"""The chart's webhook configurations are those of webhook/registration.py."""
+"""The chart's webhook configurations are those of registration/configurations.py."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from charting import CI_VALUES, NAMESPACE, Manifest, refusal, rendered, the
 
+from registration.configurations import MODE_LABEL, NAME_LABEL, RegistrationOptions, configurations
 from rules.finding import Action
-from webhook.registration import MODE_LABEL, NAME_LABEL, Registration, configurations
 
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 PAIRS = list(itertools.product(Action, Action))
@@ -42,7 +42,7 @@ def values(mode: Action, minimum: Action, failure_policy: str = "Ignore") -> str
 def test_they_are_those_that_the_webhook_is_tested_with(
     mode: Action, minimum: Action, failure_policy: Any
 ) -> None:
-    choices = Registration(
+    choices = RegistrationOptions(
         mode, minimum, failure_policy, excluded_namespaces=(*EXCLUDED, NAMESPACE)
     )
     expected = list(configurations("gpuward", client_config, choices))
@@ -52,7 +52,7 @@ def test_they_are_those_that_the_webhook_is_tested_with(
 @pytest.mark.parametrize(("mode", "minimum"), [pair for pair in PAIRS if pair[0] < pair[1]])
 def test_a_mode_below_the_floor_is_refused(mode: Action, minimum: Action) -> None:
     told = refusal(values(mode, minimum))
-    assert f'mode "{mode.word}" lies below minimumMode "{minimum.word}"' in told
+    assert f'mode "{mode.word}" is below minimumMode "{minimum.word}"' in told
 
 
 def test_a_quoted_off_is_the_same_as_an_unquoted_one() -> None:

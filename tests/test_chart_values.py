@@ -142,15 +142,15 @@ def test_a_wrong_value_is_refused_with_its_place(text: str, told: str, helm: str
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("certificates: {mode: existingSecret}", "say which Secret"),
+        ("certificates: {mode: existingSecret}", "set certificates.existingSecret.name"),
         (
             "certificates: {mode: existingSecret, existingSecret: {name: x}}",
-            "need its authority as certificates.caBundle",
+            "set certificates.caBundle to the CA",
         ),
-        ("certificates: {caBundle: abc}", "holds no certificate in PEM form"),
+        ("certificates: {caBundle: abc}", "contains no certificate in PEM form"),
         (
             'certificates: {caBundle: "-----BEGIN CERTIFICATE-----\\n-----BEGIN PRIVATE KEY-----"}',
-            "holds a private key",
+            "contains a private key",
         ),
         ("ports: {metrics: 10250}", "ports must differ"),
         ("hostNetwork: true", "10250 is the kubelet's port"),

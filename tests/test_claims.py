@@ -12,8 +12,8 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import Processes
 from stories import judging
 
+from registration.configurations import RegistrationOptions, configurations
 from rules.finding import Action
-from webhook.registration import Registration, configurations
 
 AT_THE_API_SERVER = pytest.mark.usefixtures("runtime_classes")
 EVERY = pytest.mark.parametrize("channel", channels(), ids=[c.name for c in channels()])
@@ -131,7 +131,9 @@ def test_every_closing_is_explained_and_used() -> None:
 
 
 def test_what_nobody_looks_at_is_not_registered() -> None:
-    registered = configurations("gpuward", lambda path: {"url": path}, Registration(Action.DENY))
+    registered = configurations(
+        "gpuward", lambda path: {"url": path}, RegistrationOptions(Action.DENY)
+    )
     rules = [r for c in registered for hook in c["webhooks"] for r in hook["rules"]]
     core = {name for rule in rules if rule["apiGroups"] == [""] for name in rule["resources"]}
     pods = {name for name in core if name.partition("/")[0] == "pods"}

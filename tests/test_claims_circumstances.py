@@ -17,8 +17,8 @@ from custom_kinds import defined
 from fault_load import counts
 from stories import DENY, patch, path_of
 
+from registration.configurations import MODE_LABEL, RegistrationOptions
 from rules.finding import Action
-from webhook.registration import MODE_LABEL, Registration
 
 pytest_plugins = ["story_fixtures"]
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -107,7 +107,7 @@ def below_the_floor(world: World) -> Answer:
     """A namespace labelled off, which `minimumMode` raises to deny."""
     namespace = world.plane.namespace({MODE_LABEL: "off"})
     config = by_url(world.server.url, world.plane.authority.bundle)
-    floor = Registration(default=Action.DENY, minimum=Action.DENY)
+    floor = RegistrationOptions(default=Action.DENY, minimum=Action.DENY)
     with registered(world.plane, config, floor, name="gpuward-floor", only=namespace):
         eventually(lambda: is_enforced(world.plane, namespace), what="off is deny")
         return in_namespace(world, namespace)

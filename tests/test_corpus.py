@@ -14,10 +14,10 @@ from pathlib import Path
 
 from support import TODAY
 
-from lint.manifests import File, Unparsed
-from lint.run import Linter
+from lint.linter import Linter
+from lint.manifests import File, UnparsedDocument
 from lint.sources import Source, sources
-from policies.load import default_policy
+from policies.loading import default_policy
 from rules.gpu.devices import pod_requests_gpu
 from rules.objects.pod import Pod
 from rules.profile.context import Context
@@ -38,7 +38,7 @@ ROW = re.compile(
 @cache
 def linted(corpus: Path) -> Linter:
     linter = Linter(default_policy(), Context(TODAY))
-    linter.judge(sources([str(corpus)]))
+    linter.evaluate(sources([str(corpus)]))
     return linter
 
 
@@ -71,7 +71,7 @@ def test_every_review_gives_a_reason() -> None:
 
 
 def test_everything_is_read(corpus: Path) -> None:
-    assert linted(corpus).results.unjudged == []
+    assert linted(corpus).results.not_evaluated == []
 
 
 def test_fewer_than_one_warning_per_ten_gpu_pods(corpus: Path) -> None:
@@ -101,7 +101,7 @@ def test_every_pod_is_found(corpus: Path) -> None:
         pods = [
             subject
             for document in file.manifests()
-            if not isinstance(document, Unparsed)
+            if not isinstance(document, UnparsedDocument)
             for subject in find_subjects(document.value, profile)
             if isinstance(subject, Pod)
         ]

@@ -13,10 +13,10 @@ from support import TODAY, Case, cases
 
 from rules.engine.fixing import check
 from rules.finding import Action
-from webhook.answer import IGNORED
-from webhook.decide import Judge
-from webhook.mark import MARK
-from webhook.verdicts import WORDS
+from webhook.admission.decider import Decider
+from webhook.admission.decision import IGNORED
+from webhook.admission.fixed_annotation import FIXED_ANNOTATION
+from webhook.admission.outcomes import RULE_OUTCOMES
 
 DOOR = Door()
 GRANT = pod(container(**variable("all")))
@@ -42,7 +42,7 @@ def test_a_pod_is_fixed_and_says_so() -> None:
     fixed = patched(pod(container(**gpus(requests=2))), answer.operations)
     assert answer.outcome == "fixed"
     assert fixed["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": 2}
-    assert "request-only" in fixed["metadata"]["annotations"][MARK].split(",")
+    assert "request-only" in fixed["metadata"]["annotations"][FIXED_ANNOTATION].split(",")
     line = 'gpuward [request-only] fixed in container "main": '
     assert any(warning.startswith(line) for warning in answer.warnings)
     assert answer.annotations["request-only"] == "fixed"
@@ -81,7 +81,7 @@ def test_a_way_to_a_gpu_that_was_not_fixed_is_refused_at_the_end() -> None:
     assert not answer.allowed
     assert answer.message.startswith("gpuward [image-default-all] ")
     assert "gpuward's fix is missing" in answer.message
-    assert answer.verdicts == {"image-default-all": "denied"}
+    assert answer.rule_outcomes == {"image-default-all": "denied"}
     assert DOOR.validate(patched(image, DOOR.mutate(image).operations)).allowed
     # Other fixes are a help and not a guard, and an update cannot make this one.
     assert DOOR.validate(pod(HOLDING)).allowed
@@ -96,8 +96,8 @@ def test_what_a_policy_leaves_unfixed_is_not_missed() -> None:
 
 def test_the_mark_of_a_fix_adds_to_an_earlier_round() -> None:
     new = pod(container(**gpus(requests=1)))
-    new["metadata"]["annotations"] = {MARK: "toleration-default,nonsense"}
-    marked = patched(new, DOOR.mutate(new).operations)["metadata"]["annotations"][MARK]
+    new["metadata"]["annotations"] = {FIXED_ANNOTATION: "toleration-default,nonsense"}
+    marked = patched(new, DOOR.mutate(new).operations)["metadata"]["annotations"][FIXED_ANNOTATION]
     assert marked.split(",")[0] == "toleration-default"
     assert "request-only" in marked
     assert "nonsense" not in marked
@@ -179,7 +179,7 @@ def test_a_name_yet_to_be_generated_serves_exceptions_as_it_will_be() -> None:
     new["metadata"]["name"] = "probe-x7k2p"
     answer = accepting.validate(new)
     assert quiet(answer)
-    assert answer.verdicts == {"visible-devices-env": "excepted"}
+    assert answer.rule_outcomes == {"visible-devices-env": "excepted"}
     assert answer.outcome == "excepted"
 
 
@@ -193,7 +193,7 @@ def test_an_update_is_judged_by_what_it_changes() -> None:
     annotated = copy.deepcopy(GRANT)
     annotated["metadata"]["annotations"] = {"nvidia.cdi.k8s.io/pod": "nvidia.com/gpu=all"}
     answer = DOOR.validate(annotated, GRANT)
-    assert [finding.rule for finding in answer.found] == ["nri-cdi-annotation"]
+    assert [finding.rule for finding in answer.findings] == ["nri-cdi-annotation"]
     assert not answer.allowed
 
 
@@ -348,14 +348,14 @@ def quota(**hard: str) -> dict[str, Any]:
 
 def test_a_quota_that_never_counts_is_spoken_of() -> None:
     new = quota(limits="4", requests="500m")
-    found = {finding.rule for finding in DOOR.validate(new).found}
+    found = {finding.rule for finding in DOOR.validate(new).findings}
     assert found == {"quota-fraction", "quota-inert-key"}
     assert quiet(DOOR.mutate(new))
 
 
 def test_a_quota_that_the_api_server_refuses_next_is_explained() -> None:
     answer = DOOR.mutate(quota(limits="500m"))
-    assert [finding.rule for finding in answer.found] == ["quota-inert-key"]
+    assert [finding.rule for finding in answer.findings] == ["quota-inert-key"]
     assert "a fraction, which the API server refuses" in answer.warnings[0]
 
 
@@ -421,11 +421,11 @@ def test_a_pod_too_large_to_be_judged_is_refused_and_never_admitted_unseen() -> 
     huge = pod(*(container(f"c{number}") for number in range(20_000)))
     answer = DOOR.validate(huge)
     assert not answer.allowed
-    assert "cannot judge this object" in answer.message
+    assert "cannot evaluate this object" in answer.message
     assert not DOOR.mutate(huge).allowed, "and nothing that would be fixed slips by"
     spared = Door(mode=Action.WARN).validate(huge)
     assert spared.allowed
-    assert "cannot judge" in spared.warnings[0]
+    assert "cannot evaluate" in spared.warnings[0]
     assert quiet(Door(mode=Action.AUDIT).validate(huge))
 
 
@@ -433,7 +433,7 @@ def test_a_workload_too_large_to_be_judged_is_let_pass_with_a_word() -> None:
     huge = deployment(*(container(f"c{number}") for number in range(20_000)))
     answer = DOOR.mutate(huge)
     assert answer.allowed
-    assert "cannot judge this object" in answer.warnings[0]
+    assert "cannot evaluate this object" in answer.warnings[0]
 
 
 def test_nothing_hides_under_a_light_name_in_a_custom_resource() -> None:
@@ -444,14 +444,14 @@ def test_nothing_hides_under_a_light_name_in_a_custom_resource() -> None:
         "metadata": {"name": "r"},
         "spec": {"env": hidden, "status": hidden},
     }
-    assert DOOR.mutate(cluster).outcome == "unjudged"
+    assert DOOR.mutate(cluster).outcome == "not-evaluated"
 
 
 def test_what_the_api_server_forgets_of_a_new_pod_weighs_nothing() -> None:
     new = pod(container(image="nvcr.io/nvidia/pytorch:24.01-py3"), HOLDING | {"name": "holder"})
     conditions = [{"type": f"example.com/c{n}", "status": "True"} for n in range(14_000)]
     answer = DOOR.mutate({**new, "status": {"conditions": conditions}})
-    assert "image-default-all" in answer.verdicts
+    assert "image-default-all" in answer.rule_outcomes
     assert answer.operations
 
 
@@ -460,7 +460,7 @@ def test_a_pod_with_more_faults_than_a_patch_may_have_is_refused() -> None:
     answer = DOOR.mutate(pod(HOLDING | {"env": [{"name": "A", "value": "x"}, *same]}))
     assert not answer.allowed
     assert not answer.operations
-    assert "cannot judge this object" in answer.message
+    assert "cannot evaluate this object" in answer.message
 
 
 def test_the_mark_is_left_out_where_it_would_not_fit() -> None:
@@ -481,9 +481,9 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     def explode(*_: Any) -> Any:
         raise ZeroDivisionError("a secret of the tenant")
 
-    whole = Judge.__init__
+    whole = Decider.__init__
 
-    def init(self: Judge, policy: Any) -> None:
+    def init(self: Decider, policy: Any) -> None:
         whole(self, policy)
         rules = tuple(
             active._replace(rule=active.rule._replace(check=explode))
@@ -493,7 +493,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         self._rules = self._rules._replace(rules=rules)
 
-    monkeypatch.setattr(Judge, "__init__", init)
+    monkeypatch.setattr(Decider, "__init__", init)
 
 
 @pytest.mark.usefixtures("broken")
@@ -523,7 +523,7 @@ def test_the_fixes_of_the_other_rules_are_made() -> None:
 # Every case, in every mode
 
 
-def asked_of(case: Case) -> tuple[Judge, Any]:
+def asked_of(case: Case) -> tuple[Decider, Any]:
     given = case.circumstances
     manifest = json.loads(json.dumps(case.manifest))
     call = review(
@@ -531,7 +531,7 @@ def asked_of(case: Case) -> tuple[Judge, Any]:
         user=given.get("user", "alice"),
         namespace=given.get("namespace", manifest.get("metadata", {}).get("namespace", "")),
     )
-    return Judge(case.policy), call
+    return Decider(case.policy), call
 
 
 @pytest.mark.parametrize("case", ALL, ids=[case.name for case in ALL])
@@ -558,7 +558,7 @@ def check_limits(told: dict[str, Any]) -> None:
     for key, value in told.get("auditAnnotations", {}).items():
         assert len(key) <= 63
         assert key.replace("-", "").isalnum()
-        assert value in WORDS
+        assert value in RULE_OUTCOMES
     if not told["allowed"]:
         status = told["status"]
         assert status["code"] == 403
@@ -589,7 +589,7 @@ def test_a_case_is_found_at_the_door_as_in_a_file(case: Case) -> None:
     judge, asked = asked_of(case)
     context = case.context._replace(operation="CREATE", namespace=asked.namespace, user=asked.user)
     in_a_file = check(asked.object, case.policy.rule_set(), context).findings
-    at_the_door = judge.validate(asked, Action.DENY, TODAY).found
+    at_the_door = judge.validate(asked, Action.DENY, TODAY).findings
     assert [(f.rule, f.message, f.path) for f in at_the_door] == [
         (f.rule, f.message, f.path) for f in in_a_file
     ]

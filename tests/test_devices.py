@@ -17,7 +17,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.load import load_policy
+from policies.loading import load_policy
 from policies.profiles import built_in
 from rules.engine.fixing import FixResult, check, fix
 from rules.gpu.images import is_cuda_image
@@ -78,9 +78,9 @@ def pod(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 
 def spoken(manifest: Any, rules: RuleSet = DEFAULT, of: Iterable[str] = CHANNELS) -> set[str]:
-    verdict = check(manifest, rules, CONTEXT)
-    assert not verdict.failures
-    return {finding.rule for finding in verdict.findings} & set(of)
+    result = check(manifest, rules, CONTEXT)
+    assert not result.failures
+    return {finding.rule for finding in result.findings} & set(of)
 
 
 def fixed(manifest: Any, rules: RuleSet) -> FixResult:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support import TODAY
 
-from policies.load import load_policy
+from policies.loading import load_policy
 from rules.engine.fixing import FixResult, check, fix
 from rules.finding import Action
 from rules.policy import RuleSet

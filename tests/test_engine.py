@@ -123,9 +123,9 @@ def quota() -> dict[str, Any]:
 
 def judged(manifest: Any, *rules: ActiveRule, **facts: Any) -> EvaluationResult:
     before = copy.deepcopy(manifest)
-    verdict = check(manifest, rule_set(*rules), CONTEXT, **facts)
+    result = check(manifest, rule_set(*rules), CONTEXT, **facts)
     assert manifest == before
-    return verdict
+    return result
 
 
 def mended(manifest: Any, *rules: ActiveRule, **facts: Any) -> FixResult:
@@ -233,15 +233,13 @@ def test_a_rule_that_raises_is_named_and_hides_nothing() -> None:
         active("last", finds("b", mend=True)),
     ]
     manifest = pod({"a": 1, "b": 1}, {"a": 1})
-    verdict = judged(manifest, *rules)
-    assert [(f.rule, f.error) for f in verdict.failures] == [
-        ("broken", "RuntimeError: our own bug")
-    ]
-    assert spoken(verdict.findings) == [
+    result = judged(manifest, *rules)
+    assert [(f.rule, f.error) for f in result.failures] == [("broken", "RuntimeError: our own bug")]
+    assert spoken(result.findings) == [
         *(("first", "c0", "a"), ("first", "c1", "a")),
         *(("broken", "c0", "a"), ("last", "c0", "b")),
     ]
-    assert [f.fixable for f in verdict.findings if f.rule == "broken"] == [False]
+    assert [f.fixable for f in result.findings if f.rule == "broken"] == [False]
     # None of its edits is made; those of others are.
     fixed = mended(manifest, *rules)
     assert [operation["path"] for operation in fixed.operations] == ["/spec/containers/0/b"]
@@ -250,9 +248,9 @@ def test_a_rule_that_raises_is_named_and_hides_nothing() -> None:
 
 def test_a_rule_that_raises_about_every_pod_is_named_once() -> None:
     manifest = {"kind": "List", "items": [pod({"a": 1}), pod({"a": 1})]}
-    verdict = judged(manifest, active("broken", breaks(finds("a"), after=1)))
-    assert [failure.rule for failure in verdict.failures] == ["broken"]
-    assert len(verdict.findings) == 2
+    result = judged(manifest, active("broken", breaks(finds("a"), after=1)))
+    assert [failure.rule for failure in result.failures] == ["broken"]
+    assert len(result.findings) == 2
 
 
 def test_a_rule_that_raises_only_before_the_fix_is_still_named() -> None:
@@ -495,9 +493,9 @@ def test_what_is_excepted_stays_silent_in_the_words_of_another_rule_too() -> Non
         active("second", finds("a")),
         exceptions=(accepted,),
     )
-    verdict = check(pod({"a": 1}), rules, CONTEXT)
-    assert (verdict.findings, verdict.excepted) == ([], ["first"])
-    assert verdict.used_exceptions == {accepted}
+    result = check(pod({"a": 1}), rules, CONTEXT)
+    assert (result.findings, result.excepted) == ([], ["first"])
+    assert result.used_exceptions == {accepted}
 
 
 def test_suppressed_findings_are_counted_and_not_mended() -> None:
@@ -507,8 +505,8 @@ def test_suppressed_findings_are_counted_and_not_mended() -> None:
 
     manifest = pod({"a": 1}, {"a": 1})
     rule = active("r", finds("a", mend=True))
-    verdict = judged(manifest, rule, suppress=suppress)
-    assert (spoken(verdict.findings), verdict.suppressed) == ([("r", "c1", "a")], 1)
+    result = judged(manifest, rule, suppress=suppress)
+    assert (spoken(result.findings), result.suppressed) == ([("r", "c1", "a")], 1)
     fixed = mended(manifest, rule, suppress=suppress)
     assert [operation["path"] for operation in fixed.operations] == ["/spec/containers/1/a"]
     assert (fixed.remaining.findings, fixed.remaining.suppressed) == ([], 1)
@@ -547,17 +545,17 @@ def test_exceptions_come_before_suppression() -> None:
         return True
 
     rules = rule_set(active("r", finds("a")), exceptions=(accepted,))
-    verdict = check(pod({"a": 1}, {"a": 1}), rules, CONTEXT, suppress)
-    assert (verdict.findings, verdict.excepted, verdict.suppressed) == ([], ["r"], 1)
+    result = check(pod({"a": 1}, {"a": 1}), rules, CONTEXT, suppress)
+    assert (result.findings, result.excepted, result.suppressed) == ([], ["r"], 1)
     assert asked == ["c1"]
 
 
 def test_the_pods_of_a_list_are_judged_each_for_itself() -> None:
     manifest = {"kind": "List", "items": [pod({"a": 1}), quota(), pod({}, name="q"), pod({"a": 1})]}
     rule = active("r", finds("a", mend=True))
-    verdict = judged(manifest, rule)
-    assert [finding.path[:2] for finding in verdict.findings] == [("items", 0), ("items", 3)]
-    assert verdict.pods == 3
+    result = judged(manifest, rule)
+    assert [finding.path[:2] for finding in result.findings] == [("items", 0), ("items", 3)]
+    assert result.pods == 3
     fixed: Any = mended(manifest, rule).manifest
     assert fixed["items"] == [pod({}), quota(), pod({}, name="q"), pod({})]
     assert fixed["items"][1] is manifest["items"][1]
@@ -565,17 +563,17 @@ def test_the_pods_of_a_list_are_judged_each_for_itself() -> None:
 
 def test_what_cannot_be_read_is_reported_beside_what_can() -> None:
     manifest = pod({"a": 1, "env": "text"})
-    verdict = judged(manifest, active("r", finds("a")))
-    assert [pointer(unreadable.path) for unreadable in verdict.malformed_fields] == [
+    result = judged(manifest, active("r", finds("a")))
+    assert [pointer(unreadable.path) for unreadable in result.malformed_fields] == [
         "/spec/containers/0/env"
     ]
-    assert len(verdict.findings) == 1
+    assert len(result.findings) == 1
 
 
 @pytest.mark.parametrize("manifest", [None, [], "text", 1, {}, {"kind": "Pod"}, {"kind": 1}])
 def test_what_holds_no_pod_is_nothing(manifest: Any) -> None:
-    verdict = judged(manifest, active("r", finds("a")))
-    assert (verdict.findings, verdict.pods) == ([], 0)
+    result = judged(manifest, active("r", finds("a")))
+    assert (result.findings, result.pods) == ([], 0)
     assert mended(manifest, active("r", finds("a", mend=True))).manifest is manifest
 
 
@@ -605,8 +603,8 @@ def test_mirrors_and_components_are_left_alone(
 ) -> None:
     rules = rule_set(active("r", finds("a", mend=True)))
     context = CONTEXT._replace(user=user, operation="CREATE" if user else None)
-    verdict = check(manifest, rules, context)
-    assert (verdict.pods, verdict.findings == []) == (1, is_left_alone)
+    result = check(manifest, rules, context)
+    assert (result.pods, result.findings == []) == (1, is_left_alone)
     fixed = fix(manifest, rules, context)
     assert (fixed.manifest is manifest) is is_left_alone
 

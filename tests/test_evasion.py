@@ -12,7 +12,7 @@ from calls import container, gpus, pod, variable
 from controlplane.client import Answer
 from controlplane.plane import ControlPlane
 
-from webhook.registration import MODE_LABEL
+from registration.configurations import MODE_LABEL
 
 GRANT = container("taker", **variable("all"))
 # An API server writes each of these as six characters into a review.

@@ -12,8 +12,8 @@ from controlplane.processes import eventually
 from fault_installation import Installation, now, served
 from fault_load import CREATED, LOG, MENDED, Load, assert_nothing_lost, counts, is_mended
 
-from certs.authority import new_authority
-from certs.pairs import Pair
+from certs.pki.authority import new_authority
+from certs.pki.keypairs import KeyPair
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_an_expired_certificate_fails_until_there_is_another(
     assert_nothing_lost(load, counts(plane).since(before))
 
 
-def connect_anew(installation: Installation, load: Load, *authorities: Pair) -> None:
+def connect_anew(installation: Installation, load: Load, *authorities: KeyPair) -> None:
     """What is open already proves nothing of a certificate or a bundle."""
     connections = installation.forwarder.accepted
     installation.reconnect(*authorities)
@@ -102,7 +102,7 @@ def expire(installation: Installation, server: Server) -> None:
     assert server.metric("gpuward_certificate_expiry_seconds") < 0
 
 
-def has_expired(leaf: Pair) -> None:
+def has_expired(leaf: KeyPair) -> None:
     end = leaf.certificate.not_valid_after_utc
     eventually(lambda: now() > end, what="it expires")
 
@@ -117,7 +117,7 @@ def refusal(plane: ControlPlane, installation: Installation) -> str:
     return str(answer.body["message"])
 
 
-def put(installation: Installation, server: Server, leaf: Pair) -> None:
+def put(installation: Installation, server: Server, leaf: KeyPair) -> None:
     """Put a certificate into the Secret, and wait until new connections get it."""
     installation.secret.put(leaf)
     eventually(lambda: served(server) == leaf.certificate_pem, what="it is served")

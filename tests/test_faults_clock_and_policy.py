@@ -14,7 +14,7 @@ from controlplane.processes import eventually
 from fault_installation import Installation, now, served
 from fault_load import CREATED, REFUSED_POD, Load, assert_nothing_lost, counts, is_refused
 
-from certs.pairs import Pair
+from certs.pki.keypairs import KeyPair
 
 SHIFTED_CLOCK = Path(__file__).parent / "shifted_clock.py"
 NOTHING = datetime.timedelta()
@@ -80,7 +80,7 @@ def set_clock(file: Path, shift: datetime.timedelta) -> None:
     written.rename(file)
 
 
-def put_in_vain(installation: Installation, server: Server, leaf: Pair) -> None:
+def put_in_vain(installation: Installation, server: Server, leaf: KeyPair) -> None:
     name = "gpuward_certificate_reload_failures_total"
     failures = server.metric(name)
     installation.secret.put(leaf)
@@ -108,14 +108,14 @@ def test_a_broken_policy_file_leaves_the_last_good_policy_in_force(
     refused = [line for line in server.log() if line["event"] == "policy refused"]
     assert len(refused) == len(BROKEN)
     assert all(line["error"] for line in refused)
-    assert len({line["in_force"] for line in refused}) == 1
+    assert len({line["active"] for line in refused}) == 1
 
     server.policy_file.write_text(f"{good}rules:\n  {RULE}: {{action: warn}}\n", encoding="utf-8")
     eventually(lambda: admits(plane, installation), what="the whole policy is in force")
 
 
 def await_refusals(server: Server, number: int, what: str) -> None:
-    eventually(lambda: server.metric("gpuward_policy_refusals_total") == number, what=what)
+    eventually(lambda: server.metric("gpuward_policy_reload_failures_total") == number, what=what)
 
 
 def admits(plane: ControlPlane, installation: Installation) -> bool:

@@ -75,7 +75,7 @@ def test_the_api_server_finds_us_again_after_a_restart(
     installation.enforced()
     with Load(plane, installation.strict, installation.lenient) as load:
         load.go_on(100)
-    assert load.lost == (0, 0), (load.failures, load.unjudged)
+    assert load.lost == (0, 0), (load.failures, load.not_evaluated)
     plane.restart_api_server()
     # From the first pod on: it is not ready before it knows its webhooks.
     for namespace in (installation.strict, installation.lenient):

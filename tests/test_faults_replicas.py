@@ -71,10 +71,10 @@ def test_what_a_killed_replica_takes_along_is_refused_or_admitted_as_chosen(
     counted = counts(plane).since(before)
     LOG.info("%s", counted)
     assert load.lost == lost, "calls are lost although only sound replicas are called"
-    assert set(load.unjudged) == {installation.lenient}
+    assert set(load.not_evaluated) == {installation.lenient}
     assert {namespace for namespace, _ in load.failures} == {installation.strict}
     for _, message in load.failures:
         assert "failed calling webhook" in message
         assert "deny.gpuward.io" in message
     assert counted.failed == load.failures.total()
-    assert counted.opened >= load.unjudged.total()
+    assert counted.opened >= load.not_evaluated.total()

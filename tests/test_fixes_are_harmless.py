@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import TODAY, cases
 
-from policies.load import load_policy
+from policies.loading import load_policy
 from rules.catalog import CATALOG
 from rules.engine.fixing import fix
 from rules.policy import RuleSet

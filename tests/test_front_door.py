@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuward.__main__ import VERBS
+from gpuward.__main__ import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 WITHOUT = """\
@@ -59,7 +59,7 @@ def test_a_module_of_ours_that_is_missing_is_a_fault() -> None:
     assert "Traceback" in done.stderr
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_a_reader_that_has_had_enough_is_no_fault(verb: str) -> None:
     arguments = {"rules": "", "explain": "visible-devices-env"}.get(verb, "--help")
     command = f"{sys.executable} -m gpuward {verb} {arguments} | true"

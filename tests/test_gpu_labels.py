@@ -9,7 +9,7 @@ from calls import container, pod
 from padded import placed
 from support import TODAY
 
-from policies.load import default_policy
+from policies.loading import default_policy
 from rules.engine.fixing import check
 from rules.placement.gpu_nodes import is_gpu_label
 from rules.profile.context import Context

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from policies.load import load_policy
+from policies.loading import load_policy
 from rules.engine.fixing import check
 from rules.profile.context import Context
 
@@ -32,9 +32,9 @@ def pod(path: Any, *, gpu: bool, **mount: Any) -> dict[str, Any]:
 
 
 def spoken(path: Any, *, gpu: bool = True, **mount: Any) -> list[str]:
-    verdict = check(pod(path, gpu=gpu, **mount), RULES.restricted_to(FAMILY), CONTEXT)
-    assert not verdict.failures
-    return [finding.rule for finding in verdict.findings]
+    result = check(pod(path, gpu=gpu, **mount), RULES.restricted_to(FAMILY), CONTEXT)
+    assert not result.failures
+    return [finding.rule for finding in result.findings]
 
 
 DEVICE_FILES = [

@@ -101,7 +101,7 @@ def test_the_certificate_controller_finds_its_way(
     with image.running(
         tmp_path, "certs", "run", *names, "--kubeconfig", kubeconfig, "--status-port", "0"
     ) as process:
-        failed = told(process.stderr, "round failed")
+        failed = told(process.stderr, "reconciliation failed")
     assert "404 there is none" in str(failed)
 
 

@@ -13,7 +13,7 @@ import pytest
 from image_replay import Context, Stage, stages
 
 from certs import cli as certs
-from webhook.lifecycle import Settings
+from webhook.server.lifecycle import Settings
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = ROOT / "Dockerfile"

@@ -91,8 +91,8 @@ def test_a_case_gets_its_golden_answer(case: Case) -> None:
 
 @named(ALL)
 def test_no_rule_fails(case: Case) -> None:
-    verdict = case.check(case.manifest, case.policy.rule_set())
-    assert not verdict.failures
+    result = case.check(case.manifest, case.policy.rule_set())
+    assert not result.failures
     assert not case.fix(case.manifest, case.policy.rule_set()).remaining.failures
 
 

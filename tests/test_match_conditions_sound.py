@@ -19,7 +19,7 @@ from dry_runs import DryRuns, objections
 from match_judging import Asked, asked_about, concerned, own_profiles
 from match_recorder import Recorder, recording
 
-from policies.load import default_policy
+from policies.loading import default_policy
 from policies.profiles import built_in
 
 ORDINARY = Path(__file__).parent / "data" / "ordinary_pods.yaml"

@@ -15,7 +15,7 @@ from match_recorder import recording
 from padded import REQUIRED, placed
 from support import TODAY
 
-from policies.load import default_policy
+from policies.loading import default_policy
 from policies.profiles import built_in
 from rules.catalog.bypass import cdi_annotation, mig_admin_env, nri_cdi_annotation
 from rules.catalog.sharing import gpu_count_label, placement_label, reserved_gpushare_keys

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from policies.load import default_policy
+from policies.loading import default_policy
 from rules.engine.fixing import fix
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod

@@ -11,7 +11,7 @@ import pytest
 from support import TODAY
 
 import rules.policy
-from policies.load import PolicyError, default_policy, load_policy
+from policies.loading import PolicyError, default_policy, load_policy
 from rules.catalog import CATALOG
 from rules.engine.fixing import check, fix
 from rules.finding import Action, Finding, FixScope
@@ -90,7 +90,7 @@ def refused(text: str) -> list[str]:
         ("profiles: [{name: Big}]\n", "3:13", "a name of small letters"),
         ("profiles: [{name: a, resorces: {}}]\n", "3:22", 'did you mean "resources"?'),
         ("profiles: [{name: a, taints: [{key: k}]}]\n", "3:31", "'resources' is missing"),
-        ("kind: Policy\n", "3:1", "the key 'kind' stands here twice"),
+        ("kind: Policy\n", "3:1", "the key 'kind' is here twice"),
         (exception("{namespace: 7}"), "6:11", "should be text and is 7"),
         (exception("{namespace: [a, 7]}"), "6:26", "should be text and is 7"),
         (exception("{namespace: []}"), "6:11", "must not be empty"),
@@ -411,9 +411,9 @@ def bad_pod(namespace: str) -> dict[str, Any]:
 def test_what_is_excepted_is_neither_found_nor_fixed_but_counted() -> None:
     text = f"rules: {{{GUARD}: {{fix: true}}}}\n" + exception("{namespace: a}", rule=GUARD)
     accepting = policy(text).rule_set().restricted_to([GUARD])
-    verdict = check(bad_pod("a"), accepting, CONTEXT)
-    assert (verdict.findings, verdict.excepted) == ([], [GUARD])
-    assert verdict.used_exceptions == set(accepting.exceptions)
+    result = check(bad_pod("a"), accepting, CONTEXT)
+    assert (result.findings, result.excepted) == ([], [GUARD])
+    assert result.used_exceptions == set(accepting.exceptions)
     assert fix(bad_pod("a"), accepting, CONTEXT).operations == []
     elsewhere = check(bad_pod("b"), accepting, CONTEXT)
     assert (len(elsewhere.findings), elsewhere.excepted) == (1, [])
@@ -426,9 +426,9 @@ def test_an_exception_that_has_run_out_accepts_nothing() -> None:
     accepting = policy(text).rule_set().restricted_to([GUARD])
     assert not check(bad_pod("a"), accepting, CONTEXT).findings
     tomorrow = Context(TODAY + datetime.timedelta(days=1))
-    verdict = check(bad_pod("a"), accepting, tomorrow)
-    assert (len(verdict.findings), verdict.excepted) == (1, [])
-    assert not verdict.used_exceptions
+    result = check(bad_pod("a"), accepting, tomorrow)
+    assert (len(result.findings), result.excepted) == (1, [])
+    assert not result.used_exceptions
 
 
 def test_quotas_are_excepted_without_a_service_account() -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.load import default_policy
-from policies.problems import schema
-from policies.profiles import ProfileError, built_in, chosen_profile
+from policies.loading import default_policy
+from policies.profiles import ProfileError, built_in, merged_profile
+from policies.validation import schema
 from rules.base.patterns import matches
 from rules.profile.profile import Profile, merge_profiles
 from rules.profile.records import Component, Resource, Scheduler, Taint
@@ -162,7 +162,7 @@ def test_a_built_in_profile_fits_the_schema_and_stands_alone(name: str) -> None:
     raw = built_in()[name]
     definitions = schema()["$defs"]
     jsonschema.Draft202012Validator({"$ref": "#/$defs/profile", "$defs": definitions}).validate(raw)
-    alone = chosen_profile([name])
+    alone = merged_profile([name])
     assert alone.name == name
     assert raw["description"]
     assert set(built_in()) >= set(raw.get("extends", ()))
@@ -214,7 +214,7 @@ def test_one_extends_another() -> None:
         "runtimeClasses": ["child"],
         "nodeLabels": {"child": ["true"]},
     }
-    whole = chosen_profile([child], [parent])
+    whole = merged_profile([child], [parent])
     assert whole.name == "child"
     assert whole.active == ("x/1", "x/2", "x/3")
     assert [whole.resources[n].vendor for n in whole.active] == ["a", "b", "b"]
@@ -235,7 +235,7 @@ def test_what_two_parents_have_from_one_is_there_once() -> None:
         {"name": "left", "extends": ["old"]},
         {"name": "right", "extends": ["old"]},
     ]
-    whole = chosen_profile([{"name": "young", "extends": ["left", "right"]}], family)
+    whole = merged_profile([{"name": "young", "extends": ["left", "right"]}], family)
     assert [c.namespaces for c in whole.components].count(("only-here",)) == 1
 
 
@@ -246,23 +246,23 @@ def test_a_family_in_which_everybody_has_many_parents_is_read_once() -> None:
         for one in range(8)
     ]
     family += [{"name": f"p0-{one}", "runtimeClasses": ["only-here"]} for one in range(8)]
-    assert chosen_profile(["p17-0"], family).runtime_classes.count("only-here") == 1
+    assert merged_profile(["p17-0"], family).runtime_classes.count("only-here") == 1
 
 
 def test_order_does_not_matter_among_own_profiles() -> None:
     first: dict[str, Any] = {"name": "first", "extends": ["second"]}
     second: dict[str, Any] = {"name": "second", "resources": {"x/1": {"vendor": "a"}}}
-    assert chosen_profile(["first"], [first, second]).active == ("x/1",)
-    assert chosen_profile([first], [second]).active == ("x/1",)
+    assert merged_profile(["first"], [first, second]).active == ("x/1",)
+    assert merged_profile([first], [second]).active == ("x/1",)
 
 
 def test_an_own_profile_replaces_the_built_in_one_of_its_name() -> None:
     own = {"name": "nvidia", "resources": {"nvidia.com/gpu": {"vendor": "nvidia"}}}
-    alone = chosen_profile([own])
+    alone = merged_profile([own])
     assert alone.active == ("nvidia.com/gpu",)
     assert alone.taints == ()
     # Also for those that extend it.
-    through_gke = chosen_profile(["gke"], [own])
+    through_gke = merged_profile(["gke"], [own])
     assert "nvidia.com/mig-*" not in through_gke.active
     # Its resources are still known to be devices.
     assert alone.resource("nvidia.com/mig-1g.5gb") is not None
@@ -271,7 +271,7 @@ def test_an_own_profile_replaces_the_built_in_one_of_its_name() -> None:
 def test_an_own_profile_refines_the_built_in_one_of_its_name() -> None:
     taint = {"resources": ["nvidia.com/*"], "key": "example.com/gpu"}
     own = {"name": "gke", "extends": ["gke"], "taints": [taint]}
-    refined, plain = chosen_profile([own]), chosen_profile(["gke"])
+    refined, plain = merged_profile([own]), merged_profile(["gke"])
     assert refined.active == plain.active
     assert refined.affinities == plain.affinities
     assert [t.key for t in refined.taints] == ["example.com/gpu"]
@@ -300,8 +300,8 @@ def test_an_own_profile_refines_the_built_in_one_of_its_name() -> None:
 )
 def test_a_choice_that_makes_no_sense_is_refused(choice: list[Any], why: str) -> None:
     with pytest.raises(ProfileError, match=why):
-        chosen_profile(choice)
+        merged_profile(choice)
 
 
 def test_a_profile_that_is_named_twice_counts_once() -> None:
-    assert chosen_profile(["nvidia", "nvidia"]).active == chosen_profile(["nvidia"]).active
+    assert merged_profile(["nvidia", "nvidia"]).active == merged_profile(["nvidia"]).active

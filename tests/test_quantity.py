@@ -42,12 +42,12 @@ def sign(quantity: Quantity) -> int:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:40])
 def test_agrees_with_the_api_server(row: list[str]) -> None:
-    value, verdict = json.loads(row[0]), row[1:]
-    if verdict == ["error"]:
+    value, expected = json.loads(row[0]), row[1:]
+    if expected == ["error"]:
         assert not isinstance(parse(value), Quantity)
         return
     quantity = number(value)
-    _canonical, nano, integer, acts_as, expected_sign = verdict
+    _canonical, nano, integer, acts_as, expected_sign = expected
     assert sign(quantity) == int(expected_sign)
     if nano != "huge":
         assert quantity.nano == max(-MOST, min(int(nano), MOST))

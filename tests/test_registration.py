@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from rules.finding import Action
-from rules.workloads.kinds import CUSTOM_POD_LAYOUTS, POD_TEMPLATE_PATHS
-from webhook.registration import (
+from registration.configurations import (
     BUILT_IN_WORKLOADS,
     CUSTOM_WORKLOADS,
     MODE_LABEL,
     NAME_LABEL,
-    Registration,
+    RegistrationOptions,
     configurations,
-    effective,
+    effective_mode,
 )
+from rules.finding import Action
+from rules.workloads.kinds import CUSTOM_POD_LAYOUTS, POD_TEMPLATE_PATHS
 
 LABELS = ["deny", "warn", "audit", "off", "dney", "", None]
 CHOICES = [
-    Registration(default, minimum)
+    RegistrationOptions(default, minimum)
     for default, minimum in itertools.product(Action, Action)
     if default >= minimum
 ]
@@ -31,7 +31,7 @@ def client_config(path: str) -> dict[str, Any]:
     return {"url": f"https://127.0.0.1{path}"}
 
 
-def both(choices: Registration) -> tuple[dict[str, Any], dict[str, Any]]:
+def both(choices: RegistrationOptions) -> tuple[dict[str, Any], dict[str, Any]]:
     return configurations("gpuward", client_config, choices)
 
 
@@ -49,10 +49,10 @@ def selects(entry: dict[str, Any], labels: dict[str, str]) -> bool:
 @pytest.mark.parametrize("choices", CHOICES, ids=str)
 @pytest.mark.parametrize("label", LABELS)
 def test_every_namespace_is_led_to_its_mode_by_exactly_one_entry(
-    choices: Registration, label: str | None
+    choices: RegistrationOptions, label: str | None
 ) -> None:
     labels = {NAME_LABEL: "team"} | ({MODE_LABEL: label} if label is not None else {})
-    mode = effective(label, choices)
+    mode = effective_mode(label, choices)
     for configuration in both(choices):
         paths = {
             entry["clientConfig"]["url"].rpartition("/")[2]
@@ -63,19 +63,19 @@ def test_every_namespace_is_led_to_its_mode_by_exactly_one_entry(
 
 
 def test_a_misspelt_mode_is_the_default_and_a_loose_one_is_the_minimum() -> None:
-    choices = Registration(default=Action.DENY, minimum=Action.WARN)
-    assert effective("dney", choices) is Action.DENY
-    assert effective("off", choices) is Action.WARN
-    assert effective("deny", Registration(Action.WARN)) is Action.DENY
+    choices = RegistrationOptions(default=Action.DENY, minimum=Action.WARN)
+    assert effective_mode("dney", choices) is Action.DENY
+    assert effective_mode("off", choices) is Action.WARN
+    assert effective_mode("deny", RegistrationOptions(Action.WARN)) is Action.DENY
 
 
 def test_a_default_below_the_minimum_is_refused() -> None:
-    with pytest.raises(ValueError, match="below the minimum"):
-        both(Registration(Action.AUDIT, Action.WARN))
+    with pytest.raises(ValueError, match="weaker than the minimum"):
+        both(RegistrationOptions(Action.AUDIT, Action.WARN))
 
 
 @pytest.mark.parametrize("choices", CHOICES, ids=str)
-def test_the_system_s_own_namespaces_never_reach_us(choices: Registration) -> None:
+def test_the_system_s_own_namespaces_never_reach_us(choices: RegistrationOptions) -> None:
     choices = choices._replace(excluded_namespaces=("gpuward-system",))
     for configuration in both(choices):
         for entry in configuration["webhooks"]:
@@ -84,7 +84,7 @@ def test_the_system_s_own_namespaces_never_reach_us(choices: Registration) -> No
 
 
 def test_entries_are_well_formed_and_never_hold_up_what_is_only_spoken_of() -> None:
-    for configuration in both(Registration(failure_policy="Fail")):
+    for configuration in both(RegistrationOptions(failure_policy="Fail")):
         names = [entry["name"] for entry in configuration["webhooks"]]
         assert len(names) == len(set(names))
         for entry in configuration["webhooks"]:
@@ -98,7 +98,7 @@ def test_entries_are_well_formed_and_never_hold_up_what_is_only_spoken_of() -> N
 
 def test_nothing_is_registered_that_could_keep_a_cluster_from_starting() -> None:
     fatal = {"nodes", "leases", "events", "bindings", "tokenreviews", "*", "pods/binding"}
-    for configuration in both(Registration()):
+    for configuration in both(RegistrationOptions()):
         for entry in configuration["webhooks"]:
             for rule in entry["rules"]:
                 assert rule["scope"] == "Namespaced"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support import TODAY
 
-from policies.load import load_policy
+from policies.loading import load_policy
 from rules.catalog import CATALOG
 from rules.engine.fixing import check
 from rules.objects.quota import Quota
@@ -29,9 +29,9 @@ JUDGING = [rule.name for rule in CATALOG if rule.family in FAMILIES]
 def findings(manifest: dict[str, Any], profile: str = "nvidia") -> list[tuple[str, str]]:
     text = f"apiVersion: gpuward.io/v1\nkind: Policy\nprofiles: [{profile}]\n"
     rules = load_policy(text, "policy").rule_set().restricted_to(JUDGING)
-    verdict = check(manifest, rules, Context(today=TODAY))
-    assert not verdict.failures
-    return [(finding.rule, finding.action.name.lower()) for finding in verdict.findings]
+    result = check(manifest, rules, Context(today=TODAY))
+    assert not result.failures
+    return [(finding.rule, finding.action.name.lower()) for finding in result.findings]
 
 
 def pod(resources: dict[str, Any], field: str = "containers", /, **spec: Any) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from rules.engine.result import RuleFailure
 from rules.finding import Finding
 from rules.objects.object_ref import ObjectRef
-from webhook.answer import Answer
-from webhook.codec import STANDARD, Codec, quickest
-from webhook.review import MalformedReview, decode, encode
-from webhook.wording import MAX_WARNINGS, causes, denial, field_path, fitting
+from webhook.admission.codec import STANDARD, Codec, fastest_codec
+from webhook.admission.decision import Decision
+from webhook.admission.messages import MAX_WARNINGS, causes, denial, field_path, limit_warnings
+from webhook.admission.review import MalformedReviewError, decode, encode
 
 GOOD = call(pod())
 REF = ObjectRef("Pod", "", "ns", "p")
@@ -61,12 +61,12 @@ def test_a_call_is_read() -> None:
     ],
 )
 def test_what_is_no_review_is_said_plainly(body: bytes, why: str) -> None:
-    for codec in (STANDARD, quickest()):
-        with pytest.raises(MalformedReview, match=why):
+    for codec in (STANDARD, fastest_codec()):
+        with pytest.raises(MalformedReviewError, match=why):
             decode(body, codec)
 
 
-@pytest.mark.parametrize("codec", [STANDARD, quickest()], ids=lambda codec: codec.name)
+@pytest.mark.parametrize("codec", [STANDARD, fastest_codec()], ids=lambda codec: codec.name)
 def test_whatever_depth_an_api_server_takes_is_read(codec: Codec) -> None:
     # A tenant can write this into managedFields, and an error would let the pod pass unjudged.
     deep = b'{"f:a":' * 10_000 + b"1" + b"}" * 10_000
@@ -81,7 +81,7 @@ def test_fields_that_are_yet_to_be_invented_do_no_harm() -> None:
 
 def test_version_and_uid_are_echoed() -> None:
     asked = review(pod())._replace(api_version="admission.k8s.io/v9", uid="abc")
-    told = json.loads(encode(asked, Answer("clean")))
+    told = json.loads(encode(asked, Decision("clean")))
     assert told == {
         "apiVersion": "admission.k8s.io/v9",
         "kind": "AdmissionReview",
@@ -91,14 +91,14 @@ def test_version_and_uid_are_echoed() -> None:
 
 def test_a_patch_comes_with_its_type_and_only_if_there_is_one() -> None:
     operations = [{"op": "add", "path": "/a~1b", "value": "ü\n"}]
-    told = response(review(pod()), Answer("fixed", operations=operations))
+    told = response(review(pod()), Decision("fixed", operations=operations))
     assert told["patchType"] == "JSONPatch"
     assert told["patch"] == operations
-    assert "patch" not in response(review(pod()), Answer("clean"))
+    assert "patch" not in response(review(pod()), Decision("clean"))
 
 
 def test_a_denial_is_forbidden_with_its_causes() -> None:
-    answer = Answer("denied", allowed=False, message="no", causes=causes([finding()]))
+    answer = Decision("denied", allowed=False, message="no", causes=causes([finding()]))
     status = response(review(pod()), answer)["status"]
     assert status["code"] == 403
     assert status["reason"] == "Forbidden"
@@ -116,13 +116,13 @@ JSON = st.recursive(
 
 def test_half_a_surrogate_pair_is_no_trouble() -> None:
     asked = decode(json.dumps(call(pod(), user="\ud800")).encode())
-    answer = Answer("warned", warnings=[asked.user])
+    answer = Decision("warned", warnings=[asked.user])
     assert json.loads(encode(asked, answer))["response"]["warnings"] == ["\ud800"]
 
 
 @given(JSON)
 def test_both_codecs_say_the_same(value: Any) -> None:
-    fast = quickest()
+    fast = fastest_codec()
     assert fast.name == "orjson"
     assert STANDARD.loads(fast.dumps(value)) == value
     assert fast.loads(STANDARD.dumps(value)) == value
@@ -131,26 +131,26 @@ def test_both_codecs_say_the_same(value: Any) -> None:
 
 @given(st.lists(st.text()))
 def test_warnings_fit_whatever_they_say(texts: list[str]) -> None:
-    fit = fitting(texts)
+    fit = limit_warnings(texts)
     assert all(line.isprintable() and len(line.encode()) <= 1000 for line in fit)
     assert sum(len(line.encode()) for line in fit) <= MAX_WARNINGS + 100
 
 
 def test_too_many_warnings_are_counted() -> None:
-    fit = fitting(f"{number} " + "x" * 300 for number in range(40))
+    fit = limit_warnings(f"{number} " + "x" * 300 for number in range(40))
     assert fit[-1] == "gpuward: 29 more; `gpuward lint` shows everything"
     assert sum(len(line.encode()) for line in fit) <= 4096
 
 
 def test_a_long_warning_is_cut_at_a_whole_character() -> None:
-    (line,) = fitting(["ü" * 2000])
+    (line,) = limit_warnings(["ü" * 2000])
     assert line.endswith("…")
     assert len(line.encode()) <= 1000
     assert set(line[:-1]) == {"ü"}
 
 
 def test_what_would_make_a_warning_vanish_is_replaced() -> None:
-    assert fitting(["a\nb\tc\x7f\ud800d\u200bé"]) == ["a?b?c??d?é"]
+    assert limit_warnings(["a\nb\tc\x7f\ud800d\u200bé"]) == ["a?b?c??d?é"]
 
 
 def test_a_denial_lists_at_most_twenty_findings_and_counts_the_rest() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from subjects import PROFILE, places, pods_in, unreadable_in
 from support import TODAY, asking_all
 
-from policies.load import default_policy, load_policy
+from policies.loading import default_policy, load_policy
 from rules.base.json_patch import value_at
 from rules.catalog import CATALOG
 from rules.engine.fixing import check, fix
@@ -136,24 +136,24 @@ ORIGINALS = [FULL_POD, QUOTA] + [
 ]
 
 
-def marks(verdict: EvaluationResult) -> list[Any]:
-    found = [(f.identity, f.message, f.path, f.action, f.fixable) for f in verdict.findings]
-    return [found, [unreadable.path for unreadable in verdict.malformed_fields]]
+def marks(result: EvaluationResult) -> list[Any]:
+    found = [(f.identity, f.message, f.path, f.action, f.fixable) for f in result.findings]
+    return [found, [unreadable.path for unreadable in result.malformed_fields]]
 
 
 def judge_without_a_failure(manifest: Any) -> None:
     before = copy.deepcopy(manifest)
     for rules in (RULES, EAGER):
-        verdict = check(manifest, rules, CONTEXT)
-        assert not verdict.failures
+        result = check(manifest, rules, CONTEXT)
+        assert not result.failures
         # A rule that is not asked for the lack of its traits would have said nothing.
         everything = check(manifest, asking_all(rules), CONTEXT)
-        assert marks(everything) == marks(verdict)
+        assert marks(everything) == marks(result)
         fixed = fix(manifest, rules, CONTEXT)
         assert not fixed.remaining.failures
         # Views are used again while fixing, and nobody may notice.
         assert marks(fixed.remaining) == marks(check(fixed.manifest, rules, CONTEXT))
-        for subject in verdict.malformed_fields:
+        for subject in result.malformed_fields:
             value_at(manifest, subject.path)
     assert manifest == before
 

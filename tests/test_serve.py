@@ -28,7 +28,7 @@ from server_support import (
 )
 
 from gpuward.__main__ import main
-from webhook.options import parser
+from webhook.options import make_parser
 
 ROOT = Path(__file__).parents[1]
 PATIENTLY = ("--read-seconds", "3600")
@@ -78,7 +78,7 @@ class Server:
         caller = await self._open("metrics_address", None)
         await caller.send(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
         reply = await caller.reply()
-        await caller.leave()
+        await caller.begin_drain()
         return reply
 
     async def port(self, which: str = "address") -> int:
@@ -95,7 +95,7 @@ class Server:
     async def end(self) -> None:
         """Close what was opened, and kill it if it still runs."""
         for caller in self._callers:
-            await caller.leave()
+            await caller.begin_drain()
         if self.process.returncode is None:
             self.process.kill()
         await self.status()
@@ -214,7 +214,7 @@ async def test_a_rolling_restart_loses_no_call(start: Start, tmp_path: Path) -> 
                 reply = await caller.post("/mutate/deny")
             assert reply.status == 200
             done += 1
-            await caller.leave()
+            await caller.begin_drain()
 
     callers = [asyncio.create_task(load()) for _ in range(6)]
     for _ in range(2):
@@ -280,7 +280,7 @@ def test_every_flag_is_explained_in_a_sentence(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         main(["serve", "--help"])
     assert "--max-in-flight" in capsys.readouterr().out
-    for action in parser()._actions[1:]:  # noqa: SLF001  # there is no other way
+    for action in make_parser()._actions[1:]:  # noqa: SLF001  # there is no other way
         assert action.help
         assert action.help.endswith(".")
 

@@ -80,7 +80,7 @@ async def test_it_says_how_to_try_register_and_undo_it(start: Start) -> None:
     assert fixed["allowed"]
     assert json.loads(base64.b64decode(fixed["patch"]))
     assert refused["status"]["reason"] == "Forbidden"
-    assert "by the label gpuward.io/mode; the others are in mode warn." in text
+    assert "The label gpuward.io/mode of a namespace sets its mode; the default is warn." in text
     assert "failurePolicy Ignore" in text
     file = registered_file(text)
     both = json.loads(await asyncio.to_thread(file.read_text))

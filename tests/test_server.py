@@ -17,10 +17,10 @@ from server_support import REVIEW, Serve, serving
 
 from rules.base.json_patch import Json
 from rules.catalog import CATALOG
-from webhook.answer import Answer
-from webhook.decide import Judge
-from webhook.policy_file import PolicyFile
-from webhook.verdicts import WORDS
+from webhook.admission.decider import Decider
+from webhook.admission.decision import Decision
+from webhook.admission.outcomes import RULE_OUTCOMES
+from webhook.reload.policy import PolicyReloader
 
 DENY = "apiVersion: gpuward.io/v1\nkind: Policy\nonRuleError: deny\n"
 CANARY = "s3cr3t-canary"
@@ -84,7 +84,7 @@ async def test_an_unknown_path_or_mode_is_not_found(serve: Serve, path: str) -> 
     caller = await server.call()
     assert (await caller.post(path)).status == 404
     assert (await caller.post("/mutate/deny")).status == 200
-    assert (await server.metrics())("refused_calls_total", "path") == 1
+    assert (await server.metrics())("http_errors_total", "path") == 1
 
 
 async def test_only_post_brings_reviews(serve: Serve) -> None:
@@ -137,7 +137,7 @@ async def test_what_is_not_http_is_answered_and_closed(serve: Serve) -> None:
     await caller.send(b"\x16\x03\x01 " + CANARY.encode() + b"\r\n\r\n")
     assert (await caller.reply()).status == 400
     assert await caller.closed()
-    assert (await server.metrics())("refused_calls_total", "not_http") == 1
+    assert (await server.metrics())("http_errors_total", "not_http") == 1
     assert len(server.logged()) == before
 
 
@@ -148,15 +148,15 @@ async def test_a_bug_of_ours_never_refuses(serve: Serve, monkeypatch: pytest.Mon
     for door in ("mutate", "validate"):
         response = (await caller.post(f"/{door}/deny", with_secrets())).response
         assert response["allowed"]
-        assert response["warnings"][0].startswith("gpuward could not judge this object")
+        assert response["warnings"][0].startswith("gpuward could not evaluate this object")
         response = (await caller.post(f"/{door}/audit")).response
         assert response["allowed"]
         assert "warnings" not in response
-    faults = [line for line in server.logged() if line["event"] == "not judged"]
+    faults = [line for line in server.logged() if line["event"] == "not evaluated"]
     assert faults[0]["error"] == "KeyError"
     assert any("test_server.py" in place for place in faults[0]["traceback"])
     assert CANARY not in json.dumps(server.logged())
-    assert (await server.metrics())("faults_total") == 4
+    assert (await server.metrics())("internal_errors_total") == 4
 
 
 async def test_a_bug_of_ours_refuses_if_the_policy_says_so(
@@ -164,7 +164,7 @@ async def test_a_bug_of_ours_refuses_if_the_policy_says_so(
 ) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(DENY)
-    policy = PolicyFile(str(file))
+    policy = PolicyReloader(str(file))
     policy.load()
     caller = await (await serve(policy)).call()
     _break(monkeypatch)
@@ -184,22 +184,22 @@ async def test_a_fault_in_the_answer_itself_shows_nothing_of_it(
     def broken(*_arguments: Any) -> bytes:
         raise KeyError(CANARY)
 
-    monkeypatch.setattr("webhook.server.encode", broken)
+    monkeypatch.setattr("webhook.server.handlers.encode", broken)
     reply = await caller.post("/mutate/deny")
     assert (reply.status, reply.body) == (500, b"gpuward failed\n")
-    monkeypatch.setattr("webhook.server.decode", broken)
+    monkeypatch.setattr("webhook.server.handlers.decode", broken)
     assert (await caller.post("/mutate/deny")).status == 400
     events = [line["event"] for line in server.logged()]
-    assert events[-3:] == ["not judged", "not answered", "unreadable"]
+    assert events[-3:] == ["not evaluated", "not answered", "not decoded"]
     assert CANARY not in json.dumps(server.logged())
 
 
 def _break(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_self: Judge, _review: Json, *_rest: Any) -> Answer:
+    def broken(_self: Decider, _review: Json, *_rest: Any) -> Decision:
         raise KeyError(CANARY)
 
-    monkeypatch.setattr(Judge, "mutate", broken)
-    monkeypatch.setattr(Judge, "validate", broken)
+    monkeypatch.setattr(Decider, "mutate", broken)
+    monkeypatch.setattr(Decider, "validate", broken)
 
 
 async def test_the_log_tells_what_was_done_and_no_secret(serve: Serve) -> None:
@@ -265,10 +265,10 @@ async def test_the_scrape_counts_and_its_labels_are_bounded(serve: Serve) -> Non
     metrics = await server.metrics()
     assert metrics("requests_total", "mutate", "deny", "fixed") == 3
     assert metrics("requests_total", "validate", "warn", "warned") == 1
-    assert metrics("refused_calls_total", "malformed") == 1
-    assert metrics("verdicts_total", "request-only", "fixed", "mutate", "deny") == 3
+    assert metrics("http_errors_total", "malformed") == 1
+    assert metrics("rule_outcomes_total", "request-only", "fixed", "mutate", "deny") == 3
     denied = ("visible-devices-env", "would-be-denied", "validate", "warn")
-    assert metrics("verdicts_total", *denied) == 1
+    assert metrics("rule_outcomes_total", *denied) == 1
     assert metrics("request_duration_seconds_count", "mutate") == 3
     assert metrics("request_duration_seconds_bucket", "mutate", "+Inf") == 3
     assert metrics("policy_valid") == 1
@@ -277,8 +277,8 @@ async def test_the_scrape_counts_and_its_labels_are_bounded(serve: Serve) -> Non
     assert metrics("certificate_reload_failures_total") == 0
     assert metrics.labels("python_gc_collections_total") == {"0", "1", "2"}
     rules = {rule.name for rule in CATALOG}
-    words = WORDS | {"mutate", "validate", "deny", "warn", "audit"}
-    assert metrics.labels("verdicts_total") <= rules | words
+    words = RULE_OUTCOMES | {"mutate", "validate", "deny", "warn", "audit"}
+    assert metrics.labels("rule_outcomes_total") <= rules | words
 
 
 async def test_probes_live_on_the_plain_port_alone(serve: Serve) -> None:
@@ -302,7 +302,7 @@ async def test_without_a_certificate_it_is_alive_and_not_ready(
     missing.mkdir()
     for file in (tmp_path / "certificate").iterdir():
         (missing / file.name).write_bytes(file.read_bytes())
-    await server.service.poll()
+    await server.service.reload()
     assert (await server.probe("/readyz")).status == 200
     assert (await (await server.call()).post("/mutate/deny")).status == 200
     events = [line["event"] for line in server.logged()]

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from certs.authority import new_authority, sign_leaf
-from certs.pairs import Pair, fingerprint
-from certs.serving import ServingCertificate
-from webhook.certificate_news import CertificateNews
-from webhook.log import Log
+from certs.pki.authority import new_authority, sign_leaf
+from certs.pki.keypairs import KeyPair, fingerprint
+from certs.serving.certificate import ServingCertificate
+from webhook.reload.certificate import CertificateReloader
+from webhook.telemetry.log import Log
 
 START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -30,11 +30,11 @@ class World:
         self._authority = new_authority(NAMES, START)
         certificate = ServingCertificate(str(folder), None, clock=lambda: self.now)
         self._stream = io.BytesIO()
-        self._news = CertificateNews(certificate, Log(self._stream))
+        self._news = CertificateReloader(certificate, Log(self._stream))
 
     def write(self) -> str:
         """A new certificate for 30 days; how it is called in the log."""
-        pair: Pair = sign_leaf(self._authority, NAMES, self.now, 30 * DAY)
+        pair: KeyPair = sign_leaf(self._authority, NAMES, self.now, 30 * DAY)
         (self.folder / "tls.crt").write_bytes(pair.certificate_pem)
         (self.folder / "tls.key").write_bytes(pair.key_pem)
         return fingerprint(pair.certificate)[:16]
@@ -43,7 +43,7 @@ class World:
         """What so many looks at it add to the log, without the time."""
         before = len(self._stream.getvalue())
         for _ in range(looks):
-            self._news.tell(loaded=self._news.reload())
+            self._news.log_changes(loaded=self._news.reload())
         lines = [json.loads(line) for line in self._stream.getvalue()[before:].splitlines()]
         return [{k: v for k, v in line.items() if k != "time"} for line in lines]
 
@@ -64,7 +64,7 @@ def test_what_was_refused_and_then_repaired_is_restored(world: World) -> None:
     key = (world.folder / "tls.key").read_bytes()
     (world.folder / "tls.key").write_bytes(b"")
     why = "tls.key is empty"
-    refused = {"level": "error", "event": "certificate refused", "error": why, "in_force": name}
+    refused = {"level": "error", "event": "certificate refused", "error": why, "active": name}
     assert world.told() == [refused]
     (world.folder / "tls.key").write_bytes(key)
     assert world.told() == [line("info", "certificate restored", name, until)]
@@ -72,7 +72,7 @@ def test_what_was_refused_and_then_repaired_is_restored(world: World) -> None:
 
 def test_the_first_one_is_loaded_and_not_restored(world: World) -> None:
     (refused,) = world.told()
-    assert (refused["event"], "in_force" in refused) == ("certificate refused", False)
+    assert (refused["event"], "active" in refused) == ("certificate refused", False)
     world.write()
     assert [told["event"] for told in world.told()] == ["certificate loaded"]
 

@@ -30,7 +30,7 @@ def half(body: bytes = REVIEW) -> bytes:
 
 async def counted(server: Running, reason: str) -> float:
     """How many calls were refused for `reason`."""
-    return (await server.metrics())("refused_calls_total", reason) or 0
+    return (await server.metrics())("http_errors_total", reason) or 0
 
 
 async def test_a_half_sent_body_is_given_up(serve: Serve) -> None:
@@ -40,7 +40,7 @@ async def test_a_half_sent_body_is_given_up(serve: Serve) -> None:
     assert (await caller.reply()).status == 408
     assert await caller.closed()
     assert await counted(server, "slow") == 1
-    assert server.service.webhook.gate.waiting == 0
+    assert server.service.handler.body_reader.waiting == 0
 
 
 async def test_slow_callers_do_not_hold_others_up(serve: Serve) -> None:
@@ -48,7 +48,7 @@ async def test_slow_callers_do_not_hold_others_up(serve: Serve) -> None:
     slow = [await server.call() for _ in range(8)]
     for caller in slow:
         await caller.send(half())
-    await until(lambda: server.service.webhook.gate.waiting == 8)
+    await until(lambda: server.service.handler.body_reader.waiting == 8)
     brisk = await server.call()
     for _ in range(20):
         assert (await brisk.post("/mutate/deny")).status == 200
@@ -62,14 +62,14 @@ async def test_one_body_too_many_on_its_way_is_asked_to_come_again(serve: Serve)
     slow = [await server.call() for _ in range(2)]
     for caller in slow:
         await caller.send(half())
-    await until(lambda: server.service.webhook.gate.waiting == 2)
+    await until(lambda: server.service.handler.body_reader.waiting == 2)
     third = await server.call()
     await third.send(half())
     reply = await third.reply()
     assert (reply.status, reply.headers["retry-after"]) == (429, "1")
     await third.send(b"\n")
-    await slow[0].leave()
-    await until(lambda: server.service.webhook.gate.waiting == 1)
+    await slow[0].begin_drain()
+    await until(lambda: server.service.handler.body_reader.waiting == 1)
     assert (await third.post("/mutate/deny")).status == 200
     assert await counted(server, "in_flight") == 1
 
@@ -78,24 +78,24 @@ async def test_who_leaves_halfway_is_forgotten(serve: Serve) -> None:
     server = await serve(read_seconds=NEVER)
     caller = await server.call()
     await caller.send(half())
-    await until(lambda: server.service.webhook.gate.waiting == 1)
-    await caller.leave()
-    await until(lambda: server.service.webhook.gate.waiting == 0)
+    await until(lambda: server.service.handler.body_reader.waiting == 1)
+    await caller.begin_drain()
+    await until(lambda: server.service.handler.body_reader.waiting == 0)
     assert await counted(server, "gone") == 1
-    assert (await server.metrics())("faults_total") == 0
+    assert (await server.metrics())("internal_errors_total") == 0
 
 
 async def test_large_bodies_share_a_budget(serve: Serve) -> None:
     server = await serve(read_seconds=NEVER, small_body_bytes=100, large_bodies_bytes=5000)
     first, second = await server.call(), await server.call()
     await first.send(half())
-    await until(lambda: server.service.webhook.gate.large_bytes == len(REVIEW))
+    await until(lambda: server.service.handler.body_reader.large_bytes == len(REVIEW))
     await second.send(half(REVIEW + b" " * 5000))
     reply = await second.reply()
     assert (reply.status, reply.headers["retry-after"]) == (429, "1")
     await first.send(b"\n")
     assert (await first.reply()).status == 200
-    assert server.service.webhook.gate.large_bytes == 0
+    assert server.service.handler.body_reader.large_bytes == 0
     assert await counted(server, "large_bodies") == 1
 
 
@@ -179,7 +179,7 @@ async def test_who_never_begins_a_handshake_is_closed(serve: Serve) -> None:
     silent = await server.connect()
     assert await silent.closed()
     metrics = await server.metrics()
-    assert metrics("refused_connections_total", "handshake") == 1
+    assert metrics("rejected_connections_total", "handshake") == 1
     assert metrics("connections") == 0
 
 
@@ -190,11 +190,11 @@ async def test_one_connection_too_many_is_closed_at_once(serve: Serve) -> None:
     assert (await talking.post("/mutate/deny")).status == 200
     assert await (await server.connect()).closed()
     metrics = await server.metrics()
-    assert metrics("refused_connections_total", "connections") == 1
+    assert metrics("rejected_connections_total", "connections") == 1
     assert metrics("connections") == 3
     assert (await talking.post("/mutate/deny")).status == 200
     for caller in silent:
-        await caller.leave()
+        await caller.begin_drain()
     while True:  # until the server has noticed
         again = await server.connect()
         await again.send(b"x")
@@ -250,7 +250,7 @@ async def test_ten_thousand_malformed_bodies(serve: Serve) -> None:
     assert len(asyncio.all_tasks()) == tasks
     metrics = await server.metrics()
     assert metrics("connections") == 1
-    assert metrics("faults_total") == 0
+    assert metrics("internal_errors_total") == 0
 
 
 _COMPACT = json.dumps(json.loads(REVIEW)).encode()

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 from server_support import Running, Serve, serving
 
-from policies.load import PolicyError
-from webhook.policy_file import PolicyFile
+from policies.loading import PolicyError
+from webhook.reload.policy import PolicyReloader
 
 HEAD = "apiVersion: gpuward.io/v1\nkind: Policy\n"
 STRICT = HEAD
@@ -35,71 +35,73 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def policy(file: Path) -> PolicyFile:
+def policy(file: Path) -> PolicyReloader:
     """The policy in it, loaded."""
-    loaded = PolicyFile(str(file), clock=lambda: 12.0)
+    loaded = PolicyReloader(str(file), clock=lambda: 12.0)
     loaded.load()
     return loaded
 
 
-def test_a_change_is_taken_when_two_readings_agree(file: Path, policy: PolicyFile) -> None:
-    before = policy.acting
-    assert policy.poll() == ""
+def test_a_change_is_taken_when_two_readings_agree(file: Path, policy: PolicyReloader) -> None:
+    before = policy.active
+    assert policy.reload() == ""
     file.write_text(LAX)
-    assert policy.poll() == ""
-    assert policy.acting is before
-    assert policy.poll() == "loaded"
-    assert policy.acting is not before
-    assert policy.acting.digest != before.digest
-    assert policy.acting.since == 12.0
-    assert (policy.loads, policy.refusals) == (2, 0)
-    assert policy.poll() == ""
+    assert policy.reload() == ""
+    assert policy.active is before
+    assert policy.reload() == "loaded"
+    assert policy.active is not before
+    assert policy.active.digest != before.digest
+    assert policy.active.since == 12.0
+    assert (policy.loads, policy.failures) == (2, 0)
+    assert policy.reload() == ""
 
 
-def test_half_a_policy_is_not_taken_although_it_is_valid(file: Path, policy: PolicyFile) -> None:
-    before = policy.acting
+def test_half_a_policy_is_not_taken_although_it_is_valid(
+    file: Path, policy: PolicyReloader
+) -> None:
+    before = policy.active
     for length in range(len(HEAD), len(LAX)):
         file.write_text(LAX[:length])
-        assert policy.poll() == ""
-        assert policy.acting is before
+        assert policy.reload() == ""
+        assert policy.active is before
     file.write_text(LAX)
-    assert [policy.poll(), policy.poll()] == ["", "loaded"]
-    assert (policy.loads, policy.refusals) == (2, 0)
+    assert [policy.reload(), policy.reload()] == ["", "loaded"]
+    assert (policy.loads, policy.failures) == (2, 0)
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"kind: Pod\n", HEAD.encode() + b"rules: {no-such-rule: {}}\n", b"\xff"]
 )
 def test_a_bad_policy_is_refused_once_and_the_last_good_one_stays(
-    file: Path, policy: PolicyFile, content: bytes
+    file: Path, policy: PolicyReloader, content: bytes
 ) -> None:
-    before = policy.acting
+    before = policy.active
     file.write_bytes(content)
-    assert [policy.poll() for _ in range(4)] == ["", "refused", "", ""]
-    assert policy.acting is before
+    assert [policy.reload() for _ in range(4)] == ["", "refused", "", ""]
+    assert policy.active is before
     assert policy.last_error.startswith(str(file))
-    assert policy.refusals == 1
+    assert policy.failures == 1
     file.write_text(STRICT)
-    assert [policy.poll(), policy.poll()] == ["restored", ""]
+    assert [policy.reload(), policy.reload()] == ["restored", ""]
     assert policy.last_error == ""
-    assert policy.acting is before
+    assert policy.active is before
 
 
 def test_a_file_that_is_gone_or_no_file_keeps_the_last_good_policy(
-    file: Path, policy: PolicyFile
+    file: Path, policy: PolicyReloader
 ) -> None:
-    before = policy.acting
+    before = policy.active
     file.unlink()
-    assert [policy.poll(), policy.poll()] == ["refused", ""]
+    assert [policy.reload(), policy.reload()] == ["refused", ""]
     file.mkdir()
-    assert [policy.poll(), policy.poll()] == ["refused", ""]
-    assert policy.acting is before
+    assert [policy.reload(), policy.reload()] == ["refused", ""]
+    assert policy.active is before
     file.rmdir()
     os.mkfifo(file)
-    assert policy.poll() == ""
+    assert policy.reload() == ""
     file.unlink()
     file.write_text(LAX)
-    assert [policy.poll(), policy.poll()] == ["", "loaded"]
+    assert [policy.reload(), policy.reload()] == ["", "loaded"]
     assert policy.last_error == ""
 
 
@@ -110,37 +112,37 @@ def test_a_config_map_is_swapped_by_its_link(tmp_path: Path) -> None:
         (mount / version / "policy.yaml").write_text(text)
     (mount / "..data").symlink_to("v1")
     (mount / "policy.yaml").symlink_to("..data/policy.yaml")
-    policy = PolicyFile(str(mount / "policy.yaml"))
+    policy = PolicyReloader(str(mount / "policy.yaml"))
     policy.load()
-    before = policy.acting.digest
+    before = policy.active.digest
     (mount / "..data_tmp").symlink_to("v2")
     (mount / "..data_tmp").rename(mount / "..data")
-    assert [policy.poll(), policy.poll()] == ["", "loaded"]
-    assert policy.acting.digest != before
+    assert [policy.reload(), policy.reload()] == ["", "loaded"]
+    assert policy.active.digest != before
 
 
 def test_at_the_start_a_bad_policy_is_an_error(tmp_path: Path, file: Path) -> None:
     with pytest.raises(PolicyError, match="no such file"):
-        PolicyFile(str(tmp_path / "none.yaml")).load()
+        PolicyReloader(str(tmp_path / "none.yaml")).load()
     file.write_text("kind: Pod\n")
     with pytest.raises(PolicyError, match=r"policy\.yaml:1"):
-        PolicyFile(str(file)).load()
+        PolicyReloader(str(file)).load()
     file.write_bytes(b" " * (5 << 20))
     with pytest.raises(PolicyError, match="at most"):
-        PolicyFile(str(file)).load()
+        PolicyReloader(str(file)).load()
     with pytest.raises(PolicyError, match="no-such-profile"):
-        PolicyFile(None, ["no-such-profile"]).load()
+        PolicyReloader(None, ["no-such-profile"]).load()
     with pytest.raises(RuntimeError):
-        _ = PolicyFile(None).acting
+        _ = PolicyReloader(None).active
 
 
 def test_the_default_policy_has_no_file_to_look_at() -> None:
-    policy = PolicyFile(None, ["gke"])
+    policy = PolicyReloader(None, ["gke"])
     policy.load()
-    assert (policy.poll(), policy.acting.digest) == ("", "")
+    assert (policy.reload(), policy.active.digest) == ("", "")
 
 
-async def test_calls_follow_the_file(serve: Serve, file: Path, policy: PolicyFile) -> None:
+async def test_calls_follow_the_file(serve: Serve, file: Path, policy: PolicyReloader) -> None:
     server = await serve(policy)
     caller = await server.call()
 
@@ -156,8 +158,8 @@ async def test_calls_follow_the_file(serve: Serve, file: Path, policy: PolicyFil
     metrics = await server.metrics()
     assert metrics("policy_valid") == 0
     assert metrics("policy_loads_total") == 2
-    assert metrics("policy_refusals_total") == 1
-    assert metrics("policy_info", policy.acting.digest) == 1
+    assert metrics("policy_reload_failures_total") == 1
+    assert metrics("policy_info", policy.active.digest) == 1
     assert (await server.probe("/readyz")).status == 200
     await write(server, file, STRICT)
     assert await refused()
@@ -168,7 +170,7 @@ async def test_calls_follow_the_file(serve: Serve, file: Path, policy: PolicyFil
     assert [line["event"] for line in told] == ["policy loaded", "policy refused", "policy loaded"]
     assert told[1]["level"] == "error"
     assert "policy.yaml:1" in told[1]["error"]
-    assert told[1]["in_force"] == told[0]["digest"]
+    assert told[1]["active"] == told[0]["digest"]
     assert told[2]["digest"] != told[0]["digest"]
     assert [sorted(line) for line in told[::2]] == [["digest", "event", "level", "time"]] * 2
 
@@ -176,5 +178,5 @@ async def test_calls_follow_the_file(serve: Serve, file: Path, policy: PolicyFil
 async def write(server: Running, file: Path, text: str) -> None:
     """Change the policy and let the server see it."""
     await asyncio.to_thread(file.write_text, text)
-    await server.service.poll()
-    await server.service.poll()
+    await server.service.reload()
+    await server.service.reload()

@@ -13,7 +13,7 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import eventually
 from stories import ALL_FIXES, apply, fixed_by, running, stored, without_namespace
 
-from webhook.registration import MODE_LABEL
+from registration.configurations import MODE_LABEL
 
 pytest_plugins = ["story_fixtures"]
 pytestmark = pytest.mark.usefixtures("tidy")

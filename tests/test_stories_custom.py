@@ -13,7 +13,7 @@ from controlplane.processes import eventually
 from custom_kinds import defined
 from stories import ALL_FIXES, fixed_by, running
 
-from webhook.registration import MODE_LABEL
+from registration.configurations import MODE_LABEL
 
 pytest_plugins = ["story_fixtures"]
 pytestmark = pytest.mark.usefixtures("tidy")

@@ -15,8 +15,8 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import Processes, eventually
 from stories import AT_ONCE, annotated, apply, fixed_by
 
+from registration.configurations import MODE_LABEL, RegistrationOptions
 from rules.finding import Action
-from webhook.registration import MODE_LABEL, Registration
 
 pytest_plugins = ["story_fixtures"]
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -27,7 +27,7 @@ TAKER = pod(container(**variable("all")))
 
 @contextmanager
 def installed(
-    plane: ControlPlane, server: Server, choices: Registration, label: str | None
+    plane: ControlPlane, server: Server, choices: RegistrationOptions, label: str | None
 ) -> Iterator[str]:
     """A namespace with that label, in an installation with these choices."""
     namespace = plane.namespace({MODE_LABEL: label} if label else {})
@@ -108,7 +108,7 @@ def test_off_is_never_sent_to_us(plane: ControlPlane, processes: Processes, tmp_
     certificate = folder_of(pair, tmp_path / "certificate")
     # Nobody else is judged by this server, so it counts what this namespace sends alone.
     alone = Server(processes, tmp_path, certificate, name="gpuward-off", arguments=AT_ONCE)
-    with installed(plane, alone, Registration(default=Action.DENY), "deny") as namespace:
+    with installed(plane, alone, RegistrationOptions(default=Action.DENY), "deny") as namespace:
         eventually(partial(is_enforced, plane, namespace), what="it is called")
         plane.kubectl("label", "--overwrite", "namespace", namespace, f"{MODE_LABEL}=off")
         eventually(lambda: create(plane, namespace, TAKER, dry_run=True).status == 201)
@@ -122,7 +122,7 @@ def test_off_is_never_sent_to_us(plane: ControlPlane, processes: Processes, tmp_
 
 
 def test_a_misspelt_label_falls_into_the_default(plane: ControlPlane, server: Server) -> None:
-    deny = Registration(default=Action.DENY)
+    deny = RegistrationOptions(default=Action.DENY)
     for label in (None, "denny", "Off", "OFF"):
         with installed(plane, server, deny, label) as namespace:
             eventually(partial(is_enforced, plane, namespace), what=f"{label} is deny")
@@ -132,7 +132,7 @@ def test_a_misspelt_label_falls_into_the_default(plane: ControlPlane, server: Se
 
 
 def test_a_label_does_not_reach_below_the_floor(plane: ControlPlane, server: Server) -> None:
-    floor = Registration(default=Action.DENY, minimum=Action.WARN)
+    floor = RegistrationOptions(default=Action.DENY, minimum=Action.WARN)
     for label in ("off", "audit", "warn"):
         with installed(plane, server, floor, label) as namespace:
             answer = eventually(partial(spoken_to, plane, namespace), what=f"{label} is warn")

@@ -14,8 +14,8 @@ from controlplane.processes import eventually
 from stories import annotated, apply, stored
 from story_injector import NAME, SIDECAR, configuration, injecting
 
+from registration.configurations import MODE_LABEL, RegistrationOptions
 from rules.finding import Action
-from webhook.registration import MODE_LABEL, Registration
 
 pytest_plugins = ["story_fixtures"]
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -68,7 +68,7 @@ def test_what_another_makes_of_a_pod_that_we_were_not_sent_is_refused(
     namespace = plane.namespace()
     pair = plane.authority.issue("injector", hosts=["127.0.0.1"])
     client_config = by_url(server.url, plane.authority.bundle)
-    choices = Registration(Action.DENY, timeout_seconds=30)
+    choices = RegistrationOptions(Action.DENY, timeout_seconds=30)
     plain = pod(container())
 
     def refused() -> bool:

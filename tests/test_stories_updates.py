@@ -12,7 +12,7 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import eventually
 from stories import patch, path_of, stored
 
-from webhook.registration import MODE_LABEL
+from registration.configurations import MODE_LABEL
 
 pytest_plugins = ["story_fixtures"]
 pytestmark = pytest.mark.usefixtures("tidy")

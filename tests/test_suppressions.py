@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support import TODAY
 
-from lint.run import Linter
+from lint.linter import Linter
 from lint.sources import Source
-from policies.load import default_policy, load_policy
+from policies.loading import default_policy, load_policy
 from rules.profile.context import Context
 
 POD = """\
@@ -34,7 +34,7 @@ IGNORE = "# gpuward: ignore[visible-devices-env] it is the monitoring agent"
 def judged(text: str, policy: str = "") -> Linter:
     loaded = load_policy(policy, "gpuward.yaml") if policy else default_policy()
     linter = Linter(loaded, Context(TODAY))
-    linter.judge([Source("pod.yaml", text)])
+    linter.evaluate([Source("pod.yaml", text)])
     return linter
 
 
@@ -64,7 +64,7 @@ def test_a_comment_on_the_first_line_covers_the_object() -> None:
 def test_the_fix_leaves_alone_what_is_silenced() -> None:
     policy = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: {visible-devices-env: {fix: true}}\n"
     linter = Linter(load_policy(policy, "p"), Context(TODAY), preview=True)
-    linter.judge([Source("pod.yaml", filled(field=IGNORE))])
+    linter.evaluate([Source("pod.yaml", filled(field=IGNORE))])
     (preview,) = linter.previews
     assert {o["path"].rsplit("/", 2)[0] for o in preview.operations} == {"/spec/containers/1"}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support import TODAY
 
-from policies.load import load_policy
+from policies.loading import load_policy
 from rules.engine.fixing import check, fix
 from rules.profile.context import Context
 

@@ -13,8 +13,8 @@ from controlplane.pki import Authority
 from controlplane.plane import ControlPlane
 from controlplane.processes import Processes, eventually, free_port
 
-from certs.api import Kind
-from webhook.routes import MODES
+from cluster.api import ConfigurationKind
+from registration.routes import MODES
 
 PATHS = [f"/{door}/{mode.word}" for door in ("validate", "mutate") for mode in MODES]
 
@@ -52,7 +52,7 @@ def test_all_answer(here: Installation) -> None:
     assert refusing.startswith("answers, and refuses the sample; certificate until 20")
     assert {other.partition(" until ")[0] for other in others} == {"answers; certificate"}
     told = "failurePolicy Fail for 6 and Ignore for 3; timeoutSeconds 3"
-    assert last == f"all is well: 9 webhooks; {told}"
+    assert last == f"the webhook works: 9 webhooks; {told}"
     # In the log of the webhook it is plain what this was, and that it was only for show.
     decided = [line for line in here.server.log() if line.get("name") == "gpuward-check"]
     assert {line["event"] for line in decided} >= {"denied"}
@@ -61,14 +61,14 @@ def test_all_answer(here: Installation) -> None:
 
 def test_where_no_certificate_has_been_written_yet(here: Installation) -> None:
     with here.registered():
-        here.edit(Kind.VALIDATING, "remove", "/webhooks/0/clientConfig/caBundle")
+        here.edit(ConfigurationKind.VALIDATING, "remove", "/webhooks/0/clientConfig/caBundle")
         done = here.check()
     assert done.returncode == 1
-    fault, *remedy = done.stderr.splitlines()
+    fault, *hint = done.stderr.splitlines()
     assert fault.startswith(f"gpuward webhooks: {here.place}/validate/deny: caBundle is empty")
-    assert remedy[-1] == f"  kubectl logs -n {here.namespace} -l app.kubernetes.io/component=certs"
+    assert hint[-1] == f"  kubectl logs -n {here.namespace} -l app.kubernetes.io/component=certs"
     assert done.stdout.count(": answers") == 5, "the others do all the same"
-    assert "all is well" not in done.stdout
+    assert "the webhook works" not in done.stdout
 
 
 def test_what_another_authority_signed(here: Installation) -> None:
@@ -112,7 +112,7 @@ def test_the_policy_may_let_the_sample_pass(
     server.stop()
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = (line for line in done.stdout.splitlines() if "/validate/deny: " in line)
-    assert "note: the policy lets a pod pass that takes every GPU without asking" in line
+    assert "note: the policy allows a pod that takes every GPU without requesting one" in line
 
 
 def test_callers_who_must_show_a_certificate(
@@ -131,14 +131,14 @@ def test_callers_who_must_show_a_certificate(
     assert asking.stderr.count(": the connection was closed without an answer\n") == 6
     assert asking.stderr.endswith("This has none; add --tls-only.\n")
     assert (looking.returncode, looking.stderr) == (0, "")
-    assert looking.stdout.count(": was not asked; certificate until 20") == 6
+    assert looking.stdout.count(": only its certificate was checked; certificate until 20") == 6
 
 
 def test_nothing_is_installed(here: Installation) -> None:
     done = here.check()
     assert (done.returncode, done.stdout) == (1, "")
-    for kind in Kind:
-        assert f"gpuward webhooks: {kind.value}/{here.name}: there is none\n" in done.stderr
+    for kind in ConfigurationKind:
+        assert f"gpuward webhooks: {kind.value}/{here.name}: it does not exist\n" in done.stderr
     assert done.stderr.count("gpuward is not installed, or ") == 1
 
 
@@ -152,10 +152,10 @@ def test_who_may_not_look_is_told_so(here: Installation) -> None:
 
 def test_the_webhooks_of_others_are_not_called(here: Installation) -> None:
     with here.registered():
-        here.edit(Kind.MUTATING, "replace", "/webhooks/0/name", "pods.example.com")
+        here.edit(ConfigurationKind.MUTATING, "replace", "/webhooks/0/name", "pods.example.com")
         done = here.check()
     assert done.returncode == 1
-    assert "not gpuward's, and not called: it holds the webhook pods.example.com" in done.stderr
+    assert "not gpuward's, so it is not called: it contains the webhook pods.example.com" in done.stderr
     assert "/mutate/" not in done.stdout
     assert done.stdout.count(": answers") == 3
 
@@ -170,6 +170,6 @@ def test_it_waits_for_what_takes_a_moment(here: Installation, processes: Process
         )
     assert processes.exit_status("waiting-check") == 0
     lines = log.read_text().splitlines()
-    assert lines[-1].startswith("all is well: 9 webhooks; ")
-    missing = [line for line in lines if line.endswith(": there is none")]
+    assert lines[-1].startswith("the webhook works: 9 webhooks; ")
+    missing = [line for line in lines if line.endswith(": it does not exist")]
     assert len(missing) == len(set(missing)) == 2, "each is said once, however often it was tried"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from controlplane.pki import Authority
-from impostors import DAY, NAME, Answer, Signed, allowing, answering, found, review, saying
+from impostors import DAY, NAME, Answer, Signed, allowing, answering, check_result, review, saying
 
-from certs.webhooks import call as calling
-from certs.webhooks.call import MOST_BYTES
+from registration import webhook_client as calling
+from registration.webhook_client import MAX_BYTES
 
 
 @pytest.fixture
@@ -28,24 +28,24 @@ def signed(tmp_path: Path) -> Signed:
         ("/mutate/deny", lambda _: (200, b""), "no AdmissionReview: (nothing)"),
         ("/mutate/deny", lambda _: (200, b"[" * 100_000), "no AdmissionReview: [[["),
         ("/mutate/deny", lambda _: (200, b'{"kind": "Status"}'), "no AdmissionReview"),
-        ("/mutate/deny", lambda _: (200, b" " * (MOST_BYTES + 1)), "longer than 1048576 bytes"),
-        ("/mutate/deny", lambda _: (200, review("x", allowed=True)), "it has another uid"),
+        ("/mutate/deny", lambda _: (200, b" " * (MAX_BYTES + 1)), "longer than 1048576 bytes"),
+        ("/mutate/deny", lambda _: (200, review("x", allowed=True)), "its uid differs"),
         ("/mutate/deny", lambda r: (200, review(r["uid"])), "neither allows nor refuses"),
         (
             "/validate/warn",
             lambda r: (200, review(r["uid"], allowed=False)),
-            "refuses, where nothing is to be refused",
+            "it refuses the sample on a path that refuses nothing",
         ),
     ],
 )
 def test_an_answer_that_is_not_ours(signed: Signed, path: str, answer: Answer, said: str) -> None:
     with answering(signed.file, answer) as address:
-        only = found(signed.bundle, address, path)
-    assert not only.is_well
-    assert said in only.said
-    assert len(only.said) < 300
+        only = check_result(signed.bundle, address, path)
+    assert not only.ok
+    assert said in only.message
+    assert len(only.message) < 300
     slices = "kubectl get endpointslices -n gpuward-system -l kubernetes.io/service-name=gpuward"
-    assert slices in only.remedy
+    assert slices in only.hint
 
 
 def test_the_sample_is_a_pod_for_show(signed: Signed) -> None:
@@ -56,7 +56,7 @@ def test_the_sample_is_a_pod_for_show(signed: Signed) -> None:
         return allowing(request)
 
     with answering(signed.file, answer) as address:
-        assert found(signed.bundle, address).is_well
+        assert check_result(signed.bundle, address).ok
     (request,) = requests
     assert request["dryRun"] is True
     assert request["object"]["metadata"] == {"name": "gpuward-check", "namespace": "gpuward-check"}
@@ -64,7 +64,7 @@ def test_the_sample_is_a_pod_for_show(signed: Signed) -> None:
 
 def test_whatever_stands_in_the_bundle_is_trusted_as_by_an_api_server(signed: Signed) -> None:
     with answering(signed.file) as address:
-        assert found(signed.certificate, address).is_well
+        assert check_result(signed.certificate, address).ok
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ def test_whatever_stands_in_the_bundle_is_trusted_as_by_an_api_server(signed: Si
 def test_a_certificate_out_of_date(tmp_path: Path, days: int, said: str) -> None:
     signed = Signed(tmp_path, datetime.datetime.now(tz=datetime.UTC) + days * DAY)
     with answering(signed.file) as address:
-        only = found(signed.bundle, address)
-    assert not only.is_well
-    assert only.said == f"the certificate is not trusted by caBundle: {said}"
-    assert "app.kubernetes.io/component=certs" in only.remedy
+        only = check_result(signed.bundle, address)
+    assert not only.ok
+    assert only.message == f"the certificate is not trusted by caBundle: {said}"
+    assert "app.kubernetes.io/component=certs" in only.hint
 
 
 def test_a_name_outside_of_the_alternative_names_does_not_count(tmp_path: Path) -> None:
@@ -85,13 +85,13 @@ def test_a_name_outside_of_the_alternative_names_does_not_count(tmp_path: Path) 
     file = tmp_path / "both.pem"
     file.write_bytes(pair.certificate.read_bytes() + pair.key.read_bytes())
     with answering(file) as address:
-        only = found(authority.bundle, address)
-    assert (only.is_well, only.said) == (False, f"the certificate is not for {NAME}")
+        only = check_result(authority.bundle, address)
+    assert (only.ok, only.message) == (False, f"the certificate is not for {NAME}")
 
 
 def test_a_bundle_that_cannot_be_read() -> None:
-    only = found(b"none", ("127.0.0.1", 1))
-    assert (only.is_well, only.said) == (False, "caBundle holds no certificate that can be read")
+    only = check_result(b"none", ("127.0.0.1", 1))
+    assert (only.ok, only.message) == (False, "caBundle holds no certificate that can be read")
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_a_bundle_that_cannot_be_read() -> None:
 )
 def test_somebody_who_speaks_no_tls(signed: Signed, words: bytes, said: str) -> None:
     with saying(words) as address:
-        only = found(signed.bundle, address)
-    assert not only.is_well
-    assert said in only.said
+        only = check_result(signed.bundle, address)
+    assert not only.ok
+    assert said in only.message
 
 
 def test_a_name_that_only_the_cluster_knows(
@@ -112,20 +112,20 @@ def test_a_name_that_only_the_cluster_knows(
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", nobody)
-    only = found(signed.bundle, None)
-    assert not only.is_well
-    assert only.said == "the name is not known here: Name or service not known"
+    only = check_result(signed.bundle, None)
+    assert not only.ok
+    assert only.message == "the name cannot be resolved here: Name or service not known"
     forward = "  kubectl port-forward -n gpuward-system service/gpuward 8443:443\n"
-    assert forward in only.remedy
-    assert only.remedy.endswith("--address 127.0.0.1:8443")
+    assert forward in only.hint
+    assert only.hint.endswith("--address 127.0.0.1:8443")
 
 
 def test_somebody_who_never_answers(signed: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calling, "SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        only = found(signed.bundle, silent.getsockname())
-    assert (only.is_well, only.said) == (False, "nothing came within 0.2 seconds")
-    assert "kubectl get pods" in only.remedy
+        only = check_result(signed.bundle, silent.getsockname())
+    assert (only.ok, only.message) == (False, "no response within 0.2 seconds")
+    assert "kubectl get pods" in only.hint
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_somebody_who_never_answers(signed: Signed, monkeypatch: pytest.MonkeyPa
         ("https://[::1]:8443/mutate/deny", "https://[::1]:8443/mutate/deny"),
     ],
 )
-def test_a_webhook_with_a_url(signed: Signed, url: str, where: str) -> None:
+def test_a_webhook_with_a_url(signed: Signed, url: str, subject: str) -> None:
     with answering(signed.file) as address:
-        only = found(signed.bundle, address, url=url)
-    assert only.where == where
-    assert only.is_well == (NAME in url), only
+        only = check_result(signed.bundle, address, url=url)
+    assert only.subject == subject
+    assert only.ok == (NAME in url), only

@@ -7,7 +7,7 @@ import re
 import pytest
 from charting import rendered, the
 
-from certs.webhooks.command import main
+from registration.cli import main
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_the_help_says_how_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["check", "--help"])
     told = re.sub(r"\s+", " ", capsys.readouterr().out)
-    assert "exit status: 0 all answer, 1 something does not, 2 wrong usage" in told
+    assert "exit status: 0 all addresses answer, 1 one does not, 2 wrong usage" in told
 
 
 def test_without_credentials(

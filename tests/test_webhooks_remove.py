@@ -17,11 +17,11 @@ from certs_rights import RBAC, REMOVER, prepare_removal, take_back_removal
 from controlplane.plane import ControlPlane
 from controlplane.processes import eventually, free_port
 
-from certs.api import ConflictError, Kind
-from certs.cluster import KubernetesConfigurations
-from certs.connection import Connection
+from cluster.api import ConfigurationKind, ConfigurationRef, ConflictError
+from cluster.client import KubernetesConfigurations
+from cluster.connection import Connection
+from registration.configurations import RegistrationOptions, configurations
 from rules.finding import Action
-from webhook.registration import Registration, configurations
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
@@ -46,19 +46,21 @@ class Removal(NamedTuple):
     def register(self) -> None:
         """Make what a chart makes; no pod is ever sent there."""
         made = configurations(self.name, lambda path: {"url": "https://127.0.0.1:1" + path}, NOBODY)
-        for kind, manifest in zip(Kind, made, strict=True):
+        for kind, manifest in zip(ConfigurationKind, made, strict=True):
             self.plane.create(f"{ADMISSION}/{kind.value}", manifest)
 
-    def there(self) -> set[Kind]:
+    def there(self) -> set[ConfigurationKind]:
         """Those that exist."""
-        asked = {kind: self.plane.request("GET", self.path(kind)).status for kind in Kind}
+        asked = {
+            kind: self.plane.request("GET", self.path(kind)).status for kind in ConfigurationKind
+        }
         assert set(asked.values()) <= {200, 404}
         return {kind for kind, status in asked.items() if status == 200}
 
-    def path(self, kind: Kind) -> str:
+    def path(self, kind: ConfigurationKind) -> str:
         return f"{ADMISSION}/{kind.value}/{self.name}"
 
-    def edit(self, kind: Kind, path: str, value: Any) -> None:
+    def edit(self, kind: ConfigurationKind, path: str, value: Any) -> None:
         """Set one value of a configuration."""
         sent = [{"op": "add", "path": path, "value": value}]
         content_type = "application/json-patch+json"
@@ -70,7 +72,7 @@ class Removal(NamedTuple):
         return remove("--kubeconfig", str(kubeconfig), *named)
 
 
-NOBODY = Registration(Action.OFF)
+NOBODY = RegistrationOptions(Action.OFF)
 
 
 def remove(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -97,21 +99,24 @@ def removal(plane: ControlPlane) -> Iterator[Removal]:
 
 def test_both_go_and_a_second_time_does_no_harm(removal: Removal) -> None:
     done = removal.run(removal.hook)
-    validating, mutating = (f"{k.value}/{removal.name}" for k in (Kind.VALIDATING, Kind.MUTATING))
+    validating, mutating = (
+        f"{k.value}/{removal.name}"
+        for k in (ConfigurationKind.VALIDATING, ConfigurationKind.MUTATING)
+    )
     said = f"{validating}: deleted\n{mutating}: deleted\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
     assert removal.there() == set()
     done = removal.run(removal.hook)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{validating}: was not there\n{mutating}: was not there\n"
+    assert done.stdout == f"{validating}: did not exist\n{mutating}: did not exist\n"
 
 
 def test_what_belongs_to_others_stays_and_the_other_one_goes(removal: Removal) -> None:
-    removal.edit(Kind.VALIDATING, "/webhooks/0/name", "pods.example.com")
+    removal.edit(ConfigurationKind.VALIDATING, "/webhooks/0/name", "pods.example.com")
     done = removal.run(removal.hook)
     assert done.returncode == 1
-    assert "not gpuward's: it holds the webhook pods.example.com" in done.stderr
-    assert removal.there() == {Kind.VALIDATING}
+    assert "not gpuward's: it contains the webhook pods.example.com" in done.stderr
+    assert removal.there() == {ConfigurationKind.VALIDATING}
 
 
 def test_who_may_not_is_told_what_to_run_instead(removal: Removal) -> None:
@@ -120,7 +125,7 @@ def test_who_may_not_is_told_what_to_run_instead(removal: Removal) -> None:
     assert done.stdout == ""
     assert done.stderr.count("not deleted") == 2, "each is tried, and said once"
     assert "cannot get resource" in done.stderr
-    assert removal.there() == set(Kind)
+    assert removal.there() == set(ConfigurationKind)
     program, *arguments = shlex.split(done.stderr.splitlines()[-1])
     assert program == "kubectl"
     allowed = [a if a != str(stranger) else str(removal.plane.kubeconfig) for a in arguments]
@@ -129,35 +134,39 @@ def test_who_may_not_is_told_what_to_run_instead(removal: Removal) -> None:
 
 
 def test_one_that_is_refused_does_not_save_the_other(removal: Removal) -> None:
-    sent = [{"op": "replace", "path": "/rules/0/resources", "value": [Kind.MUTATING.value]}]
+    sent = [
+        {"op": "replace", "path": "/rules/0/resources", "value": [ConfigurationKind.MUTATING.value]}
+    ]
     role = f"{RBAC}/clusterroles/{removal.name}-removal"
     content_type = "application/json-patch+json"
     assert removal.plane.request("PATCH", role, sent, content_type=content_type).status == 200
     done = removal.run(removal.hook)
     assert done.returncode == 1
-    assert f"{Kind.VALIDATING.value}/{removal.name}: not deleted: " in done.stderr
-    assert f"{Kind.MUTATING.value}/{removal.name}: deleted\n" in done.stdout
-    assert removal.there() == {Kind.VALIDATING}
+    assert f"{ConfigurationKind.VALIDATING.value}/{removal.name}: not deleted: " in done.stderr
+    assert f"{ConfigurationKind.MUTATING.value}/{removal.name}: deleted\n" in done.stdout
+    assert removal.there() == {ConfigurationKind.VALIDATING}
 
 
 def test_what_a_finalizer_keeps_is_not_called_deleted(removal: Removal) -> None:
-    removal.edit(Kind.MUTATING, "/metadata/finalizers", ["example.com/keep"])
+    removal.edit(ConfigurationKind.MUTATING, "/metadata/finalizers", ["example.com/keep"])
     done = removal.run(removal.hook)
     assert done.returncode == 1
-    assert "kept by its finalizers example.com/keep" in done.stderr
-    assert removal.there() == {Kind.MUTATING}
+    assert "its finalizers keep it: example.com/keep" in done.stderr
+    assert removal.there() == {ConfigurationKind.MUTATING}
 
 
 def test_what_has_taken_its_place_meanwhile_stays(removal: Removal) -> None:
-    cluster = KubernetesConfigurations(Connection.of_kubectl(str(removal.hook)))
+    cluster = KubernetesConfigurations(Connection.like_kubectl(str(removal.hook)))
     with pytest.raises(ConflictError):
-        cluster.delete_configuration(Kind.MUTATING, removal.name, "of-one-that-is-gone")
-    assert removal.there() == set(Kind)
+        cluster.delete_configuration(
+            ConfigurationRef(ConfigurationKind.MUTATING, removal.name), "of-one-that-is-gone"
+        )
+    assert removal.there() == set(ConfigurationKind)
 
 
 def test_the_hook_may_do_nothing_else(removal: Removal) -> None:
     client = removal.plane.client(removal.plane.token(REMOVER, removal.namespace))
-    for kind in Kind:
+    for kind in ConfigurationKind:
         every = f"{ADMISSION}/{kind.value}"
         ours = removal.path(kind)
         for method, path in (
@@ -172,14 +181,14 @@ def test_the_hook_may_do_nothing_else(removal: Removal) -> None:
     for what in ("secrets", "pods"):
         path = f"/api/v1/namespaces/{removal.namespace}/{what}"
         assert client.request("GET", path).status == 403
-    assert removal.there() == set(Kind)
+    assert removal.there() == set(ConfigurationKind)
 
 
 def test_a_dead_webhook_that_refuses_every_pod_is_out_of_the_way(plane: ControlPlane) -> None:
     namespace, name = plane.namespace(), "gpuward-dead"
     prepare_removal(plane, namespace, name)
     dead = by_url(f"https://127.0.0.1:{free_port()}", plane.authority.bundle)
-    enforcing = Registration(Action.DENY, failure_policy="Fail")
+    enforcing = RegistrationOptions(Action.DENY, failure_policy="Fail")
     manifest = {**pod(container()), "metadata": {"generateName": "any-"}}
     with registered(plane, dead, enforcing, name=name, only=namespace):
 

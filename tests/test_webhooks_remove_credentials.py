@@ -16,11 +16,10 @@ from kubernetes.config import incluster_config
 from test_front_door import without
 from test_webhooks_remove import ADMISSION, NOBODY, remove
 
-from certs.api import ClusterError, Kind
-from certs.publish import Configuration
-from certs.webhooks.command import main
-from certs.webhooks.removal import remove as remove_by
-from webhook.registration import configurations
+from cluster.api import ClusterError, ConfigurationKind, ConfigurationRef
+from registration.cli import main
+from registration.configurations import configurations
+from registration.removal import remove as remove_by
 
 NAME = "gpuward-credentials"
 NAMED = [f"--{kind}-configuration={NAME}" for kind in ("mutating", "validating")]
@@ -31,7 +30,7 @@ NO_FILE = "no credentials for the Kubernetes API: there is no file "
 def there(api_server: Cluster) -> Iterator[Cluster]:
     """An API server with something to remove."""
     made = configurations(NAME, lambda path: {"url": "https://127.0.0.1:1" + path}, NOBODY)
-    paths = [f"{ADMISSION}/{kind.value}" for kind in Kind]
+    paths = [f"{ADMISSION}/{kind.value}" for kind in ConfigurationKind]
     for path, manifest in zip(paths, made, strict=True):
         api_server.create(path, manifest)
     yield api_server
@@ -40,7 +39,7 @@ def there(api_server: Cluster) -> Iterator[Cluster]:
 
 
 def is_empty(cluster: Cluster) -> bool:
-    paths = [f"{ADMISSION}/{kind.value}/{NAME}" for kind in Kind]
+    paths = [f"{ADMISSION}/{kind.value}/{NAME}" for kind in ConfigurationKind]
     return {cluster.request("GET", path).status for path in paths} == {404}
 
 
@@ -146,34 +145,34 @@ def test_nobody_answers(tmp_path: Path) -> None:
 class Reluctant:
     """An API server that first refuses, as before it has heard of a new account's rights."""
 
-    def __init__(self, refusals: int, *there: Configuration) -> None:
+    def __init__(self, refusals: int, *there: ConfigurationRef) -> None:
         self.refusals = refusals
         self.there = set(there)
 
-    def get_configuration(self, kind: Kind, name: str) -> dict[str, Any] | None:
+    def get_configuration(self, ref: ConfigurationRef) -> dict[str, Any] | None:
         if self.refusals:
             self.refusals -= 1
             raise ClusterError("403")
-        found = {"metadata": {"uid": name}, "webhooks": [{"name": "deny.gpuward.io"}]}
-        return found if (kind, name) in self.there else None
+        found = {"metadata": {"uid": ref.name}, "webhooks": [{"name": "deny.gpuward.io"}]}
+        return found if ref in self.there else None
 
-    def delete_configuration(self, kind: Kind, name: str, uid: str) -> Sequence[str]:
-        assert uid == name
-        self.there.remove(Configuration(kind, name))
+    def delete_configuration(self, ref: ConfigurationRef, uid: str) -> Sequence[str]:
+        assert uid == ref.name
+        self.there.remove(ref)
         return ()
 
 
 @pytest.mark.parametrize("refusals", [2, 3])
 def test_who_is_refused_asks_twice_more(refusals: int) -> None:
-    ours = Configuration(Kind.MUTATING, "gpuward")
+    ours = ConfigurationRef(ConfigurationKind.MUTATING, "gpuward")
     server = Reluctant(refusals, ours)
     said: list[str] = []
     left = remove_by(
         server,
         [ours],
-        gone=lambda _, what: said.append(what),
-        failed=lambda _, why: said.append(why),
-        pauses=(0, 0),
+        on_deleted=lambda _, what: said.append(what),
+        on_failed=lambda _, why: said.append(why),
+        retry_seconds=(0, 0),
     )
     assert set(left) == server.there == (set() if refusals == 2 else {ours})
     assert said == ["403"] * refusals + ["deleted"] * (not left)
@@ -181,7 +180,7 @@ def test_who_is_refused_asks_twice_more(refusals: int) -> None:
 
 def test_the_help_says_how_it_ends_and_the_command_that_needs_nothing_of_ours() -> None:
     told = remove("--help").stdout
-    assert "0 none is there any more, 1 one may still be there, 2 wrong usage" in told
+    assert "0 none exists any more, 1 one may still exist, 2 wrong usage" in told
     command = " ".join(told.partition("  kubectl")[2].replace("\\\n", "").split())
     manual = (ROOT / "docs" / "uninstall.md").read_text(encoding="utf-8")
     assert f"$ kubectl {command}\n" in manual

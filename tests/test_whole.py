@@ -16,9 +16,9 @@ from certs_rights import ACCOUNT, AUTHORITY_SECRET, LEASE, SERVING_SECRET, prepa
 from controlplane.plane import ControlPlane
 from controlplane.processes import Processes, eventually
 
-from certs.api import Kind
+from cluster.api import ConfigurationKind
+from registration.configurations import MODE_LABEL, RegistrationOptions, configurations
 from rules.finding import Action
-from webhook.registration import MODE_LABEL, Registration, configurations
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SERVICE, PORT = "gpuward", 8443
@@ -53,7 +53,7 @@ class Kubelet:
 def bundles(plane: ControlPlane, name: str) -> set[str]:
     """What the API server trusts the webhook by."""
     found: set[str] = set()
-    for kind in Kind:
+    for kind in ConfigurationKind:
         body = plane.request("GET", f"{ADMISSION}/{kind.value}/{name}").body
         found |= {entry["clientConfig"].get("caBundle", "") for entry in body["webhooks"]}
     return found
@@ -77,7 +77,7 @@ def certificate_controller(
 def name(plane: ControlPlane) -> Iterator[str]:
     """The name of the webhook configurations, which are gone afterwards."""
     yield "gpuward-whole"
-    for kind in Kind:
+    for kind in ConfigurationKind:
         plane.request("DELETE", f"{ADMISSION}/{kind.value}/gpuward-whole")
 
 
@@ -91,8 +91,10 @@ def test_an_installation_comes_up_by_itself_and_heals(
     def client_config(path: str) -> dict[str, Any]:
         return {"service": {"name": SERVICE, "namespace": home, "port": PORT, "path": path}}
 
-    choices = Registration(Action.OFF, failure_policy="Fail", excluded_namespaces=(home,))
-    for kind, made in zip(Kind, configurations(name, client_config, choices), strict=True):
+    choices = RegistrationOptions(Action.OFF, failure_policy="Fail", excluded_namespaces=(home,))
+    for kind, made in zip(
+        ConfigurationKind, configurations(name, client_config, choices), strict=True
+    ):
         plane.create(f"{ADMISSION}/{kind.value}", made)
     certificate_controller(plane, processes, home, name)
     kubelet = Kubelet(plane, home, tmp_path / "tls")
@@ -115,7 +117,7 @@ def test_an_installation_comes_up_by_itself_and_heals(
 
     # Somebody re-applies the configurations as they were at first.
     (good,) = bundles(plane, name)
-    path = f"{ADMISSION}/{Kind.VALIDATING.value}/{name}"
+    path = f"{ADMISSION}/{ConfigurationKind.VALIDATING.value}/{name}"
     wiped = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]
     content_type = "application/json-patch+json"
     assert plane.request("PATCH", path, wiped, content_type=content_type).status == 200

@@ -13,11 +13,11 @@ from controlplane.client import Answer
 from dry_runs import RESOURCES, UNREADABLE, DryRuns, objections
 from support import TODAY
 
-from policies.load import default_policy
+from policies.loading import default_policy
 from rules.engine.fixing import FixResult, fix
 from rules.finding import Action
 from rules.profile.context import Context
-from webhook.wording import fitting, mended, warned
+from webhook.admission.messages import fix_warnings, limit_warnings, warning
 
 RULES = default_policy().rule_set()
 _RULE = re.compile(r"^gpuward \[([^\]]+)\]")
@@ -83,7 +83,7 @@ def by_the_file(result: FixResult, answer: Answer) -> Told:
     left = result.remaining.findings
     denied = [f for f in left if f.action is Action.DENY and reaches_us]
     spoken = [f for f in left if f.api_refuses or (f.action is Action.WARN and reaches_us)]
-    lines = fitting([*mended(result.fixed, "fixed"), *(warned(f) for f in spoken)])
+    lines = limit_warnings([*fix_warnings(result.fixed, "fixed"), *(warning(f) for f in spoken)])
     return Told(frozenset(lines), frozenset((f.rule, f.message) for f in denied), bool(denied))
 
 

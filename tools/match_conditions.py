@@ -96,8 +96,8 @@ def _require_coverage(rule: Rule[Any]) -> None:
     raise UncoveredError(
         f"API servers would not send every pod that {rule.name} is about. Each entry of its "
         f"`needs` allows a trait that the match condition does not test: {missing}. Write the "
-        "test of one in CEL in tools/match_conditions.py and add the trait to COVERED there, or give the rule "
-        "one more entry in `needs` of which all traits are in COVERED."
+        "test of one in CEL in tools/match_conditions.py and add the trait to COVERED there, or "
+        "give the rule one more entry in `needs` of which all traits are in COVERED."
     )
 
 

@@ -1,1 +1,1 @@
-"""The cluster's door: AdmissionReview in, AdmissionReview out."""
+"""The admission webhook: AdmissionReviews in, AdmissionReviews out."""

@@ -1,4 +1,4 @@
-"""`gpuward serve --dev`: a certificate for a while, and how to call the server with it."""
+"""`gpuward serve --dev`: a temporary certificate, and instructions to call the server."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from certs.authority import new_authority, sign_leaf
-from webhook.listener import parse_address
-from webhook.registration import MODE_LABEL, Registration, configurations
+from certs.pki.authority import new_authority, sign_leaf
+from registration.configurations import MODE_LABEL, RegistrationOptions, configurations
+from webhook.server.listener import parse_address
 
 SAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sample-review.json")
 CONFIGURATION = "webhook-configurations.json"
 NAME = "gpuward-dev"
 _LIFETIME = datetime.timedelta(days=30)
-_REGISTRATION = Registration()
+_REGISTRATION = RegistrationOptions()
 _TEXT = f"""\
-gpuward answers at {{}}, until you stop it with Ctrl-C.
+gpuward answers at {{}} until you stop it with Ctrl-C.
 
-See it fix a faulty pod, and then what it refuses in it:
+Send it a faulty pod. It fixes what it can, and then says what it refuses:
   {{}}
   {{}}
 
 Register it with a cluster that can reach {{}}:
   kubectl apply -f {{}}
-Namespaces choose their mode by the label {MODE_LABEL}; the others are in mode \
+The label {MODE_LABEL} of a namespace sets its mode; the default is \
 {_REGISTRATION.default.word}.
-Where the server cannot be reached, objects are let through (failurePolicy \
+If the cluster cannot reach the server, objects pass without evaluation (failurePolicy \
 {_REGISTRATION.failure_policy}). To undo it:
   kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration {NAME}
 """
 
 
-class Development:
-    """A folder with a certificate for the address `listen`, gone when the context is left.
+class DevelopmentServer:
+    """A context manager for a temporary folder with a certificate for the address `listen`.
 
-    `server_name` is what the cluster calls this machine, if not by that address.
+    `server_name` is the name by which the cluster reaches this machine, if not by that address.
     """
 
     def __init__(self, listen: str | None, server_name: str | None) -> None:
         host = parse_address(listen)[0] if listen else ""
-        # Where this machine finds the server, and where the cluster does.
-        self._here = ("" if _is_any(host) else host) or "localhost"
-        self._host = server_name or self._here
+        # The host by which this machine reaches the server, and the one for the cluster.
+        self._local_host = ("" if _is_unspecified(host) else host) or "localhost"
+        self._cluster_host = server_name or self._local_host
         self._stack = ExitStack()
         self.folder = ""
         self._bundle = b""
@@ -57,7 +57,9 @@ class Development:
     def __enter__(self) -> Self:
         self.folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuward-"))
         now = datetime.datetime.now(tz=datetime.UTC)
-        names = list(dict.fromkeys((self._host, self._here, "localhost", "127.0.0.1")))
+        names = list(
+            dict.fromkeys((self._cluster_host, self._local_host, "localhost", "127.0.0.1"))
+        )
         authority = new_authority(names, now, _LIFETIME)
         leaf = sign_leaf(authority, names, now, _LIFETIME)
         self._bundle = authority.certificate_pem
@@ -74,19 +76,22 @@ class Development:
     ) -> None:
         self._stack.close()
 
-    def introduce(self, address: str, out: TextIO) -> str:
-        """Say on `out` where the server is and how to call it; the configurations as JSON."""
+    def print_instructions(self, address: str, out: TextIO) -> str:
+        """Print on `out` where the server is and how to call it; returns the configurations."""
         port = parse_address(address)[1]
-        here, url = (f"https://{_bracketed(h)}:{port}" for h in (self._here, self._host))
+        hosts = (self._local_host, self._cluster_host)
+        local_url, url = (f"https://{_bracketed(host)}:{port}" for host in hosts)
         configuration = json.dumps(self._configuration(url), indent=2) + "\n"
         file = self._write(CONFIGURATION, configuration.encode())
         authority = os.path.join(self.folder, "ca.crt")
-        call = (
+        curl = (
             *("curl", "--silent", "--show-error", "--cacert", authority),
             *("--header", "Content-Type: application/json", "--data-binary", f"@{SAMPLE}"),
         )
-        calls = [shlex.join((*call, here + path)) for path in ("/mutate/deny", "/validate/deny")]
-        out.write(_TEXT.format(here, *calls, url, shlex.quote(file)))
+        calls = [
+            shlex.join((*curl, local_url + path)) for path in ("/mutate/deny", "/validate/deny")
+        ]
+        out.write(_TEXT.format(local_url, *calls, url, shlex.quote(file)))
         out.flush()
         return configuration
 
@@ -104,7 +109,7 @@ class Development:
         return path
 
 
-def _is_any(host: str) -> bool:
+def _is_unspecified(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:

@@ -7,121 +7,126 @@ import ipaddress
 import re
 from collections.abc import Callable
 
-from webhook.lifecycle import Settings
-from webhook.limits import Limits
-from webhook.log import LEVELS, MAX_TEXT
+from webhook.server.lifecycle import Settings
+from webhook.server.limits import Limits
+from webhook.telemetry.log import LEVELS, MAX_NAME_LENGTH
 
 EPILOG = """\
 paths, with POST:   /mutate/MODE and /validate/MODE; MODE is deny, warn or audit
 on the plain port:  /healthz, /readyz and /metrics
 
 exit status:
-  0  stopped after SIGTERM or SIGINT, with every call answered
-  2  wrong usage, a policy that cannot be used, or an address that cannot be listened on
-A second signal ends it at once.
+  0  stopped by SIGTERM or SIGINT after answering every request
+  2  wrong usage, a policy that cannot be used, or an address that cannot be used
+A second signal stops it immediately.
 """
 
 
 _LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
 _DNS_NAME = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]+$){_LABEL}")
 _DEFAULT, _LIMITS = Settings(), Limits()
-_PLACES = {
-    "--listen HOST:PORT": "Answer reviews here, over TLS; no HOST means every address. "
+_ADDRESSES_AND_FILES = {
+    "--listen HOST:PORT": "Address for reviews, over TLS; no HOST means every address. "
     f"The default is {_DEFAULT.listen}, with --dev 127.0.0.1:8443.",
-    "--metrics-listen HOST:PORT": "Answer probes and metrics here, without TLS. "
+    "--metrics-listen HOST:PORT": "Address for probes and metrics, without TLS. "
     f"The default is {_DEFAULT.metrics_listen}, with --dev a free port of 127.0.0.1.",
-    "--certificate DIR": "Serve the certificate in this folder, tls.crt and tls.key, "
-    "and every newer one.",
-    "--server-name NAME": "Refuse a certificate without this name, such as "
-    "gpuward.gpuward.svc; with --dev, what the cluster calls this machine.",
-    "--client-ca FILE": "Let in only callers with a certificate of these authorities.",
-    "--policy FILE": "Judge by this policy, read again when it changes.",
+    "--certificate DIR": "Folder with the certificate, tls.crt and tls.key; "
+    "newer versions are loaded when they appear.",
+    "--server-name NAME": "Name that the certificate must have, such as "
+    "gpuward.gpuward.svc; with --dev, the name by which the cluster reaches this machine.",
+    "--client-ca FILE": "Authorities (PEM): only callers with a certificate of theirs may connect.",
+    "--policy FILE": "The policy; it is reloaded when the file changes.",
 }
-_SWITCHES = {
-    "--dev": "Try it out: serve on this machine with a throw-away certificate and say how to call.",
+_FLAGS = {
+    "--dev": "Serve on this machine with a temporary certificate and print how to call it.",
     "--print-configuration": "With --dev, write the webhook configurations to standard output, "
-    "to be piped to `kubectl apply -f -`, and the rest to standard error.",
+    "for `kubectl apply -f -`, and everything else to standard error.",
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    """What understands the command line."""
-    made = argparse.ArgumentParser(
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser(
         prog="gpuward serve",
         description="Run the admission webhook.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    for place, text in _PLACES.items():
-        flag, metavar = place.split()
-        kind = _name if flag == "--server-name" else str
-        made.add_argument(flag, metavar=metavar, help=text, type=kind)
-    made.add_argument(
+    for option, text in _ADDRESSES_AND_FILES.items():
+        flag, metavar = option.split()
+        kind = _server_name if flag == "--server-name" else str
+        parser.add_argument(flag, metavar=metavar, help=text, type=kind)
+    parser.add_argument(
         "--profile",
         metavar="NAME",
         action="append",
         default=[],
-        help="Expect this GPU estate, such as gke; may be repeated. The default is nvidia.",
+        help="The GPU platform of the cluster, such as gke; repeatable. The default is nvidia.",
     )
-    _bounds(made)
-    _manners(made)
-    for flag, text in _SWITCHES.items():
-        made.add_argument(flag, action="store_true", help=text)
-    return made
+    _add_limits(parser)
+    _add_process_options(parser)
+    for flag, text in _FLAGS.items():
+        parser.add_argument(flag, action="store_true", help=text)
+    return parser
 
 
-def _bounds(made: argparse.ArgumentParser) -> None:
+def _add_limits(parser: argparse.ArgumentParser) -> None:
     for flag, kind, default, text in (
         (
             "--read-seconds",
             _number(float, 0.1),
             _LIMITS.read_seconds,
-            "Give a body so long to arrive; less than the timeoutSeconds of the registration.",
+            "Seconds for a body to arrive; must be less than timeoutSeconds of the registration.",
         ),
         (
             "--max-in-flight",
             _number(int, 1),
             _LIMITS.in_flight,
-            "Read at most so many bodies at once, others are told to try again in a second.",
+            "Bodies read at once. Further requests get 429 and are retried after a second.",
         ),
         (
             "--max-connections",
             _number(int, 1),
             _LIMITS.connections,
-            "Keep at most so many connections open, others are closed at once.",
+            "Open connections. Further connections are closed immediately.",
         ),
     ):
-        told = f"{text} The default is {default:g}."
-        made.add_argument(flag, metavar="N", type=kind, default=default, help=told)
+        parser.add_argument(
+            flag,
+            metavar="N",
+            type=kind,
+            default=default,
+            help=f"{text} The default is {default:g}.",
+        )
 
 
-def _manners(made: argparse.ArgumentParser) -> None:
-    made.add_argument(
+def _add_process_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--drain-seconds",
         metavar="N",
         type=_number(float, 0),
-        help="Go on answering for so long after SIGTERM, until nobody is sent here any more. "
+        help="Seconds to go on answering after SIGTERM, until the cluster sends no more requests. "
         f"The default is {_DEFAULT.drain_seconds:g}, with --dev 0.",
     )
-    made.add_argument(
+    parser.add_argument(
         "--log-level",
         choices=LEVELS,
         default="info",
-        help="The lowest level that is logged; decisions are info.",
+        help="The lowest level to log; decisions are info.",
     )
-    made.add_argument(
+    parser.add_argument(
         "--no-uvloop",
         dest="uvloop",
         action="store_false",
-        help="Use Python's own event loop even where uvloop is installed.",
+        help="Use Python's own event loop even if uvloop is installed.",
     )
 
 
-def _name(text: str) -> str:
+def _server_name(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        if len(text) <= MAX_TEXT and _DNS_NAME.fullmatch(text):
+        if len(text) <= MAX_NAME_LENGTH and _DNS_NAME.fullmatch(text):
             return text
         raise argparse.ArgumentTypeError(f"{text!r} is no DNS name or IP address") from None
 

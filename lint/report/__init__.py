@@ -14,7 +14,7 @@ _CONTROL = re.compile(
 
 
 class Style(NamedTuple):
-    """How a report for people should look."""
+    """Options of the reports for people."""
 
     color: bool = False
     notes: bool = False
@@ -24,5 +24,5 @@ Writer = Callable[[TextIO, Results, Style], None]
 
 
 def printable(text: str) -> str:
-    """`text`, which anybody may have written, without what could steer a terminal."""
+    """`text` with control characters escaped, so that it cannot control a terminal."""
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

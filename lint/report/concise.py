@@ -20,9 +20,9 @@ def write(out: TextIO, results: Results, style: Style) -> None:
             where = f"{remark.file}:{remark.line}:{remark.column}"
             out.write(f"{printable(where)}: {remark.level}: {printable(remark.message)}\n")
     out.writelines(
-        f"{printable(passed.file)}: passed over: {printable(passed.why)}\n"
-        for passed in results.passed_over
+        f"{printable(skipped.file)}: skipped: {printable(skipped.why)}\n"
+        for skipped in results.skipped
     )
-    for unjudged in results.unjudged:
-        where = f"{unjudged.file}:{unjudged.line}:{unjudged.column}"
-        out.write(f"{printable(where)}: not judged: {printable(unjudged.message)}\n")
+    for failed in results.not_evaluated:
+        where = f"{failed.file}:{failed.line}:{failed.column}"
+        out.write(f"{printable(where)}: not evaluated: {printable(failed.message)}\n")

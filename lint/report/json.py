@@ -6,7 +6,7 @@ import json
 from typing import Any, TextIO
 
 from lint.report import Style
-from lint.results import Located, Results
+from lint.results import LocatedFinding, Results
 
 VERSION = 1
 
@@ -18,8 +18,8 @@ def write(out: TextIO, results: Results, _style: Style) -> None:
         "policy": results.policy or None,
         "findings": [_finding(located) for located in results.findings],
         "remarks": [remark._asdict() for remark in results.remarks],
-        "passed_over": [passed._asdict() for passed in results.passed_over],
-        "unjudged": [unjudged._asdict() for unjudged in results.unjudged],
+        "skipped": [skipped._asdict() for skipped in results.skipped],
+        "not_evaluated": [failed._asdict() for failed in results.not_evaluated],
         "summary": {
             "files": results.files,
             "objects": results.objects,
@@ -38,7 +38,7 @@ def write(out: TextIO, results: Results, _style: Style) -> None:
     out.write("\n")
 
 
-def _finding(located: Located) -> dict[str, Any]:
+def _finding(located: LocatedFinding) -> dict[str, Any]:
     finding = located.finding
     ref = finding.object
     return {

@@ -1,4 +1,4 @@
-"""Text for people: what is wrong, where, why, and what to do about it."""
+"""A report for people: what is wrong, where, why, and what to do about it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from lint.report import Style, printable
-from lint.results import Located, Results
+from lint.results import LocatedFinding, Results
 
 _COLORS = {"error": "1;31", "warning": "1;33", "note": "1;36", "dim": "2", "bold": "1"}
 _WIDTH = 100
@@ -28,12 +28,12 @@ def write(out: TextIO, results: Results, style: Style) -> None:
             where = _where(remark.file, remark.line, remark.column)
             out.write(f"{paint(remark.level, remark.level)}: {where}{printable(remark.message)}\n")
     out.writelines(
-        f"{paint('dim', 'passed over')}: {printable(f'{passed.file}: {passed.why}')}\n"
-        for passed in results.passed_over
+        f"{paint('dim', 'skipped')}: {printable(f'{passed.file}: {passed.why}')}\n"
+        for passed in results.skipped
     )
-    for unjudged in results.unjudged:
-        where = _where(unjudged.file, unjudged.line, unjudged.column)
-        out.write(f"{paint('error', 'not judged')}: {where}{printable(unjudged.message)}\n")
+    for failed in results.not_evaluated:
+        where = _where(failed.file, failed.line, failed.column)
+        out.write(f"{paint('error', 'not evaluated')}: {where}{printable(failed.message)}\n")
     out.write(_summary(results, style) + "\n")
 
 
@@ -51,7 +51,7 @@ def _where(file: str, line: int, column: int) -> str:
     return printable(f"{file}:{line}:{column}: " if line else f"{file}: ")
 
 
-def _finding(located: Located, paint: _Paint, *, explain: bool) -> Iterator[str]:
+def _finding(located: LocatedFinding, paint: _Paint, *, explain: bool) -> Iterator[str]:
     finding, span = located.finding, located.span
     head = paint(located.level, f"{located.level}[{finding.rule}]")
     yield f"{head}: {paint('bold', printable(finding.message))}"
@@ -70,7 +70,7 @@ def _finding(located: Located, paint: _Paint, *, explain: bool) -> Iterator[str]
         yield f"{gutter} = more: gpuward explain {finding.rule}"
 
 
-def _excerpt(located: Located, gutter: str, paint: _Paint) -> Iterator[str]:
+def _excerpt(located: LocatedFinding, gutter: str, paint: _Paint) -> Iterator[str]:
     text, span = located.file.source.text, located.span
     start = text.rfind("\n", 0, span.start) + 1
     stop = text.find("\n", span.start)
@@ -85,7 +85,7 @@ def _excerpt(located: Located, gutter: str, paint: _Paint) -> Iterator[str]:
 
 
 def _flat(text: str) -> str:
-    """`text` with every character one column wide, so that the caret stands right."""
+    """`text` with every character one column wide, so that the caret is at the right column."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
@@ -116,11 +116,11 @@ def _summary(results: Results, style: Style) -> str:
         f"{results.suppressed} suppressed",
     ]
     if results.components:
-        parts.insert(3, f"{results.components} of them components and left alone")
+        parts.insert(3, f"{results.components} of them components, not evaluated")
     if results.excepted:
         parts.append(f"{results.excepted} excepted")
-    if results.unjudged:
-        parts.append(f"{len(results.unjudged)} not judged")
+    if results.not_evaluated:
+        parts.append(f"{len(results.not_evaluated)} not evaluated")
     policy = f"policy {printable(results.policy)}: " if results.policy else ""
     return f"{policy}{', '.join(parts)}, {results.seconds:.2f} s"
 

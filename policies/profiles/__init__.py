@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from kubeyaml import Chunk, read
-from policies.words import did_you_mean
+from policies.suggestions import did_you_mean
 from rules.profile.profile import Profile, merge_profiles
 from rules.profile.records import (
     Component,
@@ -22,12 +22,12 @@ from rules.profile.records import (
 
 _FOLDER = os.path.dirname(__file__)
 # What a profile that extends others adds to theirs; everything else it replaces.
-_ADDED = (
+_EXTENDED_KEYS = (
     *("resources", "nodeLabels", "components", "runtimeClasses", "alternativeVariables"),
     *("injectedReferences", "fractions", "limitQuotas"),
 )
 # Far more than anybody needs, and far less than Python's stack holds.
-_GENERATIONS = 20
+_MAX_EXTENDS = 20
 
 
 class ProfileError(ValueError):
@@ -47,7 +47,7 @@ def built_in() -> Mapping[str, Mapping[str, Any]]:
     return raws
 
 
-def chosen_profile(
+def merged_profile(
     choice: Iterable[str | Mapping[str, Any]], own: Iterable[Mapping[str, Any]] = ()
 ) -> Profile:
     """The chosen profiles, names or raw ones of a user's own, merged; `own` may be named as well.
@@ -62,7 +62,7 @@ def chosen_profile(
             raise ProfileError(f"two profiles are called {raw['name']!r}")
         raws[raw["name"]] = raw
     names = [chosen if isinstance(chosen, str) else chosen["name"] for chosen in choice]
-    family = _Family({**built_in(), **raws})
+    family = _ProfileResolver({**built_in(), **raws})
     flat = [_profile(family.flattened(name)) for name in dict.fromkeys(names)]
     known = [_profile(raw) for raw in built_in().values()]
     try:
@@ -71,7 +71,7 @@ def chosen_profile(
         raise ProfileError(str(error)) from error
 
 
-class _Family:
+class _ProfileResolver:
     """Profiles by name, which may extend each other."""
 
     def __init__(self, raws: Mapping[str, Mapping[str, Any]]) -> None:
@@ -86,8 +86,8 @@ class _Family:
         path = (*path, name)
         if name in path[:-1]:
             raise ProfileError(f"profiles extend each other in a circle: {' -> '.join(path)}")
-        if len(path) > _GENERATIONS:
-            raise ProfileError(f"more than {_GENERATIONS} profiles extend each other in a row")
+        if len(path) > _MAX_EXTENDS:
+            raise ProfileError(f"more than {_MAX_EXTENDS} profiles extend each other in a row")
         if name not in self._flat:
             self._flat[name] = self._extended(self._raws[name], path)
         return self._flat[name]
@@ -107,7 +107,7 @@ class _Family:
 
 def _add(whole: dict[str, Any], layer: Mapping[str, Any]) -> None:
     for key, value in layer.items():
-        if key not in _ADDED or key not in whole:
+        if key not in _EXTENDED_KEYS or key not in whole:
             whole[key] = value
         elif isinstance(value, dict):
             whole[key] = {**whole[key], **value}

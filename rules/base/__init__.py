@@ -1,1 +1,1 @@
-"""JSON, quantities, patterns and caches: nothing here knows Kubernetes objects or GPUs."""
+"""JSON, quantities, patterns and caches; independent of Kubernetes objects and GPUs."""

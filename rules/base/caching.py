@@ -1,4 +1,4 @@
-"""Caches that stay small whatever tenants write.
+"""Caches whose size tenants cannot increase without bound.
 
 Tenants choose many of the keys, such as the names of variables. A cache therefore keeps at most
 `MAX_ENTRIES` entries, and none whose key is longer than `MAX_KEY_LENGTH` characters.
@@ -16,15 +16,18 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 MAX_ENTRIES = 4096
-# The longest name of a resource: domain, slash, name.
+# The length of the longest valid resource name: domain, slash, name.
 MAX_KEY_LENGTH = 253 + 1 + 63
 
 if TYPE_CHECKING:
     from functools import cached_property
 else:
 
-    class cached_property:  # noqa: N801  # used as `property` is
-        """`functools.cached_property` without its lock, which costs more than most properties."""
+    class cached_property:  # noqa: N801  # lower case, like `property`
+        """`functools.cached_property` without its lock.
+
+        The lock takes longer than most properties.
+        """
 
         def __init__(self, compute: Callable[[Any], Any]) -> None:
             self._compute = compute
@@ -39,10 +42,10 @@ else:
 
 
 class BoundedCache(dict[K, V]):
-    """A dictionary whose `store` does nothing once it is full, or if the key is too long."""
+    """A dictionary whose `store` adds nothing if it is full or if the key is too long."""
 
     def store(self, key: K, value: V) -> V:
-        """Keep `value` under `key` if the bounds allow; returns `value` in either case."""
+        """Store `value` under `key` if the limits allow it; return `value` in either case."""
         too_long = isinstance(key, str) and len(key) > MAX_KEY_LENGTH
         if len(self) < MAX_ENTRIES and not too_long:
             self[key] = value
@@ -50,7 +53,7 @@ class BoundedCache(dict[K, V]):
 
 
 def cached_by_text(function: Callable[[str], V]) -> Callable[[str], V]:
-    """Decorate a pure `function` of one text: results for recent short texts are kept."""
+    """Decorate a pure `function` of one text: cache its results for recent short texts."""
     cached = lru_cache(maxsize=MAX_ENTRIES)(function)
 
     def wrapper(text: str) -> V:

@@ -1,4 +1,4 @@
-"""Read JSON of unknown shape, and show it to people.
+"""Read JSON of unknown structure, and display it in messages.
 
 A value of the wrong type counts as absent, so rules need not check types before they read.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
-# The text as JSON, at a fraction of the cost of `json.dumps`.
+# A text as a JSON string, much faster than `json.dumps`.
 quote = encode_basestring_ascii
 
 
@@ -32,6 +32,6 @@ def as_text(value: Any) -> str:
 
 
 def display(value: Any, limit: int = 60) -> str:
-    """`value`, written by a tenant, fit for a message: quoted, one line, at most `limit` long."""
+    """The tenant's `value` for a message: quoted, on one line, at most `limit` characters."""
     quoted = quote(value) if isinstance(value, str) else json.dumps(value, default=str)
     return quoted if len(quoted) <= limit else f'{quoted[: limit - 4]}…"'

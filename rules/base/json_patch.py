@@ -1,9 +1,9 @@
-"""Plain JSON data, places in it, and edits to it. Knows nothing of Kubernetes.
+"""JSON documents, paths in them, and edits to them. Nothing here depends on Kubernetes.
 
-An `Edit` is a wish about a document that somebody has read. `apply` turns a batch of
-wishes into a new document and the JSON Patch (RFC 6902) that leads there. It is stricter
-than the patch library of the Kubernetes API server: what does not fit is an error here,
-never a surprise there.
+An `Edit` is a change that somebody requests for one version of a document. `apply` makes a
+batch of edits and returns the new document and the JSON Patch (RFC 6902) that produces it. It
+is stricter than the patch library of the Kubernetes API server: an edit that does not fit the
+document raises EditError here, so the API server never receives it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-# `Any` inside containers: a recursive alias would force a cast at every step into a manifest.
+# `Any` inside lists and objects: a recursive alias would need a cast at every step of a path.
 Json: TypeAlias = dict[str, Any] | list[Any] | str | int | float | bool | None
 Path: TypeAlias = tuple[str | int, ...]
 Operation: TypeAlias = dict[str, Any]
@@ -22,7 +22,7 @@ class EditError(ValueError):
 
 
 class Edit(NamedTuple):
-    """One wish: put `value` at `path`, append it to the list at `path`, or remove `path`."""
+    """One change: put `value` at `path`, append it to the list at `path`, or remove `path`."""
 
     kind: Literal["put", "append", "remove"]
     path: Path
@@ -30,30 +30,36 @@ class Edit(NamedTuple):
 
 
 def put(path: Path, value: Json) -> Edit:
-    """Set the member of an object, or replace an element of a list, making missing parents."""
+    """An edit that sets a member of an object, or replaces an element of a list.
+
+    `apply` creates missing parents, as objects.
+    """
     return Edit("put", path, value)
 
 
 def append(path: Path, value: Json) -> Edit:
-    """Add `value` at the end of the list at `path`, making the list and its parents if missing."""
+    """An edit that adds `value` at the end of the list at `path`.
+
+    `apply` creates the list and its parents if they are missing.
+    """
     return Edit("append", path, value)
 
 
 def remove(path: Path) -> Edit:
-    """Take away the member or element at `path`, which must exist."""
+    """An edit that removes the member or element at `path`, which must exist."""
     return Edit("remove", path)
 
 
 def value_at(document: Json, path: Path) -> Json:
-    """What stands at `path`; KeyError, IndexError or TypeError if nothing does."""
+    """The value at `path`. Raises KeyError, IndexError or TypeError if there is none."""
     node: Any = document
     for step in path:
         node = node[step]
-    return node  # type: ignore[no-any-return]  # narrowed by nothing but the caller's knowledge
+    return node  # type: ignore[no-any-return]  # only the caller knows the type
 
 
 def find_value(document: Json, path: Path) -> Json:
-    """What stands at `path`, or None."""
+    """The value at `path`, or None if there is none."""
     try:
         return value_at(document, path)
     except (LookupError, TypeError):
@@ -71,10 +77,10 @@ def pointer(path: Path) -> str:
 def apply(document: Json, edits: Iterable[Edit]) -> tuple[Json, list[Operation]]:
     """A new document with all `edits` made, and the JSON Patch operations in order.
 
-    The edits speak of `document` as it is given: elements keep their indices because
-    removals come last, from the back. Untouched parts of the result are the same objects
-    as in `document`, which itself stays as it was. Raises EditError and changes nothing if
-    an edit does not fit or two of them concern the same place.
+    All paths refer to `document` as given: `apply` makes removals last and from the end, so the
+    indices of list elements stay valid. `document` is not changed; unchanged parts of the result
+    are the same Python objects as in `document`. Raises EditError if an edit does not fit the
+    document or if two edits change the same place.
     """
     batch = list(edits)
     for edit in batch:
@@ -97,18 +103,21 @@ def _sort_key(edit: Edit) -> list[tuple[bool, int, str]]:
 
 def _check_disjoint(batch: Sequence[Edit]) -> None:
     written = [e.path for e in batch if e.kind != "append"]
-    taken = set(written)
-    if len(taken) < len(written):
+    places = set(written)
+    if len(places) < len(written):
         raise EditError("two edits write to one place")
-    depths = {len(path) for path in taken}
+    depths = {len(path) for path in places}
     for edit in batch:
-        own = edit.path if edit.kind == "append" else edit.path[:-1]
-        if any(depth <= len(own) and own[:depth] in taken for depth in depths):
+        target = edit.path if edit.kind == "append" else edit.path[:-1]
+        if any(depth <= len(target) and target[:depth] in places for depth in depths):
             raise EditError(f"an edit at {pointer(edit.path)} lies inside another edit")
 
 
 def _check_fits(document: Json, edit: Edit) -> None:
-    """Every element must be there from the start: what the batch appends has no index yet."""
+    """Raise EditError if `edit` does not fit `document` as given.
+
+    Its path must not lead through an element that another edit of the batch appends.
+    """
     if not edit.path and not (edit.kind == "append" and isinstance(document, list)):
         raise EditError("the document itself cannot be replaced or removed")
     node: Any = document
@@ -122,11 +131,11 @@ def _check_fits(document: Json, edit: Edit) -> None:
 
 
 class _PatchBuilder:
-    """A document in the making; every node is copied at most once."""
+    """A document to which edits are applied. It copies each node at most once, before a change."""
 
     def __init__(self, document: Json) -> None:
         self.operations: list[Operation] = []
-        self._root = [document]  # so that the document too stands in something
+        self._root = [document]  # a list, so that the document itself has a parent
         self._copied: set[int] = set()
 
     @property
@@ -136,35 +145,37 @@ class _PatchBuilder:
 
     def write(self, edit: Edit) -> None:
         path, value = edit.path, edit.value
-        holder, step, depth = self._reach(path)
-        there = holder[step] if isinstance(holder, list) else holder.get(step)
+        parent, step, depth = self._reach(path)
+        existing = parent[step] if isinstance(parent, list) else parent.get(step)
         if edit.kind == "append":
-            if isinstance(there, list):
-                holder[step] = self._copy(there)
-                holder[step].append(value)
+            if isinstance(existing, list):
+                parent[step] = self._copy(existing)
+                parent[step].append(value)
                 self._record("add", (*path, "-"), value)
                 return
-            if there is not None:
+            if existing is not None:
                 raise EditError(f"{pointer(path)} is not a list")
             value = [value]
-        # The operation stands at the highest parent that is missing and carries the rest.
-        for missing in reversed(path[depth:]):  # all names, or the edit would be a misfit
+        # One operation adds the highest missing parent, with everything below it. The missing steps
+        # are names, because `_check_fits` refuses a missing list element.
+        for missing in reversed(path[depth:]):
             value = {str(missing): value}
-        holder[step] = value
-        is_new = there is None and isinstance(holder, dict)
+        parent[step] = value
+        is_new = existing is None and isinstance(parent, dict)
         self._record("add" if is_new else "replace", path[:depth], value)
 
     def remove(self, path: Path) -> None:
-        holder, step, depth = self._reach(path)
-        if depth < len(path) or (isinstance(holder, dict) and step not in holder):
+        parent, step, depth = self._reach(path)
+        if depth < len(path) or (isinstance(parent, dict) and step not in parent):
             raise EditError(f"{pointer(path)} does not exist")
-        del holder[step]
+        del parent[step]
         self._record("remove", path)
 
     def _reach(self, path: Path) -> tuple[Any, Any, int]:
-        """What holds the end of `path`, or its first part that is missing; by which step; how deep.
+        """The parent of the value at `path`, the step from it to the value, and the step's depth.
 
-        Everything on the way is copied, so that it may be changed.
+        If a part of `path` is missing, they are those of the first missing part. All nodes on the
+        way are copies, so the caller may change them.
         """
         node: Any = self._root
         for depth, step in enumerate((0, *path)):
@@ -174,7 +185,7 @@ class _PatchBuilder:
                 child = node[step]
             else:
                 raise EditError(f"{pointer(path)} does not fit the document")
-            if depth == len(path) or (child is None and depth):  # without a document no parts
+            if depth == len(path) or (child is None and depth):  # at depth 0 null is the document
                 break
             if id(child) not in self._copied and isinstance(child, (dict, list)):
                 child = node[step] = self._copy(child)

@@ -1,4 +1,4 @@
-"""Patterns in which `*` stands for any characters, and texts with placeholders in them."""
+"""Patterns in which `*` matches any characters, and texts that contain placeholders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rules.base.caching import MAX_ENTRIES, MAX_KEY_LENGTH
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether `text` matches `pattern`, in which each `*` stands for any characters.
+    """Whether `text` matches `pattern`, in which each `*` matches any characters, or none.
 
     Takes time linear in both lengths, because tenants write the texts.
     """
@@ -20,10 +20,10 @@ def matches(pattern: str, text: str) -> bool:
         return False
     position, end = len(first), len(text) - len(last)
     for piece in middle:
-        found = text.find(piece, position, end)
-        if found < 0:
+        start = text.find(piece, position, end)
+        if start < 0:
             return False
-        position = found + len(piece)
+        position = start + len(piece)
     return text.endswith(last)
 
 
@@ -40,5 +40,5 @@ def _matches_any_cached(patterns: tuple[str, ...], text: str) -> bool:
 
 
 def has_placeholder(value: str) -> bool:
-    """Whether a template has yet to fill in part of `value`, such as `${POOL}` or `{{ .pool }}`."""
+    """Whether `value` contains a template placeholder, such as `${POOL}` or `{{ .pool }}`."""
     return "$" in value or "{{" in value

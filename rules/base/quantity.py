@@ -1,7 +1,8 @@
 """Kubernetes quantities such as `1`, `500m`, `2Gi` and `1e3`, read as the API server reads them.
 
-Kubernetes rounds what is finer than a nano up to one, so a count of nanos holds any quantity.
-Source: apimachinery's `pkg/api/resource`, whose own answers are in `tests/data/quantities.tsv`.
+Kubernetes rounds anything finer than a nano up to one nano, so a whole number of nanos can
+represent any quantity. Source: apimachinery's `pkg/api/resource`, whose own results are in
+`tests/data/quantities.tsv`.
 """
 
 import re
@@ -11,25 +12,27 @@ from typing import NamedTuple
 from rules.base.caching import MAX_ENTRIES, MAX_KEY_LENGTH
 
 _NANO, _INT64_MAX = 10**9, 2**63 - 1
-# Larger numbers are cut to this one: far beyond int64, and still fast to compute with.
+# Larger numbers are reduced to this one: far beyond int64, and still fast to compute with.
 _MAX_DIGITS, _MAX = 40, 10**40
-# Nanos take nine decimals and 2**60 sixty more; further decimals can only add one nano.
+# Nanos need nine decimals, and the factor 2**60 sixty more. Further decimals add one nano at most.
 _MAX_DECIMALS = 9 + 60
-# What Go trims, less what its JSON encoder escapes (tab, newline): trimming precedes unescaping.
+# The blanks that Go trims, except those that its JSON encoder escapes (tab, newline): Kubernetes
+# trims the text before it unescapes it.
 _BLANKS = " \x85\xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-# The possessive `*+` keeps megabytes of digits from being tried again and again.
+# The possessive `*+` prevents backtracking over megabytes of digits.
 _FORM = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+)([+-]?[0-9]*+)")
-# What templates leave open: `$N`, `${N}`, `{{ .n }}`, and words for sed such as `NUM_GPUS`, `<n>`.
+# Placeholders of templates: `$N`, `${N}`, `{{ .n }}`, and words for sed such as `NUM_GPUS`, `<n>`.
 _PLACEHOLDER = re.compile(r"\$[A-Za-z0-9_{(]|\{\{|\A[A-Z](?=[^_]*+_)[A-Z0-9_]++\Z|\A<[^<>]*+>\Z")
 _POWERS_OF_TEN = dict(zip(("n", "u", "m", "", *"kMGTPE"), range(-9, 19, 3), strict=True))
 _POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
 class Quantity(NamedTuple):
-    """A number Kubernetes can read: `text` as written, `nano` its exact value in units of 1e-9.
+    """A number that Kubernetes can read: `text` as written, `nano` its value in units of 1e-9.
 
-    As in Kubernetes, `nano` is rounded away from zero, and with a binary unit capped at int64.
-    What exceeds 10**40 counts as 10**40. `==` compares the texts too, `equal_to` only the numbers.
+    As in Kubernetes, `nano` is rounded away from zero, and a number with a binary unit is capped at
+    the largest int64. A number above 10**40 counts as 10**40. `==` also compares the texts;
+    `equal_to` compares only the numbers.
     """
 
     text: str
@@ -37,27 +40,30 @@ class Quantity(NamedTuple):
 
     @property
     def is_integer(self) -> bool:
-        """Whether this is exactly a whole number, of either sign."""
+        """Whether this is exactly a whole number, positive or negative."""
         return self.nano % _NANO == 0
 
     @property
     def accepted_as_integer(self) -> bool:
-        """The API server's test: whole once rounded up to thousandths, as `0.9999` and `-1` are."""
+        """Whether the API server accepts it as an integer, as it does `0.9999` and `-1`.
+
+        It rounds up to thousandths first, and then requires a whole number.
+        """
         return self.thousandths % 1000 == 0
 
     @property
     def thousandths(self) -> int:
-        """What the API server stores, and compares: rounded away from zero."""
+        """What the API server stores and compares: thousandths, rounded away from zero."""
         return self._rounded_up(_NANO // 1000)
 
     @property
     def value(self) -> int:
-        """The whole number that scheduler and kubelet act on: rounded away from zero."""
+        """The whole number that the scheduler and the kubelet use, rounded away from zero."""
         return self._rounded_up(_NANO)
 
     @property
     def overflows(self) -> bool:
-        """Whether thousandths exceed int64, as in `1E`: Kubernetes then answers by chance."""
+        """Whether the thousandths exceed int64, as in `1E`: Kubernetes then computes wrongly."""
         return abs(self.thousandths) > _INT64_MAX
 
     @property
@@ -74,20 +80,20 @@ class Quantity(NamedTuple):
 
 
 class Placeholder(NamedTuple):
-    """A text yet to be filled in, with `$N`, `${N}`, `$(N)` or `{{ .Values.gpu }}` in it."""
+    """A text with a template placeholder such as `$N`, `${N}`, `$(N)` or `{{ .Values.gpu }}`."""
 
     text: str
 
 
 class Malformed(NamedTuple):
-    """What the API server refuses as a quantity: `text` as written, `why` in words for a person."""
+    """A value that the API server refuses as a quantity: `text` as written, `why` for a message."""
 
     text: str
     why: str
 
 
 def parse(value: object) -> Quantity | Placeholder | Malformed:
-    """Read any JSON value where a quantity belongs. Never raises; null is zero to Kubernetes."""
+    """Parse any JSON value as a quantity. Never raises. Kubernetes reads null as zero."""
     match value:
         case str():
             text = value
@@ -96,7 +102,7 @@ def parse(value: object) -> Quantity | Placeholder | Malformed:
         case bool():
             return Malformed("true" if value else "false", "a boolean is not a quantity")
         case int():
-            # Python refuses to write out an int of more than 4300 digits.
+            # Python refuses to convert an int of more than 4300 digits to text.
             text = str(value) if abs(value) < _MAX else str(_MAX if value > 0 else -_MAX)
         case float():
             text = repr(value)
@@ -117,7 +123,8 @@ def _parse_text(text: str) -> Quantity | Placeholder | Malformed:
         return Malformed(text, f"unknown unit or exponent {(letters + exponent)[:20]!r}")
     # Kubernetes keeps the scale in an int32, which wraps: `1e4294967296` is 1.
     scale = (ten - len(fraction) + 2**31) % 2**32 - 2**31
-    # Without any digit only Kubernetes' fast path sees a zero, and these do not take it.
+    # Only Kubernetes' fast path reads a text without digits as zero. Texts with these exponents and
+    # units do not take the fast path.
     if not (whole or fraction) and (scale < _POWERS_OF_TEN["n"] or two > _POWERS_OF_TWO["Ti"]):
         return Malformed(text, "no digits")
     nano = min(_nano(whole + fraction, scale, 2**two), _NANO * (_INT64_MAX if two else _MAX))
@@ -128,7 +135,7 @@ _cached_parse = lru_cache(maxsize=MAX_ENTRIES)(_parse_text)
 
 
 def _power_of_ten(letters: str, exponent: str) -> int | None:
-    """Return the power of ten in a suffix, 0 for a binary unit, None for what is no suffix."""
+    """Return the power of ten of a suffix; 0 for a binary unit, None if the suffix is invalid."""
     if not exponent:
         return 0 if letters in _POWERS_OF_TWO else _POWERS_OF_TEN.get(letters)
     digits = exponent.lstrip("+-").lstrip("0")
@@ -139,7 +146,7 @@ def _power_of_ten(letters: str, exponent: str) -> int | None:
 
 
 def _nano(digits: str, scale: int, factor: int) -> int:
-    """Return digits * 10**scale * factor in nanos, rounded up, at a cost that ignores the scale."""
+    """Return digits * 10**scale * factor in nanos, rounded up. A large scale costs no more time."""
     significant = digits.rstrip("0")
     scale += len(digits) - len(significant)
     significant = significant.lstrip("0")
@@ -147,7 +154,7 @@ def _nano(digits: str, scale: int, factor: int) -> int:
         return 0
     if len(significant) + scale > _MAX_DIGITS:
         return _MAX * _NANO
-    if scale < -_MAX_DECIMALS:  # the last digit is not 0, so a 1 stands for what is cut off
+    if scale < -_MAX_DECIMALS:  # the last digit is not 0, so a 1 replaces the digits cut off
         significant = significant[: max(len(significant) + scale + _MAX_DECIMALS, 0)] + "1"
         scale = -_MAX_DECIMALS - 1
     number, power = int(significant) * factor * _NANO, int(10 ** abs(scale))
@@ -155,7 +162,10 @@ def _nano(digits: str, scale: int, factor: int) -> int:
 
 
 def invalid_count_reason(amount: object) -> str | None:
-    """Why `amount` is no number of devices, to follow a comma in a message; None if it is one."""
+    """Why `amount`, a result of `parse`, is not a number of devices; None if it is, or may be, one.
+
+    The text continues a message after a comma. A placeholder may be a number, so it gives None.
+    """
     if isinstance(amount, Malformed):
         return f"which is not a quantity ({amount.why}): the API server refuses it"
     if not isinstance(amount, Quantity):

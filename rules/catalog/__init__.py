@@ -1,7 +1,8 @@
 """Every rule, in the order in which they run.
 
-Rules that fix run first, so that the others judge what is left. One rule is one file, in the folder
-of its family, named as the rule. `checked` refuses a list that breaks this.
+Rules with fixes run first, so that the other rules evaluate the fixed object. Each rule is one file
+in the folder of its family, with the name of the rule. `checked` raises CatalogError for a wrong
+list.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ from rules.catalog.sharing import (
 from rules.rule import Rule
 
 NAME_CORRECTION = (unknown_gpu_resource.RULE,)
-"""Decides which containers request a GPU, for all rules that follow."""
+"""Corrects resource names first, because they decide which containers request a GPU."""
 SAFE_FIXES = (
     share_visible_devices.RULE,
     visible_devices_env.RULE,
@@ -78,7 +79,7 @@ SAFE_FIXES = (
     toleration_default.RULE,
     affinity_default.RULE,
 )
-"""Most of their fixes are safe, so they are made by default."""
+"""Rules most of whose fixes are safe. Safe fixes are made by default."""
 OPT_IN_FIXES = (
     visible_devices_envfrom.RULE,
     swarm_resource_env.RULE,
@@ -103,7 +104,7 @@ OPT_IN_FIXES = (
     toleration_mismatch.RULE,
     quota_inert_key.RULE,
 )
-"""Fixed only where the policy says `fix: true`, with rare exceptions that a rule explains."""
+"""Rules whose fixes need `fix: true` in the policy; a rule's docstring states any exception."""
 REPORTS = (
     device_hostpath.RULE,
     runtime_socket.RULE,
@@ -122,6 +123,6 @@ REPORTS = (
     affinity_contradiction.RULE,
     quota_fraction.RULE,
 )
-"""Never fixed."""
+"""Rules without fixes."""
 
 CATALOG: tuple[Rule[Any], ...] = checked(NAME_CORRECTION, SAFE_FIXES, OPT_IN_FIXES, REPORTS)

@@ -1,4 +1,4 @@
-"""Check the list of rules when it is loaded: a broken one must not start."""
+"""Check the list of rules when it is imported, so that gpuward does not start with a wrong one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from rules.rule import Rule
 
 
 class CatalogError(ValueError):
-    """A list of rules that breaks a promise; the text names the rule and what to change."""
+    """A list of rules that cannot be right. The text names the rule and what to change."""
 
 
 def checked(*groups: Sequence[Rule[Any]]) -> tuple[Rule[Any], ...]:
-    """The rules of all `groups` in order; CatalogError if the list cannot be right."""
+    """The rules of all `groups`, in order.
+
+    Raises CatalogError if two rules have the same name, if a rule has no summary or no `needs`, or
+    if a rule supersedes one that is not listed after it.
+    """
     rules = tuple(chain(*groups))
     position = {rule.name: number for number, rule in enumerate(rules)}
     name, times = Counter(rule.name for rule in rules).most_common(1)[0]

@@ -1,1 +1,1 @@
-"""What a pod asks of GPUs, and what it is given besides."""
+"""What a pod requests of GPUs, and what else gives it access to GPUs."""

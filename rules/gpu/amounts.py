@@ -1,4 +1,4 @@
-"""Fixes of the amount of one resource, in a container's limits and requests alike."""
+"""Fixes of the amount of one resource, in the limits and the requests of a container."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rules.objects.container import Container
 def rewrite_edits(
     container: Container, name: str, parsed: Quantity, value: int
 ) -> tuple[Edit, ...]:
-    """Edits that write `value` for the resource `name` wherever its amount is `parsed` now."""
+    """Edits that set the resource `name` to `value` in limits and requests where it is `parsed`."""
     fields = {"limits": container.limits, "requests": container.requests}
     return tuple(
         put((*container.resources_path, field, name), value)
@@ -26,8 +26,9 @@ def round_up_fix(
 ) -> Fix | None:
     """A fix that rounds up the limit of `name` and sets the request to the same number.
 
-    `field` is where the finding is: `limits` or `requests`. In `requests` only the request is
-    rewritten. None if the limit is no positive number that Kubernetes can count.
+    `field` is the field that the finding is about: `limits` or `requests`. For `limits` the request
+    is changed only if it equals the limit; for `requests` only the request is changed. None if the
+    limit is not a positive number that Kubernetes can count.
     """
     if not isinstance(limit, Quantity) or limit.nano <= 0 or limit.overflows:
         return None

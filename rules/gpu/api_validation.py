@@ -1,6 +1,7 @@
-"""Which amounts of a device the API server refuses in a container, before it asks a webhook.
+"""Which amounts of a device the API server refuses in a container.
 
-Source: Kubernetes, `pkg/apis/core/validation/validation.go`; the tests ask a real API server.
+It validates an object before it calls validating webhooks. Source: Kubernetes,
+`pkg/apis/core/validation/validation.go`; the tests compare with a real API server.
 """
 
 from __future__ import annotations
@@ -12,24 +13,27 @@ from rules.base.quantity import Malformed, Quantity, parse
 
 
 def api_refuses_amounts(name: str, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> bool:
-    """Whether a container with these amounts of the device `name` is refused for them.
+    """Whether the API server refuses a container for its amounts of the device `name`.
 
-    Names must have a domain, amounts must be whole once rounded up to thousandths, and a
-    request must have a limit that equals it.
+    `limits` and `requests` are the container's, as written. The name must have a domain. The
+    amounts must be whole after rounding up to thousandths. A request needs a limit that equals it.
     """
     if "/" not in name or name.startswith("requests."):
         return True
-    given = [parse(amounts[name]) for amounts in (limits, requests) if name in amounts]
-    if any(api_refuses_count(amount) for amount in given):
+    quantities = [parse(amounts[name]) for amounts in (limits, requests) if name in amounts]
+    if any(api_refuses_count(amount) for amount in quantities):
         return True
     if name not in requests:
         return False
-    rounded = {amount.thousandths for amount in given if isinstance(amount, Quantity)}
+    rounded = {amount.thousandths for amount in quantities if isinstance(amount, Quantity)}
     return name not in limits or len(rounded) > 1
 
 
 def api_refuses_count(amount: object) -> bool:
-    """Whether the API server refuses `amount` for a number of devices; not what is unfilled."""
+    """Whether the API server refuses `amount`, a result of `parse`, as a number of devices.
+
+    False for a placeholder: its value is not known yet.
+    """
     if isinstance(amount, Quantity):
         return amount.nano < 0 or not amount.accepted_as_integer
     return isinstance(amount, Malformed)

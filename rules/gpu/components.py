@@ -1,4 +1,4 @@
-"""The pods of a GPU estate itself, and who may make them: device plugins, exporters, agents."""
+"""The pods of the GPU platform itself (device plugins, exporters, agents), and who creates them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 
-# Who makes the pods of DaemonSets; the second where controllers have no accounts of their own.
+# The users that create the pods of DaemonSets. The second one does so in clusters whose controllers
+# have no service accounts of their own.
 DAEMON_SET_CONTROLLERS = (
     "system:serviceaccount:kube-system:daemon-set-controller",
     "system:kube-controller-manager",
@@ -15,9 +16,11 @@ DAEMON_SET_CONTROLLERS = (
 
 
 def is_component(pod: Pod, context: Context) -> bool:
-    """Whether `pod` is the estate's own, which every rule leaves alone.
+    """Whether `pod` is a component of the GPU platform, which no rule checks.
 
-    In a custom resource the pod may go to another namespace than the resource itself.
+    The profile lists components by namespace and service account. At admission the user must also
+    be the DaemonSet controller or one of the component's `creators`. A pod in a custom resource is
+    never a component, because it may be created in another namespace than the resource.
     """
     if pod.object.group not in BUILT_IN_GROUPS:
         return False
@@ -29,8 +32,9 @@ def is_component(pod: Pod, context: Context) -> bool:
 
 
 def is_made_by_daemon_set(pod: Pod, context: Context) -> bool:
-    """Whether a DaemonSet makes `pod`, which may then be an agent of its node.
+    """Whether a DaemonSet creates `pod`, which may then be an agent of its node.
 
-    Anybody may write that a DaemonSet owns a pod; at admission its maker is known.
+    Any user may write a DaemonSet as the owner of a pod. At admission the user who creates the pod
+    is known, and must be the DaemonSet controller.
     """
     return pod.is_daemon and (context.user is None or context.user in DAEMON_SET_CONTROLLERS)

@@ -1,4 +1,4 @@
-"""Which GPUs a container asks the scheduler for."""
+"""Which GPUs a container requests from the scheduler."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from rules.profile.records import Resource
 NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 """The resources that Kubernetes itself defines."""
 REQUEST_IN_LIMITS = "ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)"
-"""Advice, to follow what must be removed."""
+"""Advice for messages that first say what to remove."""
 Amount: TypeAlias = Quantity | Placeholder | Malformed | None
 
 
 class Device:
     """One GPU resource of one container: limit and request as parsed, None where absent.
 
-    - `is_requested`: an amount above zero is asked for. An amount that cannot be read counts, so
-      that nobody loses a GPU to a typing error.
-    - `is_plain_count`: the limit is a number of devices, and no request differs from it.
+    - `is_requested`: the limit or the request is above zero. An amount that cannot be parsed counts
+      too, so that no container loses a GPU because of a typing error.
+    - `is_plain_count`: the limit is a positive whole number, and the request, if any, equals it.
     """
 
     __slots__ = ("is_plain_count", "is_requested", "limit", "name", "request", "resource")
@@ -52,7 +52,7 @@ def _is_some(amount: Amount) -> bool:
 
 
 def devices(container: Container) -> Mapping[str, Device]:
-    """The GPU resources that `container` names, of whatever family, by name."""
+    """The GPU resources in the limits and requests of `container`, by name."""
     if container.devices is None:
         container.devices = dict(_devices(container))
     return container.devices
@@ -69,7 +69,10 @@ def _devices(container: Container) -> Iterator[tuple[str, Device]]:
 def parse_device(
     name: str, limits: Mapping[str, Any], requests: Mapping[str, Any], profile: Profile
 ) -> Device | None:
-    """The GPU resource `name` as a container asks for it; None if it is nothing known."""
+    """The GPU resource `name` of a container; None if the profile does not know the name.
+
+    `limits` and `requests` are the container's, as written.
+    """
     resource = profile.resource(name)
     if resource is None:
         return None
@@ -79,9 +82,10 @@ def parse_device(
 
 
 def requests_gpu(container: Container) -> bool:
-    """Whether `container` asks for a GPU in any way that the scheduler knows of.
+    """Whether `container` requests a GPU in any way that a scheduler counts.
 
-    A claim of any class counts: the pod does not say whether it is for a GPU.
+    These are a GPU resource, a resource claim, and the annotations for a part of a GPU. A claim of
+    any class counts, because the pod does not show whether the claim is for a GPU.
     """
     if container.requests_gpu is None:
         container.requests_gpu = bool(
@@ -93,42 +97,42 @@ def requests_gpu(container: Container) -> bool:
 
 
 def requests_share(container: Container) -> bool:
-    """Whether `container` asks for a share of a card that software divides."""
+    """Whether `container` requests a share of a card that software divides."""
     requested = (device for device in devices(container).values() if device.is_requested)
     return any(device.resource.sharing == "share" for device in requested)
 
 
 def uses_only_claims(container: Container) -> bool:
-    """Whether `container` uses a claim, of whatever class, and no GPU resource."""
+    """Whether `container` uses a resource claim, of any class, and requests no GPU resource."""
     requests_resource = any(device.is_requested for device in devices(container).values())
     return bool(container.claims) and not requests_resource
 
 
 def describe_request(container: Container) -> str:
-    """How a container that requests a GPU does so, in words for a message."""
+    """The predicate of a message: `uses a resource claim` or `asks for a GPU`."""
     return "uses a resource claim" if uses_only_claims(container) else "asks for a GPU"
 
 
 def pod_requests_gpu(pod: Pod) -> bool:
-    """Whether any container of `pod` asks for a GPU."""
+    """Whether any container of `pod` requests a GPU, as `requests_gpu` defines it."""
     if pod.requests_gpu is None:
         pod.requests_gpu = any(requests_gpu(container) for container in pod.containers)
     return pod.requests_gpu
 
 
 def pod_uses_only_claims(pod: Pod) -> bool:
-    """Whether the pod requests GPUs by claims alone, which may be for other devices."""
+    """Whether the pod requests GPUs by resource claims alone. These may be for other devices."""
     requesting = [container for container in pod.containers if requests_gpu(container)]
     return bool(requesting) and all(uses_only_claims(container) for container in requesting)
 
 
 def requested_resources(pod: Pod) -> tuple[str, ...]:
-    """The GPU resources that any container of `pod` asks for, each once."""
+    """The names of the GPU resources that the containers of `pod` request, each once, in order."""
     if pod.requested_resources is None:
-        found = (
+        requested = (
             device for c in pod.containers for device in devices(c).values() if device.is_requested
         )
-        pod.requested_resources = tuple(dict.fromkeys(device.name for device in found))
+        pod.requested_resources = tuple(dict.fromkeys(device.name for device in requested))
     return pod.requested_resources
 
 

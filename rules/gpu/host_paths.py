@@ -1,4 +1,4 @@
-"""Which paths of its node a pod shows to its containers."""
+"""Which paths of the node a pod mounts into its containers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PROCESS_ROOT = re.compile(r"/proc/[^/]+/(?:task/[^/]+/)?(?:root|cwd)(?=/|$)")
 
 
 class HostMount(NamedTuple):
-    """A container sees `path` of the node through the volume `volume`, declared at `field`."""
+    """A container sees `path` of the node through `volume`; `field` is the volume's path field."""
 
     container: Container
     volume: str
@@ -26,12 +26,15 @@ class HostMount(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What findings about the volume are known by."""
+        """The `key` of findings about the volume."""
         return f"volume.{self.volume}"
 
 
 def host_mounts(pod: Pod) -> Iterator[HostMount]:
-    """Every mount of a hostPath volume, `subPath` included; a volume that nobody mounts is none."""
+    """Every mount of a hostPath volume in a container. The path includes `subPath`.
+
+    A volume that no container mounts yields nothing.
+    """
     volumes = {as_text(v.get("name")): (i, p) for i, v in pod.volumes if (p := host_path(v))}
     if not volumes:
         return
@@ -40,19 +43,19 @@ def host_mounts(pod: Pod) -> Iterator[HostMount]:
             name = as_text(mount.get("name"))
             if name in volumes:
                 index, path = volumes[name]
-                seen = clean_path(f"{path}/{_sub_path(mount)}")
+                node_path = clean_path(f"{path}/{_sub_path(mount)}")
                 field = (*pod.path, "volumes", index, "hostPath", "path")
-                yield HostMount(container, name, seen, field, mount.get("readOnly") is True)
+                yield HostMount(container, name, node_path, field, mount.get("readOnly") is True)
 
 
 def _sub_path(mount: Mapping[str, Any]) -> str:
-    """The part of the volume that is mounted; all of it may be, where the kubelet fills it in."""
-    below = as_text(mount.get("subPath")) or as_text(mount.get("subPathExpr"))
-    return "" if "$(" in below else below
+    """The mounted part of the volume; empty, which means all of it, if the kubelet fills it in."""
+    sub_path = as_text(mount.get("subPath")) or as_text(mount.get("subPathExpr"))
+    return "" if "$(" in sub_path else sub_path
 
 
 def host_path(volume: Mapping[str, Any]) -> str | None:
-    """The host's path that `volume` shows, cleaned; None if it is no hostPath."""
+    """The path on the node that `volume` shows, as `clean_path` writes it; None if no hostPath."""
     path = as_object(volume.get("hostPath")).get("path")
     return clean_path(path) if isinstance(path, str) and path else None
 
@@ -60,7 +63,7 @@ def host_path(volume: Mapping[str, Any]) -> str | None:
 def clean_path(path: str) -> str:
     """`path` without `.`, `..`, doubled or trailing slashes, always absolute.
 
-    What a process of the node sees as its root, or works in, counts as the node's root.
+    The root and the working directory of a process in `/proc` count as the root of the node.
     """
     path = posixpath.normpath("/" + path.lstrip("/"))
     while root := _PROCESS_ROOT.match(path):

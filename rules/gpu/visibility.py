@@ -1,10 +1,10 @@
-"""Which GPUs a container will be given behind the scheduler's back, by its variables.
+"""Which GPUs a container gets through environment variables, without the scheduler.
 
 The meaning of the variables follows the container runtimes that read them: NVIDIA's
 (`internal/config/image/cuda_image.go`, `devices.go`), AMD's (`internal/oci/oci.go`,
 `internal/gpu-tracker`), Intel's for Gaudi (`cmd/habana-container-runtime/specs.go`) and
-Huawei's. The order of precedence follows the kubelet: the device plugin's environment
-first, then `envFrom`, then `env`; the last wins.
+Huawei's. The order of precedence follows the kubelet: the device plugin's variables come
+first, then `envFrom`, then `env`; the last one wins.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ OTHER_VENDORS = (ASCEND, HABANA, AMD)
 VISIBILITY_VARIABLES = (NVIDIA, *OTHER_VENDORS)
 VOID = "void"
 CUDA_VERSION = "CUDA_VERSION"
-# What hides every device. AMD's and Gaudi's know no `void`; Gaudi's old hook takes it for `all`.
+# The values that hide every device. AMD's and Gaudi's runtimes do not know `void`; Gaudi's old hook
+# reads it as `all`.
 _HIDDEN_VALUES = {NVIDIA: VOID, ASCEND: VOID, HABANA: "none", AMD: "none"}
-# The makers, as profiles name them, of the cards that each variable is about; the maker of
-# what a mere device class offers may be any.
+# The vendors, as profiles name them, of the cards that each variable controls. `other` is the
+# vendor of a device class, which may offer any device.
 _VENDORS = {
     NVIDIA: ("nvidia", "other"),
     ASCEND: ("huawei",),
@@ -50,24 +51,24 @@ class Visibility(enum.Enum):
 
 
 def parse_visibility(value: str, variable: str = NVIDIA) -> Visibility:
-    """What the container runtime makes of `value` as the text of `variable`."""
+    """What the container runtime does if `variable` has the text `value`."""
     if "$(" in value:
-        return Visibility.GRANTED  # the kubelet fills it in: it may become anything
+        return Visibility.GRANTED  # the kubelet fills the value in, so it may become any value
     tokens = [token for token in (part.strip() for part in value.split(",")) if token]
     if variable != NVIDIA:
-        # The others know no word that outweighs a device named beside it.
+        # For the other vendors no word overrides a device that is listed beside it.
         words = ("none",) if variable == HABANA else (VOID, "none")
         hidden = all(token in words for token in tokens)
         return Visibility.HIDDEN if hidden else Visibility.GRANTED
     if not tokens or VOID in tokens:
         return Visibility.HIDDEN
-    # In some versions `none` wins wherever it stands; the reading that grants more counts.
+    # In some versions `none` wins at any position. gpuward assumes the version that grants more.
     deciding = next((token for token in tokens if token in ("all", "none")), "")
     return Visibility.DRIVER_ONLY if deciding == "none" else Visibility.GRANTED
 
 
 def visibility(container: Container, variable: str = NVIDIA) -> Visibility:
-    """What the container's own `env` says in `variable`; the last entry wins."""
+    """What `variable` in the container's own `env` does; the last entry wins."""
     if variable not in container.env:
         return Visibility.UNSET
     value = container.value_of(variable)
@@ -75,10 +76,10 @@ def visibility(container: Container, variable: str = NVIDIA) -> Visibility:
 
 
 def is_for_requested_gpu(variable: str, container: Container) -> bool:
-    """Whether `variable` controls cards of the vendor whose GPU `container` asks for.
+    """Whether `variable` controls cards of a vendor whose GPU `container` requests.
 
-    NVIDIA's variable also counts for a claim or a part of a GPU: the pod does not name their
-    vendor.
+    For a container with only a resource claim or a part of a GPU, this is true for NVIDIA's
+    variable: the pod does not show the vendor.
     """
     requested = [device for device in devices(container).values() if device.is_requested]
     if not requested:
@@ -87,10 +88,10 @@ def is_for_requested_gpu(variable: str, container: Container) -> bool:
 
 
 def matching_prefixes(container: Container, variable: str) -> list[tuple[int, Mapping[str, Any]]]:
-    """The entries of `envFrom` whose prefix lets a key of theirs become `variable`.
+    """The entries of `envFrom`, with their indices, whose prefix and some key can form `variable`.
 
-    `variable` may hold one `*`. An entry without a prefix can hold any variable and says
-    nothing of it, so it does not count.
+    `variable` may contain one `*`. Entries without a prefix are left out: they may contain any
+    variable, and the pod does not show which.
     """
     sources = as_objects(container.raw.get("envFrom"))
     return [
@@ -108,17 +109,17 @@ def _can_complete(prefix: str, variable: str) -> bool:
 
 
 def is_unset(container: Container, variable: str = NVIDIA) -> bool:
-    """Whether neither `env` nor a prefix in `envFrom` sets `variable`, so that the image does."""
+    """Whether neither `env` nor a prefix in `envFrom` sets `variable`, so the image decides."""
     readable = isinstance(container.raw.get("env"), list | None)
     return readable and variable not in container.env and not matching_prefixes(container, variable)
 
 
 def looks_legacy(container: Container) -> bool:
-    """Whether `env` makes NVIDIA's toolkit take the image for one older than its variable.
+    """Whether `env` makes NVIDIA's toolkit treat the image as older than NVIDIA_VISIBLE_DEVICES.
 
-    To such images it gives all GPUs unless the variable says otherwise (`CUDA.IsLegacy`).
+    The toolkit gives such images all GPUs unless that variable says otherwise (`CUDA.IsLegacy`).
     """
-    # A reference, or a value that the kubelet fills in, may be anything, or nothing at all.
+    # A reference, or a value that the kubelet fills in, may become any value, or an empty one.
     if container.value_of(CUDA_VERSION) == "" or (
         CUDA_VERSION not in container.env and not matching_prefixes(container, CUDA_VERSION)
     ):
@@ -128,13 +129,13 @@ def looks_legacy(container: Container) -> bool:
 
 
 def reference_kind(container: Container, variable: str) -> str:
-    """By what kind of reference `variable` is set, such as `configMapKeyRef`."""
+    """The kind of reference that sets `variable`, such as `configMapKeyRef`."""
     source = as_object(container.env[variable][-1][1].get("valueFrom"))
     return next((kind for kind in _REFERENCES if kind in source), "reference")
 
 
 def describe_setting(container: Container, variable: str) -> str:
-    """How `env` sets `variable`, in words: `sets X="all"` or `takes X from a configMapKeyRef`."""
+    """How `env` sets `variable`, for messages: `sets X="all"`, `takes X from a configMapKeyRef`."""
     value = container.value_of(variable)
     if value is None:
         return f"takes {display_variable(variable)} from a {reference_kind(container, variable)}"
@@ -142,7 +143,10 @@ def describe_setting(container: Container, variable: str) -> str:
 
 
 def display_variable(variable: str) -> str:
-    """The name of a variable, quoted if a tenant may have chosen it to spoil a message."""
+    """The name of a variable for a message; quoted unless it consists of letters, digits and `_`.
+
+    A tenant may choose the name, and a line break in it would corrupt the message.
+    """
     return variable if variable.isidentifier() else display(variable)
 
 
@@ -159,7 +163,7 @@ def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool
     """
     entries = container.env.get(variable, [])
     if len(entries) != 1:
-        return False  # where the reference leads nowhere, an earlier entry would decide
+        return False  # an earlier entry would decide if the reference does not resolve
     source = as_object(entries[0][1].get("valueFrom"))
     if variable == ASCEND:
         field = as_text(as_object(source.get("fieldRef")).get("fieldPath"))
@@ -168,17 +172,17 @@ def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool
             for name, device in devices(container).items()
         )
     reference = as_object(source.get("configMapKeyRef"))
-    beginning, _, number = as_text(reference.get("name")).rpartition("-")
+    name_prefix, _, number = as_text(reference.get("name")).rpartition("-")
     return number.removeprefix("i").isdecimal() and any(
         known.variable == variable
         and reference.get("key") == known.key
-        and beginning == pod.annotations.get(known.annotation)
+        and name_prefix == pod.annotations.get(known.annotation)
         for known in pod.profile.injected_references
     )
 
 
 def remove_edits(container: Container, variable: str) -> tuple[Edit, ...]:
-    """Edits that take every entry of `variable` out of `env`, or `env` if nothing else is in it."""
+    """Edits that remove every entry of `variable` from `env`, or `env` if no other is left."""
     entries = container.env.get(variable, [])
     if entries and len(entries) == len(container.raw["env"]):
         return (remove((*container.path, "env")),)
@@ -191,16 +195,16 @@ def hidden_value(variable: str) -> str:
 
 
 def hide_edits(container: Container, variable: str = NVIDIA) -> tuple[Edit, ...]:
-    """Edits that leave exactly one entry of `variable`, whose value hides every device.
+    """Edits that leave exactly one entry of `variable`, with a value that hides every device.
 
-    There are none where `env` is no list.
+    No edits if `env` is not a list.
     """
     if not isinstance(container.raw.get("env"), list | None):
         return ()
     entries = container.env.get(variable, [])
     entry = {"name": variable, "value": hidden_value(variable)}
     if not entries:
-        # Listed after what is there: a merge by name keeps the order of the user's own entries.
+        # At the end, so that a later merge by name keeps the order of the user's own entries.
         return (append((*container.path, "env"), entry),)
     first, *rest = [index for index, _ in entries]
     env = (*container.path, "env")

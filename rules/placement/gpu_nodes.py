@@ -1,4 +1,4 @@
-"""Whether a pod is for GPU nodes, and what its profile says about the nodes with its GPUs."""
+"""Whether a pod is for GPU nodes, and what the profile says about the nodes with its GPUs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rules.profile.records import NodeAffinity, Scheduler, Taint
 
 SCHEDULE_ANYWAY = "ScheduleAnyway"
 _AT_MOST_ONE = re.compile(r"-[0-9]+|\+?0*[01]", re.ASCII)
-# All nodes of some platform have these labels; only their values tell GPU nodes.
+# All nodes of some platform have these labels; only their values distinguish GPU nodes.
 LABELS_OF_EVERY_NODE = frozenset(
     {
         *("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"),
@@ -33,7 +33,10 @@ GROUPS_WITH_OWN_PLACEMENT = frozenset({"batch.volcano.sh", "serving.knative.dev"
 
 
 def matching_resource(pod: Pod, fact: Taint | NodeAffinity | Scheduler) -> str | None:
-    """The resource, or else the annotation, by which `fact` of the profile concerns the pod."""
+    """The first resource that `pod` requests and `fact` of the profile applies to.
+
+    If there is none, the first such annotation of a scheduler; None if there is none either.
+    """
     for name in requested_resources(pod):
         if matches_any(fact.resources, name):
             return name
@@ -42,19 +45,21 @@ def matching_resource(pod: Pod, fact: Taint | NodeAffinity | Scheduler) -> str |
 
 
 def gpu_node_expressions(pod: Pod) -> list[dict[str, Any]]:
-    """What is known of the labels of the nodes with the GPUs that the pod asks for.
+    """Node selector expressions that every node with the GPUs requested by `pod` meets.
 
-    An affinity may prefer some GPU nodes to others; all values that mean a GPU will do.
+    They come from the affinities of the profile. An affinity may prefer some GPU nodes to others,
+    so each expression accepts all values of the label that GPU nodes have.
     """
-    known = []
+    demands = []
     for fact in pod.profile.affinities:
         if matching_resource(pod, fact) is not None:
             values = pod.profile.node_labels.get(fact.key, ())
             if values and not any("*" in value for value in values):
-                known.append({"key": fact.key, "operator": "In", "values": [*values, *fact.values]})
+                accepted = [*values, *fact.values]
+                demands.append({"key": fact.key, "operator": "In", "values": accepted})
             else:
-                known.append({"key": fact.key, "operator": "Exists"})
-    return known
+                demands.append({"key": fact.key, "operator": "Exists"})
+    return demands
 
 
 def is_gpu_label(profile: Profile, key: str, value: str | None = None) -> bool:
@@ -64,9 +69,10 @@ def is_gpu_label(profile: Profile, key: str, value: str | None = None) -> bool:
 
 
 def targets_gpu_nodes(pod: Pod) -> bool:
-    """Whether a demand of the pod leads it to GPU nodes: on their labels, or on their topology.
+    """Whether the pod selects GPU nodes by their labels.
 
-    A toleration does not: node agents tolerate everything.
+    `nodeSelector`, the required node affinity, and the topology keys of required spreads and pod
+    affinities count. A toleration does not: node agents tolerate every taint.
     """
     if pod.targets_gpu_nodes is None:
         pod.targets_gpu_nodes = (
@@ -82,10 +88,10 @@ def targets_gpu_nodes(pod: Pod) -> bool:
 
 
 def _topology_keys(pod: Pod) -> Iterator[str]:
-    """The labels that a node must have, with whatever value, for the pod to be spread or gathered.
+    """The keys of the labels that a node must have because of required spreads and pod affinities.
 
-    Where a spread or an affinity to pods is only preferred, and for an anti-affinity, a node
-    without the label will do.
+    Preferred spreads and pod affinities do not count, nor does pod anti-affinity: they also allow
+    nodes without the label.
     """
     for _, spread in as_objects(pod.spec.get("topologySpreadConstraints")):
         if spread.get("whenUnsatisfiable") != SCHEDULE_ANYWAY:
@@ -96,7 +102,7 @@ def _topology_keys(pod: Pod) -> Iterator[str]:
 
 
 def is_for_gpus(pod: Pod) -> bool:
-    """Whether the pod holds a GPU or is led to GPU nodes."""
+    """Whether the pod requests a GPU or selects GPU nodes."""
     return pod_requests_gpu(pod) or targets_gpu_nodes(pod)
 
 
@@ -115,15 +121,15 @@ def _has_only_gpu_nodes(profile: Profile, key: str) -> bool:
 
 
 def _is_below_one_card(values: Any) -> bool:
-    """Whether a number of cards, or of anything else, below `values` is no card at all."""
+    """Whether a number below the bound in `values` cannot be 1 or more."""
     (bound,) = values if isinstance(values, list) and len(values) == 1 else ("",)
     return isinstance(bound, str) and _AT_MOST_ONE.fullmatch(bound) is not None
 
 
 def placement_skip_reason(pod: Pod) -> str | None:
-    """Why nothing may be added to the pod's placement, or None if it may.
+    """Why gpuward must not add anything to the pod's placement; None if it may.
 
-    This switches off the scheduling defaults only, never another rule.
+    Only the rules that add scheduling defaults use this.
     """
     if pod.layout is not POD_SPEC or pod.object.group in GROUPS_WITH_OWN_PLACEMENT:
         return "its kind may keep placement elsewhere"

@@ -22,13 +22,13 @@ _NO_AFFINITY: Mapping[str, Any] = MappingProxyType({})
 
 
 def node_affinity(pod: Pod) -> Mapping[str, Any]:
-    """`affinity.nodeAffinity`."""
+    """`affinity.nodeAffinity` of the pod spec; empty if it is absent or not an object."""
     affinity = pod.spec.get("affinity")
     return as_object(affinity.get("nodeAffinity")) if isinstance(affinity, dict) else _NO_AFFINITY
 
 
 def is_writable(pod: Pod) -> bool:
-    """Whether everything in the node affinity that an edit may go through is what it should be."""
+    """Whether every object and list of the node affinity that an edit may change has its type."""
     affinity = pod.spec.get("affinity")
     if affinity is None:
         return True
@@ -43,7 +43,7 @@ def is_writable(pod: Pod) -> bool:
 
 
 def required_terms(pod: Pod) -> list[tuple[Path, Mapping[str, Any]]]:
-    """The terms of the required node affinity with their paths; any one of them suffices."""
+    """The terms of the required node affinity with their paths. A node must match one of them."""
     required = node_affinity(pod).get(REQUIRED)
     if required is None:
         return []
@@ -53,29 +53,30 @@ def required_terms(pod: Pod) -> list[tuple[Path, Mapping[str, Any]]]:
 
 
 def expressions(term: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
-    """The `matchExpressions` of one term with their indices; all of them must hold."""
+    """The `matchExpressions` of one term with their indices. A node must match all of them."""
     return as_objects(term.get("matchExpressions"))
 
 
 def is_empty(term: Mapping[str, Any]) -> bool:
-    """Whether `term` says nothing; such a term matches no node at all."""
+    """Whether `term` has neither expressions nor fields. Such a term matches no node."""
     return not term.get("matchExpressions") and not term.get("matchFields")
 
 
 def expression_for(affinity: NodeAffinity) -> dict[str, Any]:
-    """The expression that nodes must match to satisfy `affinity`."""
+    """The match expression for the label and the values of `affinity`."""
     if not affinity.values:
         return {"key": affinity.key, "operator": "Exists"}
     return {"key": affinity.key, "operator": "In", "values": list(affinity.values)}
 
 
 def impossible_label(demands: Iterable[Mapping[str, Any]]) -> str | None:
-    """The first label of which `demands`, all taken together, want the impossible.
+    """The key of the first label for which no node can match all of `demands`, or None.
 
-    `NotIn` also fits a node without the label. `Gt` and `Lt` only say that it must exist.
+    `demands` are match expressions. `NotIn` also matches a node without the label. For `Gt` and
+    `Lt` only the existence of the label is checked, not the number.
     """
     absent: set[str] = set()
-    present: dict[str, None] = {}  # in the order of the text, so that the answer has one too
+    present: dict[str, None] = {}  # a dict keeps the order of the manifest
     allowed: dict[str, set[str]] = {}
     refused: dict[str, set[str]] = {}
     for demand in demands:
@@ -95,15 +96,15 @@ def impossible_label(demands: Iterable[Mapping[str, Any]]) -> str | None:
     return None
 
 
-def _values(asked: Mapping[str, Any]) -> set[str] | None:
-    """The values of an expression; None where one cannot be known yet."""
-    values = asked.get("values")
-    known = [] if values is None else values
-    if not isinstance(known, list) or any(
-        not isinstance(v, str) or has_placeholder(v) for v in known
+def _values(expression: Mapping[str, Any]) -> set[str] | None:
+    """The values of an expression; None if one is not a string or contains a placeholder."""
+    values = expression.get("values")
+    listed = [] if values is None else values
+    if not isinstance(listed, list) or any(
+        not isinstance(v, str) or has_placeholder(v) for v in listed
     ):
         return None
-    return set(known)
+    return set(listed)
 
 
 def referenced_label_keys(pod: Pod) -> Iterator[str]:

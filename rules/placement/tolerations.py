@@ -1,4 +1,4 @@
-"""Which taints keep a pod away, and which of its tolerations were meant for them.
+"""Which taints a pod does not tolerate, and which of its tolerations were meant for them.
 
 The semantics are those of `core/v1` (`Toleration.ToleratesTaint`).
 """
@@ -20,7 +20,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
-    """Whether `toleration_for` tolerates `taint`, whose value may be unknown (None).
+    """Whether `toleration` tolerates `taint`, whose value may be unknown (None).
 
     An empty key needs `Exists` and fits every taint; an empty effect fits every effect;
     an empty operator is `Equal`. `Lt` and `Gt` compare integers.
@@ -54,19 +54,20 @@ def _compare_integers(operator: str, tainted: str | None, own: str) -> bool:
 
 
 def untolerated_taints(pod: Pod, taints: Iterable[Taint]) -> list[Taint]:
-    """Those of `taints` that no toleration of the pod tolerates, each once, sorted by key."""
-    found = {}
+    """The `taints` that no toleration of the pod tolerates, each once, sorted by key."""
+    untolerated = {}
     for taint in taints:
         if not any(tolerates(toleration, taint) for _, toleration in pod.tolerations):
-            found[taint.key, taint.effect, taint.value or ""] = taint
-    return [found[mark] for mark in sorted(found)]
+            untolerated[taint.key, taint.effect, taint.value or ""] = taint
+    return [untolerated[identity] for identity in sorted(untolerated)]
 
 
 def near_miss_toleration(pod: Pod, taint: Taint) -> tuple[int, Mapping[str, Any]] | None:
-    """The toleration that was meant for `taint`, which none tolerates, with its index.
+    """The toleration that was meant for `taint`, with its index; None if there is none.
 
-    It has the taint's key, or one that differs only in case, punctuation, an `s` at the end
-    of a word, or a missing `.com`.
+    The caller has checked that no toleration tolerates `taint`. The one that was meant for it
+    has the taint's key, or one that differs only in case, punctuation, an `s` at the end of a word,
+    or a missing `.com`.
     """
     wanted = _words(taint.key)
     for index, toleration in pod.tolerations:
@@ -83,7 +84,7 @@ def _words(key: str) -> list[str]:
 
 
 def toleration_for(taint: Taint) -> dict[str, Any]:
-    """The toleration that tolerates `taint` and no more."""
+    """The toleration for `taint` and no other one; for every value if the value is unknown."""
     if taint.value is None:
         return {"key": taint.key, "operator": "Exists", "effect": taint.effect}
     equal = {"key": taint.key, "operator": "Equal", "value": taint.value}

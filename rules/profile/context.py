@@ -29,5 +29,5 @@ class Context(NamedTuple):
     options: Mapping[str, Any] = NO_OPTIONS
 
     def with_profile(self, profile: Profile, options: Mapping[str, Any] = NO_OPTIONS) -> Context:
-        """The same with a profile and options; `_replace` takes several times as long."""
+        """The same with a profile and options; twice as fast as `_replace`."""
         return Context(self.today, self.namespace, self.user, self.operation, profile, options)

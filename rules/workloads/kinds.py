@@ -1,4 +1,4 @@
-"""Tables of kinds and of where they keep their pods."""
+"""Tables: the kinds that contain pods, and the paths of these pods in their manifests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 from rules.base.json_patch import Path
 from rules.objects.layout import Layout
 
-# Built-in kind -> the path of its pod template.
+# Built-in kind -> the path of its pod template in the manifest.
 POD_TEMPLATE_PATHS: Mapping[str, Path] = {
     "Pod": (),
     "PodTemplate": ("template",),
@@ -21,13 +21,13 @@ POD_TEMPLATE_PATHS: Mapping[str, Path] = {
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
 }
 
-# Kinds of the core group that hold no pods and are common: a look-up is cheaper than a search.
+# Common kinds of the core group that contain no pods: a look-up is faster than a search.
 KINDS_WITHOUT_PODS = frozenset(
     {"ConfigMap", "Secret", "Service", "ServiceAccount", "Namespace", "Endpoints", "Event"}
     | {"PersistentVolume", "PersistentVolumeClaim", "LimitRange", "Node"}
 )
 
-# Groups whose objects hold patterns of pods or schemas, never pods.
+# API groups whose objects contain patterns of pods or schemas, never pods.
 PATTERN_GROUPS = (
     "kyverno.io",
     "*.kyverno.io",
@@ -92,7 +92,7 @@ def _below(prefix: Path, pods: PodLayouts) -> PodLayouts:
     return tuple(((*prefix, *path), layout) for path, layout in pods)
 
 
-# Group and kind -> the pods of kinds that have layouts of their own.
+# Group and kind -> the pods, for custom kinds whose pods do not have the layout of a PodSpec.
 CUSTOM_POD_LAYOUTS: Mapping[tuple[str, str], PodLayouts] = {
     ("argoproj.io", "Workflow"): _below(("spec",), _ARGO_PODS),
     ("argoproj.io", "WorkflowTemplate"): _below(("spec",), _ARGO_PODS),

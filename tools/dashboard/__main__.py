@@ -18,7 +18,7 @@ from tools.dashboard.parts import CERTIFICATES, PODS, POLICY  # noqa: E402
 
 FILE = ROOT / "charts" / "gpuward" / "files" / "dashboard.json"
 SECTIONS = {
-    "On the way to deny": TO_DENY,
+    "Before mode deny": TO_DENY,
     "Decisions": DECISIONS,
     "API servers (if they are scraped)": API_SERVERS,
     "Calls": CALLS,
@@ -49,7 +49,7 @@ def dashboard() -> dict[str, Any]:
     return {
         "uid": "gpuward",
         "title": "gpuward",
-        "description": "What gpuward decides about GPUs, and how it is.",
+        "description": "The decisions of gpuward, and the state of its pods.",
         "tags": ["gpuward", "kubernetes", "gpu"],
         "schemaVersion": SCHEMA,
         "editable": True,
@@ -113,7 +113,7 @@ def _panels() -> Iterator[dict[str, Any]]:
 
 
 def _made(panel: Panel, place: dict[str, int]) -> dict[str, Any]:
-    """A panel in Grafana's words."""
+    """A panel in Grafana's format."""
     return {
         "type": panel.kind,
         "title": panel.title,

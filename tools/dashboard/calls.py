@@ -1,4 +1,4 @@
-"""Panels about the calls of API servers."""
+"""Panels about the requests of API servers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from tools.dashboard.panel import ENTRIES, OURS, Panel, counted, quantile, rate
 
 API_SERVERS = [
     Panel(
-        "Let through unjudged",
-        "Calls that failed and whose objects were let through (failurePolicy Ignore), an hour. "
+        "Admitted without evaluation",
+        "Objects that were admitted because a call failed (failurePolicy Ignore), an hour. "
         "Should be empty.",
         "short",
         {"{{name}}": counted("apiserver_admission_webhook_fail_open_count", "name", ENTRIES)},
     ),
     Panel(
         "Refused because a call failed",
-        "Objects that were refused for no rule, but because the call or its answer failed, an "
-        "hour. Should be empty.",
+        "Objects that were refused because a call failed (failurePolicy Fail), an hour. "
+        "Should be empty.",
         "short",
         {
             "{{name}}: {{error_type}}": counted(
@@ -26,14 +26,14 @@ API_SERVERS = [
         },
     ),
     Panel(
-        "Calls, as API servers count them",
+        "Requests, as API servers count them",
         "By webhook entry, which names the mode.",
         "reqps",
         {"{{name}}": rate("apiserver_admission_webhook_request_total", "name", ENTRIES)},
     ),
     Panel(
-        "Time that calls cost API servers (p99)",
-        "With the network and the wait in gpuward. It must stay well below "
+        "Time that API servers wait (p99)",
+        "Including the network and the wait in gpuward. It must stay well below "
         "registration.timeoutSeconds.",
         "s",
         {
@@ -43,8 +43,8 @@ API_SERVERS = [
         },
     ),
     Panel(
-        "Spared by match conditions",
-        "Objects that API servers did not send, because they can concern no rule.",
+        "Not sent because of match conditions",
+        "Objects that API servers did not send, because no rule can find anything in them.",
         "reqps",
         {"{{name}}": rate("apiserver_admission_match_condition_exclusions_total", "name", ENTRIES)},
     ),
@@ -62,8 +62,8 @@ API_SERVERS = [
 ]
 CALLS = [
     Panel(
-        "Time to judge, by door",
-        "To decode, judge and encode one review.",
+        "Evaluation time, by path",
+        "To decode, evaluate and encode one review.",
         "s",
         {
             f"{{{{path}}}} p{name}": quantile(
@@ -73,23 +73,23 @@ CALLS = [
         },
     ),
     Panel(
-        "Calls, by what came of them",
+        "Requests, by outcome",
         "Reviews that were answered, by mode and outcome.",
         "reqps",
         {"{{mode}}: {{outcome}}": rate("gpuward_requests_total", "mode, outcome")},
     ),
     Panel(
-        "Calls and connections turned away",
-        "Without a decision, by reason: docs/webhook-server.md explains them. `in_flight` and "
-        "`large_bodies` are tried again by API servers.",
+        "HTTP errors and rejected connections",
+        "Requests without a decision, by reason: docs/webhook-server.md explains them. API servers "
+        "retry after `in_flight` and `large_bodies`.",
         "ops",
         {
-            "call: {{reason}}": rate("gpuward_refused_calls_total", "reason"),
-            "connection: {{reason}}": rate("gpuward_refused_connections_total", "reason"),
+            "call: {{reason}}": rate("gpuward_http_errors_total", "reason"),
+            "connection: {{reason}}": rate("gpuward_rejected_connections_total", "reason"),
         },
     ),
     Panel(
-        "On their way",
+        "Open connections and requests",
         "Open connections, and requests whose body has not arrived yet.",
         "short",
         {
@@ -98,18 +98,19 @@ CALLS = [
         },
     ),
     Panel(
-        "Large bodies on their way",
-        "Bytes set aside for bodies above 256 KiB, by pod. 128 MiB are the bound.",
+        "Large bodies being read",
+        "Bytes reserved for bodies above 256 KiB, by pod. The limit is 128 MiB.",
         "bytes",
         {"{{instance}}": f"sum by (instance) (gpuward_large_body_bytes{{{OURS}}})"},
     ),
     Panel(
-        "Faults of gpuward",
-        "Rules that failed, and calls left unjudged, an hour. Should be empty: please report them.",
+        "Bugs in gpuward",
+        "Rules that failed, and requests that a bug left without an evaluation, an hour. "
+        "Should be empty: please report them.",
         "short",
         {
             "{{rule}}": counted("gpuward_rule_failures_total", "rule"),
-            "whole calls": f"sum(increase(gpuward_faults_total{{{OURS}}}[1h]))",
+            "requests": f"sum(increase(gpuward_internal_errors_total{{{OURS}}}[1h]))",
         },
     ),
 ]

@@ -1,20 +1,20 @@
-"""Panels about what became of objects."""
+"""Panels about the outcomes of objects."""
 
 from __future__ import annotations
 
-from tools.dashboard.panel import RANGE, Panel, verdicts
+from tools.dashboard.panel import RANGE, Panel, rule_outcomes
 
-# What is too large to be judged is let pass, and refused in mode deny.
-_REFUSED = 'verdict=~"would-be-denied|unjudged", path="validate"'
-_FIXED = 'verdict="would-be-fixed"'
+# An object that is too large to evaluate is admitted, and refused in mode deny.
+_REFUSED = 'outcome=~"would-be-denied|not-evaluated", path="validate"'
+_FIXED = 'outcome="would-be-fixed"'
 
 TO_DENY = [
     Panel(
         "Would be refused",
-        "What mode deny would have refused in the chosen time, counted by rule and object. 0 for "
-        "as long as your users need to come by with all that they run: the way to deny is free.",
+        "What mode deny would have refused in the chosen time, counted by rule and object. Switch "
+        "to deny when this stays 0 for as long as your users need to run all their workloads.",
         "short",
-        {"": f"sum({verdicts(_REFUSED, over=RANGE)}) or vector(0)"},
+        {"": f"sum({rule_outcomes(_REFUSED, over=RANGE)}) or vector(0)"},
         "stat",
         4,
         1,
@@ -23,51 +23,51 @@ TO_DENY = [
         "Would be changed",
         "What mode deny would have fixed in the chosen time, counted by rule and object.",
         "short",
-        {"": f"sum({verdicts(_FIXED, over=RANGE)}) or vector(0)"},
+        {"": f"sum({rule_outcomes(_FIXED, over=RANGE)}) or vector(0)"},
         "stat",
         4,
     ),
     Panel(
         "What deny would refuse, by rule",
-        "For each rule the objects that it would have refused, by the mode that spared them. The "
-        "log of the pods says in which namespaces.",
+        "For each rule the objects that mode deny would have refused, by their actual mode. The "
+        "log of the pods names the namespaces.",
         "short",
-        {"{{rule}} ({{mode}})": verdicts(_REFUSED, "rule, mode", RANGE)},
+        {"{{rule}} ({{mode}})": rule_outcomes(_REFUSED, "rule, mode", RANGE)},
         "bargauge",
     ),
     Panel(
         "What deny would change, by rule",
         "For each rule the objects that it would have fixed.",
         "short",
-        {"{{rule}} ({{mode}})": verdicts(_FIXED, "rule, mode", RANGE)},
+        {"{{rule}} ({{mode}})": rule_outcomes(_FIXED, "rule, mode", RANGE)},
         "bargauge",
     ),
 ]
 DECISIONS = [
     Panel(
-        "Verdicts, by rule and mode",
-        "All that rules had to say, an hour. A rule that keeps rising in mode warn is what users "
-        "still have to mend.",
+        "Outcomes, by rule and mode",
+        "All outcomes of rules, an hour. A rule that keeps rising in mode warn is what users still "
+        "have to fix.",
         "short",
-        {"{{rule}}: {{verdict}} ({{mode}})": verdicts('verdict!=""', "rule, verdict, mode")},
+        {"{{rule}}: {{outcome}} ({{mode}})": rule_outcomes('outcome!=""', "rule, outcome, mode")},
         width=24,
     ),
     Panel(
         "Refused, by rule",
         "Objects that were refused, an hour.",
         "short",
-        {"{{rule}}": verdicts('verdict="denied"')},
+        {"{{rule}}": rule_outcomes('outcome="denied"')},
     ),
     Panel(
         "Fixed, by rule",
         "Objects that were changed, an hour.",
         "short",
-        {"{{rule}}": verdicts('verdict="fixed"')},
+        {"{{rule}}": rule_outcomes('outcome="fixed"')},
     ),
     Panel(
         "Accepted by exceptions, by rule",
-        "Objects that an exception of the policy let pass, an hour.",
+        "Objects that an exception of the policy accepted, an hour.",
         "short",
-        {"{{rule}}": verdicts('verdict="excepted"')},
+        {"{{rule}}": rule_outcomes('outcome="excepted"')},
     ),
 ]

@@ -36,9 +36,9 @@ def counted(metric: str, by: str, matchers: str = OURS, over: str = "1h") -> str
     return f"sum by ({by}) (({old}) or last_over_time({series}[{over}]))"
 
 
-def verdicts(matchers: str, by: str = "rule", over: str = "1h") -> str:
+def rule_outcomes(matchers: str, by: str = "rule", over: str = "1h") -> str:
     """About how many objects rules said that."""
-    return counted("gpuward_verdicts_total", by, f"{OURS}, {matchers}", over)
+    return counted("gpuward_rule_outcomes_total", by, f"{OURS}, {matchers}", over)
 
 
 def rate(metric: str, by: str, matchers: str = OURS) -> str:

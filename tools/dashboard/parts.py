@@ -1,4 +1,4 @@
-"""The panels about what runs: certificates, the policy and the pods."""
+"""Panels about certificates, the policy and the pods."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from tools.dashboard.panel import OURS, RATE, Panel
 
 DAY = 86400
 
+
+def _per_hour(counter: str) -> str:
+    return f"sum(increase({counter}{{{OURS}}}[1h]))"
+
+
 CERTIFICATES = [
     Panel(
         "Certificate expires in",
-        "The certificate that pods serve, the oldest of them.",
+        "The oldest certificate that a pod serves.",
         "s",
         {"": f"min(gpuward_certificate_not_after_timestamp_seconds{{{OURS}}}) - time()"},
         "stat",
@@ -37,37 +42,37 @@ CERTIFICATES = [
     ),
     Panel(
         "Certificates: trouble",
-        "An hour: readings of the certificate that failed, rounds of the controller that failed, "
-        "and times that caBundle had to be written.",
+        "An hour: failed attempts to load the certificate, failed reconciliations of the "
+        "controller, and times that it wrote caBundle.",
         "short",
         {
-            "refused": f"sum(increase(gpuward_certificate_reload_failures_total{{{OURS}}}[1h]))",
-            "failed rounds": f"sum(increase(gpuward_certs_failed_rounds_total{{{OURS}}}[1h]))",
-            "caBundle written": f"sum(increase(gpuward_certs_bundle_written_total{{{OURS}}}[1h]))",
+            "failed loads": _per_hour("gpuward_certificate_reload_failures_total"),
+            "failed reconciliations": _per_hour("gpuward_certs_reconciliation_failures_total"),
+            "caBundle written": _per_hour("gpuward_certs_ca_bundle_writes_total"),
         },
     ),
 ]
 POLICY = [
     Panel(
-        "Policy in force",
-        "Pods by the SHA-256 of their policy file. Two lines for longer than a few minutes: some "
-        "pods have not taken the newest policy.",
+        "Active policy",
+        "Pods by the SHA-256 of their policy file. Two lines for more than a few minutes mean that "
+        "some pods have not loaded the newest policy.",
         "short",
         {"{{sha256}}": f"count by (sha256) (gpuward_policy_info{{{OURS}}})"},
         width=12,
     ),
     Panel(
-        "Policies taken and refused",
-        "An hour. What was refused stands in the log as `policy refused`, with the reason.",
+        "Policies loaded and refused",
+        "An hour. The log has a line `policy refused` with the reason for each refused policy.",
         "short",
         {
-            "taken": f"sum(increase(gpuward_policy_loads_total{{{OURS}}}[1h]))",
-            "refused": f"sum(increase(gpuward_policy_refusals_total{{{OURS}}}[1h]))",
+            "loaded": _per_hour("gpuward_policy_loads_total"),
+            "refused": _per_hour("gpuward_policy_reload_failures_total"),
         },
     ),
     Panel(
         "Pods whose policy file cannot be used",
-        "They go on with the policy that they had.",
+        "They continue with their previous policy.",
         "short",
         {"": f"sum(1 - gpuward_policy_valid{{{OURS}}})"},
         "stat",
@@ -78,7 +83,7 @@ POLICY = [
 PODS = [
     Panel(
         "Pods that answer",
-        "With a policy, and not on their way out.",
+        "Pods with a policy that are not draining.",
         "short",
         {
             "answering": f"sum(1 - gpuward_draining{{{OURS}}})",
@@ -87,7 +92,7 @@ PODS = [
     ),
     Panel(
         "CPU",
-        "Cores used, by pod. One pod uses one core at most: near 1 it is time for another pod.",
+        "Cores used, by pod. A pod uses at most one core: near 1, add a pod.",
         "short",
         {"{{instance}}": f"rate(process_cpu_seconds_total{{{OURS}}}[{RATE}])"},
     ),

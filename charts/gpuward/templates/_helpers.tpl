@@ -1,12 +1,12 @@
-{{/* Names, labels and the image: what all templates share. */}}
+{{/* Names, labels and the image, shared by all templates. */}}
 
 {{- define "gpuward.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/*
-Short enough for every suffix that follows it, such as -certs or -replicas, and without the
-dots that a release may have but a Service may not.
+Short enough for every suffix, such as -certs or -replicas. Dots are replaced: the name of a
+release may contain them, that of a Service may not.
 */}}
 {{- define "gpuward.fullname" -}}
 {{- if .Values.fullnameOverride -}}
@@ -18,14 +18,14 @@ dots that a release may have but a Service may not.
 {{- end -}}
 {{- end -}}
 
-{{/* What selects the pods of one component: (dict "root" $ "component" "webhook"). */}}
+{{/* The labels that select the pods of one component: (dict "root" $ "component" "webhook"). */}}
 {{- define "gpuward.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "gpuward.name" .root | quote }}
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* The labels that nothing replaces. */}}
+{{/* The labels that the user's labels cannot override. */}}
 {{- define "gpuward.ownLabels" -}}
 {{ include "gpuward.selectorLabels" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
@@ -70,7 +70,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 {{- end -}}
 
-{{/* Whether there is always more than one pod that answers. */}}
+{{/* "true" if there are always at least two pods of the webhook, else empty. */}}
 {{- define "gpuward.severalReplicas" -}}
 {{- $least := ternary .Values.autoscaling.minReplicas .Values.replicaCount .Values.autoscaling.enabled -}}
 {{- if gt (int $least) 1 }}true{{ end -}}

@@ -1,8 +1,9 @@
 {{/*
-The condition by which API servers tell by themselves which pods concern no rule, as a YAML list.
-It is made from the rules by `make docs`; what profiles of the user's own know is added here.
-There is none where the policy wants every container judged, nor where so much is added that the
-condition could become too expensive: a pod about which it fails would not be sent to us.
+The match condition, as a YAML list. API servers evaluate it and send only pods to which a rule
+may apply. `make docs` generates it from the rules; this template adds names from the user's own
+profiles. The list is empty if the policy applies to every container, or if the profiles add so
+many names that the condition could become too expensive: with failurePolicy Ignore, API servers
+do not send a pod for which the condition fails.
 */}}
 {{- define "gpuward.matchConditions" -}}
 {{- $policy := .Values.policy | default dict -}}
@@ -36,7 +37,10 @@ condition could become too expensive: a pod about which it fails would not be se
 {{- end -}}
 {{- end -}}
 
-{{/* Further tests in CEL: whether a text fits one of these patterns, as far as to their first `*`. */}}
+{{/*
+Further tests in CEL: whether a text matches one of these patterns. A pattern is compared only up
+to its first `*`.
+*/}}
 {{- define "gpuward.isOneOf" -}}
 {{- $text := first . -}}
 {{- range last . | uniq | sortAlpha -}}

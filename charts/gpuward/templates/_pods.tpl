@@ -1,9 +1,9 @@
-{{/* What every pod of ours has in common: who it runs as, where, and what it may not do. */}}
+{{/* Fields that all pods of the chart share: user, scheduling and restrictions. */}}
 
 {{/* Fields of the spec of a pod. */}}
 {{- define "gpuward.podSettings" -}}
 {{- with .Values -}}
-# Without it every Service of the namespace would become a dozen variables.
+# Otherwise Kubernetes would set several environment variables for each Service of the namespace.
 enableServiceLinks: false
 securityContext:
   {{- toYaml .podSecurityContext | nindent 2 }}
@@ -33,7 +33,10 @@ securityContext:
   {{- toYaml .Values.securityContext | nindent 2 }}
 {{- end -}}
 
-{{/* An account of ours: (dict "root" $ "component" "certs" "suffix" "-certs"). No token is mounted unasked. */}}
+{{/*
+A ServiceAccount: (dict "root" $ "component" "certs" "suffix" "-certs"). By default its token is not
+mounted.
+*/}}
 {{- define "gpuward.serviceAccount" -}}
 apiVersion: v1
 kind: ServiceAccount
@@ -50,7 +53,10 @@ metadata:
 automountServiceAccountToken: false
 {{- end -}}
 
-{{/* A binding of the role NAME to an account: (dict "root" $ "component" … "suffix" … "kind" "ClusterRole" "name" …). */}}
+{{/*
+A binding of the role NAME to a ServiceAccount:
+(dict "root" $ "component" … "suffix" … "kind" "ClusterRole" "name" …).
+*/}}
 {{- define "gpuward.binding" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ .kind }}Binding

@@ -1,6 +1,7 @@
 {{/*
-The policy file. Helm reads an unquoted `off` as false, and knows all numbers as fractions, which
-only JSON writes without an exponent; JSON is YAML too.
+The policy file. Helm reads an unquoted `off` as false, so it is written as a string again. Helm
+stores all numbers as floating point; its YAML output writes large ones with an exponent, its JSON
+output does not. JSON is valid YAML.
 */}}
 {{- define "gpuward.policy" -}}
 {{- $policy := merge (deepCopy .Values.policy) (dict "apiVersion" "gpuward.io/v1" "kind" "Policy" "profiles" .Values.profiles) -}}
@@ -12,7 +13,7 @@ only JSON writes without an exponent; JSON is YAML too.
 {{ mustToPrettyJson $policy }}
 {{- end -}}
 
-{{/* A mode as its word: Helm reads an unquoted `off` as false. */}}
+{{/* A mode as a string: Helm reads an unquoted `off` as false. */}}
 {{- define "gpuward.mode" -}}
 {{- if . }}{{ . }}{{ else }}off{{ end -}}
 {{- end -}}

@@ -1,8 +1,9 @@
-{{/* What API servers are asked to send: the entries of both webhook configurations. */}}
+{{/* The webhooks of both webhook configurations: what API servers send to gpuward. */}}
 
 {{/*
-Each mode that a namespace can be in, with the namespaceSelector that leads to it, as a YAML list.
-A label below the floor leads to the floor; one that is missing or misspelt, to the default mode.
+Each possible mode of a namespace with the namespaceSelector for it, as a YAML list. A label with a
+mode below minimumMode results in minimumMode; a missing or misspelt label results in the default
+mode.
 */}}
 {{- define "gpuward.modes" -}}
 {{- $rank := dict "off" 0 "audit" 1 "warn" 2 "deny" 3 -}}
@@ -32,7 +33,7 @@ A label below the floor leads to the floor; one that is missing or misspelt, to 
 {{ toYaml $selected }}
 {{- end -}}
 
-{{/* One entry, with every field that the API server would otherwise fill in. */}}
+{{/* One webhook, with every field for which the API server would otherwise set a default. */}}
 {{- define "gpuward.entry" -}}
 - name: {{ .name }}.gpuward.io
   admissionReviewVersions: [v1]

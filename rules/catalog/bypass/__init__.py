@@ -1,1 +1,1 @@
-"""Ways to a GPU that the scheduler never hears of."""
+"""Ways to get a GPU that the scheduler does not count."""

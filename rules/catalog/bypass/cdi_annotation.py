@@ -2,19 +2,19 @@
 
 What it does
 ------------
-Finds annotations of the pod whose key begins with `cdi.k8s.io/` and whose value names a
-device. The device plugin annotates containers, never pods, so somebody wrote it by hand.
+Finds annotations of the pod whose key begins with `cdi.k8s.io/` and whose value names a device.
+The device plugin annotates containers, never pods, so a user wrote the annotation.
 
 Why it matters
 --------------
-The annotation names devices that the scheduler never counted. Plain containerd ignores it
-on a pod, but Kata Containers reads it and attaches the devices to the pod's virtual
-machine, so with a Kata runtime class the rule denies and otherwise it warns.
+The annotation names devices that the scheduler has not counted. Plain containerd ignores it on a
+pod. Kata Containers reads it and attaches the devices to the pod's virtual machine. The rule
+therefore denies a pod with a Kata runtime class, and otherwise warns.
 
 Fix safety
 ----------
-The annotation is removed only if the policy says `fix: true`: the pod may count on the
-device, and a message is clearer than a program that silently misses it.
+The fix removes the annotation only if the policy says `fix: true`: the program may need the
+device, and a message is clearer than a program that silently runs without it.
 
 References
 ----------
@@ -52,14 +52,14 @@ def _finding(pod: Pod, key: str, value: str) -> Finding:
     path = (*pod.metadata_path, "annotations", key)
     fix = Fix(f"remove the annotation {display(key)}", (remove(path),))
     advice = f"remove the annotation and {REQUEST_IN_LIMITS}"
-    asks = f"the pod's annotation {display(key)} asks for the CDI devices {display(value)}"
+    request = f"the pod's annotation {display(key)} asks for the CDI devices {display(value)}"
     if KATA in runtime_class:
         message = (
-            f"{asks}, and the runtime class {display(runtime_class)} attaches them, "
+            f"{request}, and the runtime class {display(runtime_class)} attaches them, "
             "though the scheduler has not counted them"
         )
         return Finding(path=path, key=key, message=message, help=advice, fix=fix)
-    message = f"{asks}, which only some runtimes ignore and the scheduler has not counted"
+    message = f"{request}, which only some runtimes ignore and the scheduler has not counted"
     return Finding(path=path, key=key, message=message, help=advice, fix=fix, action=Action.WARN)
 
 

@@ -2,17 +2,17 @@
 
 What it does
 ------------
-Finds hostPath volumes that some container mounts and that show it GPU device files, such
-as `/dev/nvidia0`, `/dev/char/195:0`, `/dev/dri` or `/dev/kfd`. The whole trees `/dev` and `/`
-are judged only in pods that have to do with GPUs: they hold one, select GPU nodes, name a GPU
-runtime class or run a CUDA image. `/dev/shm`, `/dev/infiniband` and the like are fine.
+Finds hostPath volumes that some container mounts and that show it device files of GPUs, such as
+`/dev/nvidia0`, `/dev/char/195:0`, `/dev/dri` or `/dev/kfd`. A mount of all of `/dev` or of `/` is
+reported only in pods that have to do with GPUs: pods that request a GPU, select GPU nodes, name a
+GPU runtime class or run a CUDA image. `/dev/shm`, `/dev/infiniband` and the like are fine.
 
 Why it matters
 --------------
-Whoever may open a GPU's device file uses that GPU, whatever the scheduler has given to
-whom. A privileged container may open every device file it sees, so there the rule denies,
-as it does for all of `/dev`; elsewhere the runtime's device rules may still stop the
-container, and the rule warns.
+A process that can open the device file of a GPU can use that GPU, even if the scheduler has given
+it to another pod. A container that is privileged or has the capability `SYS_ADMIN` may open every
+device file it sees, so there the rule denies. It also denies a mount of all of `/dev`. In other
+containers the runtime's device rules may still prevent access, so the rule warns.
 
 References
 ----------

@@ -3,19 +3,20 @@
 What it does
 ------------
 Finds volume mounts that show the host's `/dev/null` at a path which begins with
-`/var/run/nvidia-container-devices`. Both paths are cleaned first, as the runtime does it.
-A PersistentVolume, or a link on the node, that leads to `/dev/null` cannot be seen in a pod.
+`/var/run/nvidia-container-devices`. gpuward normalizes both paths first, as the container runtime
+does. Not found: a PersistentVolume, or a symbolic link on the node, that leads to `/dev/null`.
+The pod does not show where it leads.
 
 Why it matters
 --------------
-Where NVIDIA's container toolkit accepts device lists as volume mounts, each such mount is
-a request for the device named by the rest of the path, and no resource limit counts it.
-The mounts come before the environment, so `NVIDIA_VISIBLE_DEVICES=void` does not help.
+Where NVIDIA's container toolkit accepts device lists as volume mounts, each such mount requests
+the device named by the rest of the path. No resource limit counts it. The toolkit reads the
+mounts before the environment, so `NVIDIA_VISIBLE_DEVICES=void` does not help.
 
 Fix safety
 ----------
-The mount is removed only if the policy says `fix: true`: a refusal is clearer than a
-program that silently sees no GPU.
+The fix removes the mount only if the policy says `fix: true`: a refusal is clearer than a program
+that silently sees no GPU.
 
 References
 ----------
@@ -44,17 +45,21 @@ ROOT = "/var/run/nvidia-container-devices"
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each path at which a mount requests a device."""
-    nothing = {
+    null_volumes = {
         as_text(volume.get("name")) for _, volume in pod.volumes if host_path(volume) == NOTHING
     }
-    if not nothing:
+    if not null_volumes:
         return
     for container in pod.containers:
         requests: dict[str, list[int]] = {}
         for index, mount in container.mounts:
             path = clean_path(as_text(mount.get("mountPath")))
-            # The root alone names no device; what follows needs no separator.
-            if as_text(mount.get("name")) in nothing and path != ROOT and path.startswith(ROOT):
+            # ROOT alone names no device. The toolkit needs no separator after it.
+            if (
+                as_text(mount.get("name")) in null_volumes
+                and path != ROOT
+                and path.startswith(ROOT)
+            ):
                 requests.setdefault(path, []).append(index)
         for path, indices in requests.items():
             yield _finding(container, path, indices)

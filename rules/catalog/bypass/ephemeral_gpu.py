@@ -2,19 +2,20 @@
 
 What it does
 ------------
-Finds ephemeral containers whose image is known to set NVIDIA_VISIBLE_DEVICES=all itself
-and that do not say what they may see, in pods that hold a GPU or select GPU nodes. What
-such a container writes into its own environment is judged by the rules for any container.
+Checks pods that request a GPU or select GPU nodes. Finds ephemeral containers whose image is
+known to set NVIDIA_VISIBLE_DEVICES=all and that do not set the variable themselves. If such a
+container does set the variable, the rules for all containers check its value.
 
 Why it matters
 --------------
-An ephemeral container cannot ask for a GPU: Kubernetes forbids it `resources`. Where the
-image's own variable is obeyed it sees every GPU of the node, those of other pods as well.
+Kubernetes forbids `resources` in an ephemeral container, so it cannot request a GPU. Where the
+runtime obeys the image's variable, the container sees every GPU of the node, including those of
+other pods.
 
 Fix safety
 ----------
-NVIDIA_VISIBLE_DEVICES is set to `void` only if the policy says `fix: true`: somebody may
-have attached the container to look at the GPU.
+The fix sets NVIDIA_VISIBLE_DEVICES to `void` only if the policy says `fix: true`: a user may have
+attached the container in order to look at the GPU.
 
 References
 ----------
@@ -40,10 +41,10 @@ from rules.traits.bits import CUDA_IMAGE, EPHEMERAL
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each ephemeral container whose image brings the variable along."""
-    found = [c for c in pod.containers if c.role == "ephemeral" and _lets_the_image_decide(c)]
-    if found and is_for_gpus(pod):
-        yield from (_finding(container) for container in found)
+    """Yield each ephemeral container for which the image sets the variable."""
+    containers = [c for c in pod.containers if c.role == "ephemeral" and _lets_the_image_decide(c)]
+    if containers and is_for_gpus(pod):
+        yield from (_finding(container) for container in containers)
 
 
 def _finding(container: Container) -> Finding:

@@ -2,21 +2,21 @@
 
 What it does
 ------------
-Finds `NVIDIA_VISIBLE_DEVICES` (and the like of other vendors) with the value `void`,
-`none` or nothing in the `env` of a container that asks for a GPU of that vendor. Beside a
-resource claim alone these values are fine: devices of a claim come by CDI, and the claim may
-well be for a network card.
+Finds `NVIDIA_VISIBLE_DEVICES` (and the corresponding variables of other vendors) with the value
+`void`, `none` or an empty value in the `env` of a container that requests a GPU of that vendor.
+In a container that uses only a resource claim these values are fine: the devices of a claim are
+injected by CDI, and the claim may be for another device, such as a network card.
 
 Why it matters
 --------------
-The variables of the pod come after those of the device plugin, and the last one wins. So
-the container may start without the GPU that it holds: the card is paid for, idle, and
-nobody else can have it. Where GPUs are injected by CDI the variable may do nothing.
+The variables of the pod come after those of the device plugin, and the last one wins. The
+container may therefore start without its GPU: the card is paid for and idle, and no other pod can
+have it. Where GPUs are injected by CDI, the variable may have no effect.
 
 Fix safety
 ----------
-The variable is removed, unasked: the device plugin of the GPU that is asked for sets the
-right one.
+The fix removes the variable by default: the device plugin of the requested GPU sets the right
+value.
 
 References
 ----------
@@ -48,7 +48,7 @@ WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each variable by which a container hides the GPU that it asks for."""
+    """Yield each variable by which a container hides the GPU that it requests."""
     for container in pod.containers:
         for variable in VISIBILITY_VARIABLES:
             if (

@@ -2,27 +2,29 @@
 
 What it does
 ------------
-Finds a container that asks for no GPU and says nothing of `NVIDIA_VISIBLE_DEVICES`, where
-the image is likely to say `all` and a GPU is likely to be near: the image is a known CUDA
-image, or the pod uses a GPU runtime class, selects GPU nodes, or holds a GPU in another
-container. Ephemeral containers are the business of another rule.
+Finds a container that requests no GPU and does not set `NVIDIA_VISIBLE_DEVICES`, if the image is
+likely to set it to `all` or the node is likely to have a GPU: the image is a known CUDA image, or
+the pod uses a GPU runtime class, selects GPU nodes, or requests a GPU in another container. The
+rule `ephemeral-gpu` checks ephemeral containers.
 
 Why it matters
 --------------
-NVIDIA's CUDA images, and those built on them, set `NVIDIA_VISIBLE_DEVICES=all` themselves.
-On a node where NVIDIA's runtime is the default one such a container sees every GPU
-without having asked for any, unless the pod says otherwise.
+NVIDIA's CUDA images, and images built on them, set `NVIDIA_VISIBLE_DEVICES=all`. On a node whose
+default runtime is NVIDIA's, such a container sees every GPU without having requested one, unless
+the pod sets another value.
 
 Fix safety
 ----------
-`NVIDIA_VISIBLE_DEVICES=void` is added, unasked, where the pod will be made as it stands. In a
-custom resource and a PodTemplate, whose users may add the GPU, and to an agent that a
-DaemonSet puts on GPU nodes, it is added only if the policy says `fix: true`.
+The fix adds `NVIDIA_VISIBLE_DEVICES=void` by default in pods that are created exactly as written.
+It needs `fix: true` in the policy in a custom resource or a PodTemplate, whose users may add the
+GPU; and in a DaemonSet's pod that is reported only because it selects GPU nodes, because such a
+pod may be an agent that needs to see every GPU.
 
 Options
 -------
-`every_container` is set by `voidEveryContainer: true` in the policy: then every container
-that asks for no GPU and says nothing gets the explicit value, whatever its image.
+`every_container`: report every container that requests no GPU and does not set the variable,
+whatever its image; the fix is then made by default in pods of a DaemonSet too. The policy sets
+the option by `voidEveryContainer: true`.
 
 References
 ----------
@@ -51,7 +53,7 @@ SELECTS = "the pod selects GPU nodes"
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
-    """Yield each container that should say that it wants no GPU."""
+    """Yield each container that requests no GPU and should hide all GPUs."""
     reason, every = _pods_reason(pod), context.options.get("every_container")
     if not reason and every:
         reason = "the policy wants every container to say so"
@@ -62,18 +64,18 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
         if (
             why
             and container.role != "ephemeral"
-            and container.image  # without one it is a patch of a container that is not here
+            and container.image  # without an image this is a patch of a container in another file
             and is_unset(container)
             and not requests_gpu(container)
             and not looks_legacy(container)
         ):
-            # An agent on GPU nodes may be there to see them all, unless the policy knows better.
+            # An agent may need to see every GPU of its node, unless the policy says otherwise.
             agent = why == SELECTS and is_made_by_daemon_set(pod, context)
             yield _finding(container, why, safe=pod.is_final and bool(every or not agent))
 
 
 def _pods_reason(pod: Pod) -> str:
-    """Why a GPU is likely to be near every container of `pod`; empty if it is not."""
+    """Why the node of `pod` is likely to have a GPU; empty if it is not likely."""
     if uses_gpu_runtime(pod):
         return f"the pod uses the runtime class {display(pod.spec['runtimeClassName'])}"
     if pod_requests_gpu(pod):

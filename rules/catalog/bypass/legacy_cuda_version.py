@@ -2,21 +2,22 @@
 
 What it does
 ------------
-Finds a container that asks for no GPU, sets `CUDA_VERSION` without a `NVIDIA_REQUIRE_CUDA`
-that surely holds something, and says nothing of `NVIDIA_VISIBLE_DEVICES`. A reference, and a
-prefix in `envFrom` that a key can complete to the variable, set it as well.
+Finds a container that requests no GPU, does not set `NVIDIA_VISIBLE_DEVICES`, and sets
+`CUDA_VERSION` without a literal, non-empty `NVIDIA_REQUIRE_CUDA`. For the first two variables a
+`valueFrom` reference counts as setting it, and so does a prefix in `envFrom` that a key can
+complete to its name.
 
 Why it matters
 --------------
-NVIDIA's container toolkit takes an image with `CUDA_VERSION` and without
-`NVIDIA_REQUIRE_CUDA` for one from the time before `NVIDIA_VISIBLE_DEVICES`, and gives it
-every GPU of the node. Setting the one variable is enough, unless the image sets the other.
+NVIDIA's container toolkit assumes that an image with `CUDA_VERSION` and without
+`NVIDIA_REQUIRE_CUDA` is older than `NVIDIA_VISIBLE_DEVICES`, and gives it every GPU of the node.
+Setting `CUDA_VERSION` in the pod is enough, unless the image sets `NVIDIA_REQUIRE_CUDA`.
 
 Fix safety
 ----------
-`NVIDIA_VISIBLE_DEVICES=void` is added, unasked, where the pod will be made as it stands: the
-container asks for no GPU and loses none that it was meant to have. In a custom resource and
-a PodTemplate, whose users may add the GPU, it is added only if the policy says `fix: true`.
+The fix adds `NVIDIA_VISIBLE_DEVICES=void` by default in pods that are created exactly as written:
+the container requests no GPU and loses none that it was meant to have. In a custom resource or a
+PodTemplate, whose users may add the GPU, the fix is made only if the policy says `fix: true`.
 
 References
 ----------
@@ -47,7 +48,7 @@ from rules.traits.bits import GPU_VARIABLE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each container that would be given all GPUs for the sake of its old image."""
+    """Yield each container that would get all GPUs because its image looks old."""
     for container in pod.containers:
         if (
             (CUDA_VERSION in container.env or container.raw.get("envFrom"))
@@ -61,7 +62,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 def _finding(pod: Pod, container: Container) -> Finding:
     if CUDA_VERSION in container.env:
         path: Path = (*container.path, "env", container.env[CUDA_VERSION][-1][0])
-        said = describe_setting(container, CUDA_VERSION)
+        setting = describe_setting(container, CUDA_VERSION)
     else:
         path = (
             *container.path,
@@ -69,12 +70,12 @@ def _finding(pod: Pod, container: Container) -> Finding:
             matching_prefixes(container, CUDA_VERSION)[-1][0],
             "prefix",
         )
-        said = f"takes variables with a prefix that a key can complete to {CUDA_VERSION},"
+        setting = f"takes variables with a prefix that a key can complete to {CUDA_VERSION},"
     return Finding(
         path=path,
         key=CUDA_VERSION,
         message=(
-            f"{container} {said} without NVIDIA_REQUIRE_CUDA or {NVIDIA} and asks for no GPU: "
+            f"{container} {setting} without NVIDIA_REQUIRE_CUDA or {NVIDIA} and asks for no GPU: "
             "NVIDIA's runtime may give it every GPU of the node"
         ),
         container=container,

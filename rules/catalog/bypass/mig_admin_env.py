@@ -2,20 +2,20 @@
 
 What it does
 ------------
-Finds `NVIDIA_MIG_CONFIG_DEVICES` and `NVIDIA_MIG_MONITOR_DEVICES` in a container's `env`
-with any value but an empty one.
+Finds `NVIDIA_MIG_CONFIG_DEVICES` and `NVIDIA_MIG_MONITOR_DEVICES` in a container's `env` with any
+value except an empty one. A `valueFrom` reference counts too.
 
 Why it matters
 --------------
-With the first variable a container can repartition the MIG devices of the node, with the
-second it can watch what everybody runs on them. NVIDIA's toolkit grants both to containers
-with the capability `SYS_ADMIN`, which privileged ones have. A container without it is not
-started at all.
+With the first variable a container can repartition the MIG devices of the node. With the second
+it can watch what all tenants run on them. NVIDIA's toolkit grants both to containers with the
+capability `SYS_ADMIN`, which privileged containers have. It does not start a container that sets
+the variable without the capability.
 
 Fix safety
 ----------
-The variable is removed only if the policy says `fix: true`: whoever wrote it meant
-something by it.
+The fix removes the variable only if the policy says `fix: true`: gpuward does not know why the
+user wrote it.
 
 References
 ----------
@@ -38,7 +38,7 @@ POWERS = {"NVIDIA_MIG_CONFIG_DEVICES": "repartition", "NVIDIA_MIG_MONITOR_DEVICE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each variable that asks for power over MIG devices."""
+    """Yield each variable that requests the right to configure or monitor MIG devices."""
     for container in pod.containers:
         for variable in POWERS:
             if variable in container.env and container.value_of(variable) != "":

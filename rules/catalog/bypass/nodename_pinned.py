@@ -1,15 +1,16 @@
-"""A pod that holds a GPU names its node itself.
+"""A pod that requests a GPU names its node itself.
 
 What it does
 ------------
-Finds pods that ask for a GPU and set `nodeName`. Pods of a DaemonSet and the mirrors of
-static pods are left alone, and so is every update: that is how a scheduler assigns a node.
+Finds pods that request a GPU and set `nodeName`. Not reported: pods that a DaemonSet creates, the
+mirror pods of static pods, and any pod on an update, because by then a scheduler may have assigned
+the node.
 
 Why it matters
 --------------
-A pod with `nodeName` passes the scheduler by, and with it taints, quotas of a queue and
-every scheduler that divides GPUs. If the node has no GPU free the kubelet refuses the pod,
-and a controller may go on to create one after the other.
+A pod with `nodeName` bypasses the scheduler, and with it taints, the quotas of queues and every
+scheduler that divides GPUs. If the node has no free GPU, the kubelet refuses the pod, and a
+controller may then create one pod after the other.
 
 References
 ----------
@@ -36,8 +37,8 @@ FIELD = "nodeName"
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield the node that a GPU pod names."""
     node = as_text(pod.spec.get(FIELD))
-    settled = context.operation == "UPDATE" or is_made_by_daemon_set(pod, context)
-    if node and not settled and pod_requests_gpu(pod):
+    is_allowed = context.operation == "UPDATE" or is_made_by_daemon_set(pod, context)
+    if node and not is_allowed and pod_requests_gpu(pod):
         message = (
             f"the pod asks for a GPU and names its node {display(node)} itself, "
             "so no scheduler makes sure that the GPU is free"

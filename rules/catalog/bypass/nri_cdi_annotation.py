@@ -3,23 +3,22 @@
 What it does
 ------------
 Finds the pod annotations that the NRI plugin of NVIDIA's container toolkit reads:
-`nvidia.cdi.k8s.io/container.<name>`, `nvidia.cdi.k8s.io/pod` and `nvidia.cdi.k8s.io`.
-Each is found by itself, although the plugin takes the first of the three that applies to
-a container: a container that is added later, such as an ephemeral one, reads the others.
+`nvidia.cdi.k8s.io/container.<name>`, `nvidia.cdi.k8s.io/pod` and `nvidia.cdi.k8s.io`. The plugin
+uses only the first of the three that applies to a container. The rule still reports each of them:
+a container that is added later, such as an ephemeral one, may use the others.
 
 Why it matters
 --------------
-Where the plugin is enabled it injects the devices that the annotation names, in any
-namespace, without a request that the scheduler could count. `nvidia.com/gpu=all` is every
-GPU of the node.
+Where the plugin is enabled, it injects the devices that the annotation names, in any namespace,
+without a request that the scheduler could count. `nvidia.com/gpu=all` is every GPU of the node.
 
-The toolkit (since 1.19) guards only names with `management.nvidia.com/gpu`, which it keeps
-to its own namespaces. The GPU operator's own pods carry such an annotation; they are
-components of the profile, which no rule judges.
+The toolkit (since 1.19) protects only names with `management.nvidia.com/gpu`, which it accepts
+only in its own namespaces. The GPU operator's own pods carry such an annotation. They are
+components of the profile, and no rule checks components.
 
 Fix safety
 ----------
-The annotation is removed only if the policy says `fix: true`: a refusal is clearer than a
+The fix removes the annotation only if the policy says `fix: true`: a refusal is clearer than a
 program that silently sees no GPU.
 
 References
@@ -60,11 +59,11 @@ def _is_read(key: str) -> bool:
 
 def _finding(pod: Pod, key: str, devices: str) -> Finding:
     path = (*pod.metadata_path, "annotations", key)
-    whom = "every container"
+    target = "every container"
     if key.startswith(FOR_CONTAINER):
-        whom = f"the container {display(key.removeprefix(FOR_CONTAINER))}"
+        target = f"the container {display(key.removeprefix(FOR_CONTAINER))}"
     message = (
-        f"the pod's annotation {display(key)} gives {whom} the devices {display(devices)}, "
+        f"the pod's annotation {display(key)} gives {target} the devices {display(devices)}, "
         "which the scheduler has not counted"
     )
     advice = f"remove the annotation and {REQUEST_IN_LIMITS}"

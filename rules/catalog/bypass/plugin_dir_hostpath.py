@@ -2,19 +2,20 @@
 
 What it does
 ------------
-Finds hostPath volumes that some container mounts and that show the kubelet's
-`device-plugins` or `pod-resources`, or a CDI directory (`/etc/cdi`, `/run/cdi`) that it may
-write to, in pods that hold a GPU or select GPU nodes. Directories above them count too.
-A read-only mount of a CDI directory is fine.
+Checks pods that request a GPU or select GPU nodes. Finds hostPath volumes that some container
+mounts and that show the kubelet's directory `device-plugins` or `pod-resources`, or a CDI
+directory (`/etc/cdi`, `/run/cdi`). Paths inside these directories count too, and so do the
+directories above them, except `/`, which `device-hostpath` reports. A read-only mount of a CDI
+directory is fine.
 
 Why it matters
 --------------
-In `device-plugins` lie the sockets by which devices are registered and allocated, in the
-CDI directories the descriptions of what each device brings along: whoever writes there can
-decide which GPUs other pods are given, and what the runtime mounts into them.
+`device-plugins` contains the sockets by which devices are registered and allocated. The CDI
+directories describe what each device adds to a container. A process that can write there can
+decide which GPUs other pods get, and what the runtime mounts into them.
 
-`pod-resources` tells which pod holds which device. Monitoring needs it, so run the
-exporter under an account that the profile lists as a component, or except it.
+`pod-resources` shows which pod has which device. Monitoring needs it, so run the exporter under a
+service account that the profile lists as a component, or add an exception for it.
 
 References
 ----------
@@ -46,10 +47,10 @@ MEANING = {**KUBELET_DIRS, **CDI_DIRS}
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each volume through which a container reaches such a directory."""
-    revealed = {m.volume: (m, found) for m in host_mounts(pod) if (found := _revealed(m))}
-    if revealed and is_for_gpus(pod):
-        for mount, directory in revealed.values():
+    """Yield each volume that shows a container one of these directories."""
+    mounts = {m.volume: (m, shown) for m in host_mounts(pod) if (shown := _revealed(m))}
+    if mounts and is_for_gpus(pod):
+        for mount, directory in mounts.values():
             message = (
                 f"{mount.container} sees {display(mount.path)} of the node through the volume "
                 f"{display(mount.volume)}: {MEANING[directory]}"
@@ -58,7 +59,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 
 def _revealed(mount: HostMount) -> str:
-    """The first directory that the mount is, lies in or holds; the root is another rule's."""
+    """The first directory that `mount` shows in whole or in part; empty if none, or for `/`."""
     path = mount.path
     for directory in KUBELET_DIRS if mount.read_only else MEANING:
         inside = path == directory or path.startswith(f"{directory}/")
@@ -68,8 +69,8 @@ def _revealed(mount: HostMount) -> str:
 
 
 def _advice(directory: str) -> str:
-    remedy = "remove the volume and its mounts"
-    return f"{remedy}, or mount it with readOnly: true" if directory in CDI_DIRS else remedy
+    advice = "remove the volume and its mounts"
+    return f"{advice}, or mount it with readOnly: true" if directory in CDI_DIRS else advice
 
 
 RULE = define_rule(

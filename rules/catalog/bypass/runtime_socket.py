@@ -2,14 +2,14 @@
 
 What it does
 ------------
-Finds hostPath volumes that some container mounts and that hold the socket of Docker,
-containerd, CRI-O, Podman or NRI, or a directory with it, in pods that hold a GPU or select
-GPU nodes. A read-only mount counts too: it does not keep anyone from connecting.
+Checks pods that request a GPU or select GPU nodes. Finds hostPath volumes that some container
+mounts and that show the socket of Docker, containerd, CRI-O, Podman or NRI, or a directory above
+it. A read-only mount counts too: it does not prevent a process from connecting.
 
 Why it matters
 --------------
-Whoever reaches the runtime's socket can start containers past Kubernetes: with every GPU
-of the node, privileged, and unseen by the scheduler and by admission control.
+A process that reaches the runtime's socket can start containers without Kubernetes: with every
+GPU of the node, privileged, and unknown to the scheduler and to admission control.
 
 References
 ----------
@@ -44,7 +44,7 @@ def _and_directories(socket: str) -> Iterator[str]:
         yield socket
 
 
-# Below `/var` the sockets are reached by a link, which leads nowhere inside a container.
+# `/var/run` is a symbolic link to `/run`, so a mount of `/var` alone does not show the sockets.
 REVEALING = {
     path
     for run in ("/run", "/var/run")
@@ -54,7 +54,7 @@ REVEALING = {
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each volume through which a container reaches a runtime's socket."""
+    """Yield each volume that shows a container the socket of a runtime."""
     mounts = {mount.volume: mount for mount in host_mounts(pod) if mount.path in REVEALING}
     if mounts and is_for_gpus(pod):
         for mount in mounts.values():

@@ -2,13 +2,13 @@
 
 What it does
 ------------
-Finds pods whose `runtimeClassName` is one of the profile's GPU runtime classes (`nvidia`,
-`nvidia-cdi`, `nvidia-legacy`), while no container asks for a GPU or uses a claim.
+Finds pods whose `runtimeClassName` is one of the profile's GPU runtime classes (such as `nvidia`,
+`nvidia-cdi` and `nvidia-legacy`), while no container requests a GPU or uses a resource claim.
 
 Why it matters
 --------------
-The runtime class makes the runtime obey NVIDIA_VISIBLE_DEVICES, which many images set to
-`all` themselves. Such a pod may get every GPU of its node, and the scheduler counted none.
+The runtime class makes the runtime obey NVIDIA_VISIBLE_DEVICES, which many images set to `all`.
+Such a pod may get every GPU of its node, although the scheduler has counted none.
 
 References
 ----------
@@ -32,7 +32,7 @@ FIELD = "runtimeClassName"
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield the runtime class of a pod that has no use for it."""
+    """Yield the GPU runtime class of a pod that requests no GPU."""
     if FIELD in pod.spec and uses_gpu_runtime(pod) and not pod_requests_gpu(pod):
         message = (
             f"the pod names the runtime class {display(pod.spec[FIELD])} and none of its "

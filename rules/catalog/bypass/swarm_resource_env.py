@@ -2,22 +2,22 @@
 
 What it does
 ------------
-Finds variables in a container's `env` that the profile names as alternatives (such as
-`DOCKER_RESOURCE_GPU`), with a value that makes the container runtime inject devices, or a
-reference, whose value is not in the pod.
+Finds the variables in a container's `env` that the profile lists as alternatives (such as
+`DOCKER_RESOURCE_GPU`), if the value makes the container runtime inject devices, or is a
+`valueFrom` reference, whose value the pod does not contain.
 
 Why it matters
 --------------
-Where NVIDIA's container toolkit is configured with a `swarm-resource`, the variables named
-there take precedence over `NVIDIA_VISIBLE_DEVICES`, so even an explicit `void` does not
-help. The container gets GPUs that the scheduler never counted. AMD's runtime reads every
-variable that begins with `DOCKER_RESOURCE_`.
+Where NVIDIA's container toolkit is configured with a `swarm-resource`, the variables named there
+take precedence over `NVIDIA_VISIBLE_DEVICES`, so even an explicit `void` does not help. The
+container gets GPUs that the scheduler has not counted. AMD's runtime reads every variable that
+begins with `DOCKER_RESOURCE_`.
 
 Fix safety
 ----------
-The variable is removed, or overwritten where a prefix in `envFrom` could form it again,
-only if the policy says `fix: true`: a refusal is clearer than a program that silently sees
-no GPU.
+The fix is made only if the policy says `fix: true`: a refusal is clearer than a program that
+silently sees no GPU. It removes the variable. In a container without a GPU where a prefix in
+`envFrom` could set the variable again, it overwrites the value instead.
 
 References
 ----------
@@ -55,9 +55,9 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         return
     for container in pod.containers:
         for variable in dict.fromkeys(_alternatives(container)):
-            seen = visibility(container, variable)
+            setting = visibility(container, variable)
             if (
-                seen in (Visibility.GRANTED, Visibility.REFERENCE)
+                setting in (Visibility.GRANTED, Visibility.REFERENCE)
                 and variable not in VISIBILITY_VARIABLES
             ):
                 yield _finding(container, variable)

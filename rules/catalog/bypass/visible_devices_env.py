@@ -2,23 +2,25 @@
 
 What it does
 ------------
-Finds `NVIDIA_VISIBLE_DEVICES` (and the like of other vendors) in a container's `env` with
-a value that makes the container runtime inject devices: `all`, an index, a UUID, a CDI
-name, or a value that is filled in at start. `void`, `none` and an empty value are fine.
-The words must be in lower case: `VOID` is taken for the name of a device.
+Finds `NVIDIA_VISIBLE_DEVICES` (and the corresponding variables of other vendors) in a container's
+`env` with a value that makes the container runtime inject devices: `all`, an index, a UUID, a CDI
+name, or a value that the kubelet fills in at start. `void`, `none` and an empty value are fine.
+These words must be in lower case: the runtime treats `VOID` as the name of a device.
 
 Why it matters
 --------------
-The container gets GPUs that the scheduler never counted, and shares them with whoever was
-given them properly. In a container that did ask for a GPU the variable replaces the
-device plugin's choice, so it gets its neighbours' cards as well.
+The container gets GPUs that the scheduler has not counted, and shares them with the containers to
+which they were allocated. In a container that requests a GPU, the variable replaces the device
+plugin's choice, so the container gets the GPUs of other pods as well.
 
 Fix safety
 ----------
-In a container that asks for a GPU of the variable's vendor, or uses a resource claim, the
-variable is removed, unasked: the device plugin sets the right one. In any other container
-it is overwritten with a value that hides all devices only if the policy says `fix: true`,
-because a refusal is clearer than a program that silently sees no GPU.
+In a container that requests a GPU of the variable's vendor, the fix removes the variable by
+default: the device plugin sets the right value. A resource claim counts as a GPU of NVIDIA. In a
+container that requests only another vendor's GPU, the fix removes the variable only if the policy
+says `fix: true`. In a container without a GPU, it overwrites the variable with a value that hides
+all devices, also only with `fix: true`: a refusal is clearer than a program that silently sees no
+GPU.
 
 References
 ----------

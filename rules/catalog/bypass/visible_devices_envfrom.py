@@ -2,28 +2,29 @@
 
 What it does
 ------------
-Finds entries of `envFrom` whose `prefix` is the beginning of `NVIDIA_VISIBLE_DEVICES`, the
-like of other vendors, or a variable that the profile names as an alternative: a key such
-as `DEVICES` behind the prefix `NVIDIA_VISIBLE_` completes it. An entry without a prefix is
-not found, because it may hold the whole name just as well as anything else, and neither
-the ConfigMap nor the Secret is part of the pod; `voidEveryContainer: true` closes that gap.
+Finds entries of `envFrom` whose `prefix` is the beginning of `NVIDIA_VISIBLE_DEVICES`, of the
+corresponding variable of another vendor, or of a variable that the profile lists as an
+alternative: a key such as `DEVICES` after the prefix `NVIDIA_VISIBLE_` completes the name. An
+entry without a prefix is not found: it may contain the whole name or anything else, and neither
+the ConfigMap nor the Secret is part of the pod. `voidEveryContainer: true` closes that gap.
 
-Where all that a prefix forms is an alternative in full, such as `DOCKER_RESOURCE_GPU`, the rule
-only warns: few nodes obey one, and `DOCKER_` is what many builds call their credentials by.
+For an alternative without `*`, such as `DOCKER_RESOURCE_GPU`, the rule only warns: few nodes obey
+one, and many builds use the prefix `DOCKER_` for their credentials.
 
 Why it matters
 --------------
-The variable makes the container runtime inject GPUs that the scheduler never counted, and
-split into a prefix and a key it is found by no search for its name. In a container that
-did ask for a GPU it replaces the device plugin's choice.
+The variable makes the container runtime inject GPUs that the scheduler has not counted. No search
+for the variable's name finds a name that is split into a prefix and a key. In a container that
+requests a GPU, the variable replaces the device plugin's choice.
 
 Fix safety
 ----------
-In a container without a GPU an explicit value in `env` wins over `envFrom`. For an
-alternative it is added unasked where the pod will be made as it stands, which takes away
-nothing but the card that nobody counted; for any other variable, or in a custom resource and
-a PodTemplate, whose users may add the GPU, only if the policy says `fix: true`. In a container
-that asks for a GPU nothing but another prefix helps.
+In a container without a GPU, the fix adds an explicit value to `env`, which wins over `envFrom`.
+For an alternative it does so by default in pods that are created exactly as written: the
+container loses only a GPU that the scheduler has not counted. For any other variable, and in a
+custom resource or a PodTemplate, whose users may add the GPU, it needs `fix: true` in the policy.
+There is no fix for a pattern with `*`, nor in a container that requests a GPU: there only another
+prefix helps.
 
 References
 ----------
@@ -48,13 +49,13 @@ from rules.traits.bits import GPU_VARIABLE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each variable that a prefix lets a key complete and that `env` does not decide."""
+    """Yield each variable that a key behind a prefix can set and that `env` does not override."""
     for container in pod.containers:
         if not container.raw.get("envFrom"):
             continue
         for variable in dict.fromkeys((*VISIBILITY_VARIABLES, *pod.profile.alternative_variables)):
             sources = matching_prefixes(container, variable)
-            # Beside a GPU the variable has no business in `env`, where it would hide it.
+            # In a container with a GPU an entry in `env` is no remedy: it would hide the GPU.
             if sources and (variable not in container.env or requests_gpu(container)):
                 yield _finding(pod, container, variable, *sources[-1])
 
@@ -71,7 +72,7 @@ def _finding(
         f"{subject} takes variables from {_name(source)} with the prefix "
         f"{display(source['prefix'])}, which a key can complete to {variable}"
     )
-    # Only a user's own profile holds a pattern, and its author knows that nodes obey it.
+    # Only a user's own profile contains patterns, and its author knows that nodes obey them.
     is_alternative = variable not in VISIBILITY_VARIABLES and "*" not in variable
     fix = None
     if (

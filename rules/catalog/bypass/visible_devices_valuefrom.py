@@ -2,23 +2,25 @@
 
 What it does
 ------------
-Finds `NVIDIA_VISIBLE_DEVICES` (and the like of other vendors) in a container's `env` with
-`valueFrom`: a ConfigMap, a Secret, a field of the pod, or a file. References by which the
-estate itself hands out devices are left alone: those that a profile's own webhook writes,
-and Huawei's to the annotation in which its scheduler notes the chosen devices. Under a
-profile with such a webhook (`kai`) a tenant can forge its reference, and is not stopped.
+Finds `NVIDIA_VISIBLE_DEVICES` (and the corresponding variables of other vendors) in a container's
+`env` with `valueFrom`: a ConfigMap, a Secret, a field of the pod, or a file. Two references by
+which the GPU platform itself hands out devices are not reported: those that a webhook named by
+the profile writes (as in `kai`), and Huawei's to the annotation in which its scheduler records
+the chosen devices. A tenant can forge both, and this rule does not prevent it.
 
 Why it matters
 --------------
-What the variable says is not in the pod, so nobody can tell which GPUs the container will
-get, and whoever may write the ConfigMap may change it later. It can say `all` as well as
-any value that stands in the pod itself.
+The pod does not contain the value, so nobody can see which GPUs the container will get, and
+whoever may write the ConfigMap can change the value later. The value can be `all`, like a value
+in the pod itself.
 
 Fix safety
 ----------
-In a container that asks for a GPU of the variable's vendor, or uses a resource claim, the
-variable is removed, unasked: the device plugin sets the right one. In any other container
-it is overwritten, `valueFrom` included, only if the policy says `fix: true`.
+In a container that requests a GPU of the variable's vendor, the fix removes the variable by
+default: the device plugin sets the right value. A resource claim counts as a GPU of NVIDIA. In a
+container that requests only another vendor's GPU, the fix removes the variable only if the policy
+says `fix: true`. In a container without a GPU, it overwrites the variable, including `valueFrom`,
+also only with `fix: true`.
 
 References
 ----------
@@ -51,7 +53,7 @@ from rules.traits.bits import GPU_VARIABLE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each variable that is a reference and not the estate's own."""
+    """Yield each variable that is a reference and not one that the GPU platform writes."""
     for container in pod.containers:
         for variable in VISIBILITY_VARIABLES:
             if (

@@ -1,1 +1,1 @@
-"""Quotas on GPUs."""
+"""Quotas for GPUs."""

@@ -3,13 +3,13 @@
 What it does
 ------------
 Finds keys `requests.<extended resource>` in a ResourceQuota's `spec.hard` whose value is a
-fraction, negative, or no quantity.
+fraction, negative, or not a quantity.
 
 Why it matters
 --------------
-Devices are counted whole. The API server accepts a quota of half a GPU, and no pod fits into
-it; of 1.5 one can be used. `3.9999` becomes four, because the API server rounds up to a
-thousandth before it stores it. What is negative, or no quantity, it refuses.
+Devices are counted whole. The API server accepts a quota of half a GPU, and no pod fits into it;
+of 1.5 one can be used. `3.9999` becomes four, because the API server rounds up to a thousandth
+before it stores the number. It refuses a value that is negative or not a quantity.
 
 References
 ----------
@@ -35,7 +35,7 @@ WHOLE = 10**9
 
 
 def check(quota: Quota, _context: Context) -> Iterator[Finding]:
-    """Yield each limit of an extended resource that is no whole number."""
+    """Yield each limit of an extended resource that is not a whole number."""
     for key, value in quota.hard.items():
         if not key.startswith(REQUESTS) or "/" not in key or NATIVE in key:
             continue

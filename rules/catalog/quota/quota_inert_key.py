@@ -2,22 +2,22 @@
 
 What it does
 ------------
-Finds keys in a ResourceQuota's `spec.hard` that name an extended resource with `limits.` or
-without any prefix (`limits.nvidia.com/gpu`, `nvidia.com/gpu`). Keys that the estate itself
-enforces, as HAMi does under the profile `hami`, are fine.
+Finds keys in a ResourceQuota's `spec.hard` that name an extended resource with the prefix
+`limits.` or without any prefix (`limits.nvidia.com/gpu`, `nvidia.com/gpu`). Keys with `limits.`
+that the GPU platform itself enforces are fine, as HAMi does under the profile `hami`.
 
 Why it matters
 --------------
-Kubernetes counts extended resources by their requests alone, so only
-`requests.nvidia.com/gpu` limits anything. The API server accepts the other spellings without a
-word (unless the amount is a fraction), and they never count and never block: whoever relies on
-them has no quota at all.
+Kubernetes counts extended resources by their requests alone, so only `requests.nvidia.com/gpu`
+limits anything. The API server accepts the other spellings without a warning (unless the amount
+is a fraction), and they never count and never block: a user who relies on them has no quota at
+all.
 
 Fix safety
 ----------
-The key is renamed only if the policy says `fix: true`, because that puts a quota into force
-that never was. Where the right key is there as well, or two keys would become one, nothing is
-renamed.
+The fix renames the key only if the policy says `fix: true`, because it puts a quota into force
+that was never in force. If the right key is there as well, or if two keys would become one, there
+is no fix.
 
 References
 ----------
@@ -43,21 +43,21 @@ from rules.traits.bits import QUOTA
 
 LIMITS, REQUESTS = "limits.", "requests."
 NATIVE = "kubernetes.io/"
-# Other things than resources of a pod, which a quota counts under keys with a slash.
+# Keys with a slash under which Kubernetes or OpenShift counts other things than pod resources.
 COUNTED_OTHERWISE = ("count/", "openshift.io/")
 KUBERNETES_OWN = ".k8s.io"
-# A qualified name whose domain can still take the prefix of a quota.
+# A qualified name whose domain is short enough to carry a quota's prefix.
 EXTENDED = re.compile(
     r"(?=.{1,243}/)[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 )
 
 
 def check(quota: Quota, _context: Context) -> Iterator[Finding]:
-    """Yield each key by which Kubernetes counts nothing."""
+    """Yield each key for which Kubernetes counts nothing."""
     inert = {key: name for key in quota.hard if "/" in key and (name := _resource(key))}
     for key, name in inert.items():
         if key.startswith(LIMITS) and matches_any(quota.profile.limit_quotas, name):
-            continue  # the estate counts it itself
+            continue  # the GPU platform counts it
         right = REQUESTS + name
         path = (*quota.path, key)
         message = (
@@ -71,7 +71,7 @@ def check(quota: Quota, _context: Context) -> Iterator[Finding]:
         advice = (
             f"remove it: only {right} counts" if right in quota.hard else f"write {right} instead"
         )
-        # Only here, where nothing counts, does the API server insist on whole numbers.
+        # The API server requires whole numbers for these keys, though nothing counts them.
         amount = parse(quota.hard[key])
         refused = api_refuses_count(amount)
         message += f", and its value is {invalid_count_reason(amount)}" if refused else ""
@@ -81,7 +81,7 @@ def check(quota: Quota, _context: Context) -> Iterator[Finding]:
 
 
 def _resource(key: str) -> str | None:
-    """The extended resource for which `key` stands in vain, or None if it counts."""
+    """The extended resource that `key` names without effect; None if Kubernetes counts `key`."""
     name = key.removeprefix(LIMITS)
     domain = name.partition("/")[0]
     if name.startswith(REQUESTS) or NATIVE in name or domain.endswith(KUBERNETES_OWN):

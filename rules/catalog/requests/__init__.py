@@ -1,1 +1,1 @@
-"""How a pod asks for GPUs."""
+"""How a pod requests GPUs."""

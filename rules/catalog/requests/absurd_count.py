@@ -2,19 +2,20 @@
 
 What it does
 ------------
-Finds GPU resources that are counted in devices and of which one container asks for more than
-`max_devices`. Suffixes count as what they mean: `1k` is a thousand GPUs. Resources that are
-measured in memory or percent are not judged.
+Finds GPU resources that are counted in devices and of which one container requests more than
+`max_devices`. Suffixes have their usual meaning: `1k` is a thousand GPUs. Resources that are
+measured in memory or percent are not evaluated.
 
 Why it matters
 --------------
 A container runs on one node, so a request for a thousand GPUs is never placed: the pod waits
-forever. It is mostly a slip, such as `1k` or `2Gi` copied from a line about memory.
+forever. The cause is usually a typing error, such as `1k` or `2Gi` copied from a line about
+memory.
 
 Options
 -------
-`max_devices`: the most devices that one container may ask for (default 16). Raise it for
-machines that hold more, or whose GPUs are offered in many slices.
+`max_devices`: the most devices that one container may request (default 16). Raise it for machines
+with more GPUs, or with GPUs that are offered in many slices.
 
 References
 ----------
@@ -41,7 +42,7 @@ COUNTED = "device"
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
-    """Yield each count of devices that no node can have."""
+    """Yield each count of devices that is larger than any node is expected to have."""
     for container in pod.containers:
         for name, device in devices(container).items():
             field, amount = "limits", device.limit
@@ -49,12 +50,12 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
                 field, amount = "requests", device.request
             if device.resource.unit != COUNTED or not isinstance(amount, Quantity):
                 continue
-            most = context.options["max_devices"]
-            if not amount.is_integer or amount.value <= most:
+            maximum = context.options["max_devices"]
+            if not amount.is_integer or amount.value <= maximum:
                 continue
             message = (
                 f"{container} asks for {display(f'{name}: {amount.text}')}{_meaning(amount)}: "
-                f"a node is expected to have at most {most} devices"
+                f"a node is expected to have at most {maximum} devices"
             )
             advice = "write the number of GPUs without a unit, or raise the option max_devices"
             path = (*container.resources_path, field, name)

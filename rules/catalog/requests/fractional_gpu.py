@@ -2,18 +2,19 @@
 
 What it does
 ------------
-Finds limits and requests of GPU resources that are fractions (`0.5`, `500m`), negative, or no
+Finds limits and requests of GPU resources that are fractions (`0.5`, `500m`), negative, or not
 quantities (`1GPU`). Every spelling of a whole number is fine: `2.0`, `1000m`, `1e0`.
 
 Why it matters
 --------------
-GPUs are handed out whole, and the API server refuses anything else, except that `0.9999` passes
-as 1, because it rounds up first. Less than a card takes the resource of a sharing system.
+Kubernetes allocates whole GPUs, and the API server refuses any other amount, with one exception:
+it accepts `0.9999` as 1, because it rounds up first. To get less than a card, request the
+resource of a sharing system.
 
 Fix safety
 ----------
-A limit is rounded up, and its request with it, only if the policy says `fix: true`: whoever
-writes `0.5` did not ask for a whole card.
+The fix rounds a limit up, and its request with it, only if the policy says `fix: true`: a user
+who writes `0.5` did not ask for a whole card. A request without a limit is not changed.
 
 References
 ----------
@@ -38,7 +39,7 @@ from rules.traits.bits import ODD_AMOUNT
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
-    """Yield each amount that is no whole number; one finding if limit and request agree."""
+    """Yield each amount that is not a whole number; one finding if limit and request are equal."""
     for container in pod.containers:
         for device in devices(container).values():
             if fault := invalid_count_reason(device.limit):

@@ -3,12 +3,12 @@
 What it does
 ------------
 Finds GPU resources in a pod's own `resources`, in its `overhead`, and in the `resources` of an
-ephemeral container. CPU and memory are fine at the level of the pod.
+ephemeral container. CPU and memory are fine in the pod's own `resources`.
 
 Why it matters
 --------------
-GPUs are given to containers, and only to those that a pod starts with. The API server refuses
-a GPU in the resources of a pod, and any resources in an ephemeral container; a GPU in the
+Kubernetes gives GPUs to containers, and only to those that a pod starts with. The API server
+refuses a GPU in the resources of a pod, and any resources in an ephemeral container. A GPU in the
 overhead reaches no container.
 
 References
@@ -65,22 +65,22 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 
 def _is_pod_spec(pod: Pod) -> bool:
-    # A custom resource may hold containers beside a `resources` of a meaning of its own.
+    # In a custom resource `resources` beside the containers may have another meaning.
     return pod.path[-2:] == ("template", "spec") or pod.object.kind == "Pod"
 
 
 def _of_the_pod(pod: Pod) -> Iterator[Finding]:
-    seen = set()
-    for place, outcome in POD_LEVEL:
-        holder = pod.spec
-        for step in place:
-            holder = as_object(holder.get(step))
-        for name in holder:
-            if pod.profile.resource(name) and (place[0], name) not in seen:
-                seen.add((place[0], name))
-                message = f"the pod asks for {display(name)} in its own {place[0]}: {outcome}"
-                key = ".".join((*place, name))
-                path, refused = (*pod.path, *place, name), place[0] == "resources"
+    reported = set()
+    for location, reason in POD_LEVEL:
+        parent = pod.spec
+        for step in location:
+            parent = as_object(parent.get(step))
+        for name in parent:
+            if pod.profile.resource(name) and (location[0], name) not in reported:
+                reported.add((location[0], name))
+                message = f"the pod asks for {display(name)} in its own {location[0]}: {reason}"
+                key = ".".join((*location, name))
+                path, refused = (*pod.path, *location, name), location[0] == "resources"
                 yield Finding(path=path, key=key, message=message, help=ADVICE, api_refuses=refused)
 
 

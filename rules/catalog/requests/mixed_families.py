@@ -2,15 +2,15 @@
 
 What it does
 ------------
-Finds pods that ask for whole cards of a vendor (`nvidia.com/gpu`) and also for shares that
-software cuts from that vendor's cards (`aliyun.com/gpu-mem`, `koordinator.sh/gpu-core`).
-Amounts that belong to a count, such as `nvidia.com/gpumem` beside `nvidia.com/gpu`, are fine,
-and so are MIG devices beside whole cards.
+Finds pods that request whole cards of a vendor (`nvidia.com/gpu`) and also shares into which
+software divides that vendor's cards (`aliyun.com/gpu-mem`, `koordinator.sh/gpu-core`). Amounts
+that belong to a count, such as `nvidia.com/gpumem` beside `nvidia.com/gpu`, are fine, and so are
+MIG devices beside whole cards.
 
 Why it matters
 --------------
-A node that shares its cards usually does not offer them whole as well: on ACK the modes of a
-node exclude each other. No node then fits the pod, and it waits forever.
+A node that shares its cards usually does not also offer whole cards: on ACK the modes of a node
+exclude each other. No node then fits the pod, and it waits forever.
 
 References
 ----------
@@ -31,14 +31,14 @@ from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import SHARE
 
-# Nobody asks for so many kinds of card at once, unless to keep us busy.
+# No real pod requests so many kinds of card. The limit bounds the time for hostile pods.
 MOST_COMPARED = 50
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each share that a pod asks for beside a whole card of the same vendor."""
+    """Yield each share that a pod requests beside a whole card of the same vendor."""
     requested = [(c, d) for c in pod.containers for d in devices(c).values() if d.is_requested]
-    if len(requested) < 2:  # noqa: PLR2004  # mixing takes two
+    if len(requested) < 2:  # noqa: PLR2004  # a mix needs two resources
         return
     whole: dict[str, list[Device]] = {}
     for _, device in requested:

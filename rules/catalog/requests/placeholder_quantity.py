@@ -2,13 +2,12 @@
 
 What it does
 ------------
-Finds limits and requests of GPU resources such as `$GPUS`, `${GPUS}` and
-`{{ .Values.gpus }}`.
+Finds limits and requests of GPU resources such as `$GPUS`, `${GPUS}` and `{{ .Values.gpus }}`.
 
 Why it matters
 --------------
-What the pod will ask for is not known, so none of the rules about amounts can judge it: look at
-the rendered file instead. Kubernetes itself replaces nothing in amounts and refuses such a
+The manifest does not say what the pod will request, so no rule about amounts can evaluate it:
+check the rendered file instead. Kubernetes itself replaces nothing in amounts and refuses such a
 text.
 
 References
@@ -31,7 +30,7 @@ from rules.traits.bits import ODD_AMOUNT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each amount yet to be filled in; one finding if limit and request agree."""
+    """Yield each placeholder; one finding if limit and request have the same one."""
     for container in pod.containers:
         for name, device in devices(container).items():
             for field, amount in (("limits", device.limit), ("requests", device.request)):

@@ -2,19 +2,19 @@
 
 What it does
 ------------
-Finds GPU resources whose request equals their limit, in files. It is off unless a policy
-sets an action, because the repetition is common and harmless.
+Finds GPU resources whose request equals their limit. Only the linter reports it: at admission the
+API server has already copied limits into requests. The rule is off unless a policy sets an
+action, because the repetition is common and harmless.
 
 Why it matters
 --------------
-Kubernetes copies the limit of a GPU into its requests by itself. Two numbers that must be
-equal are one more place to forget when the amount changes, and then the API server refuses
-the pod.
+Kubernetes copies the limit of a GPU into its requests. Two numbers that must be equal are one
+more place to forget when the amount changes, and then the API server refuses the pod.
 
 Fix safety
 ----------
-The request is removed only if the policy says `fix: true`: the pod stays what it was, but the
-file is the user's to word.
+The fix removes the request only if the policy says `fix: true`: the pod stays the same, but how
+the file is written is the user's decision.
 
 References
 ----------
@@ -39,7 +39,7 @@ from rules.traits.bits import GPU_RESOURCE
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each GPU request that equals its limit."""
     if context.operation is not None:
-        return  # at admission the API server has filled the requests in
+        return  # at admission the API server has already copied limits into requests
     for container in pod.containers:
         if not container.requests:
             continue

@@ -2,18 +2,18 @@
 
 What it does
 ------------
-Compares request and limit of each GPU resource as numbers, so that `1`, `"1.0"` and
-`1000m` are equal.
+Compares request and limit of each GPU resource as numbers, so that `1`, `"1.0"` and `1000m` are
+equal. Other rules report amounts that are not whole numbers.
 
 Why it matters
 --------------
-GPUs cannot be overcommitted: the API server refuses a container whose GPU request is not
-exactly its limit, in a Pod as well as in the template of a Deployment or a Job.
+GPUs cannot be overcommitted: the API server refuses a container whose GPU request is not exactly
+its limit, in a Pod as well as in the template of a Deployment or a Job.
 
 Fix safety
 ----------
-The request is set to the limit only if the policy says `fix: true`: which of the two numbers
-was meant is for the user to say.
+The fix sets the request to the limit only if the policy says `fix: true`: only the user knows
+which of the two numbers was meant.
 
 References
 ----------
@@ -38,7 +38,7 @@ from rules.traits.bits import ODD_AMOUNT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each request that is a whole number and another one than its limit."""
+    """Yield each request that differs from its limit, if both are whole numbers."""
     for container in pod.containers:
         if not container.requests:
             continue

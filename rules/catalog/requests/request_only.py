@@ -2,18 +2,19 @@
 
 What it does
 ------------
-Finds a GPU resource that stands in a container's `requests` and not in its `limits`.
+Finds a GPU resource that is in a container's `requests`, with a whole number, and not in its
+`limits`. Other rules report amounts that are not whole numbers.
 
 Why it matters
 --------------
-GPUs cannot be overcommitted, so the API server refuses a GPU request that has no limit
-beside it. A Deployment or a Job with this fault is refused when it is applied, and an
-operator that makes the pod from a resource of its own never gets one.
+GPUs cannot be overcommitted, so the API server refuses a GPU request without a limit. It refuses
+a Deployment or a Job with this fault when the user applies it. An operator that creates the pod
+from its custom resource never gets one.
 
 Fix safety
 ----------
-The limit is added unasked, with the amount that the request names: it is the only one that
-Kubernetes accepts. The request stays. Only whole amounts are copied.
+The fix adds the limit by default, with the amount of the request: Kubernetes accepts no other
+amount. The request stays.
 
 References
 ----------
@@ -38,12 +39,12 @@ from rules.traits.bits import ODD_AMOUNT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each whole amount of a GPU resource that is requested and has no limit."""
+    """Yield each GPU resource that has a whole number as request and no limit."""
     for container in pod.containers:
-        # An ephemeral container may have no resources at all: a limit would not help it.
+        # The API server refuses any resources in an ephemeral container: a limit would not help.
         if not container.requests or container.role == "ephemeral":
             continue
-        # Without an image it is a patch of a container that is not here, whose limits may be.
+        # Without an image this is a patch of a container in another file, which may set the limit.
         if not container.image and pod.is_final:
             continue
         for device in devices(container).values():

@@ -3,18 +3,19 @@
 What it does
 ------------
 Finds names in `limits` and `requests` that are known mistakes for a GPU resource (`gpu`,
-`nvidia.com/gpus`), that carry a quota's prefix (`requests.nvidia.com/gpu`), or that are a
-letter or two from a known resource of the same vendor. All other names are left alone.
+`nvidia.com/gpus`), that carry a quota's prefix (`requests.nvidia.com/gpu`), or that differ by a
+letter or two from a known resource of the same vendor; these last only give a warning. All other
+names are ignored.
 
 Why it matters
 --------------
-The API server refuses a name without a domain, but accepts `nvidia.com/gpus` without a word:
+The API server refuses a name without a domain, but accepts `nvidia.com/gpus` without a warning:
 the pod then waits forever for a node that offers it.
 
 Fix safety
 ----------
-The name is corrected only if the policy says `fix: true` and the right one is not there as
-well: a resource of the odd name may exist in the cluster after all.
+The fix corrects the name only if the policy says `fix: true` and the right name is not there as
+well: the cluster may after all have a resource of the odd name.
 
 References
 ----------
@@ -38,7 +39,7 @@ from rules.rule import define_rule
 from rules.traits.bits import UNKNOWN_RESOURCE
 
 ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"})
-# A table that grows with what people write, hence a file of more than a hundred lines.
+# Right name -> the wrong ones that users write. The table grows, hence more than a hundred lines.
 MISTAKES_FOR = {
     "nvidia.com/gpu": "gpu gpus GPU nvidia nvidia-gpu nvidia/gpu nvidia/gpus nvidia.com nvidia.gpu"
     " nvidia.com.gpu nvidia.com-gpu nvidia-com/gpu nvidia.com/gpus nvidia.com/gup nvdia.com/gpu"
@@ -50,14 +51,15 @@ MISTAKES_FOR = {
     "aliyun.com/gpu-core.percentage": "aliyun.com/gpu-core aliyun.com/gpu-core-percentage",
 }
 MISTAKES = {wrong: right for right, texts in MISTAKES_FOR.items() for wrong in texts.split()}
-# Short names have too many real neighbours (gpu, vgpu, npu): one slip for every five letters.
+# Names that differ from the right one by a few letters. Short names have too many real neighbours
+# (gpu, vgpu, npu), so one difference is allowed for every five letters.
 LETTERS_PER_SLIP, MOST_SLIPS = 5, 2
-# Comparing takes time, and nobody misspells so many names in one container.
+# Comparing takes time, and no real container has so many misspelt names.
 MOST_COMPARED = 50
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each name that was meant to be another one, once for limits and requests."""
+    """Yield each misspelt name, once for limits and requests together."""
     for container in pod.containers:
         mistakes = _mistakes(container)
         for name, (right, action) in mistakes.items():
@@ -85,20 +87,20 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 
 def _mistakes(container: Container) -> dict[str, tuple[str, Action]]:
-    """What is written instead of which name, and how sure that is."""
-    found, profile = {}, container.profile
+    """By misspelt name: the right one, and DENY for a known mistake or WARN for a likely one."""
+    mistakes, profile = {}, container.profile
     compared: list[str] = []
     for name in (*container.limits, *container.requests):
         if name in ORDINARY or profile.resource(name):
             continue
         spellings = (name.removeprefix("requests.").removeprefix("limits."), name.lower())
         if right := MISTAKES.get(name) or next(filter(profile.resource, spellings), None):
-            found[name] = right, Action.DENY
+            mistakes[name] = right, Action.DENY
         elif len(compared) < MOST_COMPARED:
             compared.append(name)
             if nearest := _nearest(name, profile):
-                found[name] = nearest, Action.WARN
-    return found
+                mistakes[name] = nearest, Action.WARN
+    return mistakes
 
 
 def _renaming(container: Container, name: str, right: str) -> Fix | None:
@@ -114,7 +116,9 @@ def _renaming(container: Container, name: str, right: str) -> Fix | None:
 
 def _nearest(name: str, profile: Profile) -> str | None:
     domain, slash, own = name.partition("/")
-    if not slash or any(letter.isdigit() for letter in own):  # digits tell models, not slips
+    if not slash or any(
+        letter.isdigit() for letter in own
+    ):  # names with digits are other models, not typing errors
         return None
     for known in profile.resources:
         other = known.removeprefix(f"{domain}/")
@@ -125,7 +129,7 @@ def _nearest(name: str, profile: Profile) -> str | None:
 
 
 def _within(slips: int, one: str, other: str) -> bool:
-    """Whether so many letters, put in, left out or changed, make one the other."""
+    """Whether inserting, removing or changing at most `slips` letters turns `one` into `other`."""
     if abs(len(one) - len(other)) > slips:
         return False
     if not one or not other:

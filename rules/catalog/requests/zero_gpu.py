@@ -2,20 +2,20 @@
 
 What it does
 ------------
-Finds GPU resources whose limit, or request if there is no limit, is zero. A share's zero
-beside what it shares, such as `nvidia.com/gpucores: 0` beside `nvidia.com/gpu: 1`, only
-says that this part is not limited and is fine.
+Finds GPU resources whose limit, or request if there is no limit, is zero. A zero that belongs to
+another requested resource, such as `nvidia.com/gpucores: 0` beside `nvidia.com/gpu: 1`, is fine:
+it only says that this part is not limited.
 
 Why it matters
 --------------
-Zero GPUs are no GPU, but they do not hide any either: in an image that sets
-`NVIDIA_VISIBLE_DEVICES=all`, as NVIDIA's CUDA images do, the container may still see every
-GPU of its node. Some tools also take the mere name of the resource for a GPU pod.
+A container that requests zero GPUs gets none, but the zero does not hide any either: in an image
+that sets `NVIDIA_VISIBLE_DEVICES=all`, as NVIDIA's CUDA images do, the container may still see
+every GPU of its node. Some tools also treat a pod that merely names the resource as a GPU pod.
 
 Fix safety
 ----------
-The line is removed only if the policy says `fix: true`: a zero may be kept on purpose, for
-another number to be patched in.
+The fix removes the line only if the policy says `fix: true`: a user may keep a zero on purpose
+and patch another number in.
 
 References
 ----------
@@ -40,10 +40,10 @@ from rules.traits.bits import ODD_AMOUNT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each GPU resource of which a container asks for nothing."""
+    """Yield each GPU resource of which a container requests zero."""
     for container in pod.containers:
         if container.role == "ephemeral":
-            continue  # it may have no resources at all, which is told by another rule
+            continue  # `misplaced-gpu` reports any resources of an ephemeral container
         for device in devices(container).values():
             amount = device.request if device.limit is None else device.limit
             if _is_zero(amount) and not _tunes_another(device, container):
@@ -66,7 +66,9 @@ def _finding(container: Container, device: Device) -> Finding:
     message = f"{container} asks for zero of {display(name)}, which does not hide any GPU from it"
     advice = f"remove {name}, and set NVIDIA_VISIBLE_DEVICES=void where no GPU should be seen"
     root, fix = container.resources_path, None
-    if device.request is None or _is_zero(device.request):  # else the request would stand alone
+    if device.request is None or _is_zero(
+        device.request
+    ):  # else a request without a limit would remain
         fix = Fix(f"remove {name}", tuple(remove((*root, each, name)) for each in fields))
     return Finding(
         path=(*root, field, name),

@@ -1,1 +1,1 @@
-"""Where a pod with a GPU is placed."""
+"""On which nodes a pod with a GPU is placed."""

@@ -2,16 +2,16 @@
 
 What it does
 ------------
-Looks at `nodeSelector` and the required node affinity of pods that ask for a GPU. Finds an
-empty term, a term with expressions that exclude each other, and demands that cannot be met
-together with `nodeSelector` or with the label that the profile gives to the nodes with that
-GPU (such as `nvidia.com/gpu.present DoesNotExist`). Labels of single models or features are
-the user's choice and not compared with the profile's.
+Checks `nodeSelector` and the required node affinity of pods that request a GPU. Finds an empty
+term, a term whose expressions exclude each other, and expressions that cannot be met together
+with `nodeSelector` or with the label that the profile gives to the nodes with that GPU (such as
+`nvidia.com/gpu.present DoesNotExist`). Labels of single models or features are the user's choice
+and are not compared with the profile.
 
 Why it matters
 --------------
-Terms are alternatives, and inside one every expression must be met. A term that is empty or
-contradicts itself matches no node; if every one does, the pod stays Pending for ever.
+The terms are alternatives, and inside one term every expression must be met. A term that is empty
+or contradicts itself matches no node. If no term matches a node, the pod stays Pending forever.
 
 References
 ----------
@@ -51,7 +51,7 @@ Term: TypeAlias = tuple[Path, Mapping[str, Any]]
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield every demand on the node that no node can meet."""
+    """Yield each constraint on the node that no node can meet."""
     has_affinity = node_affinity(pod).get(REQUIRED) is not None
     if not (has_affinity or pod.node_selector) or not pod_requests_gpu(pod):
         return
@@ -80,9 +80,9 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 
 def _conflicts(pod: Pod, terms: list[Term]) -> Iterator[Finding]:
-    """Yield where nodeSelector, the terms, and the label of the GPU's nodes exclude each other."""
-    chosen = [{"key": k, "operator": "In", "values": [v]} for k, v in pod.node_selector.items()]
-    base = [*gpu_node_expressions(pod), *chosen]
+    """Yield conflicts between nodeSelector, `terms`, and the label of the nodes with the GPU."""
+    selected = [{"key": k, "operator": "In", "values": [v]} for k, v in pod.node_selector.items()]
+    base = [*gpu_node_expressions(pod), *selected]
     label = impossible_label(base)
     if label is not None and label in pod.node_selector:
         what = f"nodeSelector {display(label)}: {display(pod.node_selector[label])}"
@@ -106,24 +106,25 @@ def _conflicts(pod: Pod, terms: list[Term]) -> Iterator[Finding]:
 def _contradicted(
     base: Mapping[str, list[Mapping[str, Any]]], demands: list[Mapping[str, Any]]
 ) -> str | None:
-    """The label for which no node meets `demands` beside `base`, which is possible by itself.
+    """The label for which no node can meet both `demands` and `base`; None if there is none.
 
-    A tenant may write thousands of terms and labels, so only labels in both are compared.
+    A node can meet `base` alone. A tenant may write thousands of terms and labels, so only labels
+    in both are compared.
     """
     keys = dict.fromkeys(as_text(demand.get("key")) for demand in demands)
     return impossible_label([*chain.from_iterable(base.get(key, ()) for key in keys), *demands])
 
 
 def _about(where: Term, label: str, key: str, why: str) -> Finding:
-    """A finding at the last expression about `label` in a term."""
+    """A finding at the last expression about `label` in the term `where` (its path and content)."""
     path, term = where
-    found = [(index, each) for index, each in expressions(term) if each.get("key") == label]
-    demands = (f"{each.get('operator')} {display(each.get('values', ''))}" for _, each in found)
+    matching = [(index, each) for index, each in expressions(term) if each.get("key") == label]
+    demands = (f"{each.get('operator')} {display(each.get('values', ''))}" for _, each in matching)
     listed = " and ".join(demand.removesuffix(' ""') for demand in demands)
     message = f"{AFFINITY} demands {display(label)} {listed} {why}"
     advice = f"change or remove what the term demands of {label}"
     return Finding(
-        path=(*path, "matchExpressions", found[-1][0]), key=key, message=message, help=advice
+        path=(*path, "matchExpressions", matching[-1][0]), key=key, message=message, help=advice
     )
 
 

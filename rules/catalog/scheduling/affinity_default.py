@@ -2,21 +2,22 @@
 
 What it does
 ------------
-Finds pods that ask for a resource for which the profile names a node label, and that name
-no label of GPU nodes in `nodeSelector` or in the node affinity. A pod that names its node,
-belongs to a DaemonSet, waits at a gate or has a scheduler of its own is left alone.
+Finds pods that request a resource for which the profile names a node label, and that name no
+label of GPU nodes in `nodeSelector` or in the node affinity. Not reported: a pod that names its
+node, belongs to a DaemonSet, has a scheduling gate, or uses a scheduler that the profile does
+not name; and kinds that keep placement elsewhere, such as Volcano's Job and Knative's Service.
 
 Why it matters
 --------------
-The label draws a GPU pod to the nodes that the administrators meant for it.
+The label leads a GPU pod to the nodes that the administrators meant for it.
 
 Fix safety
 ----------
-The node affinity that the profile states is added unasked. The terms of a required one are
-alternatives, so a required label goes into each of them: in one alone, or as one term
-more, it would widen the choice. A preferred label becomes one more preference, of the
-least weight there is, so that it outweighs none of the user's own. Where no required term
-says anything the pod fits no node: nothing is added and `affinity-contradiction` speaks.
+The fix adds the profile's node affinity by default. The terms of a required affinity are
+alternatives, so the fix adds a required label to each of them: in only one term, or as a new
+term, it would allow more nodes. A preferred label becomes one more preference with the least
+possible weight, so that it outweighs none of the user's own. If every required term is empty, the
+pod fits no node: the fix adds nothing, and `affinity-contradiction` reports the pod.
 
 References
 ----------
@@ -54,7 +55,7 @@ WEIGHT = 1
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield the pod if the profile names labels for its GPUs and it mentions none itself."""
+    """Yield the pod if the profile names labels for its GPUs and the pod names none."""
     wanted = [
         affinity
         for affinity in pod.profile.affinities
@@ -67,9 +68,9 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         return
     if placement_skip_reason(pod) is None and (edits := _edits(pod, wanted)):
         labels = ", ".join(dict.fromkeys(affinity.key for affinity in wanted))
-        there = NODE_AFFINITY if pod.spec.get("affinity") is not None else NODE_AFFINITY[:1]
+        existing = NODE_AFFINITY if pod.spec.get("affinity") is not None else NODE_AFFINITY[:1]
         yield Finding(
-            path=(*pod.path, *there),
+            path=(*pod.path, *existing),
             key="affinity.nodeAffinity",
             message=f"the pod asks for {display(matching_resource(pod, wanted[0]))} and does not "
             f"choose its nodes by {labels}, which the profile names for it",
@@ -79,7 +80,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 
 def _edits(pod: Pod, wanted: list[NodeAffinity]) -> tuple[Edit, ...]:
-    """What adds the wanted labels; nothing where no required term says anything."""
+    """Edits that add the wanted labels; none if every required term is empty."""
     base = (*pod.path, *NODE_AFFINITY)
     required = [affinity for affinity in wanted if affinity.required]
     edits = [append((*base, PREFERRED), _preference(a)) for a in wanted if not a.required]

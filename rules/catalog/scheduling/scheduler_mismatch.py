@@ -2,14 +2,14 @@
 
 What it does
 ------------
-Finds pods whose `schedulerName` is neither the default nor any scheduler that the profile
-names for the resources (or annotations) by which they ask for GPUs. A missing or default
-name is the business of `scheduler-name`.
+Finds pods whose `schedulerName` is neither the default nor any scheduler that the profile names
+for the resources (or annotations) by which they request GPUs. `scheduler-name` checks pods with a
+missing or default name.
 
 Why it matters
 --------------
-Only the scheduler of a GPU system knows which card has room for a share. With another one
-the pod may stay Pending, or reach a node without a card having been chosen for it.
+Only the scheduler of a GPU system knows which card has room for a share. With another scheduler
+the pod may stay Pending, or reach a node although no card was chosen for it.
 
 References
 ----------
@@ -31,21 +31,23 @@ from rules.traits.bits import CUSTOM_SCHEDULER, GPU_ANNOTATION, GPU_RESOURCE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield the pod if nobody that can place it is its scheduler."""
+    """Yield the pod if its scheduler cannot place what it requests."""
     known = pod.profile.schedulers
     if not known or pod.scheduler == DEFAULT_SCHEDULER:
         return
     wanted = [(scheduler, matching_resource(pod, scheduler)) for scheduler in known]
     wanted = [(scheduler, reason) for scheduler, reason in wanted if reason is not None]
-    able = {name for scheduler, _ in wanted for name in (scheduler.name, *scheduler.alternatives)}
-    if not wanted or pod.scheduler in able:
+    capable = {
+        name for scheduler, _ in wanted for name in (scheduler.name, *scheduler.alternatives)
+    }
+    if not wanted or pod.scheduler in capable:
         return
     scheduler, reason = wanted[0]
-    fit = " or ".join((scheduler.name, *scheduler.alternatives))
+    names = " or ".join((scheduler.name, *scheduler.alternatives))
     yield Finding(
         path=(*pod.path, "schedulerName"),
         key="schedulerName",
-        message=f"the pod asks for {display(reason)}, which {fit} must place, "
+        message=f"the pod asks for {display(reason)}, which {names} must place, "
         f"and sets schedulerName: {display(pod.scheduler)}",
         help=f"write schedulerName: {scheduler.name}",
     )

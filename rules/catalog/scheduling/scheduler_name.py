@@ -2,21 +2,21 @@
 
 What it does
 ------------
-Finds pods that ask for a resource (or carry an annotation) which, as the profile says, a
-scheduler of its own must place, and whose `schedulerName` is missing or
-`default-scheduler`. Another custom scheduler is never replaced; a pod that two profiles
-want to give to different schedulers is left alone, and so is one that names its node,
-belongs to a DaemonSet, or waits at a scheduling gate.
+Finds pods that request a resource (or carry an annotation) which, according to the profile,
+another scheduler must place, and whose `schedulerName` is missing or `default-scheduler`. Another
+custom scheduler is never replaced. Not reported: a pod for which the profile names several
+schedulers; a pod that names its node, belongs to a DaemonSet, or has a scheduling gate; and kinds
+that keep placement elsewhere, such as Volcano's Job and Knative's Service.
 
 Why it matters
 --------------
-The default scheduler does not know how the shares of a GPU are laid out on the cards. Pods
-that were left to it have been seen to stay Pending without a hint of the reason.
+The default scheduler does not know how the shares of a GPU are distributed over the cards. Users
+have seen pods left to it stay Pending without a hint of the reason.
 
 Fix safety
 ----------
-`schedulerName` is set unasked: the profile states which scheduler it is, and by the time
-a webhook sees a pod, a missing name and the default one cannot be told apart.
+The fix sets `schedulerName` by default: the profile states which scheduler it is, and when a
+webhook sees a pod, a missing name and the default one cannot be distinguished.
 
 References
 ----------
@@ -39,7 +39,7 @@ from rules.traits.bits import GPU_ANNOTATION, GPU_RESOURCE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield the pod if one other scheduler than its own, the default one, must place it."""
+    """Yield the pod if it has the default scheduler and exactly one other must place it."""
     known = pod.profile.schedulers
     if not known or pod.scheduler != DEFAULT_SCHEDULER:
         return

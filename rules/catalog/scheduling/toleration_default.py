@@ -2,23 +2,23 @@
 
 What it does
 ------------
-Looks up the taints that the profile states for the resources a pod asks for, and finds
-those that no toleration of the pod tolerates. An empty key, an empty effect and every
-operator count as Kubernetes counts them. MIG devices and shared GPUs carry the taint of
-their vendor, so it is that one which is added. A pod that names its node, belongs to a
-DaemonSet, waits at a scheduling gate or has a scheduler of its own is left alone.
+Finds the taints that the profile states for the resources a pod requests and that no toleration
+of the pod tolerates. An empty key, an empty effect and every operator count as in Kubernetes.
+Nodes with MIG devices or shared GPUs have the taint of their vendor, so the fix tolerates that
+one. Not reported: a pod that names its node, belongs to a DaemonSet, has a scheduling gate, or
+uses a scheduler that the profile does not name; and kinds that keep placement elsewhere, such as
+Volcano's Job and Knative's Service.
 
 Why it matters
 --------------
-GPU nodes are tainted to keep other pods away. A pod that asks for a GPU and does not
-tolerate the taint stays Pending although cards are free.
+GPU nodes are tainted to keep other pods away. A pod that requests a GPU and does not tolerate the
+taint stays Pending although cards are free.
 
 Fix safety
 ----------
-The toleration that the profile's taint needs is appended unasked; what the pod tolerates
-already stays as it is. Where a toleration was meant for this taint and misses it, the pod
-has said something about the taint: `toleration-mismatch` speaks then, and this rule is
-silent.
+The fix adds the toleration for the profile's taint by default and leaves the pod's other
+tolerations as they are. If one of them was meant for this taint and does not fit it,
+`toleration-mismatch` reports it, and this rule does not.
 
 References
 ----------
@@ -48,12 +48,12 @@ from rules.traits.bits import GPU_RESOURCE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each taint of the nodes with the pod's GPUs that it says nothing about."""
+    """Yield each taint of its GPU nodes that the pod neither tolerates nor nearly tolerates."""
     taints = [taint for taint in pod.profile.taints if matching_resource(pod, taint) is not None]
     readable = isinstance(pod.spec.get("tolerations", []), list | None)
-    open_ones = untolerated_taints(pod, taints) if taints and readable else ()
-    if open_ones and placement_skip_reason(pod) is None:
-        for taint in open_ones:
+    untolerated = untolerated_taints(pod, taints) if taints and readable else ()
+    if untolerated and placement_skip_reason(pod) is None:
+        for taint in untolerated:
             if near_miss_toleration(pod, taint) is None:
                 yield _finding(pod, taint)
 

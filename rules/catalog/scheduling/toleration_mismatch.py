@@ -2,24 +2,24 @@
 
 What it does
 ------------
-Looks at pods that ask for a GPU or are led to GPU nodes, and at the taints that the profile
-states for those. Finds a toleration with the key of such a taint and another effect or
-value, or with a key that differs from it only in case, punctuation, an `s` or a missing
-`.com` (`nvidia/gpu`, `nvidia.com/gpus`, `NVIDIA.com/gpu`). If any other toleration of the
-pod tolerates the taint, all is well.
+Checks pods that request a GPU or select GPU nodes, and the taints that the profile states for
+those nodes. Finds a toleration with the key of such a taint and another effect or value, or with
+a key that differs from it only in case, punctuation, an `s` or a missing `.com` (`nvidia/gpu`,
+`nvidia.com/gpus`, `NVIDIA.com/gpu`). If another toleration of the pod tolerates the taint,
+nothing is reported.
 
 Why it matters
 --------------
-Taints are compared letter by letter. A toleration that nearly fits is accepted without a
-word, and the pod stays Pending in front of free GPUs.
+Kubernetes compares taints letter by letter. It accepts a toleration that nearly fits without a
+warning, and the pod stays Pending although GPUs are free.
 
 Fix safety
 ----------
-Only if the policy says `fix: true`. A key that was misspelt is corrected in its place; next
-to another value or effect, which may be there for other nodes, the right toleration is
-added. Unasked nothing happens: another value may well be the user's choice among the
-nodes. So `toleration-default`, which fills in only where nothing was said, is silent about
-a taint of which this rule speaks.
+The fix is made only if the policy says `fix: true`: another value may be the user's choice among
+the nodes. It corrects a misspelt key in place. If the value or the effect differs, the fix adds
+the right toleration and keeps the old one, which may be there for other nodes.
+`toleration-default` adds a toleration only if the pod has none that was meant for the taint, so
+it never reports a taint that this rule reports.
 
 References
 ----------
@@ -50,23 +50,23 @@ from rules.traits.bits import GPU_RESOURCE, NODE_CONSTRAINT, TOLERATION
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each taint of the pod's nodes for which one of its tolerations was meant in vain."""
+    """Yield each taint of the pod's GPU nodes that a toleration was meant for and does not fit."""
     taints = pod.profile.taints if pod.tolerations else ()
     if taints and not targets_gpu_nodes(pod):
         taints = tuple(taint for taint in taints if matching_resource(pod, taint) is not None)
     corrected: set[int] = set()  # one toleration may have been meant for two taints
     for taint in untolerated_taints(pod, taints):
-        meant = near_miss_toleration(pod, taint)
-        if meant is not None:
-            yield _finding(pod, taint, meant, in_place=meant[0] not in corrected)
-            corrected.add(meant[0])
+        near_miss = near_miss_toleration(pod, taint)
+        if near_miss is not None:
+            yield _finding(pod, taint, near_miss, in_place=near_miss[0] not in corrected)
+            corrected.add(near_miss[0])
 
 
 def _finding(
-    pod: Pod, taint: Taint, meant: tuple[int, Mapping[str, Any]], *, in_place: bool
+    pod: Pod, taint: Taint, near_miss: tuple[int, Mapping[str, Any]], *, in_place: bool
 ) -> Finding:
-    index, written = meant
-    field, wanted = _fault(written, taint)
+    index, toleration = near_miss
+    field, wanted = _fault(toleration, taint)
     base = (*pod.path, "tolerations")
     right = toleration_for(taint)
     edit = put((*base, index), right) if field == "key" and in_place else append(base, right)
@@ -74,7 +74,7 @@ def _finding(
     return Finding(
         path=(*base, index, field),
         key=f"tolerations.{display_taint(taint)}",
-        message=f"the toleration with the {field} {display(written.get(field) or '')} does not "
+        message=f"the toleration with the {field} {display(toleration.get(field) or '')} does not "
         f"fit the taint {display_taint(taint)} of GPU nodes: the {field} "
         f"should be {display(wanted)}",
         help=f"tolerate the taint with {{{lines}}}",
@@ -82,13 +82,13 @@ def _finding(
     )
 
 
-def _fault(written: Mapping[str, Any], taint: Taint) -> tuple[str, str]:
-    """The field for which the toleration does not fit, and what it should be."""
-    if written.get("key") != taint.key:
+def _fault(toleration: Mapping[str, Any], taint: Taint) -> tuple[str, str]:
+    """The field for which the toleration does not fit, and the value that it should have."""
+    if toleration.get("key") != taint.key:
         return "key", taint.key
-    if as_text(written.get("effect")) not in {"", taint.effect}:
+    if as_text(toleration.get("effect")) not in {"", taint.effect}:
         return "effect", taint.effect
-    if as_text(written.get("operator")) not in {"", "Equal"}:
+    if as_text(toleration.get("operator")) not in {"", "Equal"}:
         return "operator", str(toleration_for(taint)["operator"])
     return "value", taint.value or ""
 

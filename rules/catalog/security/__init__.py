@@ -1,1 +1,1 @@
-"""What a pod with a GPU should not be allowed besides."""
+"""Privileges that a pod with a GPU should not have."""

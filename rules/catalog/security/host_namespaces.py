@@ -2,19 +2,19 @@
 
 What it does
 ------------
-Finds `hostPID: true` and `hostIPC: true` in pods that hold a GPU or select GPU nodes.
+Finds `hostPID: true` and `hostIPC: true` in pods that request a GPU or select GPU nodes.
 `hostNetwork` is fine: NCCL uses it for fast networks.
 
 Why it matters
 --------------
-In the node's namespaces a container sees the processes and the shared memory of all pods
-there, so GPU work of other tenants is no longer apart from its own.
+In the node's namespaces a container sees the processes and the shared memory of all pods on the
+node, so the GPU work of other tenants is not isolated from it.
 
-Clients of an MPS daemon may need `hostIPC`, which is why this only warns.
+Clients of an MPS daemon may need `hostIPC`, so the rule only warns.
 
 Fix safety
 ----------
-The field is set to false only if the policy says `fix: true`: the program may need it.
+The fix sets the field to false only if the policy says `fix: true`: the program may need it.
 
 References
 ----------

@@ -2,23 +2,26 @@
 
 What it does
 ------------
-Finds `LD_PRELOAD`, `LD_AUDIT` and `LD_LIBRARY_PATH` in a container that holds a GPU, with
-an entry that depends on the current folder or on `/proc`, or with a reference in place of
-a value. Absolute paths and plain library names are fine, such as
-`/usr/lib/libjemalloc.so.2`. In `LD_LIBRARY_PATH` empty entries and those that begin with `$`
-are passed over: real manifests are full of `$LD_LIBRARY_PATH`, which nobody expands there.
+Finds `LD_PRELOAD`, `LD_AUDIT` and `LD_LIBRARY_PATH` in a container that requests a GPU, if the
+value is a `valueFrom` reference, or if an entry depends on the current folder or on `/proc`. In
+`LD_PRELOAD` and `LD_AUDIT` an entry that begins with `$` is found too. Absolute paths and plain
+library names are fine, such as `/usr/lib/libjemalloc.so.2`. In `LD_LIBRARY_PATH`, empty entries
+and those that begin with `$` are ignored: many real manifests contain `$LD_LIBRARY_PATH`, which
+nothing expands there.
 
 Why it matters
 --------------
-Up to version 1.17.7 a hook of NVIDIA's container toolkit runs on the node, as root, in the
-folder of the container's files, and obeys the image's variables (CVE-2025-23266); those of
-the pod may reach it as well. `./x.so` or `/proc/self/cwd/x.so` is then the tenant's code.
+Up to version 1.17.7 a hook of NVIDIA's container toolkit runs on the node, as root, in the folder
+of the container's files, and obeys the image's variables (CVE-2025-23266). The pod's variables
+may reach it as well. It may then load `./x.so` or `/proc/self/cwd/x.so`, which is the tenant's
+code.
 
-What the image sets itself is not visible in a pod: only an updated toolkit stops that.
+Not found: what the image itself sets, because the pod does not show it. Only an updated toolkit
+prevents that.
 
 Fix safety
 ----------
-The variable is removed only if the policy says `fix: true`: the program may need it.
+The fix removes the variable only if the policy says `fix: true`: the program may need it.
 
 References
 ----------
@@ -41,12 +44,12 @@ from rules.rule import define_rule
 from rules.traits.bits import GPU, LD_VARIABLE
 
 SEARCH_PATH = "LD_LIBRARY_PATH"
-# What stands between the entries of each, see ld.so(8).
+# The characters that separate the entries of each variable, see ld.so(8).
 SEPARATORS = {"LD_PRELOAD": ": ", "LD_AUDIT": ":", SEARCH_PATH: ":;"}
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each variable that leads the loader into the container's own files."""
+    """Yield each variable by which the loader may take a library from the container's files."""
     for container in pod.containers:
         for variable in SEPARATORS:
             if variable in container.env and requests_gpu(container):
@@ -56,17 +59,20 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 
 def entries(variable: str, value: str) -> list[str]:
-    """The entries of `value` that the rule judges."""
+    """The entries of `value` that the rule checks; in a search path each with a `/` at the end."""
     for separator in SEPARATORS[variable]:
         value = value.replace(separator, "\n")
-    judged = [entry for entry in value.split("\n") if entry]
+    parts = [entry for entry in value.split("\n") if entry]
     if variable == SEARCH_PATH:
-        return [f"{entry}/" for entry in judged if not entry.startswith("$")]
-    return judged
+        return [f"{entry}/" for entry in parts if not entry.startswith("$")]
+    return parts
 
 
 def _depends(entry: str) -> bool:
-    """Whether `entry` leads elsewhere with every process; a name without `/` is searched for."""
+    """Whether the file that `entry` names depends on the process that loads it.
+
+    The loader searches for a name without `/` in its own directories, so such a name is fine.
+    """
     return entry.startswith(("$", "/proc/")) or ("/" in entry and not entry.startswith("/"))
 
 

@@ -2,22 +2,23 @@
 
 What it does
 ------------
-Finds containers, init and ephemeral ones included, with `privileged: true` in a pod that
-holds a GPU or selects GPU nodes: by a label, or by a `topologyKey` that only they have, in a
-spread that must be kept or in a required affinity to pods. A toleration selects nothing: node
-agents tolerate all. A resource claim counts as a GPU, because its class is not in the pod.
+Finds containers, including init and ephemeral ones, with `privileged: true` in a pod that
+requests a GPU or selects GPU nodes. A pod selects GPU nodes by a label, or by a `topologyKey`
+that only they have, in a required topology spread or a required pod affinity. A toleration
+selects nothing: node agents tolerate every taint. A resource claim counts as a GPU, because the
+pod does not show its class.
 
 Why it matters
 --------------
-A privileged container sees every device file of its node, so it can use every GPU there,
-whatever it was allocated, and read what other tenants keep in them.
+A privileged container sees every device file of its node. It can therefore use every GPU there,
+whatever it was allocated, and read the data of other tenants in them.
 
-Fast networks are no reason: RDMA needs the capability `IPC_LOCK` and its own device
-plugin. Where a vendor's sample does need the privilege, write an exception for it.
+Fast networks do not need it: RDMA needs the capability `IPC_LOCK` and its own device plugin.
+Where a vendor's sample does need the privilege, write an exception for it.
 
 Fix safety
 ----------
-`privileged` is set to false only if the policy says `fix: true`: the program may need it.
+The fix sets `privileged` to false only if the policy says `fix: true`: the program may need it.
 
 References
 ----------

@@ -2,20 +2,20 @@
 
 What it does
 ------------
-Finds containers, init and ephemeral ones included, whose `capabilities.add` contains
-`SYS_ADMIN`, `CAP_SYS_ADMIN` or `ALL`, in whatever case, in a pod that holds a GPU or
+Finds containers, including init and ephemeral ones, whose `capabilities.add` contains
+`SYS_ADMIN`, `CAP_SYS_ADMIN` or `ALL`, in upper or lower case, in a pod that requests a GPU or
 selects GPU nodes.
 
 Why it matters
 --------------
-NVIDIA's container toolkit takes a container for privileged by this very capability, not by
-`privileged: true`. It then obeys NVIDIA_VISIBLE_DEVICES even where administrators allowed
-that to privileged containers only, and lets the container manage MIG devices.
+NVIDIA's container toolkit treats a container as privileged because of this capability, not
+because of `privileged: true`. It then obeys NVIDIA_VISIBLE_DEVICES even where administrators
+allowed that to privileged containers only, and lets the container manage MIG devices.
 
 Fix safety
 ----------
-The capability is taken away only if the policy says `fix: true`: the program may need it,
-as DCGM's exporter does for its profiling metrics.
+The fix removes the capability only if the policy says `fix: true`: the program may need it, as
+DCGM's exporter does for its profiling metrics.
 
 References
 ----------
@@ -42,27 +42,27 @@ FIELD = ("securityContext", "capabilities", "add")
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each container that adds the capability."""
-    found = [(c, entries) for c in pod.containers if (entries := _administration(c))]
-    if found and is_for_gpus(pod):
-        yield from (_finding(container, entries) for container, entries in found)
+    containers = [(c, entries) for c in pod.containers if (entries := _administration(c))]
+    if containers and is_for_gpus(pod):
+        yield from (_finding(container, entries) for container, entries in containers)
 
 
 def _administration(container: Container) -> list[tuple[int, str]]:
-    """The entries of `capabilities.add` that make an administrator, with their indices."""
+    """The entries of `capabilities.add` that include SYS_ADMIN, with their indices."""
     return [entry for entry in container.added_capabilities if entry[1] in ADMINISTRATION]
 
 
-def _finding(container: Container, found: list[tuple[int, str]]) -> Finding:
-    capabilities = " and ".join(sorted({name for _, name in found}))
+def _finding(container: Container, entries: list[tuple[int, str]]) -> Finding:
+    capabilities = " and ".join(sorted({name for _, name in entries}))
     add = (*container.path, *FIELD)
     message = (
         f"{container} adds the capability {capabilities} in a pod for GPUs: "
         "the container toolkit takes it for privileged and gives it any GPU that it names"
     )
     advice = f"remove {capabilities} from capabilities.add"
-    fix = Fix(f"drop {capabilities}", tuple(remove((*add, index)) for index, _ in found))
+    fix = Fix(f"drop {capabilities}", tuple(remove((*add, index)) for index, _ in entries))
     return Finding(
-        path=(*add, found[0][0]),
+        path=(*add, entries[0][0]),
         key=".".join(FIELD),
         message=message,
         container=container,

@@ -1,1 +1,1 @@
-"""Shares of a GPU and the systems that hand them out."""
+"""Shares of a GPU, and the systems that allocate them."""

@@ -3,8 +3,8 @@
 What it does
 ------------
 Finds amounts of `aliyun.com/gpu-core.percentage` that are not a multiple of 5 between 5 and 100
-for each card. A pod that spreads over several cards (pod label `aliyun.com/gpu-count`) asks for
-the sum of them.
+for each card. If the pod label `aliyun.com/gpu-count` spreads a pod over several cards, the
+amount is the sum over these cards.
 
 Why it matters
 --------------
@@ -13,8 +13,9 @@ cannot be submitted.
 
 Fix safety
 ----------
-The percentage is rounded up to the next step, 100 at most, only if the policy says `fix: true`:
-the container then takes more of a card than its author asked for, or less.
+The fix rounds the percentage up to the next step, to 100 for each card at most, only if the
+policy says `fix: true`: the container then gets more of a card than its author requested, or
+less.
 
 References
 ----------
@@ -42,7 +43,7 @@ MOST_DIGITS = 4
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each percentage that no card can give; the request counts only without a limit."""
+    """Yield each percentage that no card can provide; a request counts only without a limit."""
     cards = _cards(pod)
     for container in pod.containers:
         if CORE in container.limits:
@@ -56,7 +57,7 @@ def _check_amount(container: Container, field: str, cards: int) -> Iterator[Find
     if not isinstance(amount, Quantity) or not amount.is_integer or amount.nano <= 0:
         return
     if amount.value % cards:
-        return  # the rule about the label tells that it does not divide the amount
+        return  # `gpu-count-label` reports that the label does not divide the amount
     each = amount.value // cards
     if each % STEP == 0 and each <= MOST:
         return
@@ -78,7 +79,7 @@ def _check_amount(container: Container, field: str, cards: int) -> Iterator[Find
 
 
 def _cards(pod: Pod) -> int:
-    """Over how many cards the pod spreads; 1 if the label says nothing that can be counted."""
+    """The number of cards over which the pod spreads; 1 if the label is no usable number."""
     count = as_text(pod.labels.get(CARDS))
     countable = count.isascii() and count.isdigit() and len(count) <= MOST_DIGITS
     return max(int(count), 1) if countable else 1

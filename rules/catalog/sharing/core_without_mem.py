@@ -2,13 +2,13 @@
 
 What it does
 ------------
-Finds `aliyun.com/gpu-core.percentage` in a pod in which no container asks for
+Finds `aliyun.com/gpu-core.percentage` in a pod in which no container requests
 `aliyun.com/gpu-mem`.
 
 Why it matters
 --------------
-ACK shares a card by its memory, and computing power only goes with it. The scheduler of ACK
-does not place a pod that asks for computing power alone.
+ACK shares a card by its memory, and computing power can only be requested with it. The scheduler
+of ACK does not place a pod that requests computing power alone.
 
 References
 ----------
@@ -33,13 +33,13 @@ GPU_MEM = "aliyun.com/gpu-mem"
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each container with computing power, if no container of the pod has memory."""
-    asking = [container for container in pod.containers if _asks(container, CORE)]
-    if not asking:
+    """Yield each container that requests computing power, if none of the pod requests memory."""
+    requesting = [container for container in pod.containers if _asks(container, CORE)]
+    if not requesting:
         return
     if any(_asks(container, GPU_MEM) for container in pod.containers):
         return
-    for container in asking:
+    for container in requesting:
         message = f"{container} asks for {CORE} and the pod for no {GPU_MEM}, which goes with it"
         advice = f"write {GPU_MEM} (in GiB) beside it under resources.limits"
         field = "limits" if CORE in container.limits else "requests"

@@ -2,15 +2,16 @@
 
 What it does
 ------------
-Judges the pod label `aliyun.com/gpu-count`: it must be a whole number from 1 up, divide what the
-containers ask for of shared GPUs, and stand on a pod that asks for `aliyun.com/gpu-mem`. Also
-finds `aliyun.com/gpu-count` among a container's resources, where it means nothing.
+Checks the pod label `aliyun.com/gpu-count`: it must be a whole number from 1 up and must divide
+the amounts of shared GPUs that the containers request, and the pod must request
+`aliyun.com/gpu-mem`. Also finds `aliyun.com/gpu-count` among a container's resources, where it
+has no meaning.
 
 Why it matters
 --------------
-ACK divides the memory and computing power that a container asks for by this number, one part for
-each card. What cannot be divided is not placed, and a pod that asks for a resource of this name
-waits for a node in vain: it is a label.
+ACK divides the memory and computing power that a container requests by this number, one part for
+each card. Its scheduler does not place a pod whose amount cannot be divided. A pod that requests
+a resource of this name waits forever: it is a label, and no node offers it.
 
 References
 ----------
@@ -38,7 +39,7 @@ MOST_DIGITS = 4
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield what is wrong with the label, and each container that has it for a resource."""
+    """Yield what is wrong with the label, and each container that uses it as a resource."""
     if CARDS in pod.labels and (fault := _fault(pod, pod.labels[CARDS])):
         message = f"the pod label {CARDS} is {display(parse(pod.labels[CARDS]).text)}: {fault}"
         advice = "write the number of cards that share the container's GPU memory evenly"

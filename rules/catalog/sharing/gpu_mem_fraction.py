@@ -6,14 +6,15 @@ Finds limits and requests of `aliyun.com/gpu-mem` that are not whole numbers, su
 
 Why it matters
 --------------
-ACK counts the memory of shared GPUs in whole GiB, and Kubernetes demands whole numbers of
-every such resource: the API server refuses `5.5`. `5.9999` passes, because the API server
-rounds up before it looks, and takes 6.
+ACK counts the memory of shared GPUs in whole GiB, and Kubernetes requires whole numbers of every
+such resource: the API server refuses `5.5`. It accepts `5.9999` as 6, because it rounds up before
+it checks.
 
 Fix safety
 ----------
-The amount is rounded up, and its request with it, only if the policy says `fix: true`: the
-container then takes more of a card than its author asked for.
+The fix rounds a limit up, and its request with it, only if the policy says `fix: true`: the
+container then gets more of a card than its author requested. A request without a limit is not
+changed.
 
 References
 ----------

@@ -2,19 +2,20 @@
 
 What it does
 ------------
-Finds amounts of `aliyun.com/gpu-mem` from a million up, which only bytes can mean (`10G`,
-`2Gi`), texts that are no quantities (`10GiB`), and in files also smaller amounts with a unit
-(`16k`).
+Finds amounts of `aliyun.com/gpu-mem` from a million up, which can only be meant as bytes (`10G`,
+`2Gi`), and texts that are not quantities (`10GiB`). In files it also warns about smaller amounts
+with a unit (`16k`).
 
 Why it matters
 --------------
-The number counts GiB, or MiB where the plugin is set so. `10G` means ten thousand million of
-them: no card has that, and the pod waits forever. An amount such as `10GiB` is refused.
+The number counts GiB, or MiB if the plugin is configured so. `10G` means ten thousand million of
+them: no card has that much, and the pod waits forever. The API server refuses an amount such as
+`10GiB`.
 
 Fix safety
 ----------
-`10G` and `10Gi` become `10` only if the policy says `fix: true`, because a cluster may count
-in MiB, where 10 GiB are 10240.
+The fix changes `10G` and `10Gi` to `10` only if the policy says `fix: true`, because a cluster
+may count in MiB, where 10 GiB are 10240.
 
 References
 ----------
@@ -42,7 +43,7 @@ BYTE_UNITS = frozenset("kMGTPE") | frozenset(f"{letter}i" for letter in "KMGTPE"
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
-    """Yield each amount that is written in bytes; the request counts only without a limit."""
+    """Yield each amount that is written in bytes; a request counts only without a limit."""
     for container in pod.containers:
         if GPU_MEM in container.limits:
             yield from _check_amount(container, "limits", context)
@@ -58,7 +59,7 @@ def _check_amount(container: Container, field: str, context: Context) -> Iterato
     message = f"{container} sets {display(f'{GPU_MEM}: {amount.text}')} in {field}, {fault}"
     advice = f"write the number of GiB without a unit, such as {GPU_MEM}: 10"
     path = (*container.resources_path, field, GPU_MEM)
-    # With this key the finding supersedes that of `fractional-gpu` about the same text.
+    # `fractional-gpu` uses the same key for a text, so this finding supersedes that one.
     key = f"{field}.{GPU_MEM}" if isinstance(amount, Malformed) else f"unit.{GPU_MEM}"
     small = isinstance(amount, Quantity) and amount.value < BYTES_FROM
     action = Action.WARN if small else Action.DENY
@@ -80,7 +81,7 @@ def _fault(amount: Quantity | Placeholder | Malformed, context: Context) -> str 
         return None
     if amount.value >= BYTES_FROM:
         return f"which is {amount.value} GiB: it looks like bytes"
-    # At admission the API server has written 16000 as 16k itself.
+    # At admission the API server has rewritten a plain 16000 as 16k.
     if context.operation is None and amount.suffix in BYTE_UNITS:
         return f"which is {amount.value} GiB or MiB: the unit belongs to a number of bytes"
     return None

@@ -2,12 +2,12 @@
 
 What it does
 ------------
-Compares which of `aliyun.com/gpu-mem` and `aliyun.com/gpu-core.percentage` stand in the limits
-of a pod's containers. Init containers do not count, nor containers that ask for no share.
+Compares which of `aliyun.com/gpu-mem` and `aliyun.com/gpu-core.percentage` each container of a
+pod has in its limits. Init containers and containers that request no share are not compared.
 
 Why it matters
 --------------
-The scheduler of ACK places a pod only if all its containers that share a GPU ask for the same
+The scheduler of ACK places a pod only if all its containers that share a GPU request the same
 kinds of resources, because a node serves either pods with memory alone or pods with memory and
 computing power.
 
@@ -33,7 +33,7 @@ SHARES = ("aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage")
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each container that lacks a kind of share which another one has."""
+    """Yield each container that lacks a kind of share which another container requests."""
     sharing = [(c, kinds) for c in pod.containers if c.role == "app" if (kinds := _kinds(c))]
     if not sharing:
         return

@@ -7,7 +7,7 @@ Finds the pod label `ack.gpushare.placement` with another value than `require-wh
 Why it matters
 --------------
 The scheduler of ACK knows one value of this label, which keeps other pods off the card. It does
-not place a pod that shares a GPU and has any other.
+not place a pod that shares a GPU and has any other value.
 
 References
 ----------
@@ -30,7 +30,7 @@ WHOLE_DEVICE = "require-whole-device"
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield the label if its value is not the only one there is."""
+    """Yield the label if its value is not the only valid one."""
     if PLACEMENT in pod.labels and pod.labels[PLACEMENT] != WHOLE_DEVICE:
         message = (
             f"the pod label {PLACEMENT} is {display(as_text(pod.labels[PLACEMENT]))}: "

@@ -3,17 +3,17 @@
 What it does
 ------------
 Finds annotations and environment variables in which the schedulers of ACK, HAMi and koordinator
-note which card a pod was given, and `CGPU_DISABLE`, which switches cGPU off. Pods that exist
-already are not judged: the schedulers write these keys by an update.
+record which card a pod was given, and `CGPU_DISABLE` with a value that switches cGPU off. Updates
+are not checked: the schedulers write these keys by an update.
 
 Why it matters
 --------------
-Schedulers and device plugins trust these keys. A pod that brings them along may be counted on
+Schedulers and device plugins trust these keys. A pod that is created with them may be counted on
 a card that it was never given, or get a card or memory that belongs to another pod.
 
 Fix safety
 ----------
-The key is removed only if the policy says `fix: true`: a refusal tells a user who copied a
+The fix removes the key only if the policy says `fix: true`: a refusal shows a user who copied a
 running pod what is wrong with the copy.
 
 References
@@ -54,7 +54,7 @@ ALLOCATIONS = ("devices-allocated", "devices-to-allocate")
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
-    """Yield each reserved annotation and variable of a pod that is yet to be scheduled."""
+    """Yield each reserved annotation and variable of a new pod."""
     if context.operation == "UPDATE":
         return
     for key in pod.annotations:

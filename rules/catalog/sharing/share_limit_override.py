@@ -2,24 +2,25 @@
 
 What it does
 ------------
-Finds variables in the `env` of a container that asks for a share of a GPU which switch off
-or replace its limits: `CUDA_DISABLE_CONTROL` where it is true, `CUDA_DEVICE_MEMORY_LIMIT`
-and `CUDA_DEVICE_SM_LIMIT`, numbered or not, `GPU_CORE_UTILIZATION_POLICY` where it says
-`disable`, and the limits of an MPS client.
+Finds variables in the `env` of a container that requests a share of a GPU, if they switch off or
+replace the limits of the share: `CUDA_DISABLE_CONTROL` if it is true (on Volcano with any value),
+`CUDA_DEVICE_MEMORY_LIMIT` and `CUDA_DEVICE_SM_LIMIT`, numbered or not,
+`GPU_CORE_UTILIZATION_POLICY` if it is `disable`, and the limits of an MPS client. A `valueFrom`
+reference counts too.
 
 Why it matters
 --------------
-A library inside the container keeps the limits of the share and reads them from the
-environment. The variables of the pod come last and win, so the container can take memory
-and cores from those who share the card. HAMi documents `CUDA_DISABLE_CONTROL=true` as "no
+A library inside the container enforces the limits of the share and reads them from the
+environment. The variables of the pod come last and win, so the container can take memory and
+cores from other containers on the card. HAMi documents `CUDA_DISABLE_CONTROL=true` as "no
 resource isolation and limitation".
 
-HAMi's own webhook may write `GPU_CORE_UTILIZATION_POLICY`, and beside an MPS limit that of
-the MPS daemon still holds, so these only warn.
+The rule only warns about two of them: HAMi's own webhook may write `GPU_CORE_UTILIZATION_POLICY`,
+and the MPS daemon's own limit applies beside that of an MPS client.
 
 Fix safety
 ----------
-The variable is removed only if the policy says `fix: true`: the program may need it.
+The fix removes the variable only if the policy says `fix: true`: the program may need it.
 
 References
 ----------
@@ -44,12 +45,12 @@ SWITCH = "CUDA_DISABLE_CONTROL"
 POLICY = "GPU_CORE_UTILIZATION_POLICY"
 LIMITS = ("CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT")
 MPS_LIMITS = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
-TRUE = ("1", "t", "T", "TRUE", "true", "True")  # what Go's ParseBool takes for true
-PRESENCE_COUNTS = "volcano.sh/"  # whose device plugin asks only whether the switch is there
+TRUE = ("1", "t", "T", "TRUE", "true", "True")  # the texts that Go's ParseBool reads as true
+PRESENCE_COUNTS = "volcano.sh/"  # its device plugin checks only whether the switch is set
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each variable by which a container loosens the limits of its share."""
+    """Yield each variable by which a container switches off or replaces its share's limits."""
     for container in pod.containers:
         for variable in container.env if requests_share(container) else ():
             if effect := _effect(container, variable):
@@ -72,18 +73,18 @@ def _switched(container: Container) -> str:
     if any(name.startswith(PRESENCE_COUNTS) for name in devices(container)):
         return "whose mere presence switches off the limits of the share"
     entries = [entry for _, entry in container.env[SWITCH]]
-    on = [e.get("valueFrom") is not None or str(e.get("value")) in TRUE for e in entries]
-    if any(on[:-1]) and not on[-1]:  # the device plugin reads the pod, not the environment
+    switches = [e.get("valueFrom") is not None or str(e.get("value")) in TRUE for e in entries]
+    if any(switches[:-1]) and not switches[-1]:  # the device plugin reads every entry of the pod
         return "of which another entry switches off the limits of the share"
-    return "which switches off the limits of the share" if on[-1] else ""
+    return "which switches off the limits of the share" if switches[-1] else ""
 
 
 def _finding(container: Container, variable: str, effect: str) -> Finding:
-    said = describe_setting(container, variable)
+    setting = describe_setting(container, variable)
     return Finding(
         path=(*container.path, "env", container.env[variable][-1][0]),
         key=variable,
-        message=f"{container} asks for a share of a GPU and {said}, {effect}",
+        message=f"{container} asks for a share of a GPU and {setting}, {effect}",
         container=container,
         help="remove the variable: the sharing system sets the limits from resources.limits",
         fix=Fix(f"remove {variable}", remove_edits(container, variable)),

@@ -2,19 +2,20 @@
 
 What it does
 ------------
-Finds `NVIDIA_VISIBLE_DEVICES` (and the like of other vendors) with any value in the `env`
-of a container that asks for a share of a GPU of that vendor, such as `aliyun.com/gpu-mem`.
+Finds `NVIDIA_VISIBLE_DEVICES` (and the corresponding variables of other vendors) with any value
+in the `env` of a container that requests a share of a GPU of that vendor, such as
+`aliyun.com/gpu-mem`. References that the GPU platform itself writes are not reported.
 
 Why it matters
 --------------
-The sharing system picks the card and tells the container runtime by this variable. The
-variables of the pod come last and win, so the container gets other cards than the one on
-which its share is reserved, whole, or none at all. The variable is sometimes recommended
-as a cure for the message `no-gpu-has-...-to-run`; what it cures is the sharing.
+The sharing system chooses the card and names it to the container runtime in this variable. The
+variables of the pod come last and win. The container then gets whole cards other than the one on
+which its share is reserved, or none at all. Users sometimes recommend the variable against the
+message `no-gpu-has-...-to-run`, but it only bypasses the sharing.
 
 Fix safety
 ----------
-The variable is removed, unasked: the sharing system sets the right one.
+The fix removes the variable by default: the sharing system sets the right value.
 
 References
 ----------
@@ -43,7 +44,7 @@ from rules.traits.bits import GPU_VARIABLE, SHARE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each variable by which a container overrides the card of its share."""
+    """Yield each variable by which a container replaces the card chosen for its share."""
     for container in pod.containers:
         for variable in VISIBILITY_VARIABLES:
             if (

@@ -1,9 +1,9 @@
 {{/*
-Who writes caBundle: one for each mode. Helm does with `existingSecret`, our controller with `self`,
-cert-manager's injector with `certManager`; what two write would be fought over.
+In each mode exactly one program writes caBundle: Helm with `existingSecret`, gpuward's controller
+with `self`, cert-manager's injector with `certManager`. Two writers would overwrite each other.
 */}}
 
-{{/* The annotation by which cert-manager's injector knows what to write, as YAML. */}}
+{{/* The annotation that tells cert-manager's injector what to write, as YAML. */}}
 {{- define "gpuward.injection" -}}
 {{- $name := include "gpuward.fullname" . -}}
 {{- with .Values.certificates -}}
@@ -17,8 +17,9 @@ cert-manager.io/inject-ca-from: {{ $.Release.Namespace }}/{{ $name }}
 
 {{/*
 What Helm writes into a configuration, in base64: (dict "root" $ "kind" "Mutating").
-Helm takes away what is no longer in its manifest. So where it has once written caBundle, and another
-writer comes after it, it goes on to write what that one has put there: nothing is changed by it.
+Helm removes fields that are no longer in its manifest. So if Helm has once written caBundle and
+another writer follows, Helm continues to write the value that it finds in the cluster. This changes
+nothing.
 */}}
 {{- define "gpuward.caBundle" -}}
 {{- if eq .root.Values.certificates.mode "existingSecret" -}}

@@ -1,0 +1,1 @@
+"""The certificate controller: makes, renews and publishes certificates in a cluster."""

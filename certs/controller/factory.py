@@ -1,0 +1,80 @@
+"""Make the controller from the options of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from functools import partial
+
+import structlog
+from structlog.typing import EventDict
+
+from certs.clock import utc_now
+from certs.controller.controller import Controller, ControllerConfig
+from certs.controller.rotation import RotationPolicy
+from certs.controller.served_certificates import served_certificates
+from certs.pki.authority import service_names
+from certs.pki.keypairs import parse_certificates
+from cluster.api import ConfigurationKind, ConfigurationRef
+from cluster.client import KubernetesCluster
+
+
+def make_controller(options: argparse.Namespace) -> Controller:
+    """The controller that `options` describe.
+
+    Raises ClusterError without credentials, CertificateError if `also_trust` is broken.
+    """
+    names = service_names(options.service, options.namespace)
+    policy = RotationPolicy(
+        names,
+        datetime.timedelta(days=options.ca_days),
+        datetime.timedelta(days=options.leaf_days),
+        datetime.timedelta(minutes=options.propagation_minutes),
+    )
+    names_by_kind = (
+        (ConfigurationKind.MUTATING, options.mutating_configuration),
+        (ConfigurationKind.VALIDATING, options.validating_configuration),
+    )
+    config = ControllerConfig(
+        options.ca_secret,
+        options.secret,
+        options.lease,
+        [
+            ConfigurationRef(kind, name)
+            for kind, text in names_by_kind
+            for name in _split_names(text)
+        ],
+        options.interval,
+        parse_certificates((options.also_trust or "").encode()),
+    )
+    host = f"{options.headless_service}.{options.namespace}.svc"
+    return Controller(
+        KubernetesCluster(options.namespace, options.kubeconfig),
+        config,
+        policy,
+        identity=options.identity,
+        replicas=partial(served_certificates, host, options.serving_port, names[-1]),
+    )
+
+
+def log_as_json() -> None:
+    """Log JSON lines to standard error, with the same fields as the webhook's log."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            _order_fields,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+    )
+
+
+def _order_fields(_logger: object, _method: str, entry: EventDict) -> EventDict:
+    now = utc_now().isoformat(timespec="milliseconds")
+    return {"time": now, "level": entry.pop("level"), "event": entry.pop("event"), **entry}
+
+
+def _split_names(text: str | None) -> list[str]:
+    return [name for part in (text or "").split(",") if (name := part.strip())]

@@ -1,0 +1,1 @@
+"""Certificates and keys: make, parse and validate them. Pure."""

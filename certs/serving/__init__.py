@@ -1,0 +1,1 @@
+"""What a TLS server serves, replaced while it runs."""

@@ -1,1 +1,0 @@
-"""The webhook configurations of a cluster: call what they name, or take them away."""

@@ -1,0 +1,1 @@
+"""The one package that talks to a Kubernetes API server."""

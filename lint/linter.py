@@ -1,0 +1,146 @@
+"""Evaluate sources by a policy: the linter without its command line and its reports."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kubeyaml import Document
+from lint.manifests import File, UnparsedDocument
+from lint.results import InputNotEvaluated, LocatedFinding, Remark, Results, SkippedFile
+from lint.sources import SkippedSource, Source, UnreadableSource
+from lint.suppressions import Suppressions, find_suppressions
+from rules.base.json_access import as_object
+from rules.base.json_patch import Json, Operation
+from rules.catalog import CATALOG
+from rules.engine.fixing import check, fix
+from rules.engine.result import EvaluationResult
+from rules.policy import Policy, PolicyException, RuleSet
+from rules.profile.context import Context
+
+RULES = {rule.name: rule for rule in CATALOG}
+RULE_NAMES = frozenset(RULES)
+
+
+def reduce_garbage_collection() -> None:
+    """Collect garbage rarely: most of the many objects of a run live to its end."""
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 50)
+
+
+class Preview(NamedTuple):
+    """One document before and after its fixes."""
+
+    file: str
+    before: Json
+    after: Json
+    operations: list[Operation]
+
+
+class Linter:
+    """One run: a policy, a context, and the results so far."""
+
+    def __init__(
+        self, policy: Policy, context: Context, *, policy_file: str = "", preview: bool = False
+    ) -> None:
+        self.policy = policy
+        self.context = context
+        self.preview = preview
+        self.results = Results()
+        self.results.policy = policy_file
+        self.previews: list[Preview] = []
+        self._rules: RuleSet = policy.rule_set()
+        self._used_exceptions: set[PolicyException] = set()
+
+    def evaluate(self, inputs: Iterable[Source | SkippedSource | UnreadableSource]) -> None:
+        """Evaluate every input and add the findings to the results."""
+        for item in inputs:
+            if isinstance(item, Source):
+                self.results.files += 1
+                self._evaluate_file(File(item))
+            elif isinstance(item, UnreadableSource):
+                self.results.not_evaluated.append(InputNotEvaluated(item.name, 0, 0, item.why))
+            elif item.why:
+                self.results.skipped.append(SkippedFile(item.name, item.why))
+
+    def finish(self) -> None:
+        """Report exceptions that have expired or accepted nothing."""
+        for exception in self.policy.exceptions:
+            if exception.expired(self.context.today):
+                self._remark("warning", exception, f"expired on {exception.expires}")
+            elif exception not in self._used_exceptions:
+                self._remark("note", exception, "accepted nothing in these files")
+
+    def _remark(self, level: str, exception: PolicyException, what: str) -> None:
+        message = f"the exception to {', '.join(exception.rules)} ({exception.reason}) {what}"
+        self.results.remarks.append(Remark(level, self.results.policy, 1, 1, message))
+
+    def _evaluate_file(self, file: File) -> None:
+        name = file.source.name
+        try:
+            for document in file.manifests():
+                if isinstance(document, UnparsedDocument):
+                    where = (name, document.line, document.column)
+                    self.results.not_evaluated.append(InputNotEvaluated(*where, document.why))
+                else:
+                    self._evaluate_document(file, document)
+        except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the results of other files
+            why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
+            self.results.not_evaluated.append(InputNotEvaluated(name, 0, 0, why))
+
+    def _evaluate_document(self, file: File, document: Document) -> None:
+        name = file.source.name
+        comments = find_suppressions(file, document, _document_end(file, document))
+        result = check(document.value, self._rules, self.context, comments.suppresses)
+        self.results.objects += _count_objects(document.value)
+        self.results.pods += result.pods
+        self.results.components += result.components
+        self.results.suppressed += result.suppressed
+        self.results.excepted += len(result.excepted)
+        self._used_exceptions |= result.used_exceptions
+        for finding in result.findings:
+            span = file.locate(document, finding.path)
+            self.results.findings.append(LocatedFinding(finding, RULES[finding.rule], file, span))
+        self.results.not_evaluated.extend(_inputs_not_evaluated(file, document, result))
+        self.results.remarks.extend(_remarks(file, document, comments))
+        if self.preview:
+            fixed = fix(document.value, self._rules, self.context, comments.suppresses)
+            before, after = document.value, fixed.manifest
+            self.previews.append(Preview(name, before, after, fixed.operations))
+
+
+def _count_objects(manifest: Json) -> int:
+    raw = as_object(manifest)
+    items = raw.get("items")
+    return len(items) if str(raw.get("kind")).endswith("List") and isinstance(items, list) else 1
+
+
+def _document_end(file: File, document: Document) -> int:
+    """Where the text of the document ends: at the next separator or at the end of the file."""
+    after = file.source.text.find("\n---", document.place.end)
+    return len(file.source.text) if after < 0 else after
+
+
+def _inputs_not_evaluated(
+    file: File, document: Document, result: EvaluationResult
+) -> Iterator[InputNotEvaluated]:
+    name = file.source.name
+    for field in result.malformed_fields:
+        span = file.locate(document, field.path)
+        why = f"{field.object}: {field.why}"
+        yield InputNotEvaluated(name, span.line, span.column, why)
+    for failure in result.failures:
+        why = f"the rule {failure.rule} failed here, please report it: {failure.error}"
+        yield InputNotEvaluated(name, document.line, 1, why)
+
+
+def _remarks(file: File, document: Document, comments: Suppressions) -> Iterator[Remark]:
+    name = file.source.name
+    for duplicate in document.duplicates:
+        line, column = file.lines.at(duplicate.key_start)
+        message = f"the key {str(duplicate.path[-1])!r} is here twice: only this one counts"
+        yield Remark("warning", name, line, column, message)
+    for comment, message in comments.faults(RULE_NAMES):
+        line, column = file.lines.at(comment.start)
+        yield Remark("warning", name, line, column, message)

@@ -1,0 +1,38 @@
+"""Read a policy from a file: for the linter and the webhook alike."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+
+from policies.loading import MAX_CHARACTERS, PolicyError, load_policy
+from rules.policy import Policy
+
+MAX_BYTES = 4 * MAX_CHARACTERS  # the longest that UTF-8 makes of a policy
+
+
+def read_policy_file(path: str) -> bytes:
+    """The content of the file at `path`.
+
+    Raises PolicyError if it cannot be read, is no regular file, or is too large for a policy.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise PolicyError(f"{path}: not a regular file")
+        with open(path, "rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise PolicyError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    if len(content) > MAX_BYTES:
+        raise PolicyError(f"{path}: a policy may have at most {MAX_CHARACTERS} characters")
+    return content
+
+
+def parse_policy(content: bytes, name: str, profiles: Iterable[str] = ()) -> Policy:
+    """`load_policy` for the bytes of a file called `name`; PolicyError if they are not UTF-8."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise PolicyError(f"{name}: not UTF-8 (byte {error.start})") from error
+    return load_policy(text, name, profiles)

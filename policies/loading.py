@@ -1,0 +1,136 @@
+"""Read policies and profiles, and say clearly what is wrong with them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any
+
+from kubeyaml import Document, Limits, YamlError, line_and_column, read, split
+from policies.profiles import ProfileError, merged_profile
+from rules.base.json_patch import Path
+from rules.finding import Action
+from rules.policy import Policy, PolicyException, RuleSettings
+
+MAX_CHARACTERS = 1 << 20
+MAX_PROBLEMS = 20
+MAX_CHUNKS = 100
+_LIMITS = Limits(max_depth=30, max_nodes=100_000, max_alias_nodes=10_000)
+
+
+class PolicyError(ValueError):
+    """A policy that cannot be used; the text names the place and the remedy."""
+
+
+def default_policy(profiles: Iterable[str] = ()) -> Policy:
+    """The policy of somebody who has none: every rule by its default, profile `nvidia`."""
+    try:
+        return Policy(profile=merged_profile(list(profiles) or ["nvidia"]))
+    except ProfileError as error:
+        raise PolicyError(str(error)) from error
+
+
+def load_policy(text: str, name: str, profiles: Iterable[str] = ()) -> Policy:
+    """The policy in `text`, a file called `name`; `profiles`, if any, replace those that it names.
+
+    Raises PolicyError with `name:line:column` if it is not a valid policy.
+    """
+    from policies.validation import find_problems  # noqa: PLC0415  # not where there is no policy
+
+    document = _document(text, name)
+    raw: Any = document.value
+    found = [*islice(chain(_duplicates(document), find_problems(raw)), MAX_PROBLEMS + 1)]
+    if not found:
+        try:
+            return _policy(raw, list(profiles))
+        except ProfileError as error:
+            found = [(("profiles",), str(error))]
+    located = sorted((_offset(document, path), message) for path, message in found)
+    lines = [_with_position(text, name, *problem) for problem in located]
+    raise PolicyError("\n".join(lines[:MAX_PROBLEMS] + ["and more"] * (len(lines) > MAX_PROBLEMS)))
+
+
+def _document(text: str, name: str) -> Document:
+    if len(text) > MAX_CHARACTERS:
+        raise PolicyError(f"{name}: a policy may have at most {MAX_CHARACTERS} characters")
+    try:
+        documents = [d for chunk in islice(split(text), MAX_CHUNKS) if (d := read(chunk, _LIMITS))]
+    except YamlError as error:
+        raise PolicyError(_with_position(text, name, error.offset, error.message)) from error
+    if not documents:
+        raise PolicyError(f"{name}: the file is empty; a policy begins with\n{_BEGINNING}")
+    if len(documents) > 1:
+        why = "a second document: a policy is one, so merge them or give each a file"
+        raise PolicyError(_with_position(text, name, documents[1].place.start, why))
+    return documents[0]
+
+
+_BEGINNING = "apiVersion: gpuward.io/v1\nkind: Policy"
+
+
+def _with_position(text: str, name: str, offset: int, message: str) -> str:
+    line, column = line_and_column(text, offset)
+    return f"{name}:{line}:{column}: {message}"
+
+
+def _offset(document: Document, path: Path) -> int:
+    """Where what stands at `path`, or the nearest parent, begins."""
+    place = document.place
+    for step in path:
+        inside: Any = place.inside
+        try:
+            place = inside[step]
+        except (KeyError, IndexError, TypeError):
+            break
+    return place.key_start if place.key_start >= 0 else place.start
+
+
+def _duplicates(document: Document) -> Iterator[tuple[Path, str]]:
+    for duplicate in document.duplicates:
+        yield duplicate.path, f"the key {duplicate.path[-1]!r} is here twice"
+
+
+def _policy(raw: Mapping[str, Any], profiles: list[str]) -> Policy:
+    named = raw.get("profiles", ["nvidia"])
+    own = [profile for profile in named if not isinstance(profile, str)]
+    policy = Policy(
+        profile=merged_profile(profiles, own) if profiles else merged_profile(named),
+        rules={name: _settings(settings) for name, settings in raw.get("rules", {}).items()},
+        exceptions=tuple(_exception(e) for e in raw.get("exceptions", [])),
+        catalog=raw.get("catalog"),
+    )
+    return policy._replace(
+        on_rule_error=raw.get("onRuleError", policy.on_rule_error),
+        workloads=raw.get("workloads", policy.workloads),
+        void_every_container=raw.get("voidEveryContainer", policy.void_every_container),
+    )
+
+
+def _settings(raw: Mapping[str, Any]) -> RuleSettings:
+    options = raw.get("options", {})
+    return RuleSettings(
+        action=Action[raw["action"].upper()] if "action" in raw else None,
+        fix=raw.get("fix"),
+        options={k: tuple(v) if isinstance(v, list) else v for k, v in options.items()},
+        suppressible=raw.get("suppressible", True),
+    )
+
+
+def _exception(raw: Mapping[str, Any]) -> PolicyException:
+    match = {
+        key: (value,) if isinstance(value, str) else tuple(value)
+        for key, value in raw["match"].items()
+    }
+    expires = raw.get("expires")
+    return PolicyException(
+        rules=tuple(raw["rules"]),
+        reason=raw["reason"],
+        expires=datetime.date.fromisoformat(expires) if expires else None,
+        namespaces=match.get("namespace", ()),
+        kinds=match.get("kind", ()),
+        names=match.get("name", ()),
+        service_accounts=match.get("serviceAccount", ()),
+        images=match.get("image", ()),
+        containers=match.get("container", ()),
+    )

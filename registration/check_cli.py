@@ -1,0 +1,120 @@
+"""The command `gpuward webhooks check`: check whether the webhook works."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Callable
+from functools import partial
+from urllib.parse import urlsplit
+
+from cluster.api import ClusterError, ConfigurationRef
+from registration.check import CheckReport, check, retry_until_ok, summary
+from registration.sample import send_sample
+from registration.webhook_client import Address, Target, peer_expiry
+
+DESCRIPTION = """\
+Read gpuward's webhook configurations and call every address that they name, as API
+servers do: over TLS, trusting only their caBundle. The request holds a pod that takes
+GPUs without requesting them. Nothing is created or changed."""
+EPILOG = """\
+The credentials are those that kubectl would use: from a kubeconfig file, or else from
+the pod in which this runs. They must allow getting the configurations.
+
+exit status: 0 all addresses answer, 1 one does not, 2 wrong usage"""
+_MAX_WAIT_SECONDS = 86_400  # a day
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `check` alone."""
+    parser.add_argument(
+        "--address",
+        metavar="HOST:PORT",
+        type=_address,
+        help="Address to connect to instead of the Service, as with kubectl port-forward.",
+    )
+    parser.add_argument(
+        "--tls-only",
+        action="store_true",
+        help="Only check the certificate: for servers that demand a client certificate.",
+    )
+    parser.add_argument(
+        "--wait",
+        metavar="SECONDS",
+        type=_seconds,
+        default=0.0,
+        help="How long to retry until everything works. The default is 0.",
+    )
+
+
+def run(options: argparse.Namespace, refs: list[ConfigurationRef]) -> int:
+    """Check the webhook and print the results; the exit status."""
+    from cluster.client import KubernetesConfigurations  # noqa: PLC0415  # --help needs none of this
+    from cluster.connection import Connection  # noqa: PLC0415
+
+    try:
+        connection = Connection.like_kubectl(options.kubeconfig, options.context)
+    except ClusterError as error:
+        sys.stderr.write(f"gpuward webhooks: {error}\n")
+        return 1
+    get = KubernetesConfigurations(connection).get_configuration
+    probe = partial(_tls_only if options.tls_only else send_sample, address=options.address)
+    report = retry_until_ok(lambda: check(get, probe, refs), options.wait, _report_retries())
+    _print(report)
+    return 0 if report.ok else 1
+
+
+def _tls_only(target: Target, address: Address | None) -> tuple[str, datetime.datetime]:
+    return "only its certificate was checked", peer_expiry(target, address)
+
+
+def _report_retries() -> Callable[[CheckReport], None]:
+    printed = set()
+
+    def on_failure(report: CheckReport) -> None:
+        for line in _error_lines(report, "not yet: "):
+            if line not in printed:  # most attempts fail for the same reason
+                sys.stderr.write(line)
+            printed.add(line)
+        sys.stderr.flush()
+
+    return on_failure
+
+
+def _print(report: CheckReport) -> None:
+    for result in report.results:
+        if result.ok:
+            sys.stdout.write(f"{result.subject}: {result.message}\n")
+    if report.ok:
+        sys.stdout.write(f"the webhook works: {summary(report.entries)}\n")
+    sys.stdout.flush()
+    sys.stderr.writelines(_error_lines(report))
+    hints = dict.fromkeys(result.hint for result in report.results if result.hint)
+    sys.stderr.writelines(f"{hint}\n" for hint in hints)
+
+
+def _error_lines(report: CheckReport, prefix: str = "") -> list[str]:
+    return [
+        f"gpuward webhooks: {prefix}{result.subject}: {result.message}\n"
+        for result in report.results
+        if not result.ok
+    ]
+
+
+def _address(text: str) -> tuple[str, int]:
+    try:
+        place = urlsplit(f"//{text}")
+        host, port = place.hostname, place.port
+    except ValueError:
+        host = port = None
+    if not host or not port or place.path or place.username is not None:
+        raise argparse.ArgumentTypeError(f"{text}: expected HOST:PORT")
+    return host, port
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 <= number <= _MAX_WAIT_SECONDS:  # also refuses what is no number
+        raise argparse.ArgumentTypeError(f"{text}: expected a number of seconds")
+    return number

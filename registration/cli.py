@@ -1,0 +1,133 @@
+"""The command `gpuward webhooks`: check whether the webhook works, or remove it."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable
+
+from cluster.api import ClusterError, ConfigurationKind, ConfigurationRef
+from registration import check_cli
+from registration.removal import remove
+
+_DESCRIPTION = """\
+Delete gpuward's webhook configurations, so that the API server no longer calls it.
+A configuration that does not exist is no failure. Those of others are not deleted."""
+_EPILOG = """\
+The credentials are those that kubectl would use: from a kubeconfig file, or else from
+the pod in which this runs. A tool that keeps the chart applied, such as Argo CD, creates
+the configurations again.
+
+exit status: 0 none exists any more, 1 one may still exist, 2 wrong usage
+
+The same with kubectl alone:
+  kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration gpuward \\
+    --ignore-not-found"""
+# Validating first, because only this one refuses objects.
+_OPTIONS = {ConfigurationKind.VALIDATING: "validating", ConfigurationKind.MUTATING: "mutating"}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the subcommand; the exit status."""
+    options = _parser().parse_args(arguments)
+    refs = [
+        ConfigurationRef(kind, name)
+        for kind, option in _OPTIONS.items()
+        for name in getattr(options, f"{option}_configuration")
+    ]
+    run: Callable[[argparse.Namespace, list[ConfigurationRef]], int] = options.run
+    return run(options, refs)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpuward webhooks", description="The webhook configurations of a cluster."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    check = commands.add_parser(
+        "check",
+        help="call the webhook as API servers do, and say whether it works",
+        description=check_cli.DESCRIPTION,
+        epilog=check_cli.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    check.set_defaults(run=check_cli.run)
+    remove = commands.add_parser(
+        "remove",
+        help="delete gpuward's webhook configurations",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    remove.set_defaults(run=_run_removal)
+    for command in (check, remove):
+        _add_configurations(command)
+    check_cli.add_options(check)
+    return parser
+
+
+def _add_configurations(command: argparse.ArgumentParser) -> None:
+    for option in _OPTIONS.values():
+        command.add_argument(
+            f"--{option}-configuration",
+            metavar="NAME[,NAME]",
+            type=_names,
+            default="gpuward",
+            help=f"Names of the {option} webhook configurations. The default is gpuward.",
+        )
+    command.add_argument("--kubeconfig", metavar="FILE", help="The kubeconfig file to use.")
+    command.add_argument("--context", metavar="NAME", help="The context in it to use.")
+
+
+def _names(text: str) -> list[str]:
+    names = [name for part in text.split(",") if (name := part.strip())]
+    if not names:
+        raise argparse.ArgumentTypeError("expected a name")
+    return names
+
+
+def _run_removal(options: argparse.Namespace, refs: list[ConfigurationRef]) -> int:
+    remaining = _remove(options, refs)
+    if remaining:
+        sys.stderr.write(_kubectl_hint(options, remaining))
+    return 1 if remaining else 0
+
+
+def _remove(options: argparse.Namespace, refs: list[ConfigurationRef]) -> list[ConfigurationRef]:
+    """Delete the configurations and print what happens; returns those that may remain."""
+    from cluster.client import KubernetesConfigurations  # noqa: PLC0415  # --help needs none of this
+    from cluster.connection import Connection  # noqa: PLC0415
+
+    printed = set()
+
+    def on_deleted(ref: ConfigurationRef, outcome: str) -> None:
+        sys.stdout.write(f"{_kubectl_name(ref)}: {outcome}\n")
+
+    def on_failed(ref: ConfigurationRef, reason: str) -> None:
+        line = f"gpuward webhooks: {_kubectl_name(ref)}: not deleted: {reason}\n"
+        if line not in printed:  # most attempts fail for the same reason
+            sys.stderr.write(line)
+        printed.add(line)
+
+    try:
+        connection = Connection.like_kubectl(options.kubeconfig, options.context)
+    except ClusterError as error:
+        sys.stderr.write(f"gpuward webhooks: {error}\n")
+        return refs
+    cluster = KubernetesConfigurations(connection)
+    return remove(cluster, refs, on_deleted=on_deleted, on_failed=on_failed)
+
+
+def _kubectl_hint(options: argparse.Namespace, remaining: list[ConfigurationRef]) -> str:
+    command = ["kubectl", "delete", *map(_kubectl_name, remaining), "--ignore-not-found"]
+    for option in ("kubeconfig", "context"):
+        if value := getattr(options, option):
+            command += [f"--{option}", value]
+    text = "With sufficient rights, delete them by hand; kubectl does not check whose they are:"
+    return f"{text}\n  {shlex.join(command)}\n"
+
+
+def _kubectl_name(ref: ConfigurationRef) -> str:
+    """The configuration as kubectl names it."""
+    return f"{ref.kind.value}/{ref.name}"

@@ -1,0 +1,74 @@
+"""What to do if a check of the webhook fails."""
+
+from __future__ import annotations
+
+from registration.webhook_client import (
+    CallError,
+    ConnectionClosedError,
+    Target,
+    UnknownNameError,
+    UnreachableError,
+    UntrustedError,
+)
+
+MISSING = (
+    "gpuward is not installed, has another name here, or was removed by hand: "
+    "`helm upgrade` creates the configurations again."
+)
+CLIENT_CERTIFICATE = (
+    "Does the server demand a client certificate (clientCAConfigMap in the chart's values)? "
+    "This command has none; add --tls-only."
+)
+_LABEL = "app.kubernetes.io/component"
+
+
+def after_error(error: CallError, target: Target) -> str:
+    """What to do after `error` of a call to `target`."""
+    if isinstance(error, UntrustedError):
+        return certificate(target)
+    if isinstance(error, UnknownNameError):
+        return _unknown_name(target)
+    if isinstance(error, UnreachableError):
+        return _unreachable(target)
+    if isinstance(error, ConnectionClosedError):
+        return CLIENT_CERTIFICATE
+    return _unexpected_answer(target)
+
+
+def certificate(target: Target) -> str:
+    """What to do if certificate or caBundle is missing, or if they do not match."""
+    text = (
+        "The certificate controller makes certificate and caBundle, unless the chart's values\n"
+        "name cert-manager or a Secret of yours (docs/certificates.md)."
+    )
+    return f"{text} {_kubectl_hint(target, 'logs', 'certs')}".rstrip()
+
+
+def _unexpected_answer(target: Target) -> str:
+    if target.service is None:
+        return "Is it gpuward that answers at this URL?"
+    namespace, name = target.service
+    slices = f"kubectl get endpointslices -n {namespace} -l kubernetes.io/service-name={name}"
+    return f"Is it gpuward that answers? The pods behind the Service:\n  {slices}"
+
+
+def _unknown_name(target: Target) -> str:
+    if target.service is None:
+        return "API servers and this machine must be able to resolve the name in the URL."
+    namespace, name = target.service
+    forward = f"kubectl port-forward -n {namespace} service/{name} 8443:{target.port}"
+    return (
+        "Names of Services are known only inside the cluster. From outside, leave this running\n"
+        f"  {forward}\nand add --address 127.0.0.1:8443"
+    )
+
+
+def _unreachable(target: Target) -> str:
+    text = "Are its pods ready? Does a network policy or a firewall block the connection?"
+    return f"{text} {_kubectl_hint(target, 'get pods', 'webhook')}".rstrip()
+
+
+def _kubectl_hint(target: Target, command: str, component: str) -> str:
+    if target.service is None:
+        return ""
+    return f"See\n  kubectl {command} -n {target.service[0]} -l {_LABEL}={component}"

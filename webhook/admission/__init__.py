@@ -1,0 +1,1 @@
+"""From an AdmissionReview to a decision. Pure: no files, no clock, no network."""

@@ -1,0 +1,229 @@
+"""Decide about an object: fix, warn, refuse or ignore.
+
+A decision follows from the policy, the request, the mode and the date alone. Pods are fixed and
+refused. Workloads, from which controllers make pods, only cause warnings, because their owners
+keep them elsewhere, such as in Git. Quotas are evaluated as they are.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+
+from rules.base.json_patch import Operation
+from rules.engine.fixing import check, fix, introduced
+from rules.engine.result import EvaluationResult, RuleFailure
+from rules.finding import Action, Finding
+from rules.objects.object_ref import BUILT_IN_GROUPS
+from rules.policy import Policy
+from webhook.admission import outcomes
+from webhook.admission.decision import CLEAN, IGNORED, NO_TEXTS, Decision, Outcome
+from webhook.admission.fixed_annotation import annotation_operations
+from webhook.admission.messages import (
+    FIX_MISSING,
+    causes,
+    denial,
+    failure_warning,
+    fix_warnings,
+    limit_warnings,
+    warning,
+)
+from webhook.admission.request import (
+    EPHEMERAL,
+    AdmissionRequest,
+    admission_request,
+    fixable_containers,
+)
+from webhook.admission.review import AdmissionReview
+from webhook.admission.size_limits import MAX_OPERATIONS, not_evaluated, too_large
+
+# The one fix that a policy may allow in workloads: without it the API server refuses them.
+TEMPLATE_FIX = "request-only"
+
+
+class Decider:
+    """One policy, ready to decide. All modes run the same rules and differ in what they report."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._rules = policy.rule_set()
+        self._template_rules = self._rules.restricted_to([TEMPLATE_FIX])
+        self._fixes_workloads = policy.workloads == "fix"
+        self._denies_on_failure = policy.on_rule_error == "deny"
+        self._names = frozenset(active.rule.name for active in self._rules.rules)
+        rules = (active.rule for active in self._rules.rules)
+        self._bypass_rules = frozenset(rule.name for rule in rules if rule.family == "bypass")
+
+    def mutate(self, review: AdmissionReview, mode: Action, today: datetime.date) -> Decision:
+        """The decision of the mutating webhook."""
+        request = admission_request(review, mode, today)
+        if request is None:
+            return IGNORED
+        if reason := too_large(request):
+            return not_evaluated(request, reason, refused=request.is_pod)
+        if request.is_pod:
+            return self._mutate_pod(request)
+        if request.is_quota:
+            result = self._evaluate(request)
+            findings = outcomes.api_refused(result.findings)
+            by_rule = outcomes.rule_outcomes(findings, outcomes.API_REFUSED)
+            return _allow(request, result, findings, by_rule)
+        return self._mutate_workload(request)
+
+    def validate(self, review: AdmissionReview, mode: Action, today: datetime.date) -> Decision:
+        """The decision of the validating webhook, which never assumes that the other was called."""
+        request = admission_request(review, mode, today)
+        if request is None or not (request.is_pod or request.is_quota):
+            return IGNORED
+        if reason := too_large(request):
+            # A pod that exists already may be labelled, however large it is.
+            if request.is_unchanged:
+                return CLEAN
+            return not_evaluated(request, reason, refused=request.is_pod)
+        result = self._evaluate(request)
+        if request.is_pod and request.old is None and mode is Action.DENY:
+            result.findings = [self._escalate_unfixed(finding) for finding in result.findings]
+        actions = outcomes.POD_OUTCOMES[mode]
+        by_rule = outcomes.rule_outcomes(result.findings, actions, excepted=result.excepted)
+        denied = [f for f in result.findings if f.action is Action.DENY]
+        failures = result.failures if self._denies_on_failure else []
+        if mode is not Action.DENY or not (denied or failures):
+            return _allow(request, result, result.findings, by_rule)
+        warned = (f for f in result.findings if f.action is Action.WARN)
+        return Decision(
+            "denied",
+            allowed=False,
+            message=denial(denied, failures),
+            causes=causes(denied),
+            warnings=limit_warnings(warning(finding) for finding in warned),
+            annotations=by_rule,
+            rule_outcomes=by_rule,
+            findings=result.findings,
+            failures=result.failures,
+        )
+
+    def _mutate_pod(self, request: AdmissionRequest) -> Decision:
+        only = fixable_containers(request)
+        if only is not None and not only:
+            return IGNORED
+        result = fix(request.object, self._rules, request.context, only=only)
+        remaining, fixed, operations = result.remaining, result.fixed, result.operations
+        if len(operations) > MAX_OPERATIONS:
+            return not_evaluated(request, f"its more than {MAX_OPERATIONS:,} faults", refused=True)
+        if request.mode is not Action.DENY:
+            operations = []
+        elif only is None:
+            operations = operations + annotation_operations(result.manifest, fixed, self._names)
+        elif any(not o["path"].startswith(f"/spec/{EPHEMERAL}/") for o in operations):
+            error = "a fix reaches beyond the new containers"
+            remaining.failures.append(RuleFailure(EPHEMERAL, error))
+            operations, fixed = [], []
+        own = [f for f in remaining.findings if only is None or f.container_name in only]
+        findings = outcomes.api_refused(own)
+        by_rule = outcomes.rule_outcomes(
+            findings, outcomes.API_REFUSED, fixed, remaining.excepted, patched=bool(operations)
+        )
+        if not operations:
+            # Nothing is fixed, so the API server will refuse also what fixes would have removed.
+            findings += outcomes.api_refused(fixed)
+        decision = _allow(request, remaining, findings, by_rule, fixed, operations)
+        if not by_rule:
+            return decision
+        # The API server may call the mutating webhook twice for one object. Into the audit log
+        # go only outcomes that the second call either repeats or leaves out.
+        kept = {rule: word for rule, word in by_rule.items() if word in outcomes.FIX_OUTCOMES}
+        return decision._replace(annotations=kept)
+
+    def _mutate_workload(self, request: AdmissionRequest) -> Decision:
+        fixed: list[Finding] = []
+        operations: list[Operation] = []
+        if self._fixes_workloads and request.review.group in BUILT_IN_GROUPS:
+            result = fix(request.object, self._template_rules, request.context)
+            fixed = result.fixed
+            if request.mode is Action.DENY:
+                operations = result.operations
+                request = request._replace(object=result.manifest)
+        remaining = self._evaluate(request)
+        by_rule = outcomes.rule_outcomes(
+            remaining.findings,
+            outcomes.WORKLOAD_OUTCOMES[request.mode],
+            fixed,
+            remaining.excepted,
+            patched=bool(operations),
+        )
+        verbs = self._pod_outcomes(request) if remaining.findings else {}
+        return _allow(request, remaining, remaining.findings, by_rule, fixed, operations, verbs)
+
+    def _pod_outcomes(self, request: AdmissionRequest) -> dict[str, str]:
+        """What will happen to the pods of a workload, by the identity of the finding."""
+        if request.review.group not in BUILT_IN_GROUPS or request.review.kind == "PodTemplate":
+            return {}  # whoever creates the pods may still correct them
+        verb = "its pods will be refused: "
+        if request.mode is not Action.DENY:
+            verb = "its pods would be refused: "
+        remaining = fix(request.object, self._rules, request.context).remaining.findings
+        denied = (f for f in remaining if f.action is Action.DENY and not f.api_refuses)
+        return {finding.identity: verb for finding in denied}
+
+    def _escalate_unfixed(self, finding: Finding) -> Finding:
+        """`finding` with the action deny if it is a bypass that the mutating webhook should fix.
+
+        The fix is missing after a failed call. It is also missing where another webhook changed a
+        pod that concerned no rule before: the API server does not call the mutating webhook again
+        for a pod that its match condition left out (seen).
+        """
+        if not finding.fixable or finding.rule not in self._bypass_rules:
+            return finding
+        advice = f"{finding.help}; {FIX_MISSING}".strip("; ")
+        return finding._replace(action=Action.DENY, help=advice)
+
+    def _evaluate(self, request: AdmissionRequest) -> EvaluationResult:
+        """What the rules say about the object, or about what an update changes in it."""
+        if request.mode is not Action.DENY and request.is_pod:
+            # In mode deny the fixes would be made first, so what they remove is not reported.
+            only = fixable_containers(request)
+            result = fix(request.object, self._rules, request.context, only=only).remaining
+        else:
+            result = check(request.object, self._rules, request.context)
+        if request.old is not None and result.findings:
+            before = check(request.old, self._rules, request.context)
+            result.findings = introduced(result.findings, before.findings)
+        return result
+
+
+def _allow(
+    request: AdmissionRequest,
+    result: EvaluationResult,
+    findings: Sequence[Finding],
+    by_rule: Mapping[str, str],
+    fixed: Sequence[Finding] = (),
+    operations: Sequence[Operation] = (),
+    verbs: Mapping[str, str] = NO_TEXTS,
+) -> Decision:
+    """A decision that refuses nothing and warns as far as the mode allows."""
+    if not (by_rule or result.failures):
+        return CLEAN
+    lines: list[str] = []
+    if request.mode is not Action.AUDIT:
+        reported = [finding for finding in findings if finding.action >= Action.WARN]
+        lines += [warning(f, verbs.get(f.identity) or _verb(request, f)) for f in reported]
+        lines += fix_warnings(fixed, "fixed" if operations else "would be fixed")
+        lines += [failure_warning(failure) for failure in result.failures]
+    silent: Outcome = "audited" if fixed or findings or result.failures else "excepted"
+    without_patch: Outcome = "warned" if lines else silent
+    return Decision(
+        "fixed" if operations else without_patch,
+        warnings=limit_warnings(lines),
+        operations=operations,
+        annotations=by_rule,
+        rule_outcomes=by_rule,
+        findings=findings,
+        fixed=fixed,
+        failures=result.failures,
+    )
+
+
+def _verb(request: AdmissionRequest, finding: Finding) -> str:
+    """What mode deny would do to a pod or quota, unless the API server refuses it by itself."""
+    spared = request.mode is not Action.DENY and finding.action is Action.DENY
+    ours = (request.is_pod or request.is_quota) and not finding.api_refuses
+    return "would be refused: " if ours and spared else ""

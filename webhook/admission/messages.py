@@ -1,0 +1,119 @@
+"""What users read: warnings within the API server's limits, and one message for each denial.
+
+The API server drops a warning that contains a control character. Once the warnings of all webhooks
+together exceed 4,096 bytes, it cuts each of them to 256 bytes (seen).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rules.base.json_access import display
+from rules.base.json_patch import Path
+from rules.engine.result import RuleFailure
+from rules.finding import Finding
+
+FIX_MISSING = "gpuward's fix is missing: another webhook changed the pod after it, or a call failed"
+MAX_WARNING = 1000  # bytes
+MAX_WARNINGS = 3500  # bytes, of all warnings together
+MAX_LISTED = 20  # findings in a denial
+MAX_NAMED = 4  # containers in a warning
+
+
+def warning(finding: Finding, verb: str = "") -> str:
+    """A finding as a warning; `verb` says what would happen to the object."""
+    return f"gpuward [{finding.rule}] {verb}{message_with_help(finding)}"
+
+
+def message_with_help(finding: Finding) -> str:
+    """A finding and what to do about it."""
+    return f"{finding.message}; {finding.help}" if finding.help else finding.message
+
+
+def fix_warnings(findings: Iterable[Finding], verb: str) -> list[str]:
+    """One warning for each rule and kind of fix; `verb` is "fixed" or "would be fixed"."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for finding in findings:
+        title = finding.fix.title if finding.fix else ""
+        groups.setdefault((finding.rule, title), []).append(finding.container_name)
+    return [
+        f"gpuward [{rule}] {verb}{_in_containers(names)}: {title}"
+        for (rule, title), names in groups.items()
+    ]
+
+
+def _in_containers(names: Sequence[str]) -> str:
+    unique = [name for name in dict.fromkeys(names) if name]
+    if not unique:
+        return ""
+    listed = ", ".join(display(name) for name in unique[:MAX_NAMED])
+    more = len(unique) - MAX_NAMED
+    kind = "container" if len(unique) == 1 else "containers"
+    return f" in {kind} {listed}" + (f" and {more} more" if more > 0 else "")
+
+
+def failure_warning(failure: RuleFailure) -> str:
+    """The warning about a rule that failed. The error is only logged: it may quote the object."""
+    return f"gpuward [{failure.rule}] failed on this object, which is a bug in gpuward"
+
+
+def limit_warnings(warnings: Iterable[str]) -> list[str]:
+    """`warnings` within the API server's limits: each once, on one line, shortened if need be."""
+    lines = list(dict.fromkeys(_clean(warning, MAX_WARNING) for warning in warnings))
+    kept: list[str] = []
+    free = MAX_WARNINGS
+    for line in lines:
+        free -= len(line.encode())
+        if free < 0:
+            more = len(lines) - len(kept)
+            return [*kept, f"gpuward: {more} more; `gpuward lint` shows everything"]
+        kept.append(line)
+    return kept
+
+
+def denial(findings: Sequence[Finding], failures: Sequence[RuleFailure] = ()) -> str:
+    """One message with every reason why an object is refused."""
+    lines = [f"[{finding.rule}] {message_with_help(finding)}" for finding in findings]
+    lines += [f"[{f.rule}] failed, and the policy says onRuleError: deny" for f in failures]
+    if len(lines) == 1:
+        return _clean(f"gpuward {lines[0]}", MAX_WARNING)
+    kept = [f"- {_clean(line, MAX_WARNING)}" for line in lines[:MAX_LISTED]]
+    more = len(lines) - len(kept)
+    if more:
+        kept.append(f"- and {more} more; `gpuward lint` shows everything")
+    return "\n".join((f"gpuward found {len(lines)} faults", *kept))
+
+
+def causes(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """The reasons for programs: `status.details.causes`."""
+    return [
+        {
+            "reason": finding.rule,
+            "message": _clean(finding.message, MAX_WARNING),
+            "field": field_path(finding.path),
+        }
+        for finding in findings[:MAX_LISTED]
+    ]
+
+
+def field_path(path: Path) -> str:
+    """`path` as Kubernetes writes it: spec.containers[0].resources.limits[nvidia.com/gpu]."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step.isidentifier():
+            text += f".{step}" if text else step
+        else:
+            text += f"[{_clean(step, 100)}]"
+    return text
+
+
+def _clean(text: str, limit: int) -> str:
+    """`text` without characters that the API server refuses, at most `limit` bytes long."""
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else "?" for c in text)
+    if len(text) > limit or len(text.encode()) > limit:
+        text = text.encode()[: limit - 3].decode(errors="ignore") + "…"
+    return text

@@ -1,0 +1,96 @@
+"""What a review asks to decide, and which part of the object may be fixed."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rules.base.json_access import as_object, as_objects, as_text
+from rules.finding import Action
+from rules.profile.context import Context
+from webhook.admission.review import AdmissionReview
+
+OPERATIONS = ("CREATE", "UPDATE")
+EPHEMERAL = "ephemeralContainers"
+
+
+class AdmissionRequest(NamedTuple):
+    """A review that needs a decision.
+
+    `object` and `old` are the objects of the review with their kind; `old` is None for a new
+    object.
+    """
+
+    review: AdmissionReview
+    object: Any
+    old: Any
+    context: Context
+    mode: Action
+
+    @property
+    def is_pod(self) -> bool:
+        """Whether a pod itself is created or changed."""
+        return self.review.kind == "Pod" and not self.review.group
+
+    @property
+    def is_quota(self) -> bool:
+        """Whether a ResourceQuota is created or changed."""
+        return self.review.kind == "ResourceQuota" and not self.review.group
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether an update changes neither spec nor annotations, so no way to a GPU is new."""
+        if self.old is None or self.object.get("spec") != self.old.get("spec"):
+            return False
+        new, old = _metadata(self.object), _metadata(self.old)
+        return bool(new.get("annotations") == old.get("annotations"))
+
+
+def admission_request(
+    review: AdmissionReview, mode: Action, today: datetime.date
+) -> AdmissionRequest | None:
+    """The request in `review`; None if gpuward has nothing to decide about it."""
+    raw = review.object
+    if mode is Action.OFF or review.operation not in OPERATIONS or not isinstance(raw, dict):
+        return None
+    is_new = review.operation == "CREATE"
+    # Anybody could write deletionTimestamp into a new object; the API server drops it there.
+    if not is_new and _metadata(review.old).get("deletionTimestamp"):
+        return None
+    context = Context(today, review.namespace, review.user, "CREATE" if is_new else "UPDATE")
+    old = None if is_new else _with_kind(as_object(review.old), review)
+    request = AdmissionRequest(review, _with_kind(raw, review), old, context, mode)
+    if request.is_pod or request.is_quota:
+        return request
+    owners = as_objects(_metadata(raw).get("ownerReferences"))
+    if any(owner.get("controller") is True for _, owner in owners):
+        return None  # users were warned about its owner
+    # The user who applies a component's workload is not the one who will create its pods.
+    return request._replace(context=context._replace(user=None))
+
+
+def _metadata(raw: Any) -> Mapping[str, Any]:
+    return as_object(as_object(raw).get("metadata"))
+
+
+def _with_kind(raw: Mapping[str, Any], review: AdmissionReview) -> Mapping[str, Any]:
+    """`raw` with the kind of the review, which the rules need, if it has none itself."""
+    if raw.get("kind") and raw.get("apiVersion"):
+        return raw
+    version = f"{review.group}/v1" if review.group else "v1"
+    return {**raw, "apiVersion": version, "kind": review.kind}
+
+
+def fixable_containers(request: AdmissionRequest) -> frozenset[str] | None:
+    """The names of the containers that may be changed; None for everything in a new pod."""
+    if request.review.operation == "CREATE":
+        return None
+    if request.review.resource != "pods/ephemeralcontainers":
+        return frozenset()
+    return _ephemeral_names(request.object) - _ephemeral_names(request.old)
+
+
+def _ephemeral_names(pod: Mapping[str, Any]) -> frozenset[str]:
+    containers = as_objects(as_object(pod.get("spec")).get(EPHEMERAL))
+    return frozenset(as_text(container.get("name")) for _, container in containers)

@@ -1,0 +1,150 @@
+"""AdmissionReview v1: decode one from bytes, encode a decision as bytes.
+
+Source: Kubernetes documentation, "Dynamic Admission Control"; `k8s.io/api/admission/v1`.
+"""
+
+from __future__ import annotations
+
+import base64
+import gc
+from typing import Any, NamedTuple
+
+from rules.base.json_patch import Json
+from webhook.admission.codec import CODEC, Codec, loads_deep
+from webhook.admission.decision import Decision
+
+PATCH_TYPE = "JSONPatch"
+FORBIDDEN = 403
+
+
+class MalformedReviewError(ValueError):
+    """The body is no AdmissionReview. The message says why and quotes nothing of the body."""
+
+
+class AdmissionReview(NamedTuple):
+    """The request of one AdmissionReview.
+
+    - `resource`: the plural name, with a subresource after a slash: `pods/ephemeralcontainers`.
+    - `object`: the new object; `old`: the one that it replaces. Either may be None.
+    - `size`: the length of the whole review in bytes.
+    """
+
+    uid: str
+    api_version: str
+    group: str
+    kind: str
+    resource: str
+    operation: str
+    namespace: str
+    name: str
+    user: str
+    object: Json
+    old: Json
+    dry_run: bool
+    size: int
+
+
+def decode(body: bytes, codec: Codec = CODEC) -> AdmissionReview:
+    """The review in `body`; MalformedReviewError if there is none."""
+    try:
+        raw = _parse(body, codec)
+    except RecursionError as error:
+        raise MalformedReviewError("the body is nested too deeply") from error
+    except ValueError as error:
+        raise MalformedReviewError("the body is not JSON") from error
+    if not isinstance(raw, dict) or raw.get("kind") != "AdmissionReview":
+        raise MalformedReviewError('the body is not an AdmissionReview (kind: "AdmissionReview")')
+    version = raw.get("apiVersion")
+    if not isinstance(version, str) or not version:
+        raise MalformedReviewError("the AdmissionReview has no apiVersion")
+    request = raw.get("request")
+    if not isinstance(request, dict):
+        raise MalformedReviewError("the AdmissionReview has no request")
+    if not isinstance(request.get("uid"), str) or not request["uid"]:
+        raise MalformedReviewError("the request has no uid")
+    return _review(version, request, len(body))
+
+
+def _parse(body: bytes, codec: Codec) -> Any:
+    # Nothing becomes garbage while the body is parsed, and the collector would take five times
+    # as long as the parser.
+    gc.disable()
+    try:
+        return codec.loads(body)
+    except (ValueError, RecursionError):
+        # Both codecs stop at about a thousand levels. An error would let the object pass where
+        # the failurePolicy is Ignore.
+        return loads_deep(body)
+    finally:
+        gc.enable()
+
+
+def _review(version: str, request: dict[str, Any], size: int) -> AdmissionReview:
+    kind = _object(request, "kind")
+    subresource = _text(request, "subResource")
+    resource = _text(_object(request, "resource"), "resource")
+    new, old = request.get("object"), request.get("oldObject")
+    for name, value in (("object", new), ("oldObject", old)):
+        if value is not None and not isinstance(value, dict):
+            raise MalformedReviewError(f"request.{name} is not an object")
+    return AdmissionReview(
+        uid=request["uid"],
+        api_version=version,
+        group=_text(kind, "group"),
+        kind=_text(kind, "kind"),
+        resource=f"{resource}/{subresource}" if subresource else resource,
+        operation=_text(request, "operation"),
+        namespace=_text(request, "namespace"),
+        name=_text(request, "name"),
+        user=_text(_object(request, "userInfo"), "username"),
+        object=new,
+        old=old,
+        dry_run=request.get("dryRun") is True,
+        size=size,
+    )
+
+
+def _object(raw: dict[str, Any], name: str) -> dict[str, Any]:
+    value = raw.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise MalformedReviewError(f"request.{name} is not an object")
+    return value
+
+
+def _text(raw: dict[str, Any], name: str) -> str:
+    value = raw.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise MalformedReviewError(f"request.{name} is not text")
+    return value
+
+
+def encode(review: AdmissionReview, decision: Decision, codec: Codec = CODEC) -> bytes:
+    """The AdmissionReview with the `decision` about `review`."""
+    response: dict[str, Any] = {"uid": review.uid, "allowed": decision.allowed}
+    if decision.operations:
+        response["patchType"] = PATCH_TYPE
+        response["patch"] = base64.b64encode(codec.dumps(list(decision.operations))).decode("ascii")
+    if not decision.allowed:
+        response["status"] = {
+            "status": "Failure",
+            "message": decision.message,
+            "reason": "Forbidden",
+            "details": {
+                "name": review.name,
+                "group": review.group,
+                "kind": review.resource,
+                "causes": list(decision.causes),
+            },
+            "code": FORBIDDEN,
+        }
+    if decision.warnings:
+        response["warnings"] = list(decision.warnings)
+    if decision.annotations:
+        response["auditAnnotations"] = dict(decision.annotations)
+    return codec.dumps(
+        {"apiVersion": review.api_version, "kind": "AdmissionReview", "response": response}
+    )

@@ -1,0 +1,130 @@
+"""The command `gpuward serve`: run the admission webhook."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from certs.serving.certificate import ServingCertificate
+from policies.loading import PolicyError
+from webhook.dev import DevelopmentServer
+from webhook.options import make_parser
+from webhook.reload.policy import PolicyReloader
+from webhook.server.lifecycle import Settings, WebhookServer
+from webhook.server.limits import Limits
+from webhook.server.listener import AddressError, parse_address
+from webhook.telemetry.log import Log
+
+# A review is tens of thousands of Python objects, all of which are freed after the request without
+# the garbage collector. At Python's own threshold of 700 it would run several times a request.
+GC_THRESHOLDS = (50_000, 10, 10)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until a signal; the exit status."""
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    if not options.dev and options.certificate is None:
+        parser.error("--certificate DIR is needed, or --dev to try it without one")
+    if options.dev and options.certificate is not None:
+        parser.error("--dev makes a certificate of its own; leave out --certificate")
+    if options.print_configuration and not options.dev:
+        parser.error("--print-configuration goes with --dev")
+    log = Log(sys.stderr.buffer, options.log_level)
+    try:
+        with ExitStack() as stack:
+            return _serve(options, log, stack)
+    except (PolicyError, AddressError) as error:
+        sys.stderr.write(f"gpuward: {error}\n")
+        return 2
+
+
+def _serve(options: argparse.Namespace, log: Log, stack: ExitStack) -> int:
+    parse_address(options.listen or ":0")
+    policy = PolicyReloader(options.policy, options.profile)
+    policy.load()
+    development = None
+    if options.dev:
+        development = stack.enter_context(DevelopmentServer(options.listen, options.server_name))
+        options.certificate, options.server_name = development.folder, None
+    certificate = ServingCertificate(options.certificate, options.server_name, options.client_ca)
+    log.capture_stdlib_logging()
+    with asyncio.Runner(loop_factory=_loop_factory(options.uvloop)) as runner:
+        server = runner.run(_start(_settings(options), policy, certificate, log))
+        if development is not None:
+            _print_instructions(development, server.address, to_stdout=options.print_configuration)
+        # All objects that exist now live to the end, so the collector can ignore them.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        runner.run(server.run())
+    return 0
+
+
+def _print_instructions(development: DevelopmentServer, address: str, *, to_stdout: bool) -> None:
+    if not to_stdout:
+        development.print_instructions(address, sys.stdout)
+        return
+    sys.stdout.write(development.print_instructions(address, sys.stderr))
+    sys.stdout.flush()
+    # The reader, such as `kubectl apply -f -`, waits for the end of the output.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+async def _start(
+    settings: Settings, policy: PolicyReloader, certificate: ServingCertificate, log: Log
+) -> WebhookServer:
+    server = WebhookServer(settings, policy, certificate, log)
+    await server.start()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _on_signal, server, number)
+    log.write(
+        "info",
+        "serving",
+        address=server.address,
+        metrics_address=server.metrics_address,
+        ready=server.not_ready_reason() or "yes",
+        policy=policy.active.digest or "default",
+    )
+    return server
+
+
+def _on_signal(server: WebhookServer, number: int) -> None:
+    if server.handler.draining:
+        os._exit(128 + number)
+    server.begin_drain()
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    local = "127.0.0.1" if options.dev else ""
+    drain = options.drain_seconds
+    if drain is None:
+        drain = 0.0 if options.dev else Settings().drain_seconds
+    return Settings(
+        listen=options.listen or (f"{local}:8443" if local else Settings().listen),
+        metrics_listen=options.metrics_listen or (f"{local}:0" if local else ":8080"),
+        drain_seconds=drain,
+        limits=Limits(
+            read_seconds=options.read_seconds,
+            in_flight=options.max_in_flight,
+            connections=options.max_connections,
+        ),
+    )
+
+
+def _loop_factory(wanted: bool) -> Callable[[], asyncio.AbstractEventLoop] | None:  # noqa: FBT001
+    if not wanted or sys.platform != "linux":
+        return None
+    try:
+        import uvloop  # noqa: PLC0415  # an extra
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

@@ -1,0 +1,1 @@
+"""What a running server reads again: its policy and its certificate."""

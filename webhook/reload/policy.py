@@ -1,0 +1,126 @@
+"""The active policy, replaced when its file changes.
+
+The file is read every few seconds instead of watched: this works for the links that the kubelet
+swaps in a mounted ConfigMap, for network file systems and for editors alike. A change is taken
+when two readings agree, because half of a policy may be valid too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from policies.files import parse_policy, read_policy_file
+from policies.loading import PolicyError, default_policy
+from rules.policy import Policy
+from webhook.admission.decider import Decider
+
+Change = Literal["", "loaded", "refused", "restored"]
+
+
+class ActivePolicy(NamedTuple):
+    """The policy by which requests are decided.
+
+    `digest` is the SHA-256 of its file, empty for the default policy; `since` is a Unix time.
+    """
+
+    decider: Decider
+    denies_on_failure: bool
+    digest: str
+    since: float
+
+
+class PolicyReloader:
+    """The policy in the file at `path`, or the default one if that is None.
+
+    Nothing is read until `load()` is called. `reload()` may be called from any thread, by one at
+    a time; it replaces `active` in one step.
+    """
+
+    def __init__(
+        self,
+        path: str | None,
+        profiles: Sequence[str] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._path = path
+        self._profiles = list(profiles)
+        self._clock = clock
+        self._content = b""
+        self._pending: bytes | None = None
+        self._failed: bytes | None = None
+        self._active: ActivePolicy | None = None
+        self.loads = 0
+        """How many policies have been loaded, including the first."""
+        self.failures = 0
+        """How many times the file had new content that could not be used."""
+        self.last_error = ""
+        """Why the policy in the file is not the active one; empty if it is."""
+
+    @property
+    def active(self) -> ActivePolicy:
+        """The active policy; there is one once `load()` has returned."""
+        if self._active is None:
+            raise RuntimeError("no policy is loaded")
+        return self._active
+
+    @property
+    def loaded(self) -> bool:
+        """Whether there is an active policy."""
+        return self._active is not None
+
+    def load(self) -> None:
+        """Load the policy as it is now; PolicyError says what is wrong with it."""
+        if self._path is None:
+            self._activate(default_policy(self._profiles), b"")
+            return
+        content = read_policy_file(self._path)
+        self._activate(self._parse(content), content)
+
+    def reload(self) -> Change:
+        """Read the file again; what changed, empty if nothing did."""
+        if self._path is None:
+            return ""
+        try:
+            content = read_policy_file(self._path)
+        except PolicyError as error:
+            self._pending = None
+            return self._fail(str(error))
+        if content == self._content:
+            return self._keep()
+        if content != self._pending or content == self._failed:
+            self._pending = content
+            return ""
+        try:
+            policy = self._parse(content)
+        except PolicyError as error:
+            self._failed = content
+            return self._fail(str(error))
+        self._activate(policy, content)
+        return "loaded"
+
+    def _keep(self) -> Change:
+        """The file holds the active policy, perhaps again after a faulty one."""
+        self._pending, self._failed = None, None
+        restored, self.last_error = bool(self.last_error), ""
+        return "restored" if restored else ""
+
+    def _fail(self, reason: str) -> Change:
+        if reason == self.last_error:
+            return ""
+        self.last_error = reason
+        self.failures += 1
+        return "refused"
+
+    def _parse(self, content: bytes) -> Policy:
+        return parse_policy(content, self._path or "", self._profiles)
+
+    def _activate(self, policy: Policy, content: bytes) -> None:
+        digest = hashlib.sha256(content).hexdigest() if self._path is not None else ""
+        denies = policy.on_rule_error == "deny"
+        self._active = ActivePolicy(Decider(policy), denies, digest, self._clock())
+        self._content, self._pending, self._failed = content, None, None
+        self.last_error = ""
+        self.loads += 1

@@ -1,0 +1,1 @@
+"""HTTP over TLS: connections, limits, handlers, start and stop."""

@@ -1,0 +1,184 @@
+"""Start the server, reload its policy and certificate, and stop it without losing a request.
+
+To stop, the server reports "not ready" and goes on answering, but asks every caller to open another
+connection next time. It waits until the cluster sends it no more requests, stops accepting
+connections and closes idle ones. A request that arrives meanwhile is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+from aiohttp.web import Server
+
+from certs.serving.certificate import ServingCertificate
+from webhook.reload.certificate import CertificateReloader
+from webhook.reload.policy import PolicyReloader
+from webhook.server.handlers import WebhookHandler
+from webhook.server.limits import Limits
+from webhook.server.listener import Listener, http_server, open_socket
+from webhook.server.probes import ProbeHandler
+from webhook.telemetry.log import Log, counting_logger
+from webhook.telemetry.metrics import Metrics
+from webhook.telemetry.server_state import ServerState
+
+# The time that the last accepted connection has for its first request.
+FIRST_REQUEST_SECONDS = 1.0
+_PROBE_LIMITS = Limits(connections=64, keep_alive_seconds=75.0, read_seconds=1.0)
+
+
+class Settings(NamedTuple):
+    """Addresses as HOST:PORT, times in seconds.
+
+    `drain_seconds` is how long the server goes on answering after it is asked to stop.
+    `reload_seconds` is the time between two looks at the policy and the certificate.
+    """
+
+    listen: str = ":10250"
+    metrics_listen: str = ":8080"
+    drain_seconds: float = 15.0
+    reload_seconds: float = 2.0
+    limits: Limits = Limits()
+
+
+class WebhookServer:
+    """The running server. The policy must be loaded already; the certificate may come later."""
+
+    def __init__(
+        self, settings: Settings, policy: PolicyReloader, certificate: ServingCertificate, log: Log
+    ) -> None:
+        self._settings = settings
+        self._policy = policy
+        self._certificate = certificate
+        self._certificate_reloader = CertificateReloader(certificate, log)
+        self._log = log
+        self.metrics = Metrics()
+        self.handler = WebhookHandler(policy, self.metrics, log, settings.limits)
+        self._probes = ProbeHandler(self.metrics, self.not_ready_reason)
+        self._listeners: list[Listener] = []
+        self._servers: list[Server] = []
+        self._reloading: asyncio.Task[None] | None = None
+        self._drain_requested = asyncio.Event()
+        self.address = ""
+        """Where the server answers reviews, as HOST:PORT."""
+        self.metrics_address = ""
+        """Where the server answers probes and scrapes, as HOST:PORT."""
+
+    def not_ready_reason(self) -> str:
+        """Why no reviews should be sent here; empty if they may be."""
+        if self.handler.draining:
+            return "draining"
+        if not self._policy.loaded:
+            return "no policy is loaded"
+        if not self._certificate.ready:
+            return "no certificate is loaded"
+        return ""
+
+    async def start(self) -> None:
+        """Start to listen; AddressError if that is impossible."""
+        settings = self._settings
+        await self.reload()
+        sockets = [open_socket(settings.listen)]
+        try:
+            sockets.append(open_socket(settings.metrics_listen))
+        except ValueError:
+            sockets[0].close()
+            raise
+        self.address, self.metrics_address = (_host_and_port(s.getsockname()) for s in sockets)
+        not_http = counting_logger(lambda: self.metrics.count_http_error("not_http"))
+        for listening, handle, tls, limits in (
+            (sockets[0], self.handler.handle, self._certificate.context, settings.limits),
+            (sockets[1], self._probes.handle, None, _PROBE_LIMITS),
+        ):
+            server = http_server(handle, limits, not_http)
+            self._servers.append(server)
+            on_rejected = self.metrics.count_rejected_connection
+            self._listeners.append(Listener(server, listening, tls, limits, on_rejected))
+        self.metrics.add_state(self._state)
+        for listener in self._listeners:
+            listener.start()
+        self._reloading = asyncio.create_task(self._reload_periodically())
+
+    def begin_drain(self) -> None:
+        """Start to drain; `run` returns when that is done."""
+        self.handler.draining = True
+        self._drain_requested.set()
+
+    async def run(self) -> None:
+        """Serve until `begin_drain` is called, then drain and close."""
+        await self._drain_requested.wait()
+        self._log.write("info", "draining", seconds=self._settings.drain_seconds)
+        await asyncio.sleep(self._settings.drain_seconds)
+        await self.close()
+        self._log.write("info", "stopped")
+
+    async def close(self) -> None:
+        """Stop accepting, answer what has arrived, close idle connections. The probes go last."""
+        self.handler.draining = True
+        for listener, server in zip(self._listeners, self._servers, strict=True):
+            listener.stop()
+            await self._wait_for_connections(listener)
+            server.pre_shutdown()
+            await server.shutdown(self._settings.limits.shutdown_seconds)
+        if self._reloading is not None:
+            self._reloading.cancel()
+            await asyncio.wait([self._reloading])
+
+    async def reload(self) -> None:
+        """Read the policy and the certificate once, and log what changed."""
+        change = await asyncio.to_thread(self._policy.reload)
+        if change == "refused":
+            error = self._policy.last_error
+            self._log.write("error", "policy refused", error=error, active=self._digest())
+        elif change:
+            self._log.write("info", f"policy {change}", digest=self._digest())
+        loaded = await asyncio.to_thread(self._certificate_reloader.reload)
+        self._certificate_reloader.log_changes(loaded=loaded)
+
+    async def _reload_periodically(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.reload_seconds)
+            try:
+                await self.reload()
+            except Exception as error:  # noqa: BLE001  # the next attempt makes up for a failed one
+                self._log.internal_error("reload failed", error)
+
+    async def _wait_for_connections(self, listener: Listener) -> None:
+        """Wait, for a limited time, until open connections have sent their requests."""
+        limits = self._settings.limits
+        try:
+            async with asyncio.timeout(limits.read_seconds + limits.shutdown_seconds):
+                await listener.handshakes_done()
+                if listener.connections:
+                    await asyncio.sleep(min(FIRST_REQUEST_SECONDS, self._settings.drain_seconds))
+                await self.handler.body_reader.drained()
+        except TimeoutError:
+            self._log.write("warning", "drain timed out")
+
+    def _digest(self) -> str:
+        return self._policy.active.digest if self._policy.loaded else ""
+
+    def _state(self) -> ServerState:
+        policy, certificate = self._policy, self._certificate
+        body_reader = self.handler.body_reader
+        until = certificate.not_after
+        return ServerState(
+            policy_valid=policy.loaded and not policy.last_error,
+            policy_since=policy.active.since if policy.loaded else 0.0,
+            policy_digest=self._digest(),
+            policy_loads=policy.loads,
+            policy_failures=policy.failures,
+            certificate_expiry=until.timestamp() if until else None,
+            certificate_seconds=certificate.expiry_seconds(),
+            certificate_failures=certificate.failures,
+            connections=self._listeners[0].connections,
+            waiting=body_reader.waiting,
+            large_bytes=body_reader.large_bytes,
+            draining=self.handler.draining,
+        )
+
+
+def _host_and_port(address: tuple[Any, ...]) -> str:
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,148 @@
+"""Limits on callers: size, time, and number at once.
+
+A decision never waits, so only requests whose body is still arriving can pile up. Those are counted
+and limited. A request that has arrived is answered immediately, so slow callers, however many, do
+not delay others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from aiohttp.web import BaseRequest, RequestPayloadError
+
+MIB = 1024 * 1024
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class Limits(NamedTuple):
+    """Limits on callers; times in seconds, sizes in bytes.
+
+    - `body_bytes`: the API server accepts objects of 3 MiB, a review holds two of them, and it may
+      write one character as six. A body that gpuward does not read is an object that passes
+      without evaluation, so the limit allows the largest.
+    - `brackets`: how many `[` and `{` a body may have, in strings as well: they take the most time
+      and memory to parse. etcd stores 1.5 MiB an object; two such objects cannot hold more.
+    - `small_body_bytes`, `large_bodies_bytes`: bodies above the first share the second while they
+      are read.
+    - `keep_alive_seconds`: the API server keeps idle connections for 90 seconds. The webhook must
+      keep them longer, or the API server would write to a connection that is being closed.
+    """
+
+    body_bytes: int = 64 * MIB
+    brackets: int = 3_500_000
+    small_body_bytes: int = MIB // 4
+    large_bodies_bytes: int = 128 * MIB
+    read_seconds: float = 2.0
+    in_flight: int = 256
+    connections: int = 1000
+    handshake_seconds: float = 10.0
+    shutdown_seconds: float = 2.0
+    keep_alive_seconds: float = 180.0
+    line_bytes: int = 8190
+    header_bytes: int = 8190
+    headers: int = 64
+
+
+class HttpError(Exception):
+    """The request gets an HTTP error and no decision. `reason` is a label of the metrics."""
+
+    def __init__(
+        self, status: int, reason: str, text: str, headers: Mapping[str, str] = _NO_HEADERS
+    ) -> None:
+        super().__init__(text)
+        self.status = status
+        self.reason = reason
+        self.headers = headers
+
+
+class BodyReader:
+    """Reads the bodies of requests within the limits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.waiting = 0
+        """How many requests wait for the rest of their body."""
+        self.large_bytes = 0
+        """How many bytes are reserved for large bodies that are being read."""
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    async def drained(self) -> None:
+        """Return when no request waits for its body."""
+        await self._empty.wait()
+
+    async def read(self, request: BaseRequest) -> bytes:
+        """The whole body of `request`; HttpError if it exceeds a limit or does not arrive."""
+        if "Content-Encoding" in request.headers:
+            raise HttpError(415, "encoding", "a body with a Content-Encoding is not read")
+        length = request.content_length
+        limit = self._limits.body_bytes
+        if length is not None and length > limit:
+            raise _too_large(limit)
+        try:
+            if request.content.is_eof():
+                body = request.content.read_nowait()
+            else:
+                body = await self._wait_for(request, limit if length is None else length)
+        except RequestPayloadError as error:
+            raise HttpError(400, "malformed", "the body is not what its headers promise") from error
+        except ConnectionError as error:
+            raise HttpError(400, "gone", "the caller closed the connection") from error
+        if len(body) > limit:
+            raise _too_large(limit)
+        if len(body) > self._limits.brackets and _count_brackets(body) > self._limits.brackets:
+            raise HttpError(413, "too_large", f"more than {self._limits.brackets} brackets")
+        return body
+
+    async def _wait_for(self, request: BaseRequest, size: int) -> bytes:
+        """The body of `request`, which has not arrived completely; at most `size` bytes."""
+        limits = self._limits
+        large = size if size > limits.small_body_bytes else 0
+        if self.waiting >= limits.in_flight:
+            raise _too_many("in_flight", "requests")
+        if large and self.large_bytes + large > limits.large_bodies_bytes:
+            raise _too_many("large_bodies", "large bodies")
+        self.waiting += 1
+        self.large_bytes += large
+        self._empty.clear()
+        try:
+            async with asyncio.timeout(limits.read_seconds):
+                return await _read_chunks(request, limits.body_bytes)
+        except TimeoutError as error:
+            raise HttpError(408, "slow", "the body took too long to arrive") from error
+        finally:
+            self.waiting -= 1
+            self.large_bytes -= large
+            if not self.waiting:
+                self._empty.set()
+
+
+async def _read_chunks(request: BaseRequest, limit: int) -> bytes:
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(_CONTINUE)
+        request.writer.output_size = 0  # the response itself has not begun
+    body = bytearray()
+    while chunk := await request.content.readany():
+        body += chunk
+        if len(body) > limit:
+            raise _too_large(limit)
+    return bytes(body)
+
+
+def _count_brackets(body: bytes) -> int:
+    return body.count(b"[") + body.count(b"{")
+
+
+def _too_many(reason: str, what: str) -> HttpError:
+    # The API server tries again only if this header is present.
+    text = f"too many {what} are being read; try again"
+    return HttpError(429, reason, text, {"Retry-After": "1"})
+
+
+def _too_large(limit: int) -> HttpError:
+    return HttpError(413, "too_large", f"the body is larger than {limit} bytes")

@@ -1,0 +1,40 @@
+"""Answer probes and scrapes on the plain HTTP port: /healthz, /readyz, /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from aiohttp.web import BaseRequest, Response
+from prometheus_client.aiohttp import make_aiohttp_handler
+
+from webhook.server.limits import HttpError
+from webhook.server.responses import error_response, text_response
+from webhook.telemetry.metrics import Metrics
+
+
+class ProbeHandler:
+    """Answers every request on the plain port.
+
+    `not_ready_reason` returns why no reviews should be sent; empty if they may be.
+    """
+
+    def __init__(self, metrics: Metrics, not_ready_reason: Callable[[], str]) -> None:
+        self._scrape = cast(
+            "Callable[[BaseRequest], Awaitable[Response]]",
+            make_aiohttp_handler(metrics.registry, disable_compression=True),
+        )
+        self._not_ready_reason = not_ready_reason
+
+    async def handle(self, request: BaseRequest) -> Response:
+        """The response to `request`."""
+        if request.method not in {"GET", "HEAD"}:
+            return error_response(HttpError(405, "method", "ask with GET", {"Allow": "GET, HEAD"}))
+        if request.path == "/healthz":
+            return text_response("ok")
+        if request.path == "/readyz":
+            reason = self._not_ready_reason()
+            return text_response(f"not ready: {reason}", 503) if reason else text_response("ready")
+        if request.path == "/metrics":
+            return await self._scrape(request)
+        return error_response(HttpError(404, "path", "paths are /healthz, /readyz and /metrics"))

@@ -1,0 +1,137 @@
+"""The metrics.
+
+No label takes its value from a request; labels are paths, modes, outcomes, rules and reasons. One
+thread counts everything in plain dictionaries, which a scrape converts to Prometheus' format: the
+counters of the client library, with their locks, take ten times as long for each request.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from registration.routes import ROUTES, Route
+from webhook.admission.decision import Decision, Outcome
+from webhook.telemetry.server_state import ServerState, counter, state_metrics
+
+BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0)
+
+_RULE_OUTCOMES_HELP = "Objects in which a rule found something, by the strongest outcome."
+_RULE_FAILURES_HELP = "Rules that failed on an object: bugs in gpuward."
+_HTTP_ERRORS_HELP = "Requests that got an HTTP error and no decision, by reason."
+_REJECTED_HELP = "Connections that were closed before a request, by reason."
+_INTERNAL_ERRORS_HELP = "Requests that a bug in gpuward left without an evaluation."
+
+
+class _Durations:
+    """A histogram of durations."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one request that took `seconds`."""
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.sum += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Each upper bound with the number of requests within it."""
+        bounds = [*(str(bound) for bound in BUCKETS), "+Inf"]
+        return [(bound, sum(self.counts[: i + 1])) for i, bound in enumerate(bounds)]
+
+
+class Metrics:
+    """All metrics, in a registry of their own. For use by one thread."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self.registry.register(_FunctionCollector(self._collect))
+        self._requests: Counter[tuple[Route, Outcome]] = Counter()
+        self._durations = {route.webhook: _Durations() for route in ROUTES.values()}
+        self._rule_outcomes: Counter[tuple[tuple[str, str], Route]] = Counter()
+        self._rule_failures: Counter[str] = Counter()
+        self._http_errors: Counter[str] = Counter()
+        self._rejected_connections: Counter[str] = Counter()
+        self._internal_errors = 0
+
+    def add_state(self, read: Callable[[], ServerState]) -> None:
+        """Add the gauges; `read` is called at every scrape."""
+        self.registry.register(_FunctionCollector(lambda: state_metrics(read())))
+
+    def count_review(self, route: Route, decision: Decision, seconds: float) -> None:
+        """Count one review with its decision and the time that it took."""
+        self._requests[route, decision.outcome] += 1
+        self._durations[route.webhook].observe(seconds)
+        for rule_and_outcome in decision.rule_outcomes.items():
+            self._rule_outcomes[rule_and_outcome, route] += 1
+        for failure in decision.failures:
+            self._rule_failures[failure.rule] += 1
+
+    def count_internal_error(self) -> None:
+        """Count a request that could not be evaluated because of a bug."""
+        self._internal_errors += 1
+
+    def count_http_error(self, reason: str) -> None:
+        """Count a request that got an HTTP error; `reason` must not come from a request."""
+        self._http_errors[reason] += 1
+
+    def count_rejected_connection(self, reason: str) -> None:
+        """Count a connection that was closed before a request; `reason` as above."""
+        self._rejected_connections[reason] += 1
+
+    def _collect(self) -> Iterator[Metric]:
+        yield counter(
+            "requests",
+            "Reviews answered, by path, mode and outcome.",
+            ("path", "mode", "outcome"),
+            {(*_label_values(route), outcome): n for (route, outcome), n in self._requests.items()},
+        )
+        yield self._duration_histogram()
+        values = {
+            (*rule_and_outcome, *_label_values(route)): n
+            for (rule_and_outcome, route), n in self._rule_outcomes.items()
+        }
+        labels = ("rule", "outcome", "path", "mode")
+        yield counter("rule_outcomes", _RULE_OUTCOMES_HELP, labels, values)
+        for name, text, label, counts in (
+            ("rule_failures", _RULE_FAILURES_HELP, "rule", self._rule_failures),
+            ("http_errors", _HTTP_ERRORS_HELP, "reason", self._http_errors),
+            ("rejected_connections", _REJECTED_HELP, "reason", self._rejected_connections),
+        ):
+            yield counter(name, text, (label,), {(value,): n for value, n in counts.items()})
+        yield counter("internal_errors", _INTERNAL_ERRORS_HELP, (), {(): self._internal_errors})
+
+    def _duration_histogram(self) -> Metric:
+        text = "Time to decode, evaluate and encode one review."
+        family = HistogramMetricFamily("gpuward_request_duration_seconds", text, labels=("path",))
+        for path, durations in self._durations.items():
+            family.add_metric((path,), durations.buckets(), durations.sum)
+        return family
+
+
+class _FunctionCollector(Collector):
+    """Collects the metrics of one scrape from a function."""
+
+    def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
+        self._collect = collect
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics at this moment."""
+        return self._collect()
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the metrics depend on what has happened so far."""
+        return ()
+
+
+def _label_values(route: Route) -> tuple[str, str]:
+    return route.webhook, route.mode.word

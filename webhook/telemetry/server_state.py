@@ -1,0 +1,94 @@
+"""The gauges: the state of the server at the moment of a scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+
+def counter(name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, int]) -> Metric:
+    """A counter of gpuward with its value for each combination of labels."""
+    family = CounterMetricFamily(f"gpuward_{name}", text, labels=labels)
+    for label_values, value in values.items():
+        family.add_metric(label_values, value)
+    return family
+
+
+class MetricInfo(NamedTuple):
+    """The metric of a field: its type, its name after `gpuward_`, and its help text."""
+
+    kind: type[GaugeMetricFamily | CounterMetricFamily]
+    name: str
+    text: str
+
+
+_G, _C = GaugeMetricFamily, CounterMetricFamily
+
+
+class ServerState(NamedTuple):
+    """The state of the server. Times are Unix times in seconds.
+
+    The annotation of a field describes its metric. `policy_digest` is a label of one.
+    """
+
+    policy_valid: Annotated[
+        bool, MetricInfo(_G, "policy_valid", "1 if the policy in the file is the active one.")
+    ]
+    policy_since: Annotated[
+        float,
+        MetricInfo(_G, "policy_loaded_timestamp_seconds", "When the active policy was loaded."),
+    ]
+    certificate_expiry: Annotated[
+        float | None,
+        MetricInfo(_G, "certificate_not_after_timestamp_seconds", "When the certificate expires."),
+    ]
+    certificate_seconds: Annotated[
+        float | None,
+        MetricInfo(_G, "certificate_expiry_seconds", "Seconds until the certificate expires."),
+    ]
+    connections: Annotated[
+        int,
+        MetricInfo(_G, "connections", "Open TLS connections, including those in their handshake."),
+    ]
+    waiting: Annotated[
+        int, MetricInfo(_G, "waiting_requests", "Requests whose body has not arrived completely.")
+    ]
+    large_bytes: Annotated[
+        int,
+        MetricInfo(_G, "large_body_bytes", "Bytes reserved for large bodies that are being read."),
+    ]
+    draining: Annotated[
+        bool, MetricInfo(_G, "draining", "1 while the server drains before it stops.")
+    ]
+    policy_loads: Annotated[int, MetricInfo(_C, "policy_loads", "Policies loaded since the start.")]
+    policy_failures: Annotated[
+        int,
+        MetricInfo(_C, "policy_reload_failures", "Changes of the policy file that cannot be used."),
+    ]
+    certificate_failures: Annotated[
+        int,
+        MetricInfo(
+            _C, "certificate_reload_failures", "Attempts to load the certificate that failed."
+        ),
+    ]
+    policy_digest: str
+
+
+_METRICS: dict[str, MetricInfo] = {
+    field: hint.__metadata__[0]
+    for field, hint in get_type_hints(ServerState, include_extras=True).items()
+    if hasattr(hint, "__metadata__")
+}
+
+
+def state_metrics(state: ServerState) -> Iterator[Metric]:
+    """The metrics of one scrape."""
+    for field, (kind, name, text) in _METRICS.items():
+        value = getattr(state, field)
+        if value is not None:
+            yield kind(f"gpuward_{name}", text, value)
+    policy = GaugeMetricFamily("gpuward_policy_info", "The active policy.", labels=("sha256",))
+    policy.add_metric((state.policy_digest or "default",), 1)
+    yield policy
