@@ -1,21 +1,26 @@
-# Everything that is done to this repository. `make demo` and `make test` need Python, make and git.
+# All commands of this repository. `make demo` and `make test-fast` need Python, make and git;
+# `make test` also needs Go, once, to build a Kubernetes control plane.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-cluster test-others test-oldest control-plane plane check format docs cases bench bench-admission bench-end-to-end clean
+.PHONY: demo test test-fast test-cluster test-others test-oldest control-plane plane check format docs cases bench bench-admission bench-end-to-end clean
 
 demo: .venv/.lint
 	@$(BIN)/python examples/demo.py
 
-# In two processes at once: the tests at a real control plane, and all others.
-test: .venv/.dev
+# The tests that need no control plane and are not marked slow, in two processes.
+test-fast: .venv/.dev
+	$(BIN)/python -m pytest -q -n 2 -m 'not control_plane and not slow' $(PYTEST)
+
+# All tests: those at a control plane and all others, in two processes at once.
+test: .venv/.dev control-plane
 	$(BIN)/python -m coverage erase
 	@$(MAKE) --no-print-directory --jobs=2 test-cluster test-others
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python -m coverage report --include 'rules/*' --fail-under 98
 
-# That a choice of tests leaves nothing to one of the two (status 5) is no failure.
+# pytest's status 5 says that PYTEST selected no test of this half, which is no failure.
 test-cluster test-others: .venv/.dev
 	@$(BIN)/python -m coverage run --parallel-mode -m pytest -q -m '$(MARKED)' $(PYTEST) || test $$? -eq 5
 
@@ -26,48 +31,50 @@ test-others: MARKED = not control_plane
 test-oldest: .venv/.dev
 	GPUWARD_KUBERNETES=oldest $(BIN)/python -m pytest -m control_plane $(PYTEST)
 
-# Builds the control plane for tests (minutes, once); `make test` does so too if need be.
+# Builds the control plane for tests, once; a later call returns immediately.
 control-plane: .venv/.dev
-	$(BIN)/python tests/controlplane/build.py --print
+	@$(BIN)/python -m tests.testkit.control_plane.build
 
-# Runs it until Ctrl-C, to be used by hand.
+# Runs a control plane until Ctrl-C, for use by hand.
 plane: .venv/.dev
-	@$(BIN)/python tests/controlplane/by_hand.py
+	@$(BIN)/python -m tests.testkit.control_plane.by_hand
 
 check: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python tools/generate.py --check
-	$(BIN)/python tools/chart_files.py --check
-	$(BIN)/python tools/dashboard --check
+	$(BIN)/rumdl check .
+	$(BIN)/python -m tools.generate --check
+	$(BIN)/python -m tools.chart_files --check
+	$(BIN)/python -m tools.dashboard --check
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+	$(BIN)/rumdl check --fix .
 
 docs: .venv/.dev
-	$(BIN)/python tools/generate.py
-	$(BIN)/python tools/chart_files.py
-	$(BIN)/python tools/dashboard
-	$(BIN)/python tests/chart_readme.py
+	$(BIN)/python -m tools.generate
+	$(BIN)/python -m tools.chart_files
+	$(BIN)/python -m tools.dashboard
+	$(BIN)/python -m tools.chart_readme
 
 # Writes golden files of cases: those that are missing, or with RULES="RULE RULE/CASE …" these.
 cases: .venv/.dev
-	$(BIN)/python tools/update_cases.py $(RULES)
+	$(BIN)/python -m tools.update_cases $(RULES)
 
 bench: .venv/.dev
-	$(BIN)/python benchmarks/lint.py
-	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python -m benchmarks.lint
+	$(BIN)/python -m benchmarks.engine
 
 # The webhook under load; wants wrk, and two cores to itself for some minutes.
 bench-admission: .venv/.dev
-	$(BIN)/python benchmarks/admission.py --connections 16
+	$(BIN)/python -m benchmarks.admission --connections 16
 
 # Pod creations through a real API server, with and without the webhook.
 bench-end-to-end: .venv/.dev
-	$(BIN)/python benchmarks/end_to_end.py
+	$(BIN)/python -m benchmarks.end_to_end
 
 # The linter alone: what a user gets.
 .venv/.lint: requirements/lint.txt

@@ -1,6 +1,6 @@
 """How fast the admission server is, over TLS, from another process on another core.
 
-Beside it runs the floor, an aiohttp handler that decodes the review and answers with a
+Beside it runs the baseline, an aiohttp handler that decodes the review and answers with a
 constant patch of the same size, and all figures are shares of what that reaches. Both are
 asked in turns, in several short runs, of which the best counts. Needs two processors and wrk.
 
@@ -20,24 +20,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import jsonpatch
 
 from benchmarks.load import Client, Load
 from benchmarks.reviews import encoded, gpu_pod, large_gpu_pod, unrelated_pod
-from benchmarks.served import Served, Variant, certificate_in, floor, own
+from benchmarks.served import Served, Variant, baseline, certificate_in, own
 
 PACED_RATE, PACED_CONNECTIONS = 500, 20
 NAMES: dict[Variant, str] = {"quick": "orjson and uvloop", "plain": "json and asyncio"}
 
 
 class Case(NamedTuple):
-    """A review and where it is sent; `floor` is the floor's path for an answer of its size."""
+    """A review and its path; `baseline` is the baseline's path for a response of the same size."""
 
     name: str
     path: str
-    floor: str
+    baseline: str
     body: bytes
     patch: str
 
@@ -62,8 +60,8 @@ def main() -> int:
         for variant in options.variants:
             with own(folder, cores[0], variant, certificate) as ours:
                 cases = list(_cases(ours))
-                patches = {case.floor: case.patch for case in cases}
-                with floor(folder, cores[0], variant, certificate, patches) as other:
+                patches = {case.baseline: case.patch for case in cases}
+                with baseline(folder, cores[0], variant, certificate, patches) as other:
                     print(f"\n{NAMES[variant]}")
                     _measure(client, ours, other, cases, options)
     return 0
@@ -103,8 +101,9 @@ def _repaired(pod: dict[str, Any], patch: str) -> bytes:
 def _measure(
     client: Client, ours: Served, other: Served, cases: list[Case], options: argparse.Namespace
 ) -> None:
-    head = f"{'':<24}{'connections':>11}{'requests/s':>12}{'floor':>8}{'share':>7}{'(runs)':>12}"
-    print(f"{head}{'by CPU':>8}{'p50 ms':>8}{'floor':>7}{'p99 ms':>8}{'floor':>7}  CPU µs, floor")
+    print("`base` is the baseline: a handler that answers with a constant patch.")
+    head = f"{'':<24}{'connections':>11}{'requests/s':>12}{'base':>8}{'share':>7}{'(runs)':>12}"
+    print(f"{head}{'by CPU':>8}{'p50 ms':>8}{'base':>7}{'p99 ms':>8}{'base':>7}  CPU µs, base")
     for case in cases:
         for connections in options.connections:
             send = partial(
@@ -128,7 +127,7 @@ def _measure(
 def _in_turns(
     ours: Served, other: Served, case: Case, send: Callable[[str], Load], rounds: int
 ) -> list[tuple[Run, Run]]:
-    sides = ((ours, case.path), (other, case.floor))
+    sides = ((ours, case.path), (other, case.baseline))
     return [(_run(*sides[0], send), _run(*sides[1], send)) for _ in range(rounds)]
 
 

@@ -1,6 +1,6 @@
 """What a webhook costs whoever creates pods: server-side dry runs through a real API server.
 
-Compared in one run, in turns, the best of several short runs: no webhook; the floor of
+Compared in one run, in turns, the best of several short runs: no webhook; the baseline of
 `admission.py` on the mutating and the validating path, with a patch that fits; ours on both;
 and a ValidatingAdmissionPolicy that says what two of our rules say. All processes share the
 processors that there are. Needs wrk and the control plane of the tests (docs/testing.md).
@@ -16,16 +16,12 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from admitting import folder_of
-from controlplane.plane import ControlPlane
-
-from benchmarks.doors import Door, creator, doors
+from benchmarks.admission_setups import AdmissionSetup, admission_setups, creator
 from benchmarks.load import Client, Load
 from benchmarks.reviews import GPU, encoded, gpu_pod, large_gpu_pod, unrelated_pod
-from benchmarks.served import floor, own
+from benchmarks.served import baseline, own
+from tests.testkit.admission.registered_webhook import folder_of
+from tests.testkit.control_plane.plane import ControlPlane
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -54,8 +50,8 @@ def main() -> int:
                 patch = ours.ask("/mutate/deny", encoded(manifest)).get("patch", "")
                 patches = {"/mutate/deny": patch, "/validate/deny": ""}
                 with (
-                    floor(folder, max(cores), "quick", certificate, patches) as other,
-                    doors(plane, [other, ours], manifest) as ways,
+                    baseline(folder, max(cores), "quick", certificate, patches) as other,
+                    admission_setups(plane, [other, ours], manifest) as ways,
                 ):
                     print(f"\n{title}, {options.connections} connections")
                     _measure(client, plane, ways, json.dumps(manifest).encode(), options)
@@ -83,29 +79,37 @@ def _acceptable(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measure(
-    client: Client, plane: ControlPlane, ways: list[Door], body: bytes, options: argparse.Namespace
+    client: Client,
+    plane: ControlPlane,
+    ways: list[AdmissionSetup],
+    body: bytes,
+    options: argparse.Namespace,
 ) -> None:
-    runs: dict[str, list[Run]] = {door.name: [] for door in ways}
+    runs: dict[str, list[Run]] = {setup.name: [] for setup in ways}
     for _ in range(options.rounds):
-        for door in ways:
-            runs[door.name].append(_run(client, plane, door, body, options))
-    print(f"{'':<14}{'creations/s':>12}{'of none':>9}{'of floor':>9}{'(runs)':>14}", end="")
-    print(f"{'p50 ms':>8}{'p99 ms':>8}{'CPU ms':>8}{'of floor':>9}{'webhook ms':>12}")
+        for setup in ways:
+            runs[setup.name].append(_run(client, plane, setup, body, options))
+    print(f"{'':<14}{'creations/s':>12}{'of none':>9}{'of baseline':>9}{'(runs)':>14}", end="")
+    print(f"{'p50 ms':>8}{'p99 ms':>8}{'CPU ms':>8}{'of baseline':>9}{'webhook ms':>12}")
     for name, seen in runs.items():
-        _show(name, seen, runs["no webhook"], runs["floor"])
+        _show(name, seen, runs["no webhook"], runs["baseline"])
 
 
 def _run(
-    client: Client, plane: ControlPlane, door: Door, body: bytes, options: argparse.Namespace
+    client: Client,
+    plane: ControlPlane,
+    setup: AdmissionSetup,
+    body: bytes,
+    options: argparse.Namespace,
 ) -> Run:
-    path = f"/api/v1/namespaces/{door.namespace}/pods?dryRun=All"
+    path = f"/api/v1/namespaces/{setup.namespace}/pods?dryRun=All"
     api_server = plane.process_ids["kube-apiserver"]
-    before = _ticks(api_server), door.server.cpu_seconds() if door.server else 0.0
+    before = _ticks(api_server), setup.server.cpu_seconds() if setup.server else 0.0
     load = client.closed(plane.url + path, body, options.connections, options.seconds)
-    webhook = (door.server.cpu_seconds() - before[1]) if door.server else 0.0
+    webhook = (setup.server.cpu_seconds() - before[1]) if setup.server else 0.0
     spent = (_ticks(api_server) - before[0]) / TICKS + webhook
-    if door.server:
-        door.server.forget_log()
+    if setup.server:
+        setup.server.forget_log()
     number = max(load.requests, 1)
     return Run(load, spent / number * 1000, webhook / number * 1000)
 
@@ -116,17 +120,17 @@ def _ticks(process: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def _show(name: str, seen: list[Run], none: list[Run], floors: list[Run]) -> None:
+def _show(name: str, seen: list[Run], none: list[Run], baselines: list[Run]) -> None:
     best = max((run.load for run in seen), key=lambda load: load.rate)
-    of_none, of_floor = (
-        best.rate / max(run.load.rate for run in other) for other in (none, floors)
+    of_none, of_baseline = (
+        best.rate / max(run.load.rate for run in other) for other in (none, baselines)
     )
-    shares = sorted(a.load.rate / max(b.load.rate, 1) for a, b in zip(seen, floors, strict=True))
-    cpu, floor_cpu = (min(run.cpu for run in runs) for runs in (seen, floors))
+    shares = sorted(a.load.rate / max(b.load.rate, 1) for a, b in zip(seen, baselines, strict=True))
+    cpu, baseline_cpu = (min(run.cpu for run in runs) for runs in (seen, baselines))
     print(
-        f"{name:<14}{best.rate:>12,.0f}{of_none:>9.0%}{of_floor:>9.0%}"
+        f"{name:<14}{best.rate:>12,.0f}{of_none:>9.0%}{of_baseline:>9.0%}"
         f"{f'({shares[0]:.0%}-{shares[-1]:.0%})':>14}{best.p50:>8.1f}{best.p99:>8.1f}"
-        f"{cpu:>8.2f}{floor_cpu / cpu:>9.0%}{min(run.webhook for run in seen):>12.3f}",
+        f"{cpu:>8.2f}{baseline_cpu / cpu:>9.0%}{min(run.webhook for run in seen):>12.3f}",
         flush=True,
     )
 

@@ -13,10 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.reviews import GPU, gpu_pod, review, unrelated_pod
 from policies.loading import default_policy

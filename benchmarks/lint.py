@@ -23,8 +23,6 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
 DOCUMENTS = 2_000
 ROUNDS = 5
 TODAY = datetime.date(2030, 6, 15)

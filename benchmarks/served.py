@@ -94,13 +94,15 @@ def own(folder: Path, core: int, variant: Variant, certificate: Path) -> Served:
     return Served(folder, "gpuward", core, variant, arguments)
 
 
-def floor(
+def baseline(
     folder: Path, core: int, variant: Variant, certificate: Path, patches: dict[str, str]
 ) -> Served:
     """The server that answers each path with a constant."""
     file = folder / "patches.json"
     file.write_text(json.dumps(patches), encoding="ascii")
-    return Served(folder, "floor", core, variant, ["benchmarks.floor", str(certificate), str(file)])
+    return Served(
+        folder, "baseline", core, variant, ["benchmarks.baseline", str(certificate), str(file)]
+    )
 
 
 def certificate_in(folder: Path) -> Path:

@@ -1,6 +1,6 @@
 """Whether the server's memory stays flat: minutes of mixed calls over TLS, and what it holds.
 
-    python benchmarks/soak.py [--seconds 600] [--threads 2]
+    python -m benchmarks.soak [--seconds 600] [--threads 2]
 
 Calls that are fixed, refused, none of its business, malformed, large; connections that come
 and go; meanwhile another certificate and another policy every few seconds. Prints at
@@ -25,8 +25,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.soak_calls import Clients
 from certs.clock import utc_now

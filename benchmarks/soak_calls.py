@@ -39,9 +39,9 @@ def calls() -> list[Call]:
         )
     )
     often = [
-        Call(f"/{door}/{mode}", sent, 200)
+        Call(f"/{webhook}/{mode}", sent, 200)
         for sent in (fixed, large_fixed, refused, unrelated)
-        for door in ("mutate", "validate")
+        for webhook in ("mutate", "validate")
         for mode in ("deny", "warn", "audit")
     ]
     malformed = [fixed[:-1], b"", b"[]", b"\xff" * 100, b"[" * 100_000, b'{"request": 1}']

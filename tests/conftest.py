@@ -1,29 +1,25 @@
-"""What every test shares: where the corpus is, and what a missing part means."""
+"""Fixtures and settings of all tests."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from hypothesis import settings
+
+from tests.testkit.paths import ROOT
+from tests.testkit.skipping import missing
 
 # How long an example takes depends on the machine, and no test may depend on that.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-pytest_plugins = ("controlplane.fixtures", "admitting")
-
-ROOT = Path(__file__).parents[1]
-
-
-def missing(what: str) -> NoReturn:
-    """Skip a test for want of something; where nothing may be skipped, fail it."""
-    if os.environ.get("GPUWARD_NO_SKIPS"):
-        pytest.fail(f"{what}, and here no test may be skipped")
-    pytest.skip(what)
+pytest_plugins = (
+    "tests.testkit.control_plane.fixtures",
+    "tests.testkit.admission.registered_webhook",
+)
 
 
 @pytest.fixture(scope="session")

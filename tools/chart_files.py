@@ -16,14 +16,13 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT)]
+from policies.profiles import ProfileError, built_in, merged_profile
+from registration.configurations import RegistrationOptions, configurations
+from rules.catalog import CATALOG
+from rules.policy import SECURITY_FAMILIES
+from tools import match_conditions
 
-from policies.profiles import ProfileError, built_in, merged_profile  # noqa: E402  # the path comes first
-from registration.configurations import RegistrationOptions, configurations  # noqa: E402
-from rules.catalog import CATALOG  # noqa: E402
-from rules.policy import SECURITY_FAMILIES  # noqa: E402
-from tools import match_conditions  # noqa: E402
+ROOT = Path(__file__).parents[1]
 
 CHART = ROOT / "charts" / "gpuward"
 SCHEMA = CHART / "values.schema.json"

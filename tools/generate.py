@@ -7,16 +7,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from lint.results import LEVELS
+from policies.profiles import built_in
+from rules.catalog import CATALOG
+from rules.finding import Action
+from rules.rule import Rule
+from tests.testkit.cases import Case, cases
+
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-
-from support import Case, cases  # noqa: E402  # the path comes first
-
-from lint.results import LEVELS  # noqa: E402
-from policies.profiles import built_in  # noqa: E402
-from rules.catalog import CATALOG  # noqa: E402
-from rules.finding import Action  # noqa: E402
-from rules.rule import Rule  # noqa: E402
 
 DOCS = ROOT / "docs"
 FAMILIES = {

@@ -1,7 +1,7 @@
 """Write what the product says now into the golden files of cases.
 
-    python tools/update_cases.py                    # cases that have no golden file yet
-    python tools/update_cases.py RULE [RULE/CASE …] # these, overwriting
+    python -m tools.update_cases                    # cases that have no golden file yet
+    python -m tools.update_cases RULE [RULE/CASE …] # these, overwriting
 
 Read the difference before committing it: a golden file is a promise.
 """
@@ -13,10 +13,9 @@ from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+from tests.testkit.cases import answer, cases
 
-from support import answer, cases  # noqa: E402  # the path comes first
+ROOT = Path(__file__).parents[1]
 
 
 def main(names: list[str]) -> int:

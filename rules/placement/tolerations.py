@@ -37,10 +37,10 @@ def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
     if not key:
         return False
     value = toleration.get("value")
-    own = "" if value is None else str(value)
+    tolerated = "" if value is None else str(value)
     if operator == "Equal":
-        return taint.value is None or own == taint.value or has_placeholder(own)
-    return _compare_integers(operator, taint.value, own)
+        return taint.value is None or tolerated == taint.value or has_placeholder(tolerated)
+    return _compare_integers(operator, taint.value, tolerated)
 
 
 def _compare_integers(operator: str, tainted: str | None, own: str) -> bool:

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT)]
+from tools.dashboard.calls import API_SERVERS, CALLS
+from tools.dashboard.decisions import DECISIONS, TO_DENY
+from tools.dashboard.panel import Panel
+from tools.dashboard.parts import CERTIFICATES, PODS, POLICY
 
-from tools.dashboard.calls import API_SERVERS, CALLS  # noqa: E402  # the path comes first
-from tools.dashboard.decisions import DECISIONS, TO_DENY  # noqa: E402
-from tools.dashboard.panel import Panel  # noqa: E402
-from tools.dashboard.parts import CERTIFICATES, PODS, POLICY  # noqa: E402
+ROOT = Path(__file__).parents[2]
 
 FILE = ROOT / "charts" / "gpuward" / "files" / "dashboard.json"
 SECTIONS = {

@@ -115,15 +115,14 @@ def _renaming(container: Container, name: str, right: str) -> Fix | None:
 
 
 def _nearest(name: str, profile: Profile) -> str | None:
-    domain, slash, own = name.partition("/")
-    if not slash or any(
-        letter.isdigit() for letter in own
-    ):  # names with digits are other models, not typing errors
+    domain, slash, suffix = name.partition("/")
+    # Names with digits are other models, not typing errors.
+    if not slash or any(letter.isdigit() for letter in suffix):
         return None
     for known in profile.resources:
         other = known.removeprefix(f"{domain}/")
         slips = min(len(other) // LETTERS_PER_SLIP, MOST_SLIPS)
-        if other != known and "*" not in other and _within(slips, own, other):
+        if other != known and "*" not in other and _within(slips, suffix, other):
             return known
     return None
 

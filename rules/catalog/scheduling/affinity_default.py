@@ -63,8 +63,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     ]
     if not wanted or not is_writable(pod):
         return
-    own = {affinity.key for affinity in wanted}
-    if any(key in own or is_gpu_label(pod.profile, key) for key in referenced_label_keys(pod)):
+    keys = {affinity.key for affinity in wanted}
+    if any(key in keys or is_gpu_label(pod.profile, key) for key in referenced_label_keys(pod)):
         return
     if placement_skip_reason(pod) is None and (edits := _edits(pod, wanted)):
         labels = ", ".join(dict.fromkeys(affinity.key for affinity in wanted))

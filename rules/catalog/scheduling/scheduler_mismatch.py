@@ -32,10 +32,10 @@ from rules.traits.bits import CUSTOM_SCHEDULER, GPU_ANNOTATION, GPU_RESOURCE
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield the pod if its scheduler cannot place what it requests."""
-    known = pod.profile.schedulers
-    if not known or pod.scheduler == DEFAULT_SCHEDULER:
+    candidates = pod.profile.schedulers
+    if not candidates or pod.scheduler == DEFAULT_SCHEDULER:
         return
-    wanted = [(scheduler, matching_resource(pod, scheduler)) for scheduler in known]
+    wanted = [(scheduler, matching_resource(pod, scheduler)) for scheduler in candidates]
     wanted = [(scheduler, reason) for scheduler, reason in wanted if reason is not None]
     capable = {
         name for scheduler, _ in wanted for name in (scheduler.name, *scheduler.alternatives)

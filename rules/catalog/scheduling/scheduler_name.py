@@ -40,12 +40,12 @@ from rules.traits.bits import GPU_ANNOTATION, GPU_RESOURCE
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield the pod if it has the default scheduler and exactly one other must place it."""
-    known = pod.profile.schedulers
-    if not known or pod.scheduler != DEFAULT_SCHEDULER:
+    candidates = pod.profile.schedulers
+    if not candidates or pod.scheduler != DEFAULT_SCHEDULER:
         return
     wanted = {
         scheduler.name: reason
-        for scheduler in known
+        for scheduler in candidates
         if (reason := matching_resource(pod, scheduler)) is not None
     }
     if len(wanted) != 1 or DEFAULT_SCHEDULER in wanted or placement_skip_reason(pod):

@@ -1,0 +1,353 @@
+from __future__ import annotations
+
+import asyncio
+import datetime
+import io
+import json
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+from structlog.testing import capture_logs
+
+from certs import cli
+from certs.clock import utc_now
+from certs.controller.ca_bundle import CaBundlePublisher
+from certs.controller.leader_election import LeaderElection
+from certs.controller.rotation import renewal_time
+from certs.controller.secrets import decode, encode_authority, encode_serving
+from certs.controller.served_certificates import served_certificates
+from certs.controller.status import Status, serve
+from certs.pki.authority import may_sign_for, new_authority, sign_leaf
+from certs.pki.keypairs import bundle, fingerprint, is_issued_by
+from certs.serving.certificate import ServingCertificate
+from tests.testkit.certs.fake_cluster import (
+    CONFIGURATIONS,
+    NAMES,
+    PLAN,
+    START,
+    WORK,
+    MemoryCluster,
+    Time,
+    controller,
+)
+from tests.testkit.paths import ROOT
+from webhook.telemetry.log import Log
+
+DAY = datetime.timedelta(days=1)
+MINUTE = datetime.timedelta(minutes=1)
+
+
+@pytest.fixture(autouse=True)
+def log() -> Iterator[list[Any]]:
+    with capture_logs() as entries:
+        yield entries
+
+
+def test_what_is_made() -> None:
+    authority = new_authority(NAMES, START)
+    leaf = sign_leaf(authority, NAMES, START)
+    ca, certificate = authority.certificate, leaf.certificate
+    assert ca.not_valid_before_utc == certificate.not_valid_before_utc == START - 60 * MINUTE
+    assert ca.not_valid_after_utc - START == 365 * DAY
+    assert certificate.not_valid_after_utc - START == 90 * DAY
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert tuple(names.get_values_for_type(x509.DNSName)) == NAMES
+    usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(usage) == [ExtendedKeyUsageOID.SERVER_AUTH]
+    assert new_authority(NAMES, START).certificate.subject != ca.subject
+    assert sign_leaf(authority, NAMES, START + 300 * DAY).certificate.not_valid_after_utc == (
+        ca.not_valid_after_utc
+    )
+
+
+def test_an_authority_vouches_for_its_names_alone() -> None:
+    authority = new_authority(NAMES, START)
+    assert may_sign_for(authority.certificate, NAMES)
+    assert not may_sign_for(authority.certificate, ["kubernetes.default.svc"])
+    assert not may_sign_for(sign_leaf(authority, NAMES, START).certificate, NAMES)
+    store = PolicyBuilder().store(Store([authority.certificate])).time(START)
+    for name in ("kubernetes.default.svc", "gpuward.other.svc"):
+        stolen = sign_leaf(authority, [name], START)
+        with pytest.raises(VerificationError):
+            store.build_server_verifier(x509.DNSName(name)).verify(stolen.certificate, [])
+
+
+def test_renewal_comes_before_two_thirds_of_life_and_not_in_step() -> None:
+    authority = new_authority(NAMES, START)
+    leaves = [sign_leaf(authority, NAMES, START).certificate for _ in range(20)]
+    times = {renewal_time(leaf) for leaf in leaves}
+    assert len(times) > 10
+    assert all(55 * DAY < time - START < 60.1 * DAY for time in times)
+
+
+def test_a_leaf_is_renewed_without_waiting() -> None:
+    cluster, time = MemoryCluster(), Time()
+    running = controller(cluster, time)
+    running.reconcile()
+    first = cluster.stored.leaf
+    time.passed += 61 * DAY
+    running.reconcile()
+    second = cluster.stored.leaf
+    assert first
+    assert second
+    assert first.certificate != second.certificate
+    assert len(cluster.stored.trusted) == 1
+
+
+def test_a_lost_key_is_a_rotation() -> None:
+    cluster, time = MemoryCluster(), Time()
+    running = controller(cluster, time)
+    running.reconcile()
+    before = cluster.stored
+    cluster.put_data(WORK.authority_secret, ca_key=None)
+    running.reconcile()
+    assert set(before.trusted) < set(cluster.stored.trusted)
+    assert cluster.data(WORK.serving_secret)["tls.crt"] == encode_serving(before)["tls.crt"]
+    time.passed += 10 * MINUTE
+    running.reconcile()
+    after = cluster.stored
+    assert after.signer
+    assert after.leaf
+    assert is_issued_by(after.signer.certificate, after.leaf.certificate)
+    assert after.retired == before.trusted
+
+
+def test_the_serving_secret_never_holds_the_authority_s_key() -> None:
+    cluster = MemoryCluster()
+    controller(cluster, Time()).reconcile()
+    assert cluster.stored.signer
+    assert set(cluster.data(WORK.serving_secret)) == {"tls.crt", "tls.key", "ca.crt"}
+    key = cluster.stored.signer.key_pem
+    assert all(key not in content for content in cluster.data(WORK.serving_secret).values())
+
+
+def test_nothing_is_written_in_a_quiet_round() -> None:
+    cluster, time = MemoryCluster(), Time()
+    running = controller(cluster, time)
+    running.reconcile()
+    cluster.writes.clear()
+    time.passed += MINUTE / 2
+    assert running.reconcile()
+    assert cluster.writes == [WORK.lease]
+
+
+def test_reading_what_was_written_changes_nothing() -> None:
+    cluster = MemoryCluster()
+    controller(cluster, Time()).reconcile()
+    stored = cluster.stored
+    assert stored.is_persisted
+    again = decode(encode_authority(stored), encode_serving(stored))
+    assert again.trusted == stored.trusted
+    nonsense = dict.fromkeys(encode_authority(stored), b"-----BEGIN CERTIFICATE-----\nx")
+    assert decode(nonsense, nonsense).trusted == ()
+
+
+def test_no_key_in_the_log(log: list[Any]) -> None:
+    cluster, time = MemoryCluster(), Time()
+    running = controller(cluster, time)
+    for _ in range(30):
+        running.reconcile()
+        time.passed += 13 * DAY
+    assert {entry["event"] for entry in log} == {"secret written", "CA bundle written"}
+    assert "PRIVATE" not in str(log)
+    assert "BEGIN" not in str(log)
+
+
+def test_the_wait_begins_anew_when_a_bundle_had_to_be_healed() -> None:
+    cluster, time = MemoryCluster(), Time()
+    publisher = CaBundlePublisher(cluster, CONFIGURATIONS, time.monotonic, lambda *_: None)
+    text = bundle([new_authority(NAMES, START).certificate])
+    assert publisher.publish(b"") is None
+    assert publisher.publish(text) == datetime.timedelta()
+    time.passed += 9 * MINUTE
+    assert publisher.publish(text) == 9 * MINUTE
+    cluster.configure(CONFIGURATIONS[1])
+    assert publisher.publish(text) == datetime.timedelta()
+    assert {cluster.published(c) for c in CONFIGURATIONS} == {text}
+
+
+def test_a_configuration_that_comes_later_is_published_to() -> None:
+    cluster, time = MemoryCluster(), Time()
+    del cluster.objects[CONFIGURATIONS[1].kind.value, CONFIGURATIONS[1].name]
+    running = controller(cluster, time)
+    assert running.reconcile()
+    cluster.configure(CONFIGURATIONS[1], "a", "b", "c")
+    assert running.reconcile()
+    assert cluster.published(CONFIGURATIONS[1]) == cluster.published(CONFIGURATIONS[0])
+
+
+def test_a_refusal_is_counted_and_asked_again(log: list[Any]) -> None:
+    cluster, time = MemoryCluster(), Time()
+    running = controller(cluster, time)
+    cluster.refuse = "secrets"
+    assert not running.reconcile()
+    assert log[-1]["event"] == "reconciliation failed"
+    assert b"gpuward_certs_reconciliation_failures_total 1" in running.status.metrics()
+    cluster.refuse = None
+    assert running.reconcile()
+    assert cluster.stored.leaf
+
+
+def leadership(cluster: MemoryCluster, time: Time, name: str) -> LeaderElection:
+    clocks = time.clocks
+    return LeaderElection(
+        cluster, WORK.lease, name, seconds=60, monotonic=clocks.monotonic, clock=clocks.now
+    )
+
+
+def test_one_holder_at_a_time() -> None:
+    cluster, time = MemoryCluster(), Time()
+    one, two = (leadership(cluster, time, name) for name in ("one", "two"))
+    assert one.acquire()
+    assert not two.acquire()
+    for _ in range(5):
+        time.passed += MINUTE / 2
+        assert one.acquire()
+        assert not two.acquire()
+    time.passed += 61 * MINUTE / 60
+    assert not one.held
+    assert two.acquire()
+    assert not one.acquire()
+    spec = cluster.get_lease(WORK.lease)["spec"]
+    assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("two", 2)
+
+
+def test_a_holder_that_leaves_is_followed_at_once() -> None:
+    cluster, time = MemoryCluster(), Time()
+    one, two = (leadership(cluster, time, name) for name in ("one", "two"))
+    one.acquire()
+    assert not two.acquire()
+    one.release()
+    assert not one.held
+    assert two.acquire()
+    one.release()
+    assert two.acquire()
+
+
+def test_clocks_of_machines_are_not_compared() -> None:
+    cluster, time = MemoryCluster(), Time()
+    leadership(cluster, time, "one").acquire()
+    time.ahead = 1000 * DAY
+    assert not leadership(cluster, time, "two").acquire()
+
+
+async def test_what_replicas_serve(tmp_path: Path) -> None:
+    authority = new_authority(NAMES, utc_now())
+    leaf = sign_leaf(authority, NAMES, utc_now())
+    (tmp_path / "tls.crt").write_bytes(leaf.certificate_pem)
+    (tmp_path / "tls.key").write_bytes(leaf.key_pem)
+    (tmp_path / "clients.crt").write_bytes(authority.certificate_pem)
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    for client_ca in (None, str(tmp_path / "clients.crt")):
+        certificate = ServingCertificate(str(tmp_path), NAMES[-1], client_ca)
+        certificate.reload()
+        server = await asyncio.start_server(
+            lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=certificate.context
+        )
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            found = await asyncio.to_thread(served_certificates, "127.0.0.1", port, NAMES[-1])
+            assert found == {"127.0.0.1": fingerprint(leaf.certificate)}
+    assert await asyncio.to_thread(served_certificates, "127.0.0.1", port, NAMES[-1]) == {
+        "127.0.0.1": None
+    }
+    assert served_certificates("no-such-name.invalid", port, NAMES[-1]) is None
+
+
+def test_health_and_metrics() -> None:
+    time = Time()
+    status = Status(time.clocks.now, time.monotonic, 150)
+    with serve(status, 0) as server:
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+
+        def get(path: str) -> tuple[int, str]:
+            try:
+                with urllib.request.urlopen(url + path) as answer:  # noqa: S310
+                    return answer.status, answer.read().decode()
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code, error.read().decode()
+
+        assert get("/healthz") == (200, "ok\n")
+        time.passed += 151 * MINUTE / 60
+        assert get("/healthz")[0] == 503
+        status.finish(failed=True)
+        assert get("/healthz")[0] == 200, "a refusal is no reason to be restarted"
+        cluster = MemoryCluster()
+        controller(cluster, time).reconcile()
+        assert cluster.stored.leaf
+        status.observe(
+            cluster.stored, {"a": fingerprint(cluster.stored.leaf.certificate), "b": None}
+        )
+        text = get("/metrics")[1]
+        assert "\ngpuward_certs_replicas 2.0\n" in text
+        assert "\ngpuward_certs_replicas_current 1.0\n" in text
+        assert "\ngpuward_certs_certificate_expiry_seconds 7.776e+06\n" in text
+        assert get("/secret")[0] == 404
+        server.shutdown()
+
+
+def test_the_command_line_says_what_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUWARD_CERTS_NAMESPACE", "gpuward-system")
+    assert cli.main(["run", "--service", "gpuward", "--lease", "gpuward-certs"]) == 2
+    said = capsys.readouterr().err
+    assert "not given: --headless-service, --secret, --ca-secret, --mutating-conf" in said
+    assert "--namespace" not in said
+
+
+def test_outside_a_cluster_it_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("certs.controller.factory.log_as_json", lambda: None)
+    for name in ("namespace", "service", "headless_service", "secret", "ca_secret", "lease"):
+        monkeypatch.setenv(f"GPUWARD_CERTS_{name.upper()}", "gpuward")
+    assert cli.main(["run", "--mutating-configuration", "gpuward"]) == 1
+    assert "no credentials for the Kubernetes API" in capsys.readouterr().err
+    assert PLAN.propagation == 10 * MINUTE
+
+
+def test_every_option_is_explained_in_a_sentence() -> None:
+    (verbs,) = cli._parser()._subparsers._group_actions  # type: ignore[union-attr]  # noqa: SLF001
+    for parser in verbs.choices.values():  # type: ignore[union-attr]
+        for action in parser._actions[1:]:  # noqa: SLF001  # there is no other way
+            assert action.help.endswith("."), action
+            assert action.help[0].isupper(), action
+
+
+LOG = """
+from certs.controller.factory import log_as_json
+from certs.controller import controller
+log_as_json()
+controller._log.info("secret written", secret="gpuward-tls")
+controller._log.exception("reconciliation failed", exc_info=ValueError("x"))
+"""
+
+
+def test_the_log_has_the_form_of_the_webhooks_own() -> None:
+    stream = io.BytesIO()
+    Log(stream).write("info", "policy loaded", digest="x")
+    done = subprocess.run([sys.executable, "-c", LOG], capture_output=True, check=True, cwd=ROOT)
+    assert done.stdout == b""
+    model, written, failed = map(json.loads, (stream.getvalue(), *done.stderr.splitlines()))
+    for line, level, event in (
+        (written, "info", "secret written"),
+        (failed, "error", "reconciliation failed"),
+    ):
+        assert list(line)[:3] == list(model)[:3]
+        assert (line["level"], line["event"]) == (level, event)
+        assert re.sub(r"\d", "0", line["time"]) == re.sub(r"\d", "0", model["time"])
+    assert written["secret"] == WORK.serving_secret

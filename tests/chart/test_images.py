@@ -1,0 +1,43 @@
+"""Where the image of the chart's containers comes from, and what is said of all pods at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.testkit.chart.rendering import CI_VALUES, pod_specs, rendered
+
+
+@pytest.mark.parametrize(
+    ("text", "reference"),
+    [
+        ("", "ghcr.io/gpuward/gpuward:0.1.0"),
+        ("image: {tag: edge}", "ghcr.io/gpuward/gpuward:edge"),
+        ("image: {registry: eu.example.com}", "eu.example.com/gpuward/gpuward:0.1.0"),
+        ('image: {registry: "", repository: mine}', "mine:0.1.0"),
+        (
+            f"image: {{tag: edge, digest: 'sha256:{'a' * 64}'}}",
+            f"ghcr.io/gpuward/gpuward@sha256:{'a' * 64}",
+        ),
+    ],
+)
+def test_every_container_runs_the_image_of_the_values(text: str, reference: str) -> None:
+    specs = pod_specs(rendered(text))
+    assert set(specs) == {"webhook", "certs", "removal", "test"}
+    assert {c["image"] for spec in specs.values() for c in spec["containers"]} == {reference}
+
+
+def test_a_cluster_that_chooses_users_itself_can_be_left_to_do_so() -> None:
+    text = "podSecurityContext: {runAsUser: null, runAsGroup: null, fsGroup: null}"
+    for spec in pod_specs(rendered(text)).values():
+        assert spec["securityContext"] == {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+
+
+def test_what_is_said_of_all_pods_reaches_all_pods() -> None:
+    for spec in pod_specs(rendered(CI_VALUES["everything"])).values():
+        assert spec["imagePullSecrets"] == [{"name": "regcred"}]
+        assert spec["priorityClassName"] == "system-cluster-critical"
+        assert spec["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "system"}
+        assert spec["containers"][0]["imagePullPolicy"] == "Always"

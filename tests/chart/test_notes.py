@@ -1,0 +1,110 @@
+"""What helm tells after an installation is true of it, and can be done as it is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.testkit.chart.documented_commands import commands, problems
+from tests.testkit.chart.rendering import CHART, CI_VALUES, HELMS, NAMESPACE, run_helm
+from tests.testkit.control_plane.plane import ControlPlane
+
+
+def notes(text: str = "", *, release: str = "gpuward", name: str | None = None) -> str:
+    """The notes of an installation with these values; helm 4 writes them without a cluster."""
+    done = run_helm(
+        *("install", release, str(CHART), f"--namespace={NAMESPACE}", "--dry-run=client"),
+        values=[CI_VALUES[name]] if name else [text],
+        helm="helm4",
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\nNOTES:\n")[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "never_says"),
+    [
+        (
+            "",
+            [
+                "in mode warn",
+                "refuses nothing: users get warnings",
+                "mode=deny",
+                "without evaluation",
+            ],
+            ["WARNING", "firewall"],
+        ),
+        ("mode: audit", ["in mode audit", "it only records"], ["users get warnings"]),
+        ("mode: off", ["in mode off", "API servers send nothing", "mode=audit"], ["warnings"]),
+        ("mode: deny", ["There gpuward fixes pods, and refuses"], ["Steps to", "refuses nothing"]),
+        (
+            "mode: deny\nregistration: {failurePolicy: Fail}",
+            ["WARNING: while gpuward is down", "or pods\nto which a rule may apply"],
+            ["admitted without evaluation"],
+        ),
+        (
+            "registration: {failurePolicy: Fail, matchConditions: false}",
+            ["WARNING: while gpuward is down", "or pods (failurePolicy Fail)"],
+            ["may apply"],
+        ),
+        ("replicaCount: 1", ["WARNING: gpuward has fewer than two pods"], []),
+        ("replicaCount: 0", ["WARNING: gpuward has fewer than two pods"], []),
+        ("mode: deny\nminimumMode: warn", ["down to warn", "(not below warn)"], []),
+        (
+            "mode: deny\nminimumMode: deny",
+            ["cannot choose another mode", "whoever may edit the policy"],
+            ["may label namespaces"],
+        ),
+        ("registration: {excludedNamespaces: [a, b]}", [f"{NAMESPACE}, a, b."], []),
+        ("ports: {webhook: 9443}", ["firewall rule from the control plane to port 9443"], []),
+        ("clientCAConfigMap: x", [], ["Whoever reaches port"]),
+        ("fullnameOverride: guard", ["guard-policy"], ["gpuward-policy"]),
+    ],
+)
+def test_they_say_what_the_values_mean(text: str, says: list[str], never_says: list[str]) -> None:
+    told = notes(text)
+    for part in says:
+        assert part in told
+    for part in never_says:
+        assert part not in told
+
+
+@pytest.mark.parametrize("name", CI_VALUES)
+def test_they_are_neat(name: str) -> None:
+    told = notes(name=name)
+    assert "<no value>" not in told
+    assert "{{" not in told
+    assert "\n\n\n" not in told
+    assert not any(line != line.rstrip() for line in told.splitlines())
+
+
+@pytest.mark.parametrize("mode", ["deny", "off"])
+def test_every_command_in_them_is_one(mode: str) -> None:
+    found = commands(notes(f"mode: {mode}", release="prod"))
+    assert ["helm", "test", "prod", "-n", NAMESPACE] in found
+    assert ["gpuward", "webhooks", "remove"] in found
+    assert len(found) == (3 if mode == "deny" else 9)
+    assert [problem for words in found for problem in problems(words)] == []
+
+
+def test_an_option_that_does_not_exist_would_be_noticed() -> None:
+    for command in ("helm test x --no-such", "kubectl get -Z", "gpuward webhooks remove --nope"):
+        assert problems(command.split())
+
+
+def test_their_commands_do_what_they_say(plane: ControlPlane) -> None:
+    namespace = plane.namespace()
+    for words in commands(notes("mode: warn")):
+        if words[0] != "kubectl":
+            continue
+        arguments = [namespace if word in {"NAME", NAMESPACE} else word for word in words[1:]]
+        plane.kubectl(*arguments)
+    labels = plane.request("GET", f"/api/v1/namespaces/{namespace}").body["metadata"]["labels"]
+    assert labels["gpuward.io/mode"] == "deny"
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_both_helms_show_them(plane: ControlPlane, helm: str) -> None:
+    options = (f"--namespace={NAMESPACE}", "--create-namespace", "--dry-run=client")
+    done = plane.run(helm, "install", "gpuward", str(CHART), *options)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\nNOTES:\n")[1].strip() == notes().strip()

@@ -1,0 +1,185 @@
+"""The pods of the chart: how many, where, as whom, and how they come and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.testkit.chart.rendering import (
+    CI_VALUES,
+    containers_of,
+    of_kind,
+    pod_specs,
+    rendered,
+    the,
+)
+
+every_values = pytest.mark.parametrize("name", CI_VALUES)
+SELF = ("default", "deny")
+
+
+def deployment(text: str = "", name: str = "gpuward") -> dict[str, Any]:
+    spec: dict[str, Any] = the(rendered(text), "Deployment", name)["spec"]
+    return spec
+
+
+@every_values
+def test_every_process_runs_without_root_and_without_anything_to_write_to(name: str) -> None:
+    objects = rendered(CI_VALUES[name])
+    for spec in pod_specs(objects).values():
+        context = spec["securityContext"]
+        assert context["runAsNonRoot"] is True
+        assert context["runAsUser"] == context["runAsGroup"] == 65532
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+        for volume in spec.get("volumes", []):
+            assert {"name"} < set(volume) <= {"name", "secret", "configMap"}
+    for container in containers_of(objects):
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert all(mount["readOnly"] for mount in container.get("volumeMounts", []))
+
+
+@every_values
+def test_every_pod_is_told_of_no_other_service_and_asks_for_what_it_needs(name: str) -> None:
+    objects = rendered(CI_VALUES[name])
+    assert all(spec["enableServiceLinks"] is False for spec in pod_specs(objects).values())
+    for container in containers_of(objects):
+        assert {"cpu", "memory"} <= set(container["resources"]["requests"])
+        assert "memory" in container["resources"]["limits"]
+
+
+@every_values
+def test_no_pod_strays_onto_gpu_nodes(name: str) -> None:
+    for spec in pod_specs(rendered(CI_VALUES[name])).values():
+        assert spec["nodeSelector"]["kubernetes.io/os"] == "linux"
+        keys = [toleration.get("key") for toleration in spec.get("tolerations", [])]
+        assert keys == (["CriticalAddonsOnly"] if name == "everything" else [])
+
+
+def test_a_pod_that_leaves_has_time_to_answer_what_still_arrives() -> None:
+    for text, seconds in (("", 15), ("drainSeconds: 60", 60), ("drainSeconds: 0", 0)):
+        spec = deployment(text)["template"]["spec"]
+        assert f"--drain-seconds={seconds}" in spec["containers"][0]["args"]
+        assert spec["terminationGracePeriodSeconds"] >= seconds + 10
+
+
+def test_updates_leave_no_gap() -> None:
+    assert deployment()["strategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+    }
+    own_ports = "hostNetwork: true\nports: {webhook: 19443}"
+    assert deployment(own_ports)["strategy"]["rollingUpdate"] == {
+        "maxSurge": 0,
+        "maxUnavailable": 1,
+    }
+
+
+def test_pods_are_spread_over_nodes_and_zones_where_that_is_possible() -> None:
+    spec = deployment()
+    constraints = spec["template"]["spec"]["topologySpreadConstraints"]
+    keys = [constraint["topologyKey"] for constraint in constraints]
+    assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+    for constraint in constraints:
+        assert constraint["whenUnsatisfiable"] == "ScheduleAnyway"
+        assert constraint["labelSelector"] == spec["selector"]
+        assert constraint["matchLabelKeys"] == ["pod-template-hash"]
+    chosen = the(rendered(CI_VALUES["everything"]), "Deployment", "gpu-guard")["spec"]
+    (only,) = chosen["template"]["spec"]["topologySpreadConstraints"]
+    assert only["whenUnsatisfiable"] == "DoNotSchedule"
+
+
+@every_values
+def test_probes_ask_the_port_without_tls(name: str) -> None:
+    for component, spec in pod_specs(rendered(CI_VALUES[name])).items():
+        (container,) = spec["containers"]
+        asked = {
+            probe: container[probe]["httpGet"]
+            for probe in ("livenessProbe", "readinessProbe", "startupProbe")
+            if probe in container
+        }
+        paths = {probe: get["path"] for probe, get in asked.items()}
+        if component == "webhook":
+            assert paths == {"livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+        else:
+            assert paths.get("livenessProbe") == ("/healthz" if component == "certs" else None)
+        assert all((get["port"], get["scheme"]) == ("metrics", "HTTP") for get in asked.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "budgets"),
+    [
+        ("", 1),
+        ("replicaCount: 1", 0),
+        ("replicaCount: 0", 0),
+        ("podDisruptionBudget: {enabled: false}", 0),
+        ("replicaCount: 1\nautoscaling: {enabled: true}", 1),
+        ("autoscaling: {enabled: true, minReplicas: 1}", 0),
+    ],
+)
+def test_a_budget_is_made_only_where_it_holds_up_no_drain(text: str, budgets: int) -> None:
+    objects = rendered(text)
+    found = of_kind(objects, "PodDisruptionBudget")
+    assert len(found) == budgets
+    for budget in found:
+        assert budget["spec"]["maxUnavailable"] == 1
+        assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+        assert budget["spec"]["selector"] == deployment(text)["selector"]
+
+
+def test_an_autoscaler_is_the_only_one_that_sets_replicas() -> None:
+    assert deployment()["replicas"] == 2
+    assert not of_kind(rendered(), "HorizontalPodAutoscaler")
+    text = "replicaCount: 5\nautoscaling: {enabled: true}"
+    assert "replicas" not in deployment(text)
+    scaler = the(rendered(text), "HorizontalPodAutoscaler")["spec"]
+    assert scaler["scaleTargetRef"]["name"] == "gpuward"
+    assert (scaler["minReplicas"], scaler["maxReplicas"]) == (2, 6)
+
+
+@pytest.mark.parametrize("name", SELF)
+def test_there_is_one_certificate_controller_and_it_never_serves(name: str) -> None:
+    objects = rendered(CI_VALUES[name])
+    spec = the(objects, "Deployment", "gpuward-certs")["spec"]
+    assert spec["replicas"] == 1
+    (service,) = (
+        s["spec"] for s in of_kind(objects, "Service") if s["metadata"]["name"] == "gpuward"
+    )
+    assert not service["selector"].items() <= spec["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("name", sorted({*CI_VALUES} - {*SELF, "everything"}))
+def test_other_sources_of_certificates_need_no_controller(name: str) -> None:
+    objects = rendered(CI_VALUES[name])
+    assert not of_kind(objects, "Deployment", "gpuward-certs")
+    secrets = {secret["metadata"]["name"] for secret in of_kind(objects, "Secret")}
+    assert not secrets & {"gpuward-ca", "gpuward-tls"}
+    assert not of_kind(objects, "Lease")
+    assert "certs" not in {
+        m["metadata"]["labels"]["app.kubernetes.io/component"]
+        for m in objects
+        if m["kind"] != "NetworkPolicy"
+    }
+
+
+@every_values
+def test_selectors_find_exactly_the_pods_of_their_component(name: str) -> None:
+    objects = rendered(CI_VALUES[name])
+    pods = {
+        made["metadata"]["labels"]["app.kubernetes.io/component"]: made["spec"]["template"]
+        for made in of_kind(objects, "Deployment")
+    }
+    for made in of_kind(objects, "Deployment") + of_kind(objects, "Service"):
+        component = made["metadata"]["labels"]["app.kubernetes.io/component"]
+        selector = made["spec"]["selector"]
+        selector = selector.get("matchLabels", selector)
+        found = {
+            key
+            for key, pod in pods.items()
+            if selector.items() <= pod["metadata"]["labels"].items()
+        }
+        assert found == {component}

@@ -1,0 +1,89 @@
+"""What the reasons for differences rest on, seen on a real API server with its controllers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.testkit.admission.registered_webhook import create
+from tests.testkit.admission.reviews import container, deployment, gpus, pod
+from tests.testkit.control_plane.cluster import Cluster
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+
+REFUSED = 422
+ACCEPTED = 201
+GPU = "nvidia.com/gpu"
+HEAVY = "/apis/node.k8s.io/v1/runtimeclasses"
+
+
+def quota(hard: dict[str, Any]) -> dict[str, Any]:
+    spec = {"hard": hard}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("written", "let_through"), [("500m", 0), ("1500m", 1), ("2.0001", 2), ("2.9999", 3)]
+)
+def test_a_fractional_quota_is_accepted_and_acts_as_rounded_down(
+    plane: ControlPlane, written: str, let_through: int
+) -> None:
+    """Rounding up to thousandths comes first: 2.9999 is 3."""
+    namespace = plane.namespace()
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    plane.create(path, quota({f"requests.{GPU}": written}))
+
+    def counts() -> bool:
+        status = plane.request("GET", f"{path}/q").body["status"]
+        return f"requests.{GPU}" in status.get("used", {})
+
+    eventually(counts, what="the quota counts")
+    asked = {n: pod(container(**gpus(limits=n))) for n in (1, 2, 3, 4)}
+    answers = {n: create(plane, namespace, p, dry_run=True) for n, p in asked.items()}
+    assert [n for n, a in answers.items() if a.status == ACCEPTED] == [*range(1, let_through + 1)]
+
+
+@pytest.mark.parametrize("key", [f"limits.{GPU}", GPU, "aliyun.com/gpu-mem"])
+def test_fractions_are_refused_for_the_keys_that_never_count(api_server: Cluster, key: str) -> None:
+    namespace = api_server.namespace()
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas?dryRun=All"
+    assert api_server.request("POST", path, quota({key: "1"})).status == ACCEPTED
+    answer = api_server.request("POST", path, quota({key: "1500m"}))
+    assert answer.status == REFUSED
+    assert "must be an integer" in answer.body["message"]
+
+
+def test_a_gpu_in_the_overhead_is_accepted_where_the_runtime_class_has_it(
+    api_server: Cluster,
+) -> None:
+    namespace = api_server.namespace()
+    name = f"heavy-{namespace}"
+    heavy = {"metadata": {"name": name}, "handler": "h", "overhead": {"podFixed": {GPU: "1"}}}
+    api_server.create(HEAVY, heavy)
+    alone = pod(container(), overhead={GPU: "1"})
+    refused = create(api_server, namespace, alone, dry_run=True)
+    assert "without corresponding RuntimeClass" in refused.body["message"]
+    classed = pod(container(), overhead={GPU: "1"}, runtimeClassName=name)
+    assert create(api_server, namespace, classed, dry_run=True).status == ACCEPTED
+    template = deployment(container(), overhead={GPU: "1"})
+    assert create(api_server, namespace, template, dry_run=True).status == ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ("name", "accepted"),
+    [
+        ("gpu", False),
+        ("nvidia.com.gpu", False),
+        ("requests.nvidia.com/gpu", False),
+        ("nvidia.com/gpus", True),
+    ],
+)
+def test_wrong_names_are_refused_only_without_a_domain_or_with_a_quotas_prefix(
+    api_server: Cluster, name: str, *, accepted: bool
+) -> None:
+    namespace = api_server.namespace()
+    for make in (pod, deployment):
+        asking = make(container(resources={"limits": {name: 1}}))
+        answer = create(api_server, namespace, asking, dry_run=True)
+        assert (answer.status == ACCEPTED) is accepted, answer.body

@@ -1,0 +1,87 @@
+"""Custom resources at the real API server: what an operator makes of them, and themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from registration.configurations import MODE_LABEL
+from tests.testkit.admission.registered_webhook import Server
+from tests.testkit.admission.reviews import container, gpus, pod, variable
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+from tests.testkit.custom_kinds import defined
+from tests.testkit.end_to_end.steps import ALL_FIXES, fixed_by, running
+
+pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
+pytestmark = pytest.mark.usefixtures("tidy")
+
+
+@pytest.fixture(scope="module")
+def kinds(plane: ControlPlane) -> Iterator[None]:
+    """A kind of an operator that nobody knows, and Ray's."""
+    ours, rays = ("Training", "trainings", "example.com"), ("RayCluster", "rayclusters", "ray.io")
+    with defined(plane, *ours), defined(plane, *rays):
+        yield
+
+
+@pytest.mark.usefixtures("gpu_node", "kinds")
+def test_the_pod_that_an_operator_makes_is_fixed_and_runs(plane: ControlPlane, judged: str) -> None:
+    path = f"/apis/example.com/v1/namespaces/{judged}/trainings"
+    whole = {"apiVersion": "example.com/v1", "kind": "Training", "metadata": {"name": "resnet"}}
+    owner = plane.create(path, {**whole, "spec": {"gpus": 1}})
+    made = pod(container(**gpus(requests=1)))
+    made["metadata"] = {"name": "resnet-worker-0", "ownerReferences": [reference(owner)]}
+    # The operator has rights of its own, and nobody reads the warnings that it is sent.
+    operator = operator_of(plane, judged)
+    answer = operator.request("POST", f"/api/v1/namespaces/{judged}/pods", made)
+    assert answer.status == 201
+    [ran] = running(plane, judged)
+    assert fixed_by(ran) == {"request-only", *ALL_FIXES}
+    taker = {**made, "spec": pod(container(**variable("all")))["spec"]}
+    taker["metadata"] = {**made["metadata"], "name": "resnet-worker-1"}
+    refused = operator.request("POST", f"/api/v1/namespaces/{judged}/pods", taker)
+    assert (refused.status, refused.body["reason"]) == (403, "Forbidden")
+    assert "[visible-devices-env]" in refused.body["message"]
+
+
+def reference(owner: Any) -> dict[str, Any]:
+    """The ownerReference that an operator writes."""
+    metadata = owner["metadata"]
+    names = {"name": metadata["name"], "uid": metadata["uid"]}
+    kind = {"apiVersion": owner["apiVersion"], "kind": owner["kind"]}
+    return {**kind, **names, "controller": True, "blockOwnerDeletion": True}
+
+
+def operator_of(plane: ControlPlane, namespace: str) -> Any:
+    """A client with the token of a service account that may edit the namespace."""
+    rights = ["--clusterrole=edit", f"--serviceaccount={namespace}:default"]
+    plane.kubectl("create", "rolebinding", "operator", *rights, "-n", namespace, check=False)
+    client = plane.client(plane.token("default", namespace))
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    eventually(lambda: client.request("GET", path).status == 200, what="the operator may work")
+    return client
+
+
+@pytest.mark.usefixtures("kinds")
+def test_a_ray_cluster_is_spoken_of_and_stored_as_it_was_sent(
+    plane: ControlPlane, server: Server
+) -> None:
+    assert server.url
+    namespace = plane.namespace({MODE_LABEL: "deny"})
+    template = {"spec": pod(container("worker", **gpus(requests=1), **variable("all")))["spec"]}
+    groups = [{"groupName": "gpu", "replicas": 1, "template": template}]
+    whole = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "ray"}}
+    sent = {**whole, "spec": {"workerGroupSpecs": groups}}
+    path = f"/apis/ray.io/v1/namespaces/{namespace}/rayclusters"
+    answer = plane.request("POST", path, sent)
+    assert answer.status == 201
+    assert answer.body["spec"] == sent["spec"]
+    found = {warning.split()[1] for warning in answer.warnings}
+    assert {"[request-only]", "[visible-devices-env]"} <= found
+    assert all(warning.startswith("gpuward [") for warning in answer.warnings)
+    unknown = f"/apis/example.com/v1/namespaces/{namespace}/trainings"
+    training = {"apiVersion": "example.com/v1", "kind": "Training", "metadata": {"name": "x"}}
+    assert plane.request("POST", unknown, {**training, "spec": sent["spec"]}).warnings == []

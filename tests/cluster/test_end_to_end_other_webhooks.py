@@ -1,0 +1,153 @@
+"""gpuward beside others at the real API server: another webhook, and quotas."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from registration.configurations import MODE_LABEL, RegistrationOptions
+from rules.finding import Action
+from tests.testkit.admission.registered_webhook import Server, by_url, create, registered
+from tests.testkit.admission.reviews import container, gpus, pod, variable
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+from tests.testkit.end_to_end.sidecar_injector import NAME, SIDECAR, configuration, injecting
+from tests.testkit.end_to_end.steps import annotated, apply, stored
+from tests.testkit.match_conditions.chart_condition import chart_condition
+
+pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
+pytestmark = pytest.mark.usefixtures("tidy")
+
+MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+VOID = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+
+
+def test_a_sidecar_that_is_injected_after_us_is_fixed_too_and_once(
+    plane: ControlPlane, server: Server
+) -> None:
+    assert server.url
+    namespace = plane.namespace({MODE_LABEL: "deny"})
+    pair = plane.authority.issue("injector", hosts=["127.0.0.1"])
+    asking = pod(container(**gpus(requests=1), **variable("all")))
+
+    def injected() -> bool:
+        plain = create(plane, namespace, pod(container()), dry_run=True)
+        return len(plain.body["spec"]["containers"]) == 2
+
+    with injecting(pair) as url:
+        plane.create(MUTATING, configuration(namespace, url, plane.authority.bundle))
+        try:
+            eventually(injected, what="the other webhook is called")
+            answer = create(plane, namespace, asking)
+        finally:
+            plane.request("DELETE", f"{MUTATING}/{NAME}")
+    assert answer.status == 201
+    main, sidecar = answer.body["spec"]["containers"]
+    assert sidecar["image"] == SIDECAR["image"]
+    assert sidecar["env"] == [VOID]
+    assert "env" not in main
+    assert main["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert len(answer.body["spec"]["tolerations"]) == len(
+        {str(toleration) for toleration in answer.body["spec"]["tolerations"]}
+    )
+    names = answer.body["metadata"]["annotations"]["gpuward.io/fixed"].split(",")
+    assert len(names) == len(set(names))
+    both_rounds = {"request-only", "visible-devices-env", "toleration-default", "image-default-all"}
+    assert both_rounds <= set(names)
+    noted = annotated(plane, namespace, "trainer")
+    assert noted == {f"pods.deny.gpuward.io/{name}": "fixed" for name in names}
+    assert not [line for line in plane.log("kube-apiserver").splitlines() if dropped(line)]
+
+
+def test_what_another_makes_of_a_pod_that_we_were_not_sent_is_refused(
+    plane: ControlPlane, server: Server
+) -> None:
+    # An API server does not ask a webhook again that it has passed over in the first round.
+    namespace = plane.namespace()
+    pair = plane.authority.issue("injector", hosts=["127.0.0.1"])
+    client_config = by_url(server.url, plane.authority.bundle)
+    choices = RegistrationOptions(Action.DENY, timeout_seconds=30)
+    plain = pod(container())
+
+    def refused() -> bool:
+        answer = create(plane, namespace, plain, dry_run=True)
+        return answer.status == 403 and "[image-default-all]" in answer.body["message"]
+
+    with (
+        injecting(pair) as url,
+        registered(
+            plane,
+            client_config,
+            choices,
+            name="gpuward-conditions",
+            only=namespace,
+            condition=chart_condition(),
+        ),
+    ):
+        plane.create(MUTATING, configuration(namespace, url, plane.authority.bundle))
+        try:
+            eventually(refused, what="both webhooks are called")
+            said = create(plane, namespace, plain).body["message"]
+        finally:
+            plane.request("DELETE", f"{MUTATING}/{NAME}")
+    assert 'container "sidecar"' in said
+    assert "another webhook changed the pod" in said
+
+
+def dropped(line: str) -> bool:
+    """Whether the API server tells that it has thrown an audit annotation of ours away."""
+    return "Failed to set" in line and "annotation" in line
+
+
+def quota(key: str, amount: str) -> dict[str, Any]:
+    """A ResourceQuota of one key."""
+    whole = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpus"}}
+    return {**whole, "spec": {"hard": {key: amount}}}
+
+
+def counted(plane: ControlPlane, namespace: str) -> Any:
+    """What the quota says is used."""
+    return stored(plane, "ResourceQuota", namespace, "gpus").get("status", {}).get("used")
+
+
+def test_a_quota_that_never_counts_is_warned_about(plane: ControlPlane, server: Server) -> None:
+    assert server.url
+    namespace = plane.namespace({MODE_LABEL: "deny"})
+    inert = quota("limits.nvidia.com/gpu", "1")
+    done = apply(plane, namespace, inert)
+    assert done.stdout == "resourcequota/gpus created\n"
+    [said] = done.stderr.splitlines()
+    assert said.startswith("Warning: gpuward [quota-inert-key] ")
+    assert "requests.nvidia.com/gpu" in said
+    assert stored(plane, "ResourceQuota", namespace, "gpus")["spec"] == inert["spec"]
+    # It speaks the truth: four GPUs pass a quota of one.
+    assert create(plane, namespace, pod(container(**gpus(limits=4)))).status == 201
+
+
+def test_a_quota_that_counts_is_left_alone_and_counts(plane: ControlPlane, server: Server) -> None:
+    assert server.url
+    namespace = plane.namespace({MODE_LABEL: "deny"})
+    counting = quota("requests.nvidia.com/gpu", "1")
+    assert apply(plane, namespace, counting).stderr == ""
+    eventually(partial(counted, plane, namespace), what="the quota is counted")
+    refused = create(plane, namespace, pod(container(**gpus(requests=4))))
+    assert refused.status == 403
+    assert "exceeded quota: gpus" in refused.body["message"]
+
+
+def test_a_quota_of_half_a_gpu_is_warned_about_and_admits_none(
+    plane: ControlPlane, server: Server
+) -> None:
+    assert server.url
+    namespace = plane.namespace({MODE_LABEL: "deny"})
+    done = apply(plane, namespace, quota("requests.nvidia.com/gpu", "0.5"))
+    [said] = done.stderr.splitlines()
+    assert said.startswith("Warning: gpuward [quota-fraction] ")
+    # It does not: names that begin with `requests.` are none of extended resources to it.
+    assert "which the API server refuses" not in said
+    eventually(partial(counted, plane, namespace), what="the quota is counted")
+    refused = create(plane, namespace, pod(container(**gpus(limits=1))))
+    assert refused.status == 403
+    assert "limited: requests.nvidia.com/gpu=500m" in refused.body["message"]

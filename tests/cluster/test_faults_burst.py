@@ -1,0 +1,115 @@
+"""A thousand pods at once, and pods padded so that nobody may look to their end."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.testkit.admission.fault_installation import Installation
+from tests.testkit.admission.fault_load import CREATED, LOG, counts, is_refused
+from tests.testkit.admission.registered_webhook import Server, create
+from tests.testkit.admission.reviews import container, gpus, pod, variable
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+
+GANG = 1000
+MEBIBYTE = 1024 * 1024
+BAD = variable("all")["env"]
+
+
+@pytest.fixture(scope="module")
+def installation(
+    plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    with Installation(plane, tmp_path_factory.mktemp("installation")) as installation:
+        yield installation
+
+
+@pytest.fixture(scope="module")
+def replica(installation: Installation) -> Server:
+    started = installation.replica()
+    installation.enforced()
+    return started
+
+
+def padding(number: int, name: int = 0, value: int = 0) -> list[dict[str, str]]:
+    """So many variables, with names and values of that length."""
+    text = "1" * value
+    return [{"name": f"V{n}".ljust(name, "_"), "value": text} for n in range(number)]
+
+
+def padded(containers: int, variables: list[dict[str, str]]) -> dict[str, Any]:
+    """A pod of which only the very last variable is bad."""
+    made = [container(f"c{n}", env=variables) for n in range(containers - 1)]
+    return pod(*made, container("last", env=[*variables, *BAD]))
+
+
+PADDED = {
+    "100 containers of 1,000 variables": padded(100, padding(1000, value=4)),
+    "30,000 variables in one container": padded(1, padding(30_000, value=60)),
+    "32 containers of 240 long names": padded(32, padding(240, name=380)),
+}
+
+
+@pytest.mark.parametrize("shape", PADDED)
+def test_padding_hides_nothing(
+    shape: str, plane: ControlPlane, installation: Installation, replica: Server
+) -> None:
+    body = json.dumps(PADDED[shape], separators=(",", ":")).encode()
+    before, spent = counts(plane), cpu_seconds(replica)
+    for namespace in (installation.strict, installation.lenient):
+        sent = body.replace(b"team-vision", namespace.encode())
+        started = time.perf_counter()
+        answer = plane.request("POST", f"/api/v1/namespaces/{namespace}/pods", sent)
+        LOG.info("%s: %.1f MB, %.2f s", shape, len(sent) / 1e6, time.perf_counter() - started)
+        assert is_refused(answer), str(answer.body)[:1000]
+    counted = counts(plane).since(before)
+    assert counted.failed == 0
+    assert counted.opened == 0
+    cost = (cpu_seconds(replica) - spent) / counted.calls
+    LOG.info("%.2f s of processor time a call, %d calls", cost, counted.calls)
+    assert cost < 1
+
+
+def cpu_seconds(server: Server) -> float:
+    """What it has taken of the processor's time, which is not the time of those beside it."""
+    return server.metric("process_cpu_seconds_total")
+
+
+def test_every_pod_of_a_gang_of_a_thousand_is_judged(
+    plane: ControlPlane, installation: Installation, replica: Server
+) -> None:
+    namespace = installation.lenient
+    before = counts(plane)
+    job = f"/apis/batch/v1/namespaces/{namespace}/jobs/gang"
+    try:
+        assert create(plane, namespace, gang()).status == CREATED
+        eventually(
+            lambda: plane.request("GET", f"{job}/status").body["status"].get("active") == GANG,
+            seconds=300,
+            what="all pods of the gang are there",
+        )
+        made = plane.request("GET", f"/api/v1/namespaces/{namespace}/pods").body["items"]
+    finally:
+        plane.request("DELETE", f"{job}?propagationPolicy=Background")
+    counted = counts(plane).since(before)
+    judged = replica.metric("gpuward_requests_total", outcome="fixed")
+    LOG.info("%s, %d connections", counted, installation.forwarder.accepted)
+    assert len(made) == GANG
+    assert all("gpuward.io/fixed" in one["metadata"].get("annotations", {}) for one in made)
+    assert judged >= GANG
+    assert counted.calls >= 2 * GANG
+    assert counted.opened == 0
+
+
+def gang() -> dict[str, Any]:
+    """A Job of so many pods at once, which no scheduler bothers to place."""
+    worker = container(**gpus(limits=1), **variable("all"))
+    template = {"spec": pod(worker, restartPolicy="Never", schedulerName="nobody")["spec"]}
+    spec = {"parallelism": GANG, "completions": GANG, "template": template}
+    metadata = {"name": "gang"}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}

@@ -1,0 +1,107 @@
+"""The match condition covers what every rule needs, and the chart adds what own profiles know."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from rules.catalog import CATALOG
+from rules.traits import bits as traits
+from tests.testkit.match_conditions.chart_condition import chart_condition
+from tests.testkit.paths import DOCS
+from tools.match_bounds import LONGEST, MOST, MOST_OWN_NAMES
+from tools.match_conditions import UncoveredError, condition
+
+MANUAL = DOCS / "matching.md"
+PLACEHOLDER = re.compile("%[A-Za-z]+%")
+VARIABLE = re.compile("[A-Z][A-Z0-9_]{3,}")
+
+
+def test_a_rule_that_needs_another_trait_must_be_looked_at() -> None:
+    known = CATALOG[0]
+    new = known._replace(name="new", needs=(traits.HOST_NAMESPACE,))
+    with pytest.raises(UncoveredError, match=r"new .*HOST_NAMESPACE.*in CEL in tools/match_condit"):
+        condition((*CATALOG, new))
+    with pytest.raises(UncoveredError, match="new"):
+        condition((*CATALOG, known._replace(name="new", needs=())))
+    both = known._replace(name="new", needs=(traits.HOST_NAMESPACE, traits.GPU_RESOURCE))
+    assert condition((*CATALOG, both)) == condition(CATALOG)
+
+
+def test_an_option_that_is_new_must_be_looked_at() -> None:
+    with pytest.raises(UncoveredError, match=f"{CATALOG[0].name} has the option strict"):
+        condition((CATALOG[0]._replace(options={"strict": False}), *CATALOG[1:]))
+
+
+@pytest.mark.parametrize("helm", ["helm3", "helm4"])
+def test_the_chart_writes_what_the_rules_make(helm: str) -> None:
+    assert chart_condition(helm=helm) == PLACEHOLDER.sub("", condition(CATALOG)).rstrip("\n")
+    for policy in ({}, {"profiles": ["gke"]}, {"rules": {"zero-gpu": {"action": "off"}}}):
+        assert chart_condition({"policy": policy}, helm) == chart_condition(helm=helm)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"registration": {"matchConditions": False}}, {"policy": {"voidEveryContainer": True}}],
+)
+def test_there_is_none_where_all_pods_are_to_be_judged(values: Any) -> None:
+    assert chart_condition(values) == ""
+
+
+OWN: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "annotations of fractions": (
+        {"fractions": [{"annotations": ["example.com/share"]}]},
+        ['|| key == "example.com/share"'],
+    ),
+    "annotations of schedulers": (
+        {"schedulers": [{"name": "s", "annotations": ["example.com/queue"]}]},
+        ['|| key == "example.com/queue"'],
+    ),
+    "variables": (
+        {"alternativeVariables": ["CARDS", "OUR_*_CARDS"]},
+        ['|| variable.name == "CARDS"', '|| variable.name.startsWith("OUR_")'],
+    ),
+    "labels of nodes": (
+        {"nodeLabels": {"example.com/pool": ["a"], "example.com/card-*": []}},
+        [
+            *['|| key == "example.com/pool"'] * 2,
+            *['|| key.startsWith("example.com/card-")'] * 2,
+            '|| expression.key == "example.com/pool"',
+            '|| expression.key.startsWith("example.com/card-")',
+        ],
+    ),
+    "runtime classes": ({"runtimeClasses": ["ours"]}, ['|| name == "ours"']),
+    "a name that would end a text": ({"runtimeClasses": ['"<\\']}, ['|| name == "\\"\\u003c\\\\"']),
+}
+
+
+@pytest.mark.parametrize("place", ["profiles", "policy"])
+@pytest.mark.parametrize("name", OWN)
+def test_the_chart_adds_what_profiles_of_ones_own_know(name: str, place: str) -> None:
+    fields, tests = OWN[name]
+    profiles = ["nvidia", {"name": "ours", **fields}]
+    values = {"profiles": profiles} if place == "profiles" else {"policy": {"profiles": profiles}}
+    found = chart_condition(values)
+    without = found
+    for test in set(tests):
+        assert without.count(f" {test}") == tests.count(test), test
+        without = without.replace(f" {test}", "")
+    assert without == chart_condition()
+
+
+def test_what_profiles_of_ones_own_know_must_not_make_it_too_expensive() -> None:
+    def own(number: int) -> dict[str, Any]:
+        names = [f"OUR_{n}_*" for n in range(number)]
+        return {"profiles": [{"name": "ours", "alternativeVariables": names}]}
+
+    assert chart_condition(own(MOST_OWN_NAMES)).count("OUR_") == MOST_OWN_NAMES
+    assert chart_condition(own(MOST_OWN_NAMES + 1)) == ""
+
+
+def test_the_manual_names_every_bound() -> None:
+    text = MANUAL.read_text(encoding="utf-8")
+    bounds = [int(number) for number in re.findall(r"^\| .* \| (\d+) \|$", text, re.MULTILINE)]
+    assert sorted(bounds) == sorted([*MOST.values(), *LONGEST.values()])
+    assert f"more than {MOST_OWN_NAMES} names" in text

@@ -1,0 +1,110 @@
+"""Public GPU manifests as they are: no crash, and exactly the reviewed errors and warnings.
+
+`corpus_review.md` lists every one with the reason why it is right. The corpus itself is
+data of others and not part of this repository.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+from lint.linter import Linter
+from lint.manifests import File, UnparsedDocument
+from lint.sources import Source, sources
+from policies.loading import default_policy
+from rules.gpu.devices import pod_requests_gpu
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.workloads.discovery import find_subjects
+from tests.testkit.cases import TODAY
+from tests.testkit.paths import DATA
+
+# The index counts mentions of a GPU; a quantity of nothing, or zero, holds none.
+HOLD_NONE = {
+    "4.validation_and_observability/5.nsight/EKS/fsdp.yaml": 1,
+    "other/check-nvidia-gpu/.chainsaw-test/pods-good.yaml": 1,
+}
+REVIEW = DATA / "corpus_review.md"
+FIXTURES = "kubernetes__pod-security-admission"
+ROW = re.compile(
+    r"^\| (error|warning) \| (\S+) \| `([^`]*)` \| ([^|]*) \| ([^|]*) \|$", re.MULTILINE
+)
+
+
+@cache
+def linted(corpus: Path) -> Linter:
+    linter = Linter(default_policy(), Context(TODAY))
+    linter.evaluate(sources([str(corpus)]))
+    return linter
+
+
+def reviewed() -> Counter[tuple[str, ...]]:
+    """Level, rule, file, and object with container of every reviewed finding."""
+    rows = ROW.findall(REVIEW.read_text(encoding="utf-8"))
+    return Counter((level, rule, file, where.strip()) for level, rule, file, where, _ in rows)
+
+
+def found(corpus: Path) -> Counter[tuple[str, ...]]:
+    return Counter(
+        (
+            located.level,
+            located.finding.rule,
+            str(Path(located.file.source.name).relative_to(corpus)),
+            f"{located.finding.object} {located.finding.container_name}".strip(),
+        )
+        for located in linted(corpus).results.findings
+        if located.level != "note"
+    )
+
+
+def test_every_error_and_warning_is_reviewed_and_no_other_is_found(corpus: Path) -> None:
+    assert found(corpus) == reviewed()
+
+
+def test_every_review_gives_a_reason() -> None:
+    for *_, reason in ROW.findall(REVIEW.read_text(encoding="utf-8")):
+        assert len(reason.split()) > 3, reason
+
+
+def test_everything_is_read(corpus: Path) -> None:
+    assert linted(corpus).results.not_evaluated == []
+
+
+def test_fewer_than_one_warning_per_ten_gpu_pods(corpus: Path) -> None:
+    pods = sum(int(row["gpu_pod_specs"]) for row in index(corpus))
+    warnings = sum(n for (level, *_), n in found(corpus).items() if level == "warning")
+    assert warnings * 10 < pods
+
+
+def test_pod_security_fixtures_concern_no_rule(corpus: Path) -> None:
+    linter = linted(corpus).results
+    names = {f.file.source.name for f in linter.findings}
+    assert not [name for name in names if FIXTURES in name]
+    assert any(FIXTURES in str(file) for file in corpus.rglob("*.yaml"))
+
+
+def index(corpus: Path) -> list[dict[str, str]]:
+    with (corpus / "INDEX.tsv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_every_pod_is_found(corpus: Path) -> None:
+    """The index was made by another reader: its counts are an independent check of ours."""
+    profile = default_policy().profile
+    for row in index(corpus):
+        name = f"{row['repository'].replace('/', '__')}/{row['path'].replace('/', '__')}"
+        file = File(Source(name, (corpus / name).read_text(encoding="utf-8")))
+        pods = [
+            subject
+            for document in file.manifests()
+            if not isinstance(document, UnparsedDocument)
+            for subject in find_subjects(document.value, profile)
+            if isinstance(subject, Pod)
+        ]
+        assert len(pods) == int(row["pod_specs"]), name
+        holders = sum(pod_requests_gpu(pod) for pod in pods)
+        assert holders == int(row["gpu_pod_specs"]) - HOLD_NONE.get(row["path"], 0), name

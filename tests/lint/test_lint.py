@@ -1,0 +1,497 @@
+"""`gpuward lint` as its users see it: files in, report and exit status out."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lint import cli
+from rules.engine.fixing import check as real_check
+from tests.testkit.paths import ROOT
+
+TAKER = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: taker
+  namespace: ml
+spec:
+  containers:
+    - name: main
+      image: example.com/app:1
+      env:
+        - name: NVIDIA_VISIBLE_DEVICES
+          value: all
+"""
+TAKER_DATA = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "x"},
+    "spec": {
+        "containers": [{"name": "a", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}]
+    },
+}
+GREEDY = TAKER.replace("taker", "greedy") + "      resources: {limits: {nvidia.com/gpu: 1}}\n"
+CLEAN = TAKER.replace("value: all", "value: void")
+
+
+class Lint:
+    """Runs the command in a folder of its own."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self._capsys = capsys
+        self.errors = ""
+
+    def write(self, name: str, text: str | bytes) -> str:
+        """Put a file into the folder."""
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return str(file)
+
+    def __call__(self, *arguments: str) -> tuple[int, str]:
+        status = cli.main(list(arguments))
+        out, self.errors = self._capsys.readouterr()
+        return status, out
+
+    def json(self, *arguments: str) -> dict[str, Any]:
+        """The JSON report."""
+        report: dict[str, Any] = json.loads(self("--format", "json", *arguments)[1])
+        return report
+
+
+@pytest.fixture
+def lint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Lint:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    return Lint(tmp_path, capsys)
+
+
+def test_a_finding_names_the_line_and_column_of_the_field(lint: Lint) -> None:
+    lint.write("pod.yaml", TAKER)
+    status, out = lint("--format", "concise", "pod.yaml")
+    assert status == 1
+    assert out.startswith("pod.yaml:12:18: error visible-devices-env: ")
+
+
+def test_the_report_for_people_shows_the_source_and_the_remedy(lint: Lint) -> None:
+    lint.write("pod.yaml", TAKER)
+    _, out = lint("--color", "never", "pod.yaml")
+    assert "error[visible-devices-env]" in out
+    assert "12 |           value: all\n   |                  ^^^\n" in out
+    assert "= why: The container gets GPUs" in out
+    assert "= help: " in out
+    assert "gpuward explain visible-devices-env" in out
+    assert "1 file, 1 object, 1 pod, 1 error" in out
+
+
+def test_json_has_the_documented_keys(lint: Lint) -> None:
+    lint.write("pod.yaml", TAKER)
+    report = lint.json("pod.yaml")
+    assert report["version"] == 1
+    (finding,) = [f for f in report["findings"] if f["level"] == "error"]
+    assert finding == {
+        "rule": "visible-devices-env",
+        "level": "error",
+        "file": "pod.yaml",
+        "line": 12,
+        "column": 18,
+        "pointer": "/spec/containers/0/env/0/value",
+        "kind": "Pod",
+        "namespace": "ml",
+        "name": "taker",
+        "container": "main",
+        "message": finding["message"],
+        "help": finding["help"],
+        "fixable": False,
+        "identity": "visible-devices-env|Pod./ml/taker|spec|main|NVIDIA_VISIBLE_DEVICES",
+    }
+    assert report["summary"]["errors"] == 1
+
+
+def test_a_missing_field_is_reported_at_its_nearest_parent(lint: Lint) -> None:
+    lint.write(
+        "pod.yaml",
+        TAKER.split("      env:", maxsplit=1)[0]
+        + "      resources: {limits: {nvidia.com/gpu: 1}}\n",
+    )
+    findings = lint.json("pod.yaml")["findings"]
+    lines = {f["rule"]: (f["line"], f["column"], f["pointer"]) for f in findings}
+    assert lines["toleration-default"] == (6, 1, "/spec/tolerations")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("﻿" + TAKER, 12),
+        (TAKER.replace("\n", "\r\n"), 12),
+        ("# first\n--- # a comment\n" + TAKER, 14),
+        (CLEAN + "---\n---\n" + TAKER, 26),
+        ("a: b\n---\n" + TAKER, 14),
+    ],
+    ids=["byte order mark", "CRLF", "separator with comment", "second document", "after another"],
+)
+def test_lines_are_right_in_every_layout(lint: Lint, text: str, line: int) -> None:
+    lint.write("pod.yaml", text)
+    (finding,) = [f for f in lint.json("pod.yaml")["findings"] if f["level"] == "error"]
+    assert finding["line"] == line
+
+
+def test_json_manifests_are_read(lint: Lint) -> None:
+    lint.write("pod.json", json.dumps(TAKER_DATA, indent=1))
+    assert lint.json("pod.json")["summary"]["errors"] == 1
+
+
+def test_a_list_is_opened(lint: Lint) -> None:
+    indented = "".join(f"    {line}\n" for line in TAKER.splitlines())
+    items = f"  -\n{indented}" * 2
+    lint.write("list.yaml", f"apiVersion: v1\nkind: List\nitems:\n{items}")
+    report = lint.json("list.yaml")
+    pointers = [f["pointer"] for f in report["findings"] if f["level"] == "error"]
+    assert pointers == [f"/items/{n}/spec/containers/0/env/0/value" for n in (0, 1)]
+    assert report["summary"]["objects"] == 2
+
+
+def test_folders_globs_and_exclusions(lint: Lint) -> None:
+    lint.write("a/pod.yaml", TAKER)
+    lint.write("a/b/pod.yml", TAKER)
+    lint.write("a/b/notes.txt", TAKER)
+    lint.write("a/.hidden/pod.yaml", TAKER)
+    assert lint.json("a")["summary"]["files"] == 2
+    assert lint.json("a/*.yaml")["summary"]["files"] == 1
+    assert lint.json("a/**/*.y*ml")["summary"]["files"] == 2
+    assert lint.json("a", "--exclude", "b")["summary"]["files"] == 1
+    assert lint.json("a", "a/pod.yaml")["summary"]["files"] == 2
+
+
+@pytest.mark.parametrize("arguments", [["-"], []])
+def test_standard_input(lint: Lint, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(TAKER.encode()))
+    monkeypatch.setattr(sys, "stdin", stream)
+    status, out = lint("--format", "concise", *arguments)
+    assert status == 1
+    assert out.startswith("<stdin>:12:18: error")
+
+
+def test_exit_statuses(lint: Lint) -> None:
+    lint.write("clean.yaml", CLEAN)
+    lint.write("bad.yaml", TAKER)
+    lint.write("hidden.yaml", GREEDY.replace("value: all", "value: void"))
+    lint.write("broken.yaml", "kind: [")
+    assert lint("clean.yaml")[0] == 0
+    assert lint("bad.yaml")[0] == 1
+    assert lint("hidden.yaml")[0] == 0
+    assert lint("hidden.yaml", "--fail-on", "warning")[0] == 1
+    assert lint("nowhere.yaml")[0] == 2
+    assert lint("bad.yaml", "broken.yaml")[0] == 3
+    assert lint("bad.yaml", "broken.yaml", "nowhere.yaml")[0] == 2
+
+
+def test_wrong_options_are_usage_errors(lint: Lint) -> None:
+    with pytest.raises(SystemExit) as stop:
+        lint("--no-such-option")
+    assert stop.value.code == 2
+    assert lint("--profile", "nvidea", "x.yaml")[0] == 2
+    assert 'did you mean "nvidia"' in lint.errors
+
+
+def test_what_cannot_be_read_is_never_green(lint: Lint) -> None:
+    lint.write("clean.yaml", CLEAN)
+    lint.write("latin.yaml", CLEAN.encode() + b"# \xff\n")
+    lint.write("torn.yaml", "a: [1, 2\n---\n" + TAKER)
+    lint.write(
+        "text.yaml", "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:\n    spec: none\n"
+    )
+    os.symlink("/etc/hostname", lint.folder / "away.yaml")
+    report = lint.json(".")
+    assert {u["file"]: u["line"] for u in report["not_evaluated"]} == {
+        "away.yaml": 0,
+        "latin.yaml": 0,
+        "torn.yaml": 2,
+        "text.yaml": 5,
+    }
+    assert report["summary"]["errors"] == 1, "a broken document hides another one"
+    assert lint(".")[0] == 3
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "a: " + "[" * 100_000,
+        "\n".join(" " * n + "a:" for n in range(2_000)),
+        "a: &a [x, x]\n"
+        + "\n".join(
+            f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}, *{chr(97 + n)}]" for n in range(24)
+        ),
+        '{"a":' * 50_000,
+        "x" * (11 * 1024 * 1024),
+        "a: " + "9" * 100_000 + "\nb: [",
+        "---\n" * 500_000,
+    ],
+    ids=["flow", "block", "aliases", "json", "size", "digits", "documents"],
+)
+def test_bombs_end_in_an_error(lint: Lint, bomb: str) -> None:
+    lint.write("bomb.yaml", bomb)
+    status, out = lint("bomb.yaml")
+    assert status == 3
+    assert "not evaluated: bomb.yaml:" in out
+    assert len(out) < 1_000
+
+
+def test_other_files_are_passed_over_quietly(lint: Lint) -> None:
+    lint.write("compose.yaml", "services: {web: {image: nginx}}\n")
+    lint.write("list.yaml", "- a\n- b\n")
+    lint.write("empty.yaml", "# nothing\n")
+    lint.write("tsconfig.json", '{ // with a comment\n "compilerOptions": {} }')
+    status, out = lint(".")
+    assert status == 0
+    assert out.count("\n") == 1
+
+
+def test_chart_templates_are_passed_over_with_a_note(lint: Lint) -> None:
+    lint.write("chart/Chart.yaml", "apiVersion: v2\nname: x\n")
+    lint.write("chart/templates/pod.yaml", "{{ if .Values.gpu }}\n" + TAKER + "{{ end }}\n")
+    lint.write("chart/templates/plain.yaml", TAKER)
+    status, out = lint("chart")
+    assert "skipped: chart/templates/pod.yaml: a chart's template" in out
+    assert status == 1, "a template without placeholders is an ordinary manifest"
+    assert out.count("error[") == 1
+
+
+def test_json_of_any_alphabet_is_read(lint: Lint) -> None:
+    pod = json.loads(json.dumps(TAKER_DATA))
+    pod["metadata"]["annotations"] = {"mood": "\U0001f600", "path": "\\ud83d\\ude00"}
+    lint.write("pod.json", json.dumps(pod))
+    report = lint.json("pod.json")
+    assert report["not_evaluated"] == []
+    assert report["summary"]["errors"] == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [TAKER.encode("utf-16"), b'{"apiVersion": "v1"}' + b" " * 11_000_000, b"\xff\xfe"],
+    ids=["another encoding", "too large", "binary"],
+)
+def test_json_that_cannot_be_read_is_not_taken_for_another_tools(
+    lint: Lint, content: bytes
+) -> None:
+    lint.write("pod.json", content)
+    assert lint(".")[0] == 3
+
+
+def test_json_that_hides_its_words_is_read(lint: Lint) -> None:
+    lint.write("a/pod.json", TAKER.replace("apiVersion", '"api\\x56ersion"'))
+    lint.write("b/pod.json", TAKER.replace("apiVersion", "!!binary YXBpVmVyc2lvbg=="))
+    assert lint.json(".")["summary"]["errors"] == 2
+
+
+def test_whatever_has_items_is_a_list(lint: Lint) -> None:
+    """As it is for kubectl, which makes the items and not the object around them."""
+    items = "".join(f"    {line}\n" for line in TAKER.splitlines())
+    lint.write("a.yaml", f"apiVersion: v1\nkind: ConfigMap\nitems:\n  -\n{items}")
+    kindless = items.replace("kind: Pod", 'kind: ""')
+    lint.write("b.yaml", f"apiVersion: v1\nkind: PodList\nitems:\n  -\n{kindless}")
+    lint.write("c.yaml", TAKER.replace("apiVersion: v1\n", ""))
+    assert lint.json(".")["summary"]["errors"] == 3
+
+
+def test_folders_that_cannot_be_opened_are_not_green(lint: Lint) -> None:
+    lint.write("a/pod.yaml", CLEAN)
+    (lint.folder / "link").symlink_to(lint.folder / "a")
+    status, out = lint(".")
+    assert status == 0
+    assert "skipped: ./link: a link to a folder" in out
+
+
+def test_components_are_counted(lint: Lint) -> None:
+    lint.write("pod.yaml", TAKER.replace("namespace: ml", "namespace: kube-system"))
+    status, out = lint("pod.yaml")
+    assert status == 0
+    assert "1 of them components, not evaluated" in out
+    nested = TAKER.replace("namespace: ml", "namespace: kube-system").replace(
+        "v1", "example.com/v1"
+    )
+    lint.write("pod.yaml", nested)
+    assert lint("pod.yaml")[0] == 1, "a custom resource may make its pods elsewhere"
+
+
+def test_the_policy_is_named(lint: Lint) -> None:
+    lint.write("pod.yaml", CLEAN)
+    assert lint.json("pod.yaml")["policy"] is None
+    lint.write("gpuward.yaml", "apiVersion: gpuward.io/v1\nkind: Policy\n")
+    assert lint.json("pod.yaml")["policy"] == "gpuward.yaml"
+    assert "policy gpuward.yaml: 1 file" in lint("pod.yaml")[1]
+
+
+def test_a_policy_that_cannot_be_opened_is_not_passed_over(lint: Lint) -> None:
+    lint.write("pod.yaml", CLEAN)
+    (lint.folder / "gpuward.yaml").symlink_to("nowhere")
+    assert lint("pod.yaml")[0] == 2
+    (lint.folder / "gpuward.yaml").unlink()
+    lint.write("gpuward.yml", "apiVersion: gpuward.io/v1\nkind: Policy\n")
+    assert lint("pod.yaml")[0] == 2
+    assert "rename the file" in lint.errors
+
+
+def test_a_long_object_is_not_compared_line_by_line(lint: Lint) -> None:
+    env = "".join(f"        - {{name: V{n}, value: x}}\n" for n in range(3_000))
+    lint.write("pod.yaml", GREEDY.replace("      env:\n", f"      env:\n{env}"))
+    assert "too long for a diff" in lint("--diff", "pod.yaml")[1]
+
+
+def test_hostile_text_cannot_steer_the_terminal(lint: Lint) -> None:
+    lint.write("pod.yaml", TAKER.replace("name: main", 'name: "x\\e[2J\\u202e"'))
+    for form in ("text", "concise"):
+        _, out = lint("--format", form, "--color", "never", "pod.yaml")
+        assert "\x1b" not in out
+        assert "\u202e" not in out
+        assert "\\u001b" in out
+
+
+def test_colour(lint: Lint, monkeypatch: pytest.MonkeyPatch) -> None:
+    lint.write("pod.yaml", TAKER)
+    assert "\x1b[1;31m" in lint("--color", "always", "pod.yaml")[1]
+    assert "\x1b" not in lint("pod.yaml")[1]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b" in lint("pod.yaml")[1]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in lint("pod.yaml")[1]
+
+
+def test_the_diff_shows_what_a_fix_would_do(lint: Lint) -> None:
+    lint.write("pod.yaml", GREEDY + "---\n" + CLEAN)
+    status, out = lint("--diff", "pod.yaml")
+    assert status == 1
+    assert "-        - name: NVIDIA_VISIBLE_DEVICES\n-          value: all\n" in out
+    assert "+++ pod.yaml (Pod ml/greedy), fixed" in out
+
+
+def test_the_patch_is_what_admission_would_send(lint: Lint) -> None:
+    lint.write("pod.yaml", GREEDY)
+    _, out = lint("--patch", "pod.yaml")
+    entry = json.loads(out)
+    assert entry["object"] == "Pod ml/greedy"
+    assert entry["patch"][0] == {"op": "remove", "path": "/spec/containers/0/env"}
+
+
+def test_the_namespace_of_objects_that_name_none(lint: Lint) -> None:
+    lint.write("pod.yaml", TAKER.replace("  namespace: ml\n", ""))
+    lint.write(
+        "gpuward.yaml",
+        "apiVersion: gpuward.io/v1\nkind: Policy\nexceptions:\n"
+        "  - {rules: [visible-devices-env], match: {namespace: ml}, reason: trusted}\n",
+    )
+    assert lint("pod.yaml")[0] == 1
+    status, out = lint("pod.yaml", "-n", "ml")
+    assert status == 0
+    assert "1 excepted" in out
+
+
+def test_the_nearest_policy_up_to_the_repository_counts(
+    lint: Lint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    off = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: {visible-devices-env: {action: 'off'}}\n"
+    pod = lint.write("a/b/pod.yaml", TAKER)
+    lint.write("gpuward.yaml", off)
+    monkeypatch.chdir(lint.folder / "a" / "b")
+    assert lint(pod)[0] == 0
+    (lint.folder / "a" / ".git").mkdir()
+    assert lint(pod)[0] == 1, "the policy of another repository above does not count"
+    assert lint(pod, "--policy", str(lint.folder / "gpuward.yaml"))[0] == 0
+
+
+def test_a_bad_policy_is_refused_with_its_place(lint: Lint) -> None:
+    lint.write("pod.yaml", TAKER)
+    lint.write("gpuward.yaml", "apiVersion: gpuward.io/v1\nkind: Policy\nprofile: [nvidia]\n")
+    assert lint("pod.yaml")[0] == 2
+    assert "gpuward.yaml:3:1: unknown key 'profile'; did you mean \"profiles\"?" in lint.errors
+    assert lint("pod.yaml", "--policy", "nowhere.yaml")[0] == 2
+
+
+def test_exceptions_that_ran_out_or_are_of_no_use_are_reported(lint: Lint) -> None:
+    lint.write("pod.yaml", TAKER)
+    lint.write(
+        "gpuward.yaml",
+        "apiVersion: gpuward.io/v1\nkind: Policy\nexceptions:\n"
+        "  - {rules: [visible-devices-env], match: {namespace: ml}, reason: old,\n"
+        "     expires: 2001-01-01}\n"
+        "  - {rules: [visible-devices-env], match: {namespace: other}, reason: new}\n",
+    )
+    status, out = lint("pod.yaml", "--notes")
+    assert status == 1
+    assert "(old) expired on 2001-01-01" in out
+    assert "(new) accepted nothing in these files" in out
+
+
+def test_a_rule_that_fails_is_named_and_the_others_go_on(
+    lint: Lint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*arguments: Any) -> Any:
+        if "boom" in str(arguments[0]):
+            raise RuntimeError("boom")
+        return real_check(*arguments)
+
+    monkeypatch.setattr("lint.linter.check", failing)
+    lint.write("a.yaml", TAKER.replace("taker", "boom"))
+    lint.write("b.yaml", TAKER)
+    status, out = lint(".")
+    assert status == 3
+    assert "not evaluated: a.yaml: gpuward itself failed here" in out
+    assert "b.yaml:12:18" in out
+
+
+@pytest.mark.parametrize("verb", ["rules", "explain", "nonsense", "--help", "--version"])
+def test_the_front_door(verb: str) -> None:
+    arguments = ["visible-devices-env"] if verb == "explain" else []
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuward", verb, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == (2 if verb == "nonsense" else 0)
+    assert "gpuward" in done.stdout + done.stderr or "visible-devices-env" in done.stdout
+
+
+def test_explain_suggests_the_rule_that_was_meant() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuward", "explain", "visible-device-env"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert 'did you mean "visible-devices-env"' in done.stderr
+
+
+def test_a_path_cannot_steer_the_terminal(lint: Lint) -> None:
+    assert lint("no\x1b[31mfile")[0] == 2
+    assert "\x1b" not in lint.errors
+    name = lint.write("\x1b[31m.yaml", "a: [")
+    assert lint("--diff", name)[0] == 3
+    assert "not evaluated" in lint.errors
+    assert "\x1b" not in lint.errors
+
+
+def test_a_closed_pipe_is_no_crash(lint: Lint) -> None:
+    lint.write("pod.yaml", "---\n".join([TAKER] * 2_000))
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m gpuward lint {lint.folder}/pod.yaml | head -1"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""

@@ -1,0 +1,158 @@
+"""Comments that silence a rule, and comments that only look like it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lint.linter import Linter
+from lint.sources import Source
+from policies.loading import default_policy, load_policy
+from rules.profile.context import Context
+from tests.testkit.cases import TODAY
+
+POD = """\
+apiVersion: v1 {object}
+kind: Pod
+metadata:
+  name: taker
+spec:
+  containers:
+    {above}
+    - name: main {container}
+      image: example.com/app:1
+      args: ["{text}"]
+      env:
+        - name: NVIDIA_VISIBLE_DEVICES {entry}
+          value: all {field}
+    - name: other
+      env:
+        - {{name: NVIDIA_VISIBLE_DEVICES, value: all}}
+"""
+IGNORE = "# gpuward: ignore[visible-devices-env] it is the monitoring agent"
+
+
+def judged(text: str, policy: str = "") -> Linter:
+    loaded = load_policy(policy, "gpuward.yaml") if policy else default_policy()
+    linter = Linter(loaded, Context(TODAY))
+    linter.evaluate([Source("pod.yaml", text)])
+    return linter
+
+
+def filled(**parts: str) -> str:
+    names = ("object", "above", "container", "entry", "field", "text")
+    return POD.format(**{name: parts.get(name, "") for name in names})
+
+
+def errors(linter: Linter) -> list[str]:
+    return [f.finding.container_name for f in linter.results.findings if f.level == "error"]
+
+
+@pytest.mark.parametrize("place", ["above", "container", "entry", "field"])
+def test_a_comment_silences_what_begins_on_its_line(place: str) -> None:
+    linter = judged(filled(**{place: IGNORE}))
+    assert errors(linter) == ["other"]
+    assert linter.results.suppressed == 1
+    assert linter.results.remarks == []
+
+
+def test_a_comment_on_the_first_line_covers_the_object() -> None:
+    linter = judged(filled(object=IGNORE))
+    assert errors(linter) == []
+    assert linter.results.suppressed == 2
+
+
+def test_the_fix_leaves_alone_what_is_silenced() -> None:
+    policy = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: {visible-devices-env: {fix: true}}\n"
+    linter = Linter(load_policy(policy, "p"), Context(TODAY), preview=True)
+    linter.evaluate([Source("pod.yaml", filled(field=IGNORE))])
+    (preview,) = linter.previews
+    assert {o["path"].rsplit("/", 2)[0] for o in preview.operations} == {"/spec/containers/1"}
+
+
+@pytest.mark.parametrize(
+    ("comment", "complaint"),
+    [
+        ("# gpuward: ignore[visible-devices-env]", "write it as"),
+        ("# gpuward: ignore because I say so", "write it as"),
+        ("# gpuward: ignore[] nothing", "write it as"),
+        ("# gpuward: ignore[visible-device-env] a typing error", "there is no rule"),
+        ("# gpuward: ignore[privileged-gpu] not what is wrong here", "finds nothing here"),
+    ],
+)
+def test_comments_that_do_nothing_are_reported(comment: str, complaint: str) -> None:
+    linter = judged(filled(field=comment))
+    assert len(errors(linter)) == 2
+    (remark,) = linter.results.remarks
+    assert complaint in remark.message
+    assert (remark.level, remark.line) == ("warning", 13)
+
+
+def test_text_that_looks_like_a_comment_is_none() -> None:
+    linter = judged(filled(text=" " + IGNORE))
+    assert len(errors(linter)) == 2
+    assert linter.results.remarks == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"# gpuward: ignore[visible-devices-env] a key": x',
+        "x # gpuward: ignore[visible-devices-env] a key: y",
+    ],
+)
+def test_a_key_is_no_comment(text: str) -> None:
+    inside = filled().replace("  name: taker\n", f"  name: taker\n  annotations: {{{text}}}\n")
+    linter = judged(inside if text.startswith('"') else filled())
+    assert len(errors(linter)) == 2
+
+
+def test_a_comment_ends_with_its_line() -> None:
+    text = filled().replace(
+        "    - name: main",
+        "    - #\n      gpuward: ignore[visible-devices-env] data\n      name: main",
+    )
+    assert len(errors(judged(text))) == 2
+
+
+def test_a_rule_that_may_not_be_silenced_is_not_silenced_through_another() -> None:
+    policy = (
+        "apiVersion: gpuward.io/v1\nkind: Policy\n"
+        "rules: {visible-devices-env: {suppressible: false}}\n"
+    )
+    comment = "# gpuward: ignore[share-visible-devices] nothing to see"
+    shared = filled(field=comment).replace(
+        "      args:", "      resources: {limits: {nvidia.com/gpu.shared: 1}}\n      args:"
+    )
+    assert errors(judged(shared, policy)) == ["main", "other"]
+
+
+def test_many_comments_in_a_long_object() -> None:
+    container = "    - {{name: c{0}, env: [{{name: NVIDIA_VISIBLE_DEVICES, value: all}}]}} {1}\n"
+    lines = "".join(container.format(n, IGNORE) for n in range(3_000))
+    text = f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n{lines}"
+    assert judged(text).results.suppressed == 3_000
+
+
+def test_a_policy_may_forbid_comments_for_a_rule() -> None:
+    policy = (
+        "apiVersion: gpuward.io/v1\nkind: Policy\n"
+        "rules: {visible-devices-env: {suppressible: false}}\n"
+    )
+    linter = judged(filled(field=IGNORE), policy)
+    assert len(errors(linter)) == 2
+    (remark,) = linter.results.remarks
+    assert "does not allow" in remark.message
+
+
+def test_annotations_silence_nothing() -> None:
+    text = filled().replace(
+        "  name: taker\n",
+        "  name: taker\n  annotations: {gpuward.io/ignore: visible-devices-env}\n",
+    )
+    assert len(errors(judged(text))) == 2
+
+
+def test_a_comment_of_one_document_does_not_reach_the_next() -> None:
+    linter = judged(filled() + f"{IGNORE}\n---\n" + filled())
+    assert len(errors(linter)) == 4
+    assert len(linter.results.remarks) == 1

@@ -1,0 +1,376 @@
+"""Policies: what is wrong with one is said where it stands, what is right does what it says."""
+
+from __future__ import annotations
+
+import datetime
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+import rules.policy
+from policies.loading import PolicyError, default_policy, load_policy
+from rules.catalog import CATALOG
+from rules.engine.fixing import check, fix
+from rules.finding import Action, Finding, FixScope
+from rules.objects.object_ref import ObjectRef
+from rules.objects.pod import Pod
+from rules.objects.quota import Quota
+from rules.policy import (
+    SECURITY_FAMILIES,
+    ActiveRule,
+    Policy,
+    PolicyException,
+    RuleSettings,
+    parse_version,
+)
+from rules.profile.context import Context
+from rules.profile.profile import Profile
+from rules.rule import Rule
+from tests.testkit.cases import TODAY
+from tests.testkit.policy_mistakes import BEGINNING, GUARD, MISTAKES, OTHER, exception
+
+CONTEXT = Context(TODAY)
+
+
+def policy(text: str) -> Policy:
+    return load_policy(BEGINNING + text, "p.yaml")
+
+
+def refused(text: str) -> list[str]:
+    with pytest.raises(PolicyError) as error:
+        load_policy(text, "p.yaml")
+    return str(error.value).splitlines()
+
+
+@pytest.mark.parametrize(("text", "place", "says"), MISTAKES)
+def test_a_mistake_is_shown_with_its_place_and_remedy(text: str, place: str, says: str) -> None:
+    first = refused(BEGINNING + text)[0]
+    assert first.startswith(f"p.yaml:{place}: "), first
+    assert says in first
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "p.yaml: the file is empty; a policy begins with"),
+        ("# nothing but this\n---\n", "p.yaml: the file is empty"),
+        ("[1, 2]", "p.yaml:1:1: this should be an object and is [1, 2]"),
+        ("hello", 'p.yaml:1:1: this should be an object and is "hello"'),
+        ("apiVersion: gpuward.io/v1", "p.yaml:1:1: the key 'kind' is missing"),
+        ("apiVersion: v1\nkind: Policy", 'p.yaml:1:1: this should be gpuward.io/v1 and is "v1"'),
+    ],
+)
+def test_what_is_no_policy_at_all(text: str, says: str) -> None:
+    assert refused(text)[0].startswith(says)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BEGINNING + "rules: " + "[" * 5000,
+        "".join(f"{' ' * depth}a:\n" for depth in range(500)),
+        "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+        + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdef")),
+        "#" * (1 << 21),
+        "a: " + "x" * (1 << 21),
+        BEGINNING + "rules:\n" + "".join(f"  no-rule-{n}: {{}}\n" for n in range(20_000)),
+        BEGINNING + "".join(f"no-key-{n}: 1\n" for n in range(20_000)),
+        BEGINNING + "exceptions:\n" + "- 7\n" * 20_000,
+        BEGINNING + "profiles: [" + "{name: Bad}, " * 10_000 + "]\n",
+        BEGINNING + "---\n" * 200_000,
+    ],
+)
+def test_a_monster_ends_in_a_short_error(text: str) -> None:
+    try:
+        load_policy(text, "p.yaml")
+    except PolicyError as error:
+        lines = str(error).splitlines()
+        assert len(lines) <= 21
+        assert all(len(line) < 300 for line in lines)
+    else:
+        assert text.startswith(BEGINNING + "---")
+
+
+def test_mistakes_are_listed_in_the_order_of_the_text() -> None:
+    text = f"rules: {{{GUARD}: {{action: 1, fix: 2}}}}\nworkloads: 3\nsome: 4\n"
+    places = [line.split(": ")[0] for line in refused(BEGINNING + text)]
+    assert places == ["p.yaml:3:31", "p.yaml:3:42", "p.yaml:4:1", "p.yaml:5:1"]
+    assert refused(BEGINNING + "exceptions:\n" + "- 7\n" * 30)[-1] == "and more"
+
+
+@pytest.mark.parametrize("rule", [r.name for r in CATALOG if r.family in SECURITY_FAMILIES])
+def test_an_exception_to_a_guard_names_a_namespace(rule: str) -> None:
+    for match in ("{name: a}", "{serviceAccount: a, image: b}", '{namespace: "*", name: a}'):
+        assert (
+            f"an exception to {rule} must name a namespace"
+            in refused(BEGINNING + exception(match, rule=rule))[0]
+        )
+    assert (
+        f"an exception to {rule}"
+        in refused(BEGINNING + exception('{namespace: [a, "**"], name: a}', rule=rule))[0]
+    )
+    assert policy(exception('{namespace: "team-*"}', rule=rule)).exceptions
+
+
+@pytest.mark.parametrize(
+    "match",
+    [
+        *("{image: a}", "{container: a}", "{image: a, container: b}", "{image: a, kind: Pod}"),
+        *('{image: a, name: "*"}', '{container: a, namespace: "*"}'),
+    ],
+)
+def test_what_tenants_write_is_not_enough_for_an_exception(match: str) -> None:
+    assert "alone proves nothing" in refused(BEGINNING + exception(match))[0]
+
+
+def test_an_exception_that_fits_everything_is_refused() -> None:
+    assert "fits everything" in refused(BEGINNING + exception('{name: "*"}'))[0]
+
+
+@pytest.mark.parametrize(
+    "match", ["{namespace: a}", "{serviceAccount: a}", "{kind: A}", "{name: a, image: b}"]
+)
+def test_other_exceptions_are_free(match: str) -> None:
+    assert policy(exception(match)).exceptions
+
+
+def test_everything_that_can_be_said() -> None:
+    loaded = policy(
+        f"""catalog: "0.1"
+profiles: [ack, {{name: own, resources: {{x.com/gpu: {{vendor: x}}}}}}]
+rules:
+  {GUARD}: {{action: warn, fix: true, suppressible: false}}
+  {OTHER}: {{action: "off", fix: false, options: {{max_devices: 3}}}}
+exceptions:
+- rules: [{GUARD}, {OTHER}]
+  reason: why
+  expires: 2030-06-15
+  match: {{namespace: [a, b*], kind: K, name: job, serviceAccount: s, image: i, container: c}}
+onRuleError: deny
+workloads: fix
+voidEveryContainer: true
+"""
+    )
+    assert loaded.catalog == "0.1"
+    assert loaded.profile.name == "ack+own"
+    assert loaded.rules == {
+        GUARD: RuleSettings(Action.WARN, fix=True, suppressible=False),
+        OTHER: RuleSettings(Action.OFF, fix=False, options={"max_devices": 3}),
+    }
+    assert loaded.exceptions == (
+        PolicyException(
+            rules=(GUARD, OTHER),
+            reason="why",
+            expires=datetime.date(2030, 6, 15),
+            namespaces=("a", "b*"),
+            kinds=("K",),
+            names=("job",),
+            service_accounts=("s",),
+            images=("i",),
+            containers=("c",),
+        ),
+    )
+    assert (loaded.on_rule_error, loaded.workloads) == ("deny", "fix")
+    assert loaded.void_every_container
+
+
+@pytest.mark.parametrize("text", ["", "rules: {}\nexceptions: []\n", "---\n"])
+def test_a_policy_that_says_nothing_is_the_default_one(text: str) -> None:
+    said, default = policy(text), default_policy()
+    assert said._replace(profile=default.profile) == default
+    assert said.profile.name == default.profile.name
+    assert said.profile.resources == default.profile.resources
+    assert load_policy("---\n" + BEGINNING, "p.yaml").profile.name == default.profile.name
+
+
+def test_profiles_of_the_command_line_replace_those_of_the_policy() -> None:
+    text = BEGINNING + "profiles: [{name: own, extends: [nvidia]}, amd]\n"
+    assert load_policy(text, "p.yaml").profile.name == "own+amd"
+    assert load_policy(text, "p.yaml", ["gke"]).profile.name == "gke"
+    # The policy's own can be named there too.
+    assert load_policy(text, "p.yaml", ["own"]).profile.name == "own"
+    with pytest.raises(PolicyError, match='did you mean "nvidia"'):
+        load_policy(text, "p.yaml", ["nvidai"])
+    with pytest.raises(PolicyError, match='did you mean "nvidia"'):
+        default_policy(["nvidai"])
+
+
+def nothing(_pod: Pod, _context: Context) -> list[Finding]:
+    return []
+
+
+def rule(since: str = "0.1", **facts: Any) -> Rule[Pod]:
+    fields = {"needs": (), **facts}
+    return Rule(
+        name="fake",
+        summary="a fake",
+        subject=Pod,
+        action=Action.DENY,
+        since=since,
+        check=nothing,
+        **fields,
+    )
+
+
+def activated(monkeypatch: pytest.MonkeyPatch, made: Rule[Pod], **facts: Any) -> list[ActiveRule]:
+    monkeypatch.setattr(rules.policy, "CATALOG", (made,))
+    settings = {"fake": facts.pop("settings", RuleSettings())}
+    return list(Policy(Profile("p"), rules=settings, **facts).rule_set().rules)
+
+
+@pytest.mark.parametrize(
+    ("since", "catalog", "is_newer"),
+    [
+        ("0.2", "0.1", True),
+        ("0.10", "0.9", True),
+        ("1", "0.9.9", True),
+        ("0.1.1", "0.1", True),
+        ("0.1", "0.1", False),
+        ("0.1.0", "0.1", False),
+        ("0.1", "0.1.0", False),
+        ("1.0", "1", False),
+        ("0.9", "0.10", False),
+        ("0.1", "99", False),
+        ("99", None, False),
+    ],
+)
+def test_a_rule_that_is_newer_than_the_catalog_only_audits(
+    monkeypatch: pytest.MonkeyPatch, since: str, catalog: str | None, *, is_newer: bool
+) -> None:
+    settings = RuleSettings(Action.DENY, fix=True)
+    made = activated(monkeypatch, rule(since), catalog=catalog, settings=settings)
+    expected = (Action.AUDIT, FixScope.NONE) if is_newer else (Action.DENY, FixScope.ALL)
+    assert [(active.action, active.scope) for active in made] == [expected]
+
+
+def test_off_is_off_for_a_newer_rule_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = RuleSettings(Action.OFF)
+    assert activated(monkeypatch, rule("0.2"), catalog="0.1", settings=settings) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "scope"), [(None, FixScope.SAFE), (True, FixScope.ALL), (False, FixScope.NONE)]
+)
+def test_which_fixes_are_made(
+    monkeypatch: pytest.MonkeyPatch, scope: FixScope, *, said: bool | None
+) -> None:
+    made = activated(monkeypatch, rule(), settings=RuleSettings(fix=said))
+    assert [active.scope for active in made] == [scope]
+
+
+def test_options_are_the_defaults_and_what_the_policy_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = rule(options=MappingProxyType({"a": 1, "b": 2}))
+    settings = RuleSettings(options={"b": 3}, suppressible=False)
+    (active,) = activated(monkeypatch, made, settings=settings)
+    assert active.options == {"a": 1, "b": 3}
+    assert not active.suppressible
+
+
+@pytest.mark.parametrize("said", ["false", "true"])
+def test_void_every_container_reaches_its_rule(said: str) -> None:
+    names = {"image-default-all"}
+    (active,) = policy(f"voidEveryContainer: {said}\n").rule_set().restricted_to(names).rules
+    assert active.options["every_container"] is (said == "true")
+
+
+def test_only_keeps_what_is_named_in_running_order() -> None:
+    whole = default_policy().rule_set()
+    kept = whole.restricted_to([OTHER, GUARD, "no-such-rule"])
+    assert [active.rule.name for active in kept.rules] == [GUARD, OTHER]
+    assert (kept.profile, kept.exceptions) == (whole.profile, whole.exceptions)
+
+
+def test_versions() -> None:
+    assert parse_version("0.10") > parse_version("0.9")
+    assert parse_version("1") == parse_version("1.0.0")
+    with pytest.raises(ValueError, match="x"):
+        parse_version("1.x")
+
+
+REF = ObjectRef("Job", "batch", "team-a", "train")
+POD = Pod(
+    REF,
+    Profile("p"),
+    spec=({"containers": [{"name": "main", "image": "r.io/app:1"}]}, ("spec",)),
+    metadata=({}, ("metadata",)),
+    stable_path="spec",
+)
+(MAIN,) = POD.containers
+FOUND = Finding(path=("spec",), key="key", message="message", container=MAIN, rule="r", object=REF)
+
+
+@pytest.mark.parametrize(
+    ("field", "fits", "fails"),
+    [
+        ("rules", ("q", "r"), ("q",)),
+        ("namespaces", ("x", "team-*"), ("team",)),
+        ("kinds", ("Job",), ("job",)),
+        ("names", ("*",), ("tra",)),
+        ("service_accounts", ("robot",), ("default",)),
+        ("images", ("r.io/*",), ("r.io",)),
+        ("containers", ("main",), ("side",)),
+    ],
+)
+def test_an_exception_matches_on_each_field(
+    field: str, fits: tuple[str, ...], fails: tuple[str, ...]
+) -> None:
+    accepted = PolicyException(rules=("r",), reason="why")
+    assert accepted.covers(FOUND, "robot")
+    assert accepted._replace(**{field: fits}).covers(FOUND, "robot")  # type: ignore[arg-type]
+    assert not accepted._replace(**{field: fails}).covers(FOUND, "robot")  # type: ignore[arg-type]
+
+
+def test_an_exception_for_a_container_does_not_cover_the_whole_object() -> None:
+    of_pod = FOUND._replace(container=None)
+    accepted = PolicyException(rules=("r",), reason="why", namespaces=("team-a",))
+    assert accepted.covers(of_pod, "default")
+    assert not accepted._replace(images=("r.io/*",)).covers(of_pod, "default")
+    assert not accepted._replace(containers=("main",)).covers(of_pod, "default")
+    assert not accepted.covers(FOUND._replace(object=None), "default")
+
+
+def test_an_exception_holds_to_the_end_of_its_last_day() -> None:
+    accepted = PolicyException(rules=("r",), reason="why", expires=TODAY)
+    assert not accepted.expired(TODAY)
+    assert accepted.expired(TODAY + datetime.timedelta(days=1))
+    assert not accepted._replace(expires=None).expired(datetime.date.max)
+
+
+def bad_pod(namespace: str) -> dict[str, Any]:
+    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    container = {"name": "main", "image": "r.io/app:1", "env": env}
+    metadata = {"name": "p", "namespace": namespace}
+    spec = {"containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def test_what_is_excepted_is_neither_found_nor_fixed_but_counted() -> None:
+    text = f"rules: {{{GUARD}: {{fix: true}}}}\n" + exception("{namespace: a}", rule=GUARD)
+    accepting = policy(text).rule_set().restricted_to([GUARD])
+    result = check(bad_pod("a"), accepting, CONTEXT)
+    assert (result.findings, result.excepted) == ([], [GUARD])
+    assert result.used_exceptions == set(accepting.exceptions)
+    assert fix(bad_pod("a"), accepting, CONTEXT).operations == []
+    elsewhere = check(bad_pod("b"), accepting, CONTEXT)
+    assert (len(elsewhere.findings), elsewhere.excepted) == (1, [])
+    assert not elsewhere.used_exceptions
+    assert fix(bad_pod("b"), accepting, CONTEXT).operations
+
+
+def test_an_exception_that_has_run_out_accepts_nothing() -> None:
+    text = exception("{namespace: a}", rule=GUARD, more=f"  expires: {TODAY}\n")
+    accepting = policy(text).rule_set().restricted_to([GUARD])
+    assert not check(bad_pod("a"), accepting, CONTEXT).findings
+    tomorrow = Context(TODAY + datetime.timedelta(days=1))
+    result = check(bad_pod("a"), accepting, tomorrow)
+    assert (len(result.findings), result.excepted) == (1, [])
+    assert not result.used_exceptions
+
+
+def test_quotas_are_excepted_without_a_service_account() -> None:
+    quota = Quota(REF._replace(kind="ResourceQuota"), Profile("p"), {})
+    found = FOUND._replace(container=None, object=quota.object)
+    assert PolicyException(("r",), "why", kinds=("ResourceQuota",)).covers(found, "")
+    assert not PolicyException(("r",), "why", service_accounts=("a",)).covers(found, "")

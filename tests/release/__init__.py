@@ -1,0 +1,1 @@
+"""Tests of the wheel, the image and the release."""

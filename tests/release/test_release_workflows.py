@@ -1,0 +1,147 @@
+"""The workflows that check, build, sign and publish; they run on GitHub, so here they are read."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuward import __version__
+from tests.testkit.control_plane.toolchain import BuildError, cache, go_command, made_once, run
+from tests.testkit.paths import ROOT, TESTS
+from tests.testkit.skipping import missing
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+MODULE = TESTS / "workflows"
+ACTIONLINT = "github.com/rhysd/actionlint"
+CHECK = ROOT / "tools" / "check_release.py"
+PUBLISHING = {"packages", "id-token", "attestations"}
+# What each job of a release may write; reading the repository is all that the others may.
+MAY_WRITE = {"image": PUBLISHING, "chart": PUBLISHING, "pypi": {"id-token"}}
+
+
+@pytest.fixture(scope="module")
+def release() -> dict[str, Any]:
+    path = ROOT / ".github" / "workflows" / "release.yml"
+    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def actionlint() -> str:
+    version = re.search(rf"{ACTIONLINT} v(\S+)", (MODULE / "go.mod").read_text(encoding="utf-8"))
+    assert version
+    target = cache() / f"actionlint-{version[1]}"
+    try:
+        with made_once(target) as folder:
+            if folder:
+                package = f"{ACTIONLINT}/cmd/actionlint"
+                run([go_command(), "build", "-o", str(folder / "actionlint"), package], MODULE)
+    except BuildError as error:
+        missing(f"actionlint cannot be built: {error}")
+    return str(target / "actionlint")
+
+
+def said(*command: str) -> tuple[int, str]:
+    """Exit status, and all that a command printed."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def needed(jobs: dict[str, Any], name: str) -> set[str]:
+    """All that must have gone well before the job `name` begins."""
+    direct = jobs[name].get("needs", [])
+    first = {direct} if isinstance(direct, str) else set(direct)
+    return first.union(*(needed(jobs, one) for one in first))
+
+
+def steps(job: dict[str, Any]) -> list[str]:
+    """What a job does, a word or line for each step."""
+    return [step.get("uses", "").partition("@")[0] or step["run"] for step in job["steps"]]
+
+
+def test_actionlint_has_nothing_to_say(actionlint: str) -> None:
+    # Its findings do not depend on whether a shellcheck is at hand.
+    assert said(actionlint, "-shellcheck=", *map(str, WORKFLOWS)) == (0, "")
+
+
+def test_zizmor_has_nothing_to_say() -> None:
+    zizmor = str(Path(sys.executable).with_name("zizmor"))
+    status, text = said(zizmor, "--offline", "--no-progress", "--strict-collection", ".github")
+    assert status == 0, text
+
+
+def test_every_action_is_one_commit() -> None:
+    used: dict[str, set[str]] = {}
+    for path in WORKFLOWS:
+        for line in re.findall(r"uses: (?!\./)(.+)", path.read_text(encoding="utf-8")):
+            pinned = re.fullmatch(r"(\S+)@([0-9a-f]{40} # v\d+\.\d+\.\d+)", line)
+            assert pinned, line
+            used.setdefault(pinned[1], set()).add(pinned[2])
+    assert used
+    assert {name: found for name, found in used.items() if len(found) > 1} == {}
+
+
+def test_jobs_have_no_more_rights_than_they_need(release: dict[str, Any]) -> None:
+    for path in WORKFLOWS:
+        assert yaml.safe_load(path.read_text(encoding="utf-8"))["permissions"] == {}
+    for name, job in release["jobs"].items():
+        writes = {right for right, verb in job["permissions"].items() if verb == "write"}
+        assert writes == MAY_WRITE.get(name, set()), name
+        assert job["permissions"].get("contents", "none") != "write"
+    assert "secrets." not in str(release)
+
+
+def test_nothing_is_published_unchecked(release: dict[str, Any]) -> None:
+    jobs = release["jobs"]
+    for name in ("image", "chart", "pypi"):
+        assert {"version", "check"} <= needed(jobs, name)
+    # The chart starts the image, and nothing on PyPI can be replaced.
+    assert "image" in needed(jobs, "chart")
+    assert needed(jobs, "pypi") == set(jobs) - {"pypi"}
+    assert jobs["pypi"]["environment"]["name"] == "pypi"
+
+
+def test_the_image_gets_its_tag_when_it_has_run_and_is_scanned_and_signed(
+    release: dict[str, Any],
+) -> None:
+    job = release["jobs"]["image"]
+    done = steps(job)
+    build = done.index("docker/build-push-action")
+    options = job["steps"][build]["with"]
+    assert options["platforms"] == "linux/amd64,linux/arm64"
+    assert (options["sbom"], options["provenance"]) == (True, "mode=max")
+    assert "push-by-digest=true" in options["outputs"]
+    assert "tags" not in options
+    after = done[build + 1 :]
+    order = ["docker run", "anchore/scan-action", "anchore/scan-action", "cosign sign"]
+    order += ["actions/attest", "imagetools create"]
+    assert [word in step for word, step in zip(order, after, strict=True)] == [True] * len(order)
+    scans = [step for step in job["steps"] if "scan-action" in step.get("uses", "")]
+    assert {step["env"]["GRYPE_PLATFORM"] for step in scans} == set(options["platforms"].split(","))
+    for step in scans:
+        assert step["with"]["severity-cutoff"] == "high"
+        assert step["with"]["only-fixed"] is True
+        assert "fail-build" not in step["with"]
+
+
+def test_a_release_has_one_version(tmp_path: Path, release: dict[str, Any]) -> None:
+    assert any("tools/check_release.py" in step for step in steps(release["jobs"]["version"]))
+    assert said(sys.executable, str(CHECK), f"v{__version__}") == (0, "")
+    for name in ("gpuward/__init__.py", "charts/gpuward/Chart.yaml", "tools/check_release.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    chart = tmp_path / "charts/gpuward/Chart.yaml"
+    chart.write_text(re.sub(r"(?m)^appVersion: .*$", 'appVersion: "9.9.9"', chart.read_text()))
+    status, text = said(sys.executable, str(tmp_path / "tools/check_release.py"), f"v{__version__}")
+    assert (status, text) == (
+        1,
+        f"charts/gpuward/Chart.yaml: appVersion: 9.9.9, not {__version__}\n",
+    )
+    assert said(sys.executable, str(CHECK), __version__)[0] == 1

@@ -1,0 +1,177 @@
+"""Pods are found wherever they sit. The table is `data/workloads.yaml`."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.base.json_patch import pointer, value_at
+from rules.objects.pod import Pod
+from rules.objects.quota import Quota
+from rules.workloads.discovery import find_subjects
+from tests.testkit.workload_table import PROFILE, WORKLOADS, manifest_of, parsed, pods_in
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_pods_of_every_workload_are_found(name: str) -> None:
+    manifest = manifest_of(name)
+    found = {
+        pointer(pod.path): {
+            "metadata": pointer(pod.metadata_path),
+            "containers": [f"{c.role} {pointer(c.path)}" for c in pod.containers],
+        }
+        for pod in pods_in(manifest)
+    }
+    assert found == WORKLOADS[name]["pods"]
+    for pod in pods_in(manifest):
+        assert pod.spec is value_at(manifest, pod.path)
+        assert all(c.raw is value_at(manifest, c.path) for c in pod.containers)
+        if pod.metadata:
+            assert pod.metadata is value_at(manifest, pod.metadata_path)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_pods_in_a_list_are_the_same_with_longer_paths(name: str) -> None:
+    manifest = manifest_of(name)
+    items = {"apiVersion": "v1", "kind": "List", "items": [{"kind": "Secret"}, manifest]}
+    listed, alone = pods_in(items), pods_in(manifest)
+    assert [pod.path for pod in listed] == [("items", 1, *pod.path) for pod in alone]
+    assert [pod.stable_path for pod in listed] == [pod.stable_path for pod in alone]
+    assert [pod.object for pod in listed] == [pod.object for pod in alone]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("{apiVersion: apps/v1, kind: Deployment, metadata: {labels: {a: b}}}", 0),
+        ("{apiVersion: apps/v1, kind: Deployment, spec: {replicas: 2}}", 0),
+        ("{apiVersion: apps/v1, kind: Deployment, spec: {template: {spec: {nodeName: x}}}}", 1),
+        ("{apiVersion: v1, kind: Pod, metadata: {name: x}}", 0),
+        ("{apiVersion: v1, kind: Pod, spec: {containers: null}}", 1),
+        ("{apiVersion: argoproj.io/v1alpha1, kind: Workflow, spec: {}}", 0),
+        ("{apiVersion: sparkoperator.k8s.io/v1beta2, kind: SparkApplication, spec: {}}", 0),
+        ("{apiVersion: example.com/v1, kind: X, spec: {template: {spec: {containers: []}}}}", 0),
+        ("{kind: X, containers: [{name: a}]}", 1),
+        ("{apiVersion: v1, spec: {containers: [{name: a}]}}", 0),
+    ],
+)
+def test_what_little_an_object_holds_is_read(text: str, count: int) -> None:
+    assert len(pods_in(parsed(text))) == count
+
+
+PATTERNS = {
+    "kyverno.io/v1": "ClusterPolicy",
+    "policies.kyverno.io/v1alpha1": "ValidatingPolicy",
+    "constraints.gatekeeper.sh/v1beta1": "K8sAllowedRepos",
+    "mutations.gatekeeper.sh/v1": "Assign",
+    "admissionregistration.k8s.io/v1": "MutatingAdmissionPolicy",
+    "apiextensions.k8s.io/v1": "CustomResourceDefinition",
+    "policies.kubewarden.io/v1": "ClusterAdmissionPolicy",
+    "policy.open-cluster-management.io/v1": "ConfigurationPolicy",
+    "gpuward.io/v1": "Policy",
+}
+
+
+@pytest.mark.parametrize("version", PATTERNS)
+def test_patterns_of_pods_are_not_judged(version: str) -> None:
+    pattern = {"spec": {"containers": [{"env": "=(text)"}], "volumes": "X"}}
+    manifest = {"apiVersion": version, "kind": PATTERNS[version], "spec": {"pattern": pattern}}
+    assert list(find_subjects(manifest, PROFILE)) == []
+    assert list(find_subjects({"kind": "List", "items": [manifest]}, PROFILE)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{apiVersion: v1, kind: ConfigMap, data: {containers: [{}]}}",
+        "{apiVersion: example.com/v1, kind: X, spec: {containers: 3}}",
+        "{apiVersion: example.com/v1, kind: X, spec: {containers: [a, b]}}",
+        "{apiVersion: example.com/v1, kind: X, spec: {containers: {a: {image: b}}}}",
+        # A kind of this name in another group has a shape of its own.
+        "{apiVersion: example.com/v1, kind: TrainJob, spec: {trainer: text}}",
+        "{apiVersion: example.com/v1, kind: Workflow, spec: {templates: {a: b}}}",
+    ],
+)
+def test_what_only_resembles_a_pod_is_left_alone(text: str) -> None:
+    assert list(find_subjects(parsed(text), PROFILE)) == []
+
+
+def test_lists_are_opened() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {}}
+    bare = {"metadata": {"name": "x"}, "spec": {}}
+    inner = {"kind": "List", "items": [pod]}
+    found = pods_in({"kind": "List", "items": [None, 3, pod, inner, {"spec": {}}, pod]})
+    assert [p.path[:-1] for p in found] == [("items", 2), ("items", 3, "items", 0), ("items", 5)]
+    listed = {"apiVersion": "v1", "kind": "PodList", "items": [bare, {**bare, "kind": None}, pod]}
+    assert [p.object.kind for p in pods_in(listed)] == ["Pod"] * 3
+    assert pods_in({"kind": "PodList", "items": "text"}) == []
+    jobs = {"apiVersion": "batch/v1", "kind": "JobList", "items": [{"spec": {"template": bare}}]}
+    (job,) = pods_in(jobs)
+    assert (job.object.kind, job.object.group) == ("Job", "batch")
+
+
+def test_an_object_is_named_by_group_kind_namespace_and_name() -> None:
+    manifest = {**manifest_of("Volcano Job"), "metadata": {"name": "x", "namespace": "y"}}
+    (pod,) = pods_in(manifest)
+    assert pod.object == ("Job", "batch.volcano.sh", "y", "x")
+    del manifest["metadata"]["namespace"]
+    (pod,) = [p for p in find_subjects(manifest, PROFILE, "z") if isinstance(p, Pod)]
+    assert pod.object.namespace == "z"
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("Pod", ["spec"]),
+        ("CronJob", ["spec.jobTemplate.spec.template.spec"]),
+        (
+            "RayCluster",
+            ["spec.headGroupSpec.template.spec", "spec.workerGroupSpecs.gpu.template.spec"],
+        ),
+        ("Volcano Job", ["spec.tasks.worker.template.spec"]),
+        ("WorkflowTemplate", ["spec.templates.a"]),
+        (
+            "what nobody has heard of",
+            ["spec.byName.one.podSpec", "spec.byNumber.*.*.template.spec"],
+        ),
+    ],
+)
+def test_a_place_has_names_instead_of_indices(name: str, places: list[str]) -> None:
+    assert [pod.stable_path for pod in pods_in(manifest_of(name))] == places
+
+
+def test_places_stay_when_elements_change_places() -> None:
+    manifest = manifest_of("Workflow")
+    before = {pod.stable_path for pod in pods_in(manifest)}
+    manifest["spec"]["templates"].reverse()
+    assert {pod.stable_path for pod in pods_in(manifest)} == before
+
+
+def test_where_a_kind_keeps_its_resources() -> None:
+    spark = manifest_of("SparkApplication")
+    spark["spec"]["executor"]["sidecars"][0]["resources"] = {"limits": {"nvidia.com/gpu": 2}}
+    driver, executor, _ = pods_in(spark)
+    assert driver.containers[0].limits == {"nvidia.com/gpu": 1}
+    assert driver.labels == {"a": "b"}
+    assert executor.containers[0].limits == {}
+    assert executor.containers[2].limits == {"nvidia.com/gpu": 2}
+    *_, trainer, _ = pods_in(manifest_of("TrainJob"))
+    assert trainer.containers[0].limits == {"nvidia.com/gpu": 1}
+    assert pointer(trainer.containers[0].resources_path) == "/spec/trainer/resourcesPerNode"
+
+
+def test_a_resource_that_spark_does_not_know_is_none() -> None:
+    driver = {"resources": {"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": 1}}}
+    head = {"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication"}
+    (pod,) = pods_in({**head, "spec": {"driver": driver}})
+    assert (pod.containers[0].limits, pod.containers[0].requests) == ({}, {})
+
+
+def test_a_quota_is_a_subject() -> None:
+    text = "apiVersion: v1\nkind: ResourceQuota\nspec: {hard: {requests.nvidia.com/gpu: 1}}"
+    (quota,) = find_subjects(parsed(text), PROFILE)
+    assert isinstance(quota, Quota)
+    assert quota.hard == {"requests.nvidia.com/gpu": 1}
+    assert pointer(quota.path) == "/spec/hard"
+    partial = next(find_subjects(parsed("{apiVersion: v1, kind: ResourceQuota}"), PROFILE))
+    assert isinstance(partial, Quota)
+    assert partial.hard == {}

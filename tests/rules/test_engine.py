@@ -1,0 +1,657 @@
+"""The engine, with rules made for the purpose: what it does with good ones and with broken ones."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jsonpatch
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rules.base.json_patch import Edit, append, pointer, put, remove
+from rules.engine.fixing import FixResult, check, fix, introduced
+from rules.engine.result import EvaluationResult
+from rules.finding import Action, Finding, Fix, FixScope
+from rules.gpu.components import DAEMON_SET_CONTROLLERS
+from rules.objects.pod import MIRROR, Pod
+from rules.objects.quota import Quota
+from rules.policy import ActiveRule, PolicyException, RuleSet
+from rules.profile.context import Context
+from rules.profile.profile import Profile
+from rules.profile.records import Component
+from rules.rule import Rule
+from rules.traits.bits import HOST_NAMESPACE, NODE_CONSTRAINT, NODE_NAME
+from tests.testkit.cases import TODAY
+
+CONTEXT = Context(TODAY)
+CONTROLLER = DAEMON_SET_CONTROLLERS[0]
+PROFILE = Profile("p", components=(Component(("system",), ("agent",), ("operator",)),))
+
+Check = Callable[[Any, Context], Iterator[Finding]]
+
+
+def active(
+    name: str,
+    body: Check,
+    *,
+    action: Action = Action.DENY,
+    scope: FixScope = FixScope.ALL,
+    subject: type[Pod | Quota] = Pod,
+    **facts: Any,
+) -> ActiveRule:
+    rule: Rule[Any] = Rule(
+        name=name,
+        summary="a fake",
+        subject=subject,
+        action=Action.DENY,
+        since="0.1",
+        check=body,
+        needs=(),
+        **facts,
+    )
+    return ActiveRule(rule, action, scope, {"told": name}, suppressible=True)
+
+
+def rule_set(*rules: ActiveRule, exceptions: tuple[PolicyException, ...] = ()) -> RuleSet:
+    return RuleSet(rules, PROFILE, exceptions)
+
+
+def finds(field: str, *, mend: bool = False, safe: bool = True, message: str = "") -> Check:
+    """Find `field` in every container, and perhaps remove it."""
+
+    def body(pod: Pod, _context: Context) -> Iterator[Finding]:
+        for container in pod.containers:
+            if field in container.raw:
+                path = (*container.path, field)
+                cure = Fix(f"remove {field}", (remove(path),), safe) if mend else None
+                yield Finding(
+                    path=path,
+                    key=field,
+                    message=message or f"has {field}",
+                    container=container,
+                    fix=cure,
+                )
+
+    return body
+
+
+def does(*edits: Edit, key: str = "x") -> Check:
+    """Find one thing in the pod and want `edits`, whose paths start at its spec."""
+
+    def body(pod: Pod, _context: Context) -> Iterator[Finding]:
+        if "cured" not in pod.spec:
+            own = tuple(edit._replace(path=(*pod.path, *edit.path)) for edit in edits)
+            yield Finding(
+                path=pod.path, key=key, message="wants edits", fix=Fix("edit", own, safe=True)
+            )
+
+    return body
+
+
+def breaks(body: Check, after: int = 0) -> Check:
+    """Do as `body` does, and raise after so many findings."""
+
+    def broken(subject: Any, context: Context) -> Iterator[Finding]:
+        for number, finding in enumerate(body(subject, context)):
+            if number == after:
+                break
+            yield finding
+        raise RuntimeError("our own bug")
+
+    return broken
+
+
+def pod(*containers: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    named = [{"name": f"c{number}", **c} for number, c in enumerate(containers)]
+    metadata = {"name": "p", "namespace": "n", **metadata}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": named}}
+
+
+def quota() -> dict[str, Any]:
+    metadata = {"name": "q", "namespace": "n"}
+    hard = {"x": 1}
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": metadata,
+        "spec": {"hard": hard},
+    }
+
+
+def judged(manifest: Any, *rules: ActiveRule, **facts: Any) -> EvaluationResult:
+    before = copy.deepcopy(manifest)
+    result = check(manifest, rule_set(*rules), CONTEXT, **facts)
+    assert manifest == before
+    return result
+
+
+def mended(manifest: Any, *rules: ActiveRule, **facts: Any) -> FixResult:
+    before = copy.deepcopy(manifest)
+    fixed = fix(manifest, rule_set(*rules), CONTEXT, **facts)
+    assert manifest == before
+    assert jsonpatch.apply_patch(manifest, copy.deepcopy(fixed.operations)) == fixed.manifest
+    again = fix(fixed.manifest, rule_set(*rules), CONTEXT, **facts)
+    assert again.manifest == fixed.manifest
+    return fixed
+
+
+def spoken(found: list[Finding]) -> list[tuple[str, str, str]]:
+    return [(finding.rule, finding.container_name, finding.key) for finding in found]
+
+
+def test_findings_are_stamped() -> None:
+    (finding,) = judged(pod({"a": 1}), active("r", finds("a", mend=True))).findings
+    assert finding.rule == "r"
+    assert str(finding.object) == "Pod n/p"
+    assert finding.stable_path == "spec"
+    assert finding.action is Action.DENY
+    assert finding.fixable
+    assert finding.identity == "r|Pod./n/p|spec|c0|a"
+
+
+def test_the_weaker_of_two_actions_counts() -> None:
+    def body(pod: Pod, _context: Context) -> Iterator[Finding]:
+        for action in (Action.AUDIT, Action.WARN, Action.DENY):
+            yield Finding(path=pod.path, key=action.name, message="x", action=action)
+
+    for cap in (Action.AUDIT, Action.WARN, Action.DENY):
+        found = judged(pod({}), active("r", body, action=cap)).findings
+        expected = [min(cap, own) for own in (Action.AUDIT, Action.WARN, Action.DENY)]
+        assert [finding.action for finding in found] == expected
+
+
+def test_rules_see_their_own_options_and_the_profile() -> None:
+    seen = []
+
+    def body(_pod: Pod, context: Context) -> Iterator[Finding]:
+        seen.append((context.options["told"], context.profile, context.today))
+        yield from ()
+
+    judged(pod({}), active("one", body), active("two", body))
+    assert seen == [("one", PROFILE, TODAY), ("two", PROFILE, TODAY)]
+
+
+def test_a_rule_is_asked_about_its_own_kind_of_subject() -> None:
+    seen = []
+
+    def body(subject: Any, _context: Context) -> Iterator[Finding]:
+        seen.append(type(subject))
+        yield from ()
+
+    both = {"kind": "List", "items": [pod({}), quota()]}
+    judged(both, active("pods", body), active("quotas", body, subject=Quota))
+    assert seen == [Pod, Quota]
+
+
+def test_a_rule_is_asked_only_about_pods_that_have_what_it_needs() -> None:
+    seen = []
+
+    def body(pod: Pod, _context: Context) -> Iterator[Finding]:
+        seen.append(pod.object.name)
+        yield from ()
+
+    rule = active("r", body)._replace(needs=(NODE_NAME | NODE_CONSTRAINT, HOST_NAMESPACE))
+    manifests = [pod({}, name=name) for name in ("neither", "one", "both")]
+    manifests[1]["spec"] |= {"nodeName": "n"}
+    manifests[2]["spec"] |= {"nodeSelector": {"a": "b"}, "hostPID": True}
+    for manifest in manifests:
+        judged(manifest, rule)
+    judged({"kind": "List", "items": manifests}, rule)
+    assert seen == ["both", "both"]
+
+
+def test_a_pod_that_no_edit_has_touched_is_asked_about_once() -> None:
+    seen = []
+
+    def body(pod: Pod, _context: Context) -> Iterator[Finding]:
+        seen.append(pod.object.name)
+        yield from ()
+
+    both = {"kind": "List", "items": [pod({"a": 1}), pod({}, name="untouched")]}
+    mended(both, active("watching", body), active("cure", finds("a", mend=True)))
+    # Once in each of two runs; the other also after the fix.
+    assert seen == ["p", "untouched", "p", "p", "untouched"]
+
+
+def test_a_finding_keeps_its_container() -> None:
+    limits = {"cpu": 1}
+    (finding,) = judged(
+        pod({"a": 1, "resources": {"limits": limits}}), active("r", finds("a"))
+    ).findings
+    container = finding.container
+    assert container is not None
+    assert (container.name, container.limits) == ("c0", limits)
+
+
+def test_a_rule_that_raises_is_named_and_hides_nothing() -> None:
+    rules = [
+        active("first", finds("a")),
+        active("broken", breaks(finds("a", mend=True), after=1)),
+        active("last", finds("b", mend=True)),
+    ]
+    manifest = pod({"a": 1, "b": 1}, {"a": 1})
+    result = judged(manifest, *rules)
+    assert [(f.rule, f.error) for f in result.failures] == [("broken", "RuntimeError: our own bug")]
+    assert spoken(result.findings) == [
+        *(("first", "c0", "a"), ("first", "c1", "a")),
+        *(("broken", "c0", "a"), ("last", "c0", "b")),
+    ]
+    assert [f.fixable for f in result.findings if f.rule == "broken"] == [False]
+    # None of its edits is made; those of others are.
+    fixed = mended(manifest, *rules)
+    assert [operation["path"] for operation in fixed.operations] == ["/spec/containers/0/b"]
+    assert [failure.rule for failure in fixed.remaining.failures] == ["broken"]
+
+
+def test_a_rule_that_raises_about_every_pod_is_named_once() -> None:
+    manifest = {"kind": "List", "items": [pod({"a": 1}), pod({"a": 1})]}
+    result = judged(manifest, active("broken", breaks(finds("a"), after=1)))
+    assert [failure.rule for failure in result.failures] == ["broken"]
+    assert len(result.findings) == 2
+
+
+def test_a_rule_that_raises_only_before_the_fix_is_still_named() -> None:
+    def body(pod: Pod, _context: Context) -> Iterator[Finding]:
+        if any("a" in container.raw for container in pod.containers):
+            raise ValueError("only before")
+        yield from ()
+
+    fixed = mended(pod({"a": 1}), active("broken", body), active("cure", finds("a", mend=True)))
+    assert len(fixed.operations) == 1
+    assert [failure.rule for failure in fixed.remaining.failures] == ["broken"]
+
+
+def test_a_rule_that_is_no_generator_at_all_is_caught() -> None:
+    def body(_pod: Pod, _context: Context) -> Iterator[Finding]:
+        return None  # type: ignore[return-value]
+
+    assert judged(pod({}), active("broken", body)).failures
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [remove(("missing",))],
+        [put(("containers", 7, "x"), 1)],
+        [append(("containers", 0), 1)],
+        [put(("a",), 1), put(("a",), 2)],
+        [put(("containers",), []), remove(("containers", 0))],
+        # The first would fit, but all or none are made.
+        [put(("a",), 1), remove(("missing",))],
+    ],
+)
+def test_edits_that_do_not_fit_are_dropped_with_their_rule(edits: list[Edit]) -> None:
+    rules = [active("misfit", does(*edits)), active("good", finds("a", mend=True))]
+    fixed = mended(pod({"a": 1}), *rules)
+    assert fixed.manifest == pod({})
+    assert [failure.rule for failure in fixed.remaining.failures] == ["misfit"]
+    assert "EditError" in fixed.remaining.failures[0].error
+    # What it has found remains.
+    assert [finding.rule for finding in fixed.remaining.findings] == ["misfit"]
+
+
+def test_a_misfit_alone_leaves_everything_as_it_is() -> None:
+    manifest = pod({"a": 1})
+    fixed = mended(manifest, active("misfit", does(remove(("missing",)))))
+    assert fixed.manifest is manifest
+    assert fixed.fixed == []
+    assert [failure.rule for failure in fixed.remaining.failures] == ["misfit"]
+
+
+def test_a_fix_that_does_not_cure_bars_its_rule_and_the_rest_is_still_fixed() -> None:
+    rules = [
+        active("before", finds("a", mend=True)),
+        active("useless", does(put(("useless",), 1))),
+        active("after", finds("b", mend=True)),
+    ]
+    fixed = mended(pod({"a": 1, "b": 1}), *rules)
+    assert fixed.manifest == pod({})
+    assert [finding.rule for finding in fixed.fixed] == ["before", "after"]
+    (failure,) = fixed.remaining.failures
+    assert failure.rule == "useless"
+    assert "does not resolve useless|Pod./n/p|spec||x" in failure.error
+    assert [finding.rule for finding in fixed.remaining.findings] == ["useless"]
+
+
+def test_a_fix_without_edits_cures_nothing() -> None:
+    fixed = mended(pod({}), active("idle", does()))
+    assert fixed.operations == []
+    assert [failure.rule for failure in fixed.remaining.failures] == ["idle"]
+
+
+def test_rules_that_undo_each_other_come_to_an_end() -> None:
+    def wants(value: int) -> Check:
+        def body(pod: Pod, _context: Context) -> Iterator[Finding]:
+            if pod.spec.get("x") != value:
+                edits = (put((*pod.path, "x"), value),)
+                yield Finding(
+                    path=pod.path,
+                    key="x",
+                    message=f"x is not {value}",
+                    fix=Fix("set it", edits, safe=True),
+                )
+
+        return body
+
+    fixed = mended(pod({}), active("one", wants(1)), active("two", wants(2)))
+    assert [failure.rule for failure in fixed.remaining.failures] == ["one"]
+    assert fixed.manifest["spec"]["x"] == 2  # type: ignore[call-overload, index]
+
+
+def test_many_useless_rules_come_to_an_end() -> None:
+    rules = [active(f"useless-{n}", does(put((f"x{n}",), 1), key=str(n))) for n in range(30)]
+    fixed = mended(pod({}), *rules)
+    assert fixed.operations == []
+    assert len(fixed.remaining.failures) == 30
+
+
+def test_a_rule_that_always_finds_something_new_comes_to_an_end() -> None:
+    def body(pod: Pod, _context: Context) -> Iterator[Finding]:
+        count = pod.spec.get("count", 0)
+        edits = (put((*pod.path, "count"), count + 1),)
+        yield Finding(
+            path=pod.path,
+            key=f"count.{count}",
+            message="counts",
+            fix=Fix("count", edits, safe=True),
+        )
+
+    rules = [active("endless", body), active("good", finds("a", mend=True))]
+    fixed = mended(pod({"a": 1}), *rules)
+    assert fixed.manifest == pod({})
+    assert [failure.rule for failure in fixed.remaining.failures] == ["endless"]
+
+
+def test_one_fix_may_open_the_way_for_an_earlier_one() -> None:
+    def needs(pod: Pod, _context: Context) -> Iterator[Finding]:
+        if "a" not in pod.containers[0].raw and "x" not in pod.spec:
+            edits = (put((*pod.path, "x"), 1),)
+            yield Finding(
+                path=pod.path, key="x", message="has no x", fix=Fix("add x", edits, safe=True)
+            )
+
+    fixed = mended(pod({"a": 1}), active("early", needs), active("late", finds("a", mend=True)))
+    assert [finding.rule for finding in fixed.fixed] == ["late", "early"]
+    assert fixed.remaining.findings == []
+
+
+def test_what_was_never_to_be_fixed_is_no_relapse() -> None:
+    """Two nameless siblings share every identity; only one of their findings can be fixed."""
+
+    def body(pod: Pod, _context: Context) -> Iterator[Finding]:
+        for container in pod.containers:
+            if "a" in container.raw:
+                path = (*container.path, "a")
+                cure = Fix("remove", (remove(path),), safe=container.raw["a"] == 1)
+                yield Finding(path=path, key="a", message="has a", container=container, fix=cure)
+
+    spec = [{"template": {"containers": [{"name": "c", "a": n}]}} for n in (1, 2)]
+    manifest = {"apiVersion": "example.com/v1", "kind": "Twins", "spec": spec}
+    fixed = mended(manifest, active("r", body, scope=FixScope.SAFE))
+    assert [operation["path"] for operation in fixed.operations] == [
+        "/spec/0/template/containers/0/a"
+    ]
+    assert fixed.remaining.failures == []
+    assert len(fixed.remaining.findings) == 1
+
+
+@pytest.mark.parametrize(
+    ("scope", "safe", "made"),
+    [
+        (FixScope.ALL, False, True),
+        (FixScope.ALL, True, True),
+        (FixScope.SAFE, False, False),
+        (FixScope.SAFE, True, True),
+        (FixScope.NONE, True, False),
+    ],
+)
+def test_only_fixes_in_scope_are_made(scope: FixScope, *, safe: bool, made: bool) -> None:
+    rule = active("r", finds("a", mend=True, safe=safe), scope=scope)
+    (finding,) = judged(pod({"a": 1}), rule).findings
+    assert finding.fixable is made
+    assert bool(mended(pod({"a": 1}), rule).operations) is made
+
+
+def test_no_rule_sees_the_edits_of_a_later_one() -> None:
+    seen: dict[str, list[list[str]]] = {"first": [], "last": []}
+
+    def watching(name: str, body: Check) -> Check:
+        def watched(pod: Pod, context: Context) -> Iterator[Finding]:
+            seen[name].append(sorted(key for c in pod.containers for key in c.raw if key != "name"))
+            yield from body(pod, context)
+
+        return watched
+
+    mended(
+        pod({"a": 1, "b": 1}),
+        active("first", watching("first", finds("a", mend=True))),
+        active("last", watching("last", finds("b", mend=True))),
+    )
+    # Asked before its fix, and once more in the end.
+    assert seen["first"][:2] == [["a", "b"], []]
+    assert seen["last"][:2] == [["b"], []]
+
+
+def test_operations_are_in_the_order_of_the_rules() -> None:
+    rules = [active(f"r{n}", finds(field, mend=True)) for n, field in enumerate("cab")]
+    fixed = mended(pod({"a": 1, "b": 1, "c": 1}), *rules)
+    assert [operation["path"][-1] for operation in fixed.operations] == ["c", "a", "b"]
+    assert [finding.rule for finding in fixed.fixed] == ["r0", "r1", "r2"]
+
+
+def test_untouched_parts_stay_the_same_objects() -> None:
+    manifest = pod({"a": 1}, {"b": {}})
+    fixed: Any = mended(manifest, active("r", finds("a", mend=True))).manifest
+    assert fixed["metadata"] is manifest["metadata"]
+    assert fixed["spec"]["containers"][1] is manifest["spec"]["containers"][1]
+
+
+def test_only_the_named_containers_are_mended() -> None:
+    fixed = mended(pod({"a": 1}, {"a": 1}), active("r", finds("a", mend=True)), only=["c1"])
+    assert [operation["path"] for operation in fixed.operations] == ["/spec/containers/1/a"]
+    assert spoken(fixed.remaining.findings) == [("r", "c0", "a")]
+    # What concerns the whole pod concerns none of them.
+    assert mended(pod({}), active("w", does(put(("cured",), 1))), only=["c0"]).operations == []
+    assert mended(pod({"a": 1}), active("r", finds("a", mend=True)), only=[]).operations == []
+
+
+def test_a_rule_silences_those_that_it_stands_for() -> None:
+    first = active("first", finds("a"), supersedes=("second",))
+    second = active("second", finds("a"))
+    both = pod({"a": 1})
+    assert spoken(judged(both, first, second).findings) == [("first", "c0", "a")]
+    # Off means that the other speaks.
+    assert spoken(judged(both, second).findings) == [("second", "c0", "a")]
+    # It stands for others only where it has spoken itself: this container, this key.
+    picky = active("first", finds("b"), supersedes=("second",))
+    assert spoken(judged(pod({"a": 1, "b": 1}), picky, second).findings) == [
+        ("first", "c0", "b"),
+        ("second", "c0", "a"),
+    ]
+    twins = {"kind": "List", "items": [pod({"a": 1}), pod({"a": 1})]}
+    assert len(judged(twins, first, second).findings) == 2
+
+
+def test_a_rule_stays_silenced_when_another_has_mended_something() -> None:
+    rules = [
+        active("first", finds("a"), supersedes=("second",)),
+        active("other", finds("b", mend=True)),
+        active("second", finds("a", mend=True)),
+    ]
+    fixed = mended(pod({"a": 1, "b": 1}), *rules)
+    assert [finding.rule for finding in fixed.fixed] == ["other"]
+    assert spoken(fixed.remaining.findings) == [("first", "c0", "a")]
+
+
+def test_what_is_excepted_stays_silent_in_the_words_of_another_rule_too() -> None:
+    accepted = PolicyException(rules=("first",), reason="why", namespaces=("n",))
+    rules = rule_set(
+        active("first", finds("a"), supersedes=("second",)),
+        active("second", finds("a")),
+        exceptions=(accepted,),
+    )
+    result = check(pod({"a": 1}), rules, CONTEXT)
+    assert (result.findings, result.excepted) == ([], ["first"])
+    assert result.used_exceptions == {accepted}
+
+
+def test_suppressed_findings_are_counted_and_not_mended() -> None:
+    def suppress(finding: Finding, rule: ActiveRule) -> bool:
+        assert finding.rule == rule.rule.name
+        return finding.container_name == "c0"
+
+    manifest = pod({"a": 1}, {"a": 1})
+    rule = active("r", finds("a", mend=True))
+    result = judged(manifest, rule, suppress=suppress)
+    assert (spoken(result.findings), result.suppressed) == ([("r", "c1", "a")], 1)
+    fixed = mended(manifest, rule, suppress=suppress)
+    assert [operation["path"] for operation in fixed.operations] == ["/spec/containers/1/a"]
+    assert (fixed.remaining.findings, fixed.remaining.suppressed) == ([], 1)
+
+
+def test_a_comment_keeps_its_place_while_indices_shift() -> None:
+    """The linter silences by path; the paths that it knows are those of the text."""
+
+    def finds_env(pod: Pod, _context: Context) -> Iterator[Finding]:
+        for container in pod.containers:
+            for name, entries in container.env.items():
+                path = (*container.path, "env", entries[-1][0])
+                cure = Fix("remove", (remove(path),), safe=name != "B")
+                yield Finding(
+                    path=path, key=name, message=f"sets {name}", container=container, fix=cure
+                )
+
+    def suppress(finding: Finding, _rule: ActiveRule) -> bool:
+        return pointer(finding.path).endswith("/1")
+
+    env = [{"name": name} for name in "ABC"]
+    fixed = mended(
+        pod({"env": env}), active("r", finds_env, scope=FixScope.SAFE), suppress=suppress
+    )
+    assert fixed.manifest == pod({"env": [{"name": "B"}]})
+    assert fixed.remaining.findings == []
+    assert fixed.remaining.suppressed == 1
+
+
+def test_exceptions_come_before_suppression() -> None:
+    accepted = PolicyException(rules=("r",), reason="why", containers=("c0",))
+    asked = []
+
+    def suppress(finding: Finding, _rule: ActiveRule) -> bool:
+        asked.append(finding.container_name)
+        return True
+
+    rules = rule_set(active("r", finds("a")), exceptions=(accepted,))
+    result = check(pod({"a": 1}, {"a": 1}), rules, CONTEXT, suppress)
+    assert (result.findings, result.excepted, result.suppressed) == ([], ["r"], 1)
+    assert asked == ["c1"]
+
+
+def test_the_pods_of_a_list_are_judged_each_for_itself() -> None:
+    manifest = {"kind": "List", "items": [pod({"a": 1}), quota(), pod({}, name="q"), pod({"a": 1})]}
+    rule = active("r", finds("a", mend=True))
+    result = judged(manifest, rule)
+    assert [finding.path[:2] for finding in result.findings] == [("items", 0), ("items", 3)]
+    assert result.pods == 3
+    fixed: Any = mended(manifest, rule).manifest
+    assert fixed["items"] == [pod({}), quota(), pod({}, name="q"), pod({})]
+    assert fixed["items"][1] is manifest["items"][1]
+
+
+def test_what_cannot_be_read_is_reported_beside_what_can() -> None:
+    manifest = pod({"a": 1, "env": "text"})
+    result = judged(manifest, active("r", finds("a")))
+    assert [pointer(unreadable.path) for unreadable in result.malformed_fields] == [
+        "/spec/containers/0/env"
+    ]
+    assert len(result.findings) == 1
+
+
+@pytest.mark.parametrize("manifest", [None, [], "text", 1, {}, {"kind": "Pod"}, {"kind": 1}])
+def test_what_holds_no_pod_is_nothing(manifest: Any) -> None:
+    result = judged(manifest, active("r", finds("a")))
+    assert (result.findings, result.pods) == ([], 0)
+    assert mended(manifest, active("r", finds("a", mend=True))).manifest is manifest
+
+
+def component(account: str = "agent", namespace: str = "system") -> dict[str, Any]:
+    manifest = pod({"a": 1}, namespace=namespace)
+    manifest["spec"]["serviceAccountName"] = account
+    return manifest
+
+
+@pytest.mark.parametrize(
+    ("manifest", "user", "is_left_alone"),
+    [
+        (pod({"a": 1}, annotations={MIRROR: "hash"}), None, True),
+        (pod({"a": 1}, annotations={MIRROR: "hash"}), "system:node:one", True),
+        (component(), None, True),
+        (component(), CONTROLLER, True),
+        (component(), "operator", True),
+        # A tenant who writes the right names is still a tenant.
+        (component(), "tenant", False),
+        (component(account="default"), CONTROLLER, False),
+        (component(namespace="n"), CONTROLLER, False),
+        (component(namespace="n"), None, False),
+    ],
+)
+def test_mirrors_and_components_are_left_alone(
+    manifest: dict[str, Any], user: str | None, *, is_left_alone: bool
+) -> None:
+    rules = rule_set(active("r", finds("a", mend=True)))
+    context = CONTEXT._replace(user=user, operation="CREATE" if user else None)
+    result = check(manifest, rules, context)
+    assert (result.pods, result.findings == []) == (1, is_left_alone)
+    fixed = fix(manifest, rules, context)
+    assert (fixed.manifest is manifest) is is_left_alone
+
+
+def test_the_namespace_of_the_call_counts_where_the_object_names_none() -> None:
+    manifest = component()
+    del manifest["metadata"]["namespace"]
+    rules = rule_set(active("r", finds("a")))
+    assert not check(manifest, rules, CONTEXT._replace(namespace="system")).findings
+    (finding,) = check(manifest, rules, CONTEXT._replace(namespace="n")).findings
+    assert str(finding.object) == "Pod n/p"
+
+
+def test_only_what_was_not_there_is_introduced() -> None:
+    rule = active("r", finds("a"))
+    old = judged(pod({"a": 1}, {}), rule).findings
+    new = judged(pod({"a": 1}, {"a": 1}), rule).findings
+    assert spoken(introduced(new, old)) == [("r", "c1", "a")]
+    assert introduced(old, new) == []
+    assert introduced(new, []) == new
+    # A message carries the value, so what gets worse is new.
+    worse = judged(pod({"a": 1}, {}), active("r", finds("a", message="has more of a"))).findings
+    assert introduced(worse, old) == worse
+
+
+found = st.sampled_from(
+    [
+        Finding(path=(), key=key, message=message, rule=rule)
+        for key in ("a", "b")
+        for message in ("m", "n")
+        for rule in ("r", "s")
+    ]
+)
+
+
+@settings(deadline=None)
+@given(st.lists(found), st.lists(found))
+def test_introduced_is_the_difference_of_multisets(new: list[Finding], old: list[Finding]) -> None:
+    fresh = introduced(new, old)
+    for finding in set(new):
+        assert fresh.count(finding) == max(0, new.count(finding) - old.count(finding))
+    left = iter(new)
+    assert all(finding in left for finding in fresh)
+
+
+def test_indices_do_not_matter_for_what_is_introduced() -> None:
+    rule = active("r", finds("a"))
+    old = pod({"name": "x", "a": 1}, {"name": "y", "a": 1})
+    new = pod({"name": "z"}, {"name": "y", "a": 1}, {"name": "x", "a": 1})
+    assert introduced(judged(new, rule).findings, judged(old, rule).findings) == []

@@ -1,0 +1,154 @@
+"""No fix gives a pod a power that it did not ask for, whatever a policy allows."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.loading import load_policy
+from rules.catalog import CATALOG
+from rules.engine.fixing import fix
+from rules.policy import RuleSet
+from rules.profile.context import Context
+from tests.testkit.cases import TODAY, cases
+
+ALL = [case for case in cases() if case.manifest.get("kind") == "Pod"]
+LISTS = ("initContainers", "containers", "ephemeralContainers")
+
+# All that fixes may touch; everything else must come out as it went in.
+OF_THE_POD = {"tolerations", "affinity", "nodeSelector", "schedulerName", "nodeName"}
+OF_A_CONTAINER = {"env", "resources", "volumeMounts"}
+LESSENED = {"hostPID", "hostIPC", "hostNetwork", "securityContext"}
+
+
+def every_fix(profiles: str) -> RuleSet:
+    rules = "".join(f"  {rule.name}: {{fix: true}}\n" for rule in CATALOG)
+    head = f"apiVersion: gpuward.io/v1\nkind: Policy\nprofiles: [{profiles}]\n"
+    return load_policy(f"{head}voidEveryContainer: true\nrules:\n{rules}", "p").rule_set()
+
+
+def containers(pod: Any) -> list[tuple[str, Any]]:
+    return [
+        (f"{field}/{index}", container)
+        for field in LISTS
+        for index, container in enumerate(pod["spec"].get(field) or [])
+    ]
+
+
+def powers(pod: Any) -> set[str]:
+    """What makes a pod more dangerous than it would be without."""
+    spec = pod["spec"]
+    found = {name for name in ("hostPID", "hostIPC", "hostNetwork") if spec.get(name)}
+    found |= {f"hostPath {v['hostPath']}" for v in spec.get("volumes") or [] if v.get("hostPath")}
+    for place, container in containers(pod):
+        context = container.get("securityContext") or {}
+        capabilities = context.get("capabilities") or {}
+        found |= {f"{place} {key}" for key in ("privileged", "procMount") if context.get(key)}
+        found |= {f"{place} +{name}" for name in capabilities.get("add") or []}
+        if context.get("allowPrivilegeEscalation", True):
+            found.add(f"{place} may escalate")
+        found |= {f"{place} mounts {m}" for m in map(str, container.get("volumeMounts") or [])}
+    return found
+
+
+def restraints(pod: Any) -> set[str]:
+    """What makes it less dangerous."""
+    return {
+        f"{place} -{name}"
+        for place, container in containers(pod)
+        for name in ((container.get("securityContext") or {}).get("capabilities") or {}).get("drop")
+        or []
+    }
+
+
+def untouched(pod: Any) -> Any:
+    """The pod without what fixes may touch."""
+    rest = copy.deepcopy(pod)
+    rest.get("metadata", {}).pop("annotations", None)
+    rest.get("metadata", {}).pop("labels", None)
+    for field in OF_THE_POD | LESSENED:
+        rest["spec"].pop(field, None)
+    for _, container in containers(rest):
+        for field in OF_A_CONTAINER | LESSENED:
+            container.pop(field, None)
+    return rest
+
+
+def check_harmless(pod: Any, rules: RuleSet) -> None:
+    fixed = fix(pod, rules, Context(TODAY)).manifest
+    assert powers(fixed) <= powers(pod)
+    assert restraints(fixed) >= restraints(pod)
+    assert untouched(fixed) == untouched(pod)
+    for (place, after), (_, before) in zip(containers(fixed), containers(pod), strict=True):
+        kept = dict(after.get("securityContext") or {})
+        given = dict(before.get("securityContext") or {})
+        for name in ("privileged", "capabilities"):
+            kept.pop(name, None)
+            given.pop(name, None)
+        assert kept == given, place
+
+
+@pytest.mark.parametrize("profile", ["nvidia", "hami", "volcano", "kai", "ack", "amd", "gke"])
+def test_no_fix_of_any_case_adds_a_power(profile: str) -> None:
+    rules = every_fix(profile)
+    for case in ALL:
+        check_harmless(case.manifest, rules)
+
+
+NAMES = st.sampled_from(["NVIDIA_VISIBLE_DEVICES", "LD_PRELOAD", "CUDA_VERSION", "PATH"])
+CONTAINERS = st.fixed_dictionaries(
+    {"name": st.sampled_from("ab"), "image": st.sampled_from(["app", "nvidia/cuda:12"])},
+    optional={
+        "command": st.just(["sh"]),
+        "env": st.lists(
+            st.fixed_dictionaries({"name": NAMES, "value": st.sampled_from(["all", "void", "0"])})
+        ),
+        "resources": st.dictionaries(
+            st.sampled_from(["limits", "requests"]),
+            st.dictionaries(
+                st.sampled_from(["nvidia.com/gpu", "nvidia.com/gpumem", "cpu"]),
+                st.sampled_from(["0", "1", "0.5", 2]),
+            ),
+        ),
+        "securityContext": st.fixed_dictionaries(
+            {},
+            optional={
+                "privileged": st.booleans(),
+                "runAsUser": st.just(0),
+                "capabilities": st.dictionaries(
+                    st.sampled_from(["add", "drop"]),
+                    st.lists(st.sampled_from(["SYS_ADMIN", "ALL", "IPC_LOCK"])),
+                ),
+            },
+        ),
+        "volumeMounts": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "name": st.just("v"),
+                    "mountPath": st.sampled_from(
+                        ["/data", "/var/run/nvidia-container-devices/all"]
+                    ),
+                }
+            )
+        ),
+    },
+)
+PODS = st.fixed_dictionaries(
+    {"containers": st.lists(CONTAINERS, min_size=1, max_size=3)},
+    optional={
+        "hostPID": st.booleans(),
+        "hostNetwork": st.booleans(),
+        "volumes": st.just([{"name": "v", "hostPath": {"path": "/dev/null"}}]),
+        "tolerations": st.just([{"key": "nvidia/gpu", "operator": "Exists"}]),
+    },
+).map(lambda spec: {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
+EVERY_FIX = every_fix("nvidia")
+
+
+@given(PODS)
+def test_no_fix_of_any_pod_adds_a_power(pod: Any) -> None:
+    check_harmless(pod, EVERY_FIX)

@@ -1,0 +1,228 @@
+"""What the API server says of GPU amounts, and what we say: the same verdicts, told by which rule.
+
+The first table replays the cases about extended resources in Kubernetes' own
+`validation_test.go`, the second the texts of quantities; both once for containers and
+once for init containers. At the end stand the examples of the documents that the rules
+were made from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from policies.loading import load_policy
+from rules.catalog import CATALOG
+from rules.engine.fixing import check
+from rules.objects.quota import Quota
+from rules.profile.context import Context
+from tests.testkit.cases import TODAY
+
+GPU = "nvidia.com/gpu"
+MEM, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"
+# What is judged here; rules about variables, privileges and scheduling have tests of their own.
+FAMILIES = frozenset({"requests", "quota", "sharing"})
+JUDGING = [rule.name for rule in CATALOG if rule.family in FAMILIES]
+
+
+def findings(manifest: dict[str, Any], profile: str = "nvidia") -> list[tuple[str, str]]:
+    text = f"apiVersion: gpuward.io/v1\nkind: Policy\nprofiles: [{profile}]\n"
+    rules = load_policy(text, "policy").rule_set().restricted_to(JUDGING)
+    result = check(manifest, rules, Context(today=TODAY))
+    assert not result.failures
+    return [(finding.rule, finding.action.name.lower()) for finding in result.findings]
+
+
+def pod(resources: dict[str, Any], field: str = "containers", /, **spec: Any) -> dict[str, Any]:
+    containers = {"containers": [{"name": "other", "image": "example.com/other:1"}], **spec}
+    containers[field] = [{"name": "judged", "image": "example.com/a:1", "resources": resources}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "ml"},
+        "spec": containers,
+    }
+
+
+def job(spec: dict[str, Any]) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"app": "sample"}}, "spec": spec}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "sample", "namespace": "ml"},
+        "spec": {"parallelism": 1, "template": template},
+    }
+
+
+def quota(hard: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": "gpu-quota", "namespace": "ml-training"}
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": metadata,
+        "spec": {"hard": hard},
+    }
+
+
+# Resources of a container, and the rule that tells what the API server says; None: it accepts.
+VALIDATION = {
+    "limit alone": ({"limits": {GPU: "10"}}, None),
+    "limit and request": ({"limits": {GPU: "2"}, "requests": {GPU: "2"}}, None),
+    "equal in another spelling": ({"limits": {GPU: "2"}, "requests": {GPU: "2000m"}}, None),
+    "without a limit": ({"requests": {GPU: "2"}}, "request-only"),
+    "request above limit": ({"limits": {GPU: "1"}, "requests": {GPU: "2"}}, "request-ne-limit"),
+    "request below limit": ({"limits": {GPU: "2"}, "requests": {GPU: "1"}}, "request-ne-limit"),
+    "fractional request": ({"requests": {GPU: "500m"}}, "fractional-gpu"),
+    "fractional limit": ({"limits": {GPU: "5"}, "requests": {GPU: "2.5"}}, "fractional-gpu"),
+    "fractions alike": ({"limits": {GPU: "2.5"}, "requests": {GPU: "2.5"}}, "fractional-gpu"),
+    "negative limit": ({"limits": {GPU: "-1"}}, "fractional-gpu"),
+    "no quantity": ({"limits": {GPU: "one"}}, "fractional-gpu"),
+    "a name without a domain": ({"limits": {"gpu": "1"}}, "unknown-gpu-resource"),
+    "a qualified name misspelt": ({"limits": {"nvidia.com/gpus": "1"}}, "unknown-gpu-resource"),
+    "the prefix of a quota": ({"limits": {f"requests.{GPU}": "1"}}, "unknown-gpu-resource"),
+    "a resource of somebody else": ({"limits": {"example.com/a": "1"}}, None),
+}
+
+
+@pytest.mark.parametrize("field", ["containers", "initContainers"])
+@pytest.mark.parametrize("case", VALIDATION)
+def test_the_verdicts_are_those_of_the_api_server(case: str, field: str) -> None:
+    resources, rule = VALIDATION[case]
+    expected = [] if rule is None else [(rule, "deny")]
+    assert findings(pod(resources, field)) == expected
+
+
+def test_a_gpu_belongs_to_no_pod_as_a_whole() -> None:
+    manifest = pod({}, resources={"limits": {"cpu": "4", GPU: "1"}})
+    assert findings(manifest) == [("misplaced-gpu", "warn")]
+
+
+def test_a_gpu_belongs_to_no_ephemeral_container() -> None:
+    manifest = pod({"limits": {GPU: "1"}}, "ephemeralContainers")
+    assert findings(manifest) == [("misplaced-gpu", "warn")]
+
+
+WHOLE = ["1", "+1", "01", "1.", "2.0", "1000m", "1e0", "1E0", "1e+0", "10e-1", "100e-2"]
+WHOLE += ["1000000u", "010", " 1", "1 "]
+THOUSANDS = ["1k", "1Ki", "1M", "1e3", "0.5k", "0.5Ki", "1E", "8Ei", str(2**63)]
+LET_THROUGH = ["0.9999", "0.9991", "999999u", "1.9995"]
+FRACTIONS = ["0.5", "500m", ".5", "999m", "0.999", "1e-1", "0.0001", "1n", "1000001u", "1.0001Ki"]
+NO_NUMBERS = ["1e", "1K", "1mi", "1_000", "0x1", "NaN", "", "\uff11"]
+PLACEHOLDERS = ["$GPU_PER_NODE", "${N}", "$(N)", "{{ .Values.gpu }}"]
+
+
+@pytest.mark.parametrize("field", ["containers", "initContainers"])
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (WHOLE, []),
+        (THOUSANDS, [("absurd-count", "warn")]),
+        (["-0", "-", "+", "0", "0m"], [("zero-gpu", "warn")]),
+        (LET_THROUGH, [("fractional-gpu", "deny")]),
+        (FRACTIONS, [("fractional-gpu", "deny")]),
+        (["-1", "-0.5"], [("fractional-gpu", "deny")]),
+        (NO_NUMBERS, [("fractional-gpu", "deny")]),
+        (PLACEHOLDERS, [("placeholder-quantity", "audit")]),
+    ],
+    ids=["whole", "thousands", "zero", "let through", "fraction", "negative", "text", "later"],
+)
+def test_each_text_is_told_by_one_rule(
+    texts: list[str], expected: list[tuple[str, str]], field: str
+) -> None:
+    for text in texts:
+        for resources in (
+            {"limits": {GPU: text}},
+            {"limits": {GPU: text}, "requests": {GPU: text}},
+        ):
+            assert findings(pod(resources, field)) == expected, text
+
+
+@pytest.mark.parametrize("value", [True, False, [], [1], {}, {"a": 1}])
+def test_values_of_other_types_are_no_quantities(value: Any) -> None:
+    assert findings(pod({"limits": {GPU: value}})) == [("fractional-gpu", "deny")]
+
+
+@pytest.mark.parametrize("value", [1, 1.0, 2, 16])
+def test_numbers_are_quantities(value: Any) -> None:
+    assert findings(pod({"limits": {GPU: value}})) == []
+
+
+def test_a_message_tells_what_the_api_server_lets_through() -> None:
+    rules = load_policy("apiVersion: gpuward.io/v1\nkind: Policy\n", "policy").rule_set()
+    manifest = pod({"limits": {GPU: "1.9995"}})
+    [finding] = check(
+        manifest, rules.restricted_to(["fractional-gpu"]), Context(today=TODAY)
+    ).findings
+    assert "lets through" in finding.message
+    assert "acts as 2" in finding.message
+
+
+# The documents: what they show as right stays clean, what they warn of is found.
+
+
+def test_one_card_in_the_limits_is_how_to_ask() -> None:
+    assert findings(pod({"limits": {GPU: 1}}), "ack") == []
+
+
+def test_a_gpu_cannot_be_only_requested() -> None:
+    assert findings(pod({"requests": {GPU: 1}}), "ack") == [("request-only", "deny")]
+
+
+def test_a_job_with_memory_and_computing_power_of_a_shared_card() -> None:
+    container = {
+        "name": "cuda-sample",
+        "image": "example.com/gpushare-sample:benchmark",
+        "command": ["bash", "run.sh", "--num_batches=500000000", "--batch_size=8"],
+        "resources": {"limits": {MEM: 2, CORE: 30}},
+        "workingDir": "/root",
+    }
+    assert findings(job({"containers": [container], "restartPolicy": "Never"}), "ack") == []
+
+
+@pytest.mark.parametrize("percentage", [1, 4, 33, 101, 105])
+def test_computing_power_comes_in_steps_of_five(percentage: int) -> None:
+    manifest = pod({"limits": {MEM: 2, CORE: percentage}})
+    assert findings(manifest, "ack") == [("core-percentage-step", "deny")]
+
+
+@pytest.mark.parametrize("percentage", range(5, 101, 5))
+def test_every_step_of_computing_power_is_fine(percentage: int) -> None:
+    assert findings(pod({"limits": {MEM: 2, CORE: percentage}}), "ack") == []
+
+
+def test_a_job_with_shared_memory_alone_in_a_registered_cluster() -> None:
+    container = {
+        "name": "gpu-share-sample",
+        "image": "example.com/gpushare-sample:tensorflow",
+        "resources": {"limits": {MEM: 3}},
+    }
+    spec = {"schedulerName": "ack-co-scheduler", "containers": [container]}
+    assert findings(job({**spec, "restartPolicy": "Never"}), "ack-registered") == []
+
+
+def test_two_cards_for_training_beside_cpu_and_memory() -> None:
+    assert findings(pod({"limits": {GPU: 2, "memory": "32Gi", "cpu": "8"}})) == []
+
+
+def test_half_a_gpu_fails() -> None:
+    assert findings(pod({"limits": {GPU: 0.5}})) == [("fractional-gpu", "deny")]
+
+
+def test_the_lessons_quota_has_a_line_that_never_counts() -> None:
+    hard = {f"requests.{GPU}": "8", f"limits.{GPU}": "8"}
+    assert findings(quota(hard)) == [("quota-inert-key", "warn")]
+
+
+def test_a_pod_that_only_shares_is_judged_alike_under_every_profile() -> None:
+    for profile in ("nvidia", "ack"):
+        assert findings(pod({"limits": {MEM: 5.5}}), profile) == [("gpu-mem-fraction", "deny")]
+        assert findings(pod({"limits": {MEM: "10G"}}), profile) == [("gpu-mem-unit", "deny")]
+        assert findings(pod({"limits": {CORE: 30}}), profile) == [("core-without-mem", "deny")]
+
+
+def test_rules_about_quotas_judge_quotas() -> None:
+    assert {rule.name for rule in CATALOG if rule.subject is Quota} >= {
+        "quota-inert-key",
+        "quota-fraction",
+    }

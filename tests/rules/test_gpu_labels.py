@@ -1,0 +1,99 @@
+"""Which labels mean GPU nodes, of which clouds, and what is demanded of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from policies.loading import default_policy
+from rules.engine.fixing import check
+from rules.placement.gpu_nodes import is_gpu_label
+from rules.profile.context import Context
+from rules.profile.profile import Profile, merge_profiles
+from tests.testkit.admission.reviews import container, pod
+from tests.testkit.cases import TODAY
+from tests.testkit.match_conditions.padded_pods import placed
+
+MACHINES = "node.kubernetes.io/instance-type"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        (MACHINES, "p5.48xlarge", True),
+        ("beta.kubernetes.io/instance-type", "g6e.xlarge", True),
+        (MACHINES, "trn2u.48xlarge", True),
+        (MACHINES, "dl2q.24xlarge", True),
+        (MACHINES, "m7i.large", False),
+        ("karpenter.k8s.aws/instance-family", "p6-b200", True),
+        ("karpenter.k8s.aws/instance-family", "g4dn", True),
+        ("eks.amazonaws.com/instance-family", "c7i", False),
+        ("karpenter.k8s.aws/instance-category", "g", True),
+        ("eks.amazonaws.com/instance-category", "m", False),
+        (MACHINES, "Standard_NC24ads_A100_v4", True),
+        (MACHINES, "Standard_NP10s", False),
+        ("beta.kubernetes.io/instance-type", "Standard_D8s_v5", False),
+        ("karpenter.azure.com/sku-family", "N", True),
+        ("karpenter.azure.com/sku-family", "D", False),
+        ("karpenter.azure.com/sku-gpu-name", "A100", True),
+        ("karpenter.azure.com/sku-gpu-count", "8", True),
+        ("karpenter.azure.com/sku-gpu-count", "0", False),
+        (MACHINES, "a3-highgpu-8g", True),
+        (MACHINES, "a4x-maxgpu-4g-metal", True),
+        (MACHINES, "g2-standard-96", True),
+        (MACHINES, "ct5lp-hightpu-4t", True),
+        (MACHINES, "c4-standard-8", False),
+        (MACHINES, "g6-standard-2", False),  # of another cloud: a machine without a GPU
+        ("cloud.google.com/machine-family", "a3", True),
+        ("cloud.google.com/machine-family", "e2", False),
+    ],
+)
+def test_machines_with_gpus_are_known_of_every_cloud(
+    key: str, value: str, expected: object
+) -> None:
+    assert is_gpu_label(default_policy(["nvidia"]).profile, key, value) is expected
+
+
+def test_values_of_a_label_that_clouds_share_come_together() -> None:
+    some, more, any_will_do = (
+        Profile(name, node_labels={"l": values})
+        for name, values in (("a", ("x",)), ("b", ("y", "x")), ("c", ()))
+    )
+    assert merge_profiles([some, more], []).node_labels == {"l": ("x", "y")}
+    assert merge_profiles([Profile("own")], [some, more]).node_labels == {"l": ("x", "y")}
+    assert merge_profiles([some, any_will_do, more], []).node_labels == {"l": ()}
+
+
+COUNT, CATEGORY = "nvidia.com/gpu.count", "karpenter.k8s.aws/instance-category"
+
+
+@pytest.mark.parametrize(
+    ("key", "operator", "values", "expected"),
+    [
+        (COUNT, "Lt", ["1"], False),
+        (COUNT, "Lt", ["0"], False),
+        (COUNT, "Lt", ["-3"], False),
+        (COUNT, "Lt", ["2"], True),
+        (COUNT, "Lt", ["10"], True),
+        (COUNT, "Lt", ["$CARDS"], True),
+        (COUNT, "Lt", [], True),
+        (COUNT, "Lt", [1], True),
+        (COUNT, "Gt", ["0"], True),
+        (COUNT, "Exists", [], True),
+        (COUNT, "DoesNotExist", [], False),
+        (COUNT, "NotIn", ["1"], False),
+        # Every node has a category.
+        (CATEGORY, "Exists", [], False),
+        (CATEGORY, "In", ["m", "c"], False),
+        (CATEGORY, "In", ["m", "g"], True),
+    ],
+)
+def test_what_is_demanded_of_a_label_selects_gpu_nodes(
+    key: str, operator: str, values: list[Any], expected: object
+) -> None:
+    wanted = {"key": key, "operator": operator, "values": values}
+    manifest = pod(container(env=[]), affinity=placed([[wanted]]))
+    rules = default_policy(["nvidia"]).rule_set()
+    found = {f.rule for f in check(manifest, rules, Context(TODAY, "team-a")).findings}
+    assert ("image-default-all" in found) is expected

@@ -1,0 +1,176 @@
+"""Nothing that a tenant writes makes a rule, the search for pods or the fixing fail."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.loading import default_policy, load_policy
+from rules.base.json_patch import value_at
+from rules.catalog import CATALOG
+from rules.engine.fixing import check, fix
+from rules.engine.result import EvaluationResult
+from rules.profile.context import Context
+from rules.workloads.discovery import find_subjects
+from tests.testkit.cases import TODAY, asking_all
+from tests.testkit.full_pod import FULL_CONTAINER, FULL_POD
+from tests.testkit.workload_table import PROFILE, places, pods_in, unreadable_in
+
+CONTEXT = Context(TODAY)
+RULES = default_policy().rule_set()
+EAGER = load_policy(
+    "apiVersion: gpuward.io/v1\nkind: Policy\nvoidEveryContainer: true\nprofiles: [hami, amd]\n"
+    "rules:\n" + "".join(f"  {rule.name}: {{fix: true}}\n" for rule in CATALOG),
+    "eager.yaml",
+).rule_set()
+
+KEYS = st.sampled_from(
+    [
+        *("apiVersion", "kind", "metadata", "spec", "template", "templates", "items", "name"),
+        *("containers", "initContainers", "ephemeralContainers", "container", "sidecars"),
+        *("env", "envFrom", "prefix", "value", "valueFrom", "configMapKeyRef", "key", "image"),
+        *("resources", "limits", "requests", "claims", "nvidia.com/gpu", "aliyun.com/gpu-mem"),
+        *("volumes", "volumeMounts", "hostPath", "path", "mountPath", "subPath", "annotations"),
+        *("labels", "affinity", "nodeAffinity", "nodeSelector", "nodeSelectorTerms", "operator"),
+        *("requiredDuringSchedulingIgnoredDuringExecution", "matchExpressions", "values"),
+        *("tolerations", "effect", "securityContext", "capabilities", "add", "privileged", "hard"),
+        *("schedulerName", "nodeName", "runtimeClassName", "driver", "trainer", "predictor"),
+    ]
+)
+WORDS = st.sampled_from(
+    [
+        *("", "all", "void", "none", "0", "1", "0.5", "-1", "1e30", "1Gi", "${N}", "{{ n }}"),
+        *("NVIDIA_VISIBLE_DEVICES", "nvidia.com/gpu", "$(X)", "/dev/nvidia0", "In", "Exists"),
+        *("SYS_ADMIN", "/var/run/nvidia-container-devices/all", "/", "..", "Pod", "v1", "*"),
+        *("nvidia/cuda:12", "metadata.name", "kube-system", "\u2028", "\x00", "\ud800"),
+    ]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORDS | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | WORDS, inner, max_size=4),
+    max_leaves=12,
+)
+QUOTA = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "spec": {"hard": {"requests.nvidia.com/gpu": "1.5", "nvidia.com/gpu": 1}},
+}
+ORIGINALS = [FULL_POD, QUOTA] + [
+    {"apiVersion": version, "kind": kind, "metadata": FULL_POD["metadata"], "spec": {field: value}}
+    for version, kind, field, value in (
+        ("batch/v1", "Job", "template", FULL_POD),
+        ("x/v1", "X", "groups", [{"name": "a", "template": FULL_POD}]),
+        ("sparkoperator.k8s.io/v1beta2", "SparkApplication", "driver", FULL_CONTAINER),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainer", FULL_CONTAINER),
+        (
+            "argoproj.io/v1alpha1",
+            "Workflow",
+            "templates",
+            [{"name": "a", "container": FULL_CONTAINER, "sidecars": [FULL_CONTAINER]}],
+        ),
+        (
+            "serving.kserve.io/v1beta1",
+            "InferenceService",
+            "predictor",
+            {"model": FULL_CONTAINER, "nodeSelector": {}},
+        ),
+    )
+]
+
+
+def marks(result: EvaluationResult) -> list[Any]:
+    found = [(f.identity, f.message, f.path, f.action, f.fixable) for f in result.findings]
+    return [found, [unreadable.path for unreadable in result.malformed_fields]]
+
+
+def judge_without_a_failure(manifest: Any) -> None:
+    before = copy.deepcopy(manifest)
+    for rules in (RULES, EAGER):
+        result = check(manifest, rules, CONTEXT)
+        assert not result.failures
+        # A rule that is not asked for the lack of its traits would have said nothing.
+        everything = check(manifest, asking_all(rules), CONTEXT)
+        assert marks(everything) == marks(result)
+        fixed = fix(manifest, rules, CONTEXT)
+        assert not fixed.remaining.failures
+        # Views are used again while fixing, and nobody may notice.
+        assert marks(fixed.remaining) == marks(check(fixed.manifest, rules, CONTEXT))
+        for subject in result.malformed_fields:
+            value_at(manifest, subject.path)
+    assert manifest == before
+
+
+@settings(deadline=None)
+@given(JSON)
+def test_no_json_makes_anything_fail(manifest: Any) -> None:
+    judge_without_a_failure(manifest)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(["Pod", "Deployment", "List", "X", "ResourceQuota"]), JSON, JSON)
+def test_no_object_makes_anything_fail(kind: str, metadata: Any, spec: Any) -> None:
+    head = {"apiVersion": "v1", "kind": kind, "metadata": metadata}
+    judge_without_a_failure({**head, "spec": spec, "items": spec})
+    judge_without_a_failure({**head, "spec": {"template": {"spec": {"containers": spec}}}})
+
+
+PLACES = [places(original) for original in ORIGINALS]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.integers(0, len(ORIGINALS) - 1))
+def test_no_part_of_a_pod_makes_anything_fail_whatever_it_becomes(
+    data: st.DataObject, number: int
+) -> None:
+    manifest = copy.deepcopy(ORIGINALS[number])
+    for path in data.draw(st.lists(st.sampled_from(PLACES[number]), min_size=1, max_size=4)):
+        try:
+            parent: Any = value_at(manifest, path[:-1])
+            value_at(parent, path[-1:])
+        except (LookupError, TypeError):
+            continue  # an earlier change has taken it away
+        parent[path[-1]] = data.draw(JSON)
+    judge_without_a_failure(manifest)
+
+
+@pytest.mark.parametrize("number", range(len(ORIGINALS)))
+def test_the_originals_make_nothing_fail(number: int) -> None:
+    judge_without_a_failure(copy.deepcopy(ORIGINALS[number]))
+    assert unreadable_in(ORIGINALS[number]) == []
+    assert list(find_subjects(ORIGINALS[number], PROFILE))
+
+
+DEPTH = 5_000
+
+
+def deep(inner: Any, wrap: Any) -> Any:
+    for _ in range(DEPTH):
+        inner = wrap(inner)
+    return inner
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda v: {"a": v}, lambda v: [v], lambda v: {"containers": v}], ids=["a", "[]", "c"]
+)
+def test_a_deep_object_does_not_overflow_the_stack(wrap: Any) -> None:
+    inner = deep({"x": {"containers": [{"name": "c"}]}}, wrap)
+    manifest = {"apiVersion": "example.com/v1", "kind": "X", "spec": inner}
+    found = list(find_subjects(manifest, PROFILE))
+    assert len(found) <= 1
+    assert not check(manifest, RULES, CONTEXT).failures
+
+
+def test_deep_lists_do_not_overflow_the_stack() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c"}]}}
+    (found,) = pods_in(deep(pod, lambda item: {"kind": "List", "items": [item]}))
+    assert len(found.path) == 2 * DEPTH + 1
+
+
+def test_a_wide_object_below_a_deep_one_costs_no_paths() -> None:
+    """Were every node to carry its path, this would take gigabytes."""
+    inner = deep([{} for _ in range(100_000)], lambda v: {"a": v})
+    assert list(find_subjects({"apiVersion": "x/v1", "kind": "X", "spec": inner}, PROFILE)) == []

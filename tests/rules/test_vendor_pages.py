@@ -1,0 +1,126 @@
+"""What vendors' pages teach, judged by the whole catalog and mended as the pages say.
+
+The pages: ACK's on GPU scheduling, on sharing computing power and on registered clusters, and a
+lesson on GPUs in Kubernetes. The manifests are written anew after them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from policies.loading import load_policy
+from rules.engine.fixing import FixResult, check, fix
+from rules.finding import Action
+from rules.policy import RuleSet
+from rules.profile.context import Context
+from tests.testkit.cases import TODAY
+
+GPU = "nvidia.com/gpu"
+CONTEXT = Context(TODAY, namespace="default")
+
+
+def rules(profile: str = "nvidia", more: str = "") -> RuleSet:
+    text = f"apiVersion: gpuward.io/v1\nkind: Policy\nprofiles: [{profile}]\n{more}"
+    return load_policy(text, "policy").rule_set()
+
+
+def told(manifest: dict[str, Any], rule_set: RuleSet) -> list[str]:
+    """The errors and warnings."""
+    found = check(manifest, rule_set, CONTEXT).findings
+    return [f.rule for f in found if f.action > Action.AUDIT]
+
+
+def fixed(manifest: dict[str, Any], rule_set: RuleSet) -> FixResult:
+    return fix(manifest, rule_set, CONTEXT)
+
+
+def pod(limits: dict[str, Any], spec: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    main = {"name": "main", "image": "example.com/train:1", "resources": {"limits": limits}, **more}
+    whole = {"containers": [main], **(spec or {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "sample"}, "spec": whole}
+
+
+def job(limits: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"app": "sample"}}, "spec": {**pod(limits)["spec"], **spec}}
+    template["spec"]["restartPolicy"] = "Never"
+    sample = {"parallelism": 1, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": sample}
+
+
+def variable(value: str) -> list[dict[str, str]]:
+    return [{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}]
+
+
+def test_a_card_in_the_limits_is_the_standard_way() -> None:
+    assert told(pod({GPU: 1}), rules("ack")) == []
+
+
+@pytest.mark.parametrize("value", ["all", "GPU-7f4c1f27-0000-4000-8000-5a0b1e4d2c33", "0,1"])
+def test_a_variable_is_no_way_to_ask_for_a_card(value: str) -> None:
+    assert told(pod({}, env=variable(value)), rules("ack")) == ["visible-devices-env"]
+    assert fixed(pod({GPU: 1}, env=variable(value)), rules("ack")).manifest == pod({GPU: 1})
+
+
+def test_an_image_that_takes_every_card_is_told_to_take_none() -> None:
+    result: Any = fixed(pod({}, image="nvidia/cuda:12.4.1-base-ubuntu22.04"), rules("ack"))
+    assert result.manifest["spec"]["containers"][0]["env"] == variable("void")
+
+
+def test_a_privileged_gpu_program() -> None:
+    manifest = pod({GPU: 1}, securityContext={"privileged": True})
+    assert told(manifest, rules("ack")) == ["privileged-gpu"]
+
+
+def test_two_gib_and_three_tenths_of_a_card_are_clean() -> None:
+    manifest = job({"aliyun.com/gpu-mem": 2, "aliyun.com/gpu-core.percentage": 30})
+    assert check(manifest, rules("ack"), CONTEXT).findings == []
+
+
+def test_computing_power_that_is_no_multiple_of_five_cannot_be_submitted() -> None:
+    manifest = job({"aliyun.com/gpu-mem": 2, "aliyun.com/gpu-core.percentage": 33})
+    assert told(manifest, rules("ack")) == ["core-percentage-step"]
+
+
+def test_a_registered_cluster_needs_its_scheduler() -> None:
+    named = job({"aliyun.com/gpu-mem": 3}, schedulerName="ack-co-scheduler")
+    assert check(named, rules("ack-registered"), CONTEXT).findings == []
+    result = fixed(job({"aliyun.com/gpu-mem": 3}), rules("ack-registered"))
+    assert result.manifest == named
+    assert fixed(job({"aliyun.com/gpu-mem": 3}), rules("ack")).operations == []
+
+
+def test_a_pod_without_the_toleration_gets_it() -> None:
+    toleration = {"key": GPU, "operator": "Equal", "value": "present", "effect": "NoSchedule"}
+    tolerant = pod({GPU: 1}, {"tolerations": [toleration]})
+    for profile in ("nvidia", "gke"):
+        assert told(tolerant, rules(profile)) == []
+        result: Any = fixed(tolerant, rules(profile)).manifest
+        assert result["spec"]["tolerations"] == [toleration]
+    added: Any = fixed(pod({GPU: 1}), rules("gke")).manifest
+    assert added["spec"]["tolerations"] == [toleration]
+
+
+def test_an_affinity_of_the_users_own_stays_as_it_is() -> None:
+    expression = {"key": "gpu-type", "operator": "In", "values": ["a100", "v100"]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    manifest = pod({GPU: 1}, {"affinity": {"nodeAffinity": {key: required}}})
+    assert told(manifest, rules()) == []
+    result: Any = fixed(manifest, rules()).manifest
+    assert result["spec"]["affinity"]["nodeAffinity"][key] == required
+
+
+def test_half_a_card_does_not_exist() -> None:
+    assert told(pod({GPU: 0.5}), rules()) == ["fractional-gpu"]
+
+
+def test_the_lessons_quota_has_a_line_that_never_counts() -> None:
+    hard = {f"requests.{GPU}": "8", f"limits.{GPU}": "8"}
+    head = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpu-quota"}}
+    quota = {**head, "spec": {"hard": hard}}
+    assert told(quota, rules()) == ["quota-inert-key"]
+    asked = rules(more="rules: {quota-inert-key: {fix: true}}\n")
+    result: Any = fixed(quota, asked).manifest
+    assert f"requests.{GPU}" in result["spec"]["hard"]

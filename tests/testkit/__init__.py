@@ -1,0 +1,1 @@
+"""What tests share; tools and benchmarks use it too."""

@@ -1,0 +1,1 @@
+"""Render the chart, install it, and run its pods."""

@@ -1,0 +1,105 @@
+"""The real cert-manager beside a control plane: its certificate controllers and its injector.
+
+It is built once, like the control plane, from the Go module in `controlplane/cert-manager`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.testkit.control_plane.build import Programs
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import Processes, eventually
+from tests.testkit.control_plane.sources import HERE
+from tests.testkit.control_plane.toolchain import BuildError, cache, go_command, made_once, run
+from tests.testkit.skipping import missing
+
+SOURCE = HERE / "cert-manager"
+MODULE = "github.com/cert-manager/cert-manager"
+KINDS = ("certificaterequests", "certificates", "clusterissuers", "issuers")
+
+
+class CertManager:
+    """Runs until the block is left. Its kinds stay known to the API server."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self._plane = plane
+        self._programs = _programs()
+        self._processes = Processes(folder)
+
+    def authority(self, certificate: str, namespace: str) -> bytes:
+        """The authority (PEM) of what a Certificate asks for, as soon as that is there."""
+        ready = ("--for=condition=Ready", "--timeout=60s", "-n", namespace)
+        self._plane.kubectl("wait", f"certificate/{certificate}", *ready)
+        found = self._get(f"certificate/{certificate}", namespace)
+        secret = self._get(f"secret/{found['spec']['secretName']}", namespace)
+        return base64.b64decode(secret["data"]["ca.crt"])
+
+    def renew(self, certificate: str, namespace: str) -> None:
+        """Have it make another one, asked as by `cmctl renew`: by the condition `Issuing`."""
+        secret = self._get(f"certificate/{certificate}", namespace)["spec"]["secretName"]
+        before = self._get(f"secret/{secret}", namespace)["data"]["tls.crt"]
+        condition = {"type": "Issuing", "status": "True", "reason": "Asked", "message": ""}
+        told = json.dumps({"status": {"conditions": [condition]}})
+        patch = ("patch", f"certificate/{certificate}", "-n", namespace, "--subresource=status")
+        self._plane.kubectl(*patch, "--type=merge", f"--patch={told}")
+
+        def ask() -> bool:
+            return bool(self._get(f"secret/{secret}", namespace)["data"]["tls.crt"] != before)
+
+        eventually(ask, what=f"{certificate} is made anew")
+
+    def __enter__(self) -> Self:
+        files = [f"--filename={file}" for file in self._programs.crds]
+        self._plane.kubectl("apply", "--server-side", "--force-conflicts", *files)
+        self._plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)
+        program = str(self._programs["cert-manager"])
+        self._processes.start("cert-manager", [program, str(self._plane.kubeconfig)], {})
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._processes.stop()
+
+    def _get(self, what: str, namespace: str) -> Any:
+        return json.loads(self._plane.kubectl("get", what, "-n", namespace, "-o", "json").stdout)
+
+
+def _programs() -> Programs:
+    """The program and the `crds`; skips where they are not to be had."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    try:
+        found = Programs((Path(assets) if assets else _built(),))
+        _ = found["cert-manager"]
+    except BuildError as error:
+        missing(str(error))
+    return found
+
+
+def _built() -> Path:
+    go = go_command()
+    files = [SOURCE / name for name in ("go.mod", "go.sum", "main.go")]
+    platform = run([go, "env", "GOVERSION", "GOOS", "GOARCH"])
+    key = hashlib.sha256("\0".join([platform, *(f.read_text() for f in files)]).encode())
+    target = cache() / f"cert-manager-{key.hexdigest()[:12]}"
+    with made_once(target) as folder:
+        if folder:
+            flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=-s -w"]
+            run([go, "build", *flags, f"-o={folder / 'cert-manager'}", "."], SOURCE)
+            home = Path(run([go, "list", "-m", "-f={{.Dir}}", MODULE], SOURCE).strip())
+            (folder / "crds").mkdir()
+            for kind in KINDS:
+                name = f"cert-manager.io_{kind}.yaml"
+                shutil.copyfile(home / "deploy" / "crds" / name, folder / "crds" / name)
+    return target

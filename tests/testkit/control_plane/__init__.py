@@ -1,0 +1,1 @@
+"""A real Kubernetes control plane on loopback: built once, started per test session."""

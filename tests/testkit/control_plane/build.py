@@ -1,0 +1,173 @@
+"""Build Kubernetes, etcd, kwok and helm for the tests: once, into a cache outside the repository.
+
+    python -m tests.testkit.control_plane.build [--oldest] [--print]
+
+builds what is missing; with --print it also prints the name and path of each program. As a module,
+`programs(oldest=…)` returns the same paths and builds if necessary; `chart_tools()` does the same
+for the programs that only the tests of the chart need.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.testkit.control_plane.sources import (
+    CHART_LINTER,
+    CHART_TOOLS,
+    HELM,
+    KUBERNETES,
+    OLDEST,
+    Source,
+)
+from tests.testkit.control_plane.toolchain import BuildError, cache, go_command, made_once, run
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Where programs are, and what goes with them: the folders that may hold them."""
+
+    folders: tuple[Path, ...]
+
+    def __getitem__(self, name: str) -> Path:
+        """The program called `name`, such as `kubectl` or `helm4`; BuildError if it is missing."""
+        for folder in self.folders:
+            if (folder / name).is_file():
+                return folder / name
+        raise BuildError(f"{name} is not in {', '.join(map(str, self.folders))}")
+
+    def has(self, *names: str) -> bool:
+        """Whether all of these programs are here."""
+        return all(any((folder / n).is_file() for folder in self.folders) for n in names)
+
+    @property
+    def stages(self) -> list[Path]:
+        """The configuration files of kwok; none where there is no kwok."""
+        return sorted(file for folder in self.folders for file in folder.glob("stages/*.yaml"))
+
+    @property
+    def crds(self) -> list[Path]:
+        """The definitions of other projects' kinds, one a file; none where they are not."""
+        return sorted(file for folder in self.folders for file in folder.glob("crds/*.yaml"))
+
+    @property
+    def version(self) -> str:
+        """The version that the API server calls itself, such as `v1.36.3`."""
+        return run([str(self["kube-apiserver"]), "--version"]).split()[-1]
+
+
+def programs(*, oldest: bool = False) -> Programs:
+    """The programs of the tested release, or of the oldest supported one; built if need be.
+
+    KUBEBUILDER_ASSETS, where set, is taken as it is and nothing is built.
+    """
+    return _found(OLDEST if oldest else KUBERNETES, HELM)
+
+
+def chart_tools() -> Programs:
+    """helm-docs, promtool, kube-score, and the `crds` of what the chart can make.
+
+    Apart from `programs()`, so that only the tests that need them wait for their build.
+    """
+    return _found(CHART_TOOLS, CHART_LINTER)
+
+
+def _found(*sources: Source) -> Programs:
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if assets:
+        return Programs((Path(assets),))
+    go = go_command()
+    return Programs(tuple(_built(go, source) for source in sources))
+
+
+def _built(go: str, source: Source) -> Path:
+    """The folder with the programs of one of our Go modules, and what is copied beside them."""
+    flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", f"-ldflags={_stamps(source)}"]
+    flags += source.flags
+    platform = run([go, "env", "GOVERSION", "GOOS", "GOARCH"])
+    recipe = repr((flags, source.packages, source.copied, platform))
+    texts = [(source.folder / name).read_text(encoding="utf-8") for name in ("go.mod", "go.sum")]
+    key = hashlib.sha256("\0".join([recipe, *texts]).encode()).hexdigest()[:12]
+    target = cache() / f"{source.name}-{key}"
+    with made_once(target) as folder:
+        if folder:
+            _announce(source, target)
+            for name, package in source.packages.items():
+                run([go, "build", *flags, f"-o={folder / name}", package], source.folder)
+            _copy(go, source, folder)
+    return target
+
+
+def _announce(source: Source, target: Path) -> None:
+    """Say on the terminal what is built, for how long and where it is kept.
+
+    pytest captures `sys.stderr`, so this writes to the original stream.
+    """
+    stream = sys.__stderr__ or sys.stderr
+    stream.write(
+        f"Building {', '.join(source.packages)} for the tests, which usually takes "
+        f"{source.duration} on two cores. This happens once; they are kept in {target}.\n"
+    )
+    stream.flush()
+
+
+def _copy(go: str, source: Source, folder: Path) -> None:
+    """Copy the files that go with the programs out of the modules that have them."""
+    for copied in source.copied:
+        run([go, "mod", "download", copied.module], source.folder)
+        home = run([go, "list", "-m", "-f={{.Dir}}", copied.module], source.folder)
+        (folder / copied.folder).mkdir(exist_ok=True)
+        for file in copied.files:
+            origin = Path(home.strip()) / file
+            shutil.copyfile(origin, folder / copied.folder / origin.name)
+
+
+def _stamps(source: Source) -> str:
+    """The linker's flags: what the programs shall take for their own version.
+
+    The API server decides by it what it serves; helm's is that of the Kubernetes it knows.
+    """
+    text = (source.folder / "go.mod").read_text(encoding="utf-8")
+    versions = dict(re.findall(r"^\s*(\S+) (v[\d.]+)", text, re.MULTILINE))
+    minor = versions["k8s.io/apimachinery"].split(".")[1]
+    values = {
+        "helm.sh/helm/v3/internal/version.version": versions.get("helm.sh/helm/v3", ""),
+        "k8s.io/component-base/version.gitMajor": "1",
+        "k8s.io/component-base/version.gitMinor": minor,
+        "helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor": "1",
+        "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor": minor,
+    }
+    if "k8s.io/kubernetes" in versions:
+        for package in ("component-base/version", "client-go/pkg/version"):
+            values[f"k8s.io/{package}.gitVersion"] = versions["k8s.io/kubernetes"]
+    return " ".join(["-s", "-w", *(f"-X={name}={value}" for name, value in values.items())])
+
+
+def main() -> int:
+    """Run from the command line; see the module's text."""
+    parser = argparse.ArgumentParser(description="Build the control plane that the tests use.")
+    parser.add_argument("--oldest", action="store_true", help="the oldest supported Kubernetes")
+    parser.add_argument("--print", action="store_true", help="write each program's name and path")
+    options = parser.parse_args()
+    try:
+        found = programs(oldest=options.oldest)
+        lines = [f"{name} {found[name]}" for name in (*KUBERNETES.packages, *HELM.packages)]
+        if not os.environ.get("KUBEBUILDER_ASSETS"):
+            tools = chart_tools()
+            names = (*CHART_TOOLS.packages, *CHART_LINTER.packages)
+            lines += [f"{name} {tools[name]}" for name in names]
+    except BuildError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write("".join(f"{line}\n" for line in lines) if options.print else "")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,102 @@
+"""The fixtures for tests that need a control plane: a pytest plugin.
+
+Whatever uses one of them gets the mark `control_plane`, by which such tests can be chosen, and
+runs in one process where pytest-xdist runs several (`--dist loadgroup`): one is costly enough.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.testkit.control_plane.build import Programs, chart_tools, programs
+from tests.testkit.control_plane.cluster import Cluster
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.servers import ALWAYS, CONTROLLERS
+from tests.testkit.control_plane.sources import CHART_LINTER, CHART_TOOLS
+from tests.testkit.control_plane.toolchain import BuildError
+from tests.testkit.skipping import missing
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known."""
+    config.addinivalue_line("markers", "control_plane: needs a real Kubernetes control plane")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what uses a control plane."""
+    for item in items:
+        if "control_plane_programs" in getattr(item, "fixturenames", ()):
+            item.add_marker("control_plane")
+            item.add_marker(pytest.mark.xdist_group("control_plane"))
+
+
+@pytest.fixture(scope="session")
+def control_plane_programs(request: pytest.FixtureRequest) -> Programs:
+    """The programs of the release to test; skips where they are not to be had."""
+    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter:
+        reporter.write_line("\nLooking for the control plane; the first build takes minutes")
+    try:
+        found = programs(oldest=os.environ.get("GPUWARD_KUBERNETES") == "oldest")
+        for name in (*ALWAYS, "kubectl"):
+            _ = found[name]
+    except BuildError as error:
+        missing(str(error))
+    return found
+
+
+@pytest.fixture(scope="session", name="chart_tools")
+def built_chart_tools() -> Programs:
+    """helm-docs, promtool, kube-score and the `crds`; skips where they are not to be had."""
+    try:
+        found = chart_tools()
+        for name in (*CHART_TOOLS.packages, *CHART_LINTER.packages):
+            _ = found[name]
+    except BuildError as error:
+        missing(str(error))
+    return found
+
+
+@pytest.fixture(scope="session")
+def plane(
+    control_plane_programs: Programs, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """A whole control plane that all tests share: each makes a namespace of its own in it."""
+    folder = tmp_path_factory.mktemp("plane")
+    try:
+        with ControlPlane(control_plane_programs, folder=folder) as started:
+            yield started
+    except BuildError as error:
+        missing(str(error))
+
+
+@pytest.fixture(scope="session")
+def api_server(
+    request: pytest.FixtureRequest,
+    control_plane_programs: Programs,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Cluster]:
+    """For tests that need no controllers: `plane`, or what can be had without those programs."""
+    if control_plane_programs.has(*CONTROLLERS):
+        yield request.getfixturevalue("plane")
+        return
+    folder = tmp_path_factory.mktemp("api-server")
+    try:
+        with ControlPlane(control_plane_programs, folder=folder, controllers=False) as started:
+            yield started
+    except BuildError as error:
+        missing(str(error))
+
+
+@pytest.fixture(scope="session")
+def chart_kinds(api_server: Cluster, chart_tools: Programs) -> Cluster:
+    """`api_server`, which knows the kinds of the Prometheus Operator and of cert-manager."""
+    files = [f"--filename={file}" for file in chart_tools.crds]
+    api_server.kubectl("apply", "--server-side", *files)
+    wait = ("wait", "--for=condition=Established", "--timeout=60s")
+    api_server.kubectl(*wait, *files)
+    return api_server

@@ -1,0 +1,77 @@
+"""A real Kubernetes control plane on the loopback interface, for tests."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.testkit.control_plane.build import Programs
+from tests.testkit.control_plane.build import programs as built_programs
+from tests.testkit.control_plane.cluster import Cluster
+from tests.testkit.control_plane.servers import Servers
+
+
+class ControlPlane(Cluster):
+    """`with ControlPlane() as plane:` runs one until the block is left.
+
+    `programs` are those of the newest release tested, unless given. `folder` takes all files,
+    a temporary one unless given; `NAME.log` in it has what the program NAME wrote. Without
+    `controllers` there are only etcd and the API server: nothing is scheduled, and nothing is
+    made from a Deployment. `api_server_flags` are added to the API server's own.
+    """
+
+    def __init__(
+        self,
+        programs: Programs | None = None,
+        *,
+        folder: Path | None = None,
+        controllers: bool = True,
+        api_server_flags: Sequence[str] = (),
+    ) -> None:
+        super().__init__(programs or built_programs())
+        self._folder = folder
+        self._controllers = controllers
+        self._flags = api_server_flags
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            folder = self._folder or Path(stack.enter_context(_temporary_folder()))
+            self._servers = Servers(
+                folder, self.programs, controllers=self._controllers, api_server_flags=self._flags
+            )
+            stack.callback(self._servers.stop)
+            self._servers.start()
+            self._wait_for_account("default")
+            # It came up: what a failure would have undone is now undone at the end.
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def process_ids(self) -> dict[str, int]:
+        """The process ids of the programs by their names."""
+        return self._servers.processes.ids
+
+    def log(self, name: str) -> str:
+        """What the program called `name` has written."""
+        return self._servers.processes.log(name).read_text(encoding="utf-8", errors="replace")
+
+    def restart_api_server(self) -> None:
+        """End the API server, start it again, and wait until it answers."""
+        self._servers.restart_api_server()
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="gpuward-", ignore_cleanup_errors=True)

@@ -1,0 +1,138 @@
+"""The running programs of one control plane: started, restarted, stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.testkit.control_plane import flags
+from tests.testkit.control_plane.build import Programs
+from tests.testkit.control_plane.client import Client
+from tests.testkit.control_plane.pki import Authority, Pair, signing_keys
+from tests.testkit.control_plane.processes import Processes, eventually, free_port
+from tests.testkit.control_plane.toolchain import BuildError
+
+ALWAYS = ("etcd", "kube-apiserver")
+CONTROLLERS = ("kube-controller-manager", "kube-scheduler", "kwok")
+
+
+class Servers:
+    """Makes keys and certificates in `folder`; `start` and `stop` do the rest.
+
+    Without `controllers` there are only etcd and the API server, which gets `api_server_flags`
+    beside its own. Raises BuildError if a program is missing.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        programs: Programs,
+        *,
+        controllers: bool,
+        api_server_flags: Sequence[str],
+    ) -> None:
+        self.has_controllers = controllers
+        self.commands = {name: str(programs[name]) for name in ALWAYS + CONTROLLERS * controllers}
+        self._stages = programs.stages
+        if controllers and not self._stages:
+            raise BuildError("the folder `stages` of kwok is missing")
+        self.settings = flags.Settings(folder, free_port(), free_port(), free_port())
+        self.authority = Authority(folder)
+        self._api_server_flags = list(api_server_flags)
+        hosts = ["127.0.0.1", "localhost", "kubernetes.default.svc", f"{self.settings.services}.1"]
+        self._server = self.authority.issue("kube-apiserver", hosts=hosts)
+        self._tokens = signing_keys(folder, "service-accounts")
+        admin = self.authority.issue("admin", groups=["system:masters"])
+        #: The kubeconfig of a user who may do everything
+        self.kubeconfig = self.write_kubeconfig("admin", _files(admin))
+        self._clients: list[Client] = []
+        self.client = self._client(admin, None)
+        self.processes = Processes(folder)
+
+    def start(self) -> None:
+        """Start everything and wait until it answers; ProcessError if a program ends."""
+        self._start("etcd", flags.etcd(self.settings))
+        self._start_api_server()
+        if not self.has_controllers:
+            return
+        arguments = (self.kubeconfig, self.authority.file, self._tokens)
+        self._start("kube-controller-manager", flags.controller_manager(*arguments))
+        self._start("kube-scheduler", flags.scheduler(self.kubeconfig))
+        self._start("kwok", flags.kwok(self.kubeconfig, self._stages))
+
+    def restart_api_server(self) -> None:
+        """End the API server, start it again on the same port, and wait until it answers."""
+        for client in self._clients:
+            client.close()
+        # Asked politely it would wait for those who watch, and the controllers watch for ever.
+        self.processes.end("kube-apiserver", seconds=1)
+        self._start_api_server()
+
+    def stop(self) -> None:
+        """End all programs."""
+        for client in self._clients:
+            client.close()
+        self.processes.stop()
+
+    def client_for(self, token: str) -> Client:
+        """A client for whoever has that token; it is closed when the servers stop."""
+        return self._client(None, token)
+
+    def environment(self, kubeconfig: Path) -> dict[str, str]:
+        """The environment for a program that is a client, with nothing of the user's own."""
+        home = str(self.settings.folder)
+        return {"PATH": os.defpath, "HOME": home, "KUBECONFIG": str(kubeconfig)}
+
+    def write_kubeconfig(self, name: str, user: dict[str, str]) -> Path:
+        """A kubeconfig file with these credentials, as a kubeconfig spells them."""
+        cluster = {"server": self.settings.url, "certificate-authority": str(self.authority.file)}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": name, "user": user}],
+            "contexts": [{"name": name, "context": {"cluster": "test", "user": name}}],
+            "current-context": name,
+        }
+        file = self.settings.folder / f"{name}.kubeconfig"
+        file.touch(mode=0o600)
+        file.write_text(json.dumps(config), encoding="utf-8")
+        return file
+
+    def wait(self, method: str, path: str, **arguments: Any) -> None:
+        """Wait until that request is answered with success, while all programs run."""
+
+        def succeeds() -> bool:
+            self.processes.check()
+            try:
+                return self.client.request(method, path, **arguments).status < 300
+            except OSError:
+                return False
+
+        eventually(succeeds, what=f"{method} {path}")
+
+    def _client(self, pair: Pair | None, token: str | None) -> Client:
+        context = ssl.create_default_context(cafile=self.authority.file)
+        if pair:
+            context.load_cert_chain(pair.certificate, pair.key)
+        client = Client(self.settings.port, context, token)
+        self._clients.append(client)
+        return client
+
+    def _start(self, name: str, arguments: list[str]) -> None:
+        environment = self.environment(self.kubeconfig)
+        self.processes.start(name, [self.commands[name], *arguments], environment)
+
+    def _start_api_server(self) -> None:
+        arguments = (self.authority.file, self._server, self._tokens)
+        own = flags.api_server(self.settings, *arguments)
+        self._start("kube-apiserver", own + self._api_server_flags)
+        self.wait("GET", "/readyz")
+
+
+def _files(pair: Pair) -> dict[str, str]:
+    return {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}

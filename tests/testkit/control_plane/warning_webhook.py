@@ -1,0 +1,76 @@
+"""A webhook of a few lines, to see how the API server calls one."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.testkit.control_plane.pki import Pair
+
+
+class Warner(BaseHTTPRequestHandler):
+    """Admits whatever it is asked about, with a warning."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        """Answer an AdmissionReview."""
+        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        uid = review.pop("request")["uid"]
+        response = {"uid": uid, "allowed": True, "warnings": [f'"é" at {self.headers["Host"]}']}
+        response["auditAnnotations"] = {"seen": "yes"}
+        body = json.dumps({**review, "response": response}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def listening(address: str, port: int, pair: Pair) -> Iterator[None]:
+    """Answer there, with that certificate, until the block is left."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair.certificate, pair.key)
+    with ThreadingHTTPServer((address, port), Warner) as server:
+        # The API server keeps its connection, which nobody has to wait for.
+        server.daemon_threads = True
+        server.block_on_close = False
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def registration(namespace: str, port: int, bundle: bytes) -> dict[str, Any]:
+    """Have the Service `warner` of a namespace called for its pods."""
+    service = {"name": "warner", "namespace": namespace, "port": port}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
+    config = {"service": service, "caBundle": base64.b64encode(bundle).decode()}
+    hook = {
+        "name": "warner.example.com",
+        "clientConfig": config,
+        "rules": [{**rule, "resources": ["pods"]}],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": namespace},
+        "webhooks": [hook],
+    }

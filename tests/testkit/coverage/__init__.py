@@ -1,0 +1,1 @@
+"""The table of docs/coverage.md, and how its cells are observed."""

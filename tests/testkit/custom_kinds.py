@@ -1,0 +1,42 @@
+"""Custom kinds at the real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def _definition(kind: str, plural: str, group: str) -> dict[str, Any]:
+    """A definition that takes whatever stands in `spec`."""
+    open_object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": open_object}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
+
+
+@contextmanager
+def defined(plane: ControlPlane, kind: str, plural: str, group: str) -> Iterator[None]:
+    """Have a kind that takes whatever stands in `spec`, until the block is left."""
+    plane.create(DEFINITIONS, _definition(kind, plural, group))
+    path = f"/apis/{group}/v1/{plural}"
+    eventually(lambda: plane.request("GET", path).status == 200, what=f"{kind} is served")
+    try:
+        yield
+    finally:
+        plane.request("DELETE", f"{DEFINITIONS}/{plural}.{group}")

@@ -1,0 +1,1 @@
+"""Steps and fixtures of the end-to-end tests."""

@@ -1,0 +1,1 @@
+"""Build the image in a folder, and run its programs."""

@@ -1,0 +1,1 @@
+"""Match conditions of the chart, and pods that test them."""

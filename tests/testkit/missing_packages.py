@@ -1,0 +1,26 @@
+"""Run `gpuward` as if a package were not installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.testkit.paths import ROOT
+
+WITHOUT = """\
+import importlib.abc, sys
+from gpuward.__main__ import main
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+sys.exit(main({arguments!r}))
+"""
+
+
+def without(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What `gpuward ARGUMENTS` does where that module cannot be imported."""
+    program = WITHOUT.format(module=module, arguments=list(arguments))
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

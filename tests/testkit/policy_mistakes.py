@@ -1,0 +1,67 @@
+"""Mistakes in a policy, each with its line and column and part of its message."""
+
+from __future__ import annotations
+
+BEGINNING = "apiVersion: gpuward.io/v1\nkind: Policy\n"
+GUARD = "visible-devices-env"
+OTHER = "absurd-count"
+
+
+def exception(match: str, *, rule: str = OTHER, more: str = "") -> str:
+    return f"exceptions:\n- rules: [{rule}]\n  reason: why\n  match: {match}\n{more}"
+
+
+MISTAKES: list[tuple[str, str, str]] = [
+    ("rule: {}\n", "3:1", "unknown key 'rule'; did you mean \"rules\"?"),
+    ("something: {}\n", "3:1", "unknown key 'something'"),
+    ("rules: {visible-device-env: {}}\n", "3:9", f'did you mean "{GUARD}"?'),
+    (f"rules: {{{GUARD}: {{acton: deny}}}}\n", "3:31", 'did you mean "action"?'),
+    (f"rules:\n  {GUARD}:\n", "4:3", "should be an object and is empty"),
+    (f"rules: [{GUARD}]\n", "3:1", "should be an object and is ["),
+    (f"rules: {{{GUARD}: {{fix: 'yes'}}}}\n", "3:31", "should be true or false and is"),
+    (f"rules: {{{GUARD}: {{action: off}}}}\n", "3:31", "quote it"),
+    (f"rules: {{{GUARD}: {{action: error}}}}\n", "3:31", "one of deny, warn, audit, off"),
+    (f"rules: {{{GUARD}: {{action: warning}}}}\n", "3:31", 'did you mean "warn"?'),
+    (f"rules: {{{OTHER}: {{options: {{max: 3}}}}}}\n", "3:34", "it has max_devices"),
+    (f"rules: {{{GUARD}: {{options: {{max: 3}}}}}}\n", "3:41", "it has none"),
+    (
+        f"rules: {{{OTHER}: {{options: {{max_devices: many}}}}}}\n",
+        "3:34",
+        'should be a whole number and is "many"',
+    ),
+    (f"rules: {{{OTHER}: {{options: {{max_devices: true}}}}}}\n", "3:34", "a whole number"),
+    (
+        "rules: {image-default-all: {options: {every_container: true}}}\n",
+        "3:39",
+        "has no option 'every_container'",
+    ),
+    ("extends: base\n", "3:1", "'extends' is reserved"),
+    ("persona: strict\n", "3:1", "'persona' is reserved"),
+    ("workloads: fixed\n", "3:1", 'did you mean "fix"?'),
+    ("onRuleError: ignore\n", "3:1", "one of allow, deny"),
+    ("voidEveryContainer: maybe\n", "3:1", "should be true or false"),
+    ("catalog: 0.10\n", "3:1", "should be text and is 0.1; quote it"),
+    ("catalog: newest\n", "3:1", 'should be a version such as "0.1"'),
+    ("profiles: []\n", "3:1", "must not be empty"),
+    ("profiles: [nvidai]\n", "3:1", 'did you mean "nvidia"?'),
+    ("profiles: [nvidia, gke]\n", "3:1", "both describe the resource 'nvidia.com/gpu'"),
+    ("profiles: [7]\n", "3:12", "should be text and is 7"),
+    ("profiles: [{name: Big}]\n", "3:13", "a name of small letters"),
+    ("profiles: [{name: a, resorces: {}}]\n", "3:22", 'did you mean "resources"?'),
+    ("profiles: [{name: a, taints: [{key: k}]}]\n", "3:31", "'resources' is missing"),
+    ("kind: Policy\n", "3:1", "the key 'kind' is here twice"),
+    (exception("{namespace: 7}"), "6:11", "should be text and is 7"),
+    (exception("{namespace: [a, 7]}"), "6:26", "should be text and is 7"),
+    (exception("{namespace: []}"), "6:11", "must not be empty"),
+    (exception("{namespaces: a}"), "6:11", 'did you mean "namespace"?'),
+    (exception("{}"), "6:3", "must not be empty"),
+    (exception("{namespace: a}", rule="absurd-cont"), "4:3", f'did you mean "{OTHER}"?'),
+    (exception("{namespace: a}", more="  expires: 2030-02-30"), "7:3", "is not a date"),
+    (exception("{namespace: a}", more="  expires: soon"), "7:3", "a date such as 2030-12-31"),
+    ("exceptions: [{rules: [x], match: {name: a}}]\n", "3:14", "'reason' is missing"),
+    ("rules: {a: &a [b], b: *c}\n", "3:23", ""),
+    ("rules: {\n", "4:1", ""),
+    ("\tx: 1\n", "3:1", ""),
+    ("extra: \x00\n", "3:8", ""),
+    ("---\nkind: Policy\n", "4:1", "a second document: a policy is one"),
+]

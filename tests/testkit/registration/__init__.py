@@ -1,0 +1,1 @@
+"""Servers that may answer instead of the webhook."""

@@ -1,0 +1,72 @@
+"""A webhook that `gpuward webhooks check` can be asked about, and whoever may ask."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cluster.api import ConfigurationKind
+from registration.configurations import RegistrationOptions
+from rules.finding import Action
+from tests.testkit.admission.registered_webhook import Server, by_service, registered
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.paths import ROOT
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+SERVICE, PORT = "gpuward", 8443
+FAIL = RegistrationOptions(Action.OFF, failure_policy="Fail", timeout_seconds=3)
+PATHS = [f"/{door}/{mode}" for door in ("validate", "mutate") for mode in ("deny", "warn", "audit")]
+ENVIRONMENT = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": "/nonexistent"}
+
+
+class Installation(NamedTuple):
+    """A webhook that answers at `address`, and who may look at its configurations."""
+
+    plane: ControlPlane
+    namespace: str
+    server: Server
+    kubeconfig: Path
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return f"gpuward-{self.namespace}"
+
+    @property
+    def place(self) -> str:
+        return f"https://{SERVICE}.{self.namespace}.svc:{PORT}"
+
+    def client_config(self, service: str = SERVICE, bundle: bytes | None = None) -> Any:
+        trusted = self.plane.authority.bundle if bundle is None else bundle
+        return by_service(service, self.namespace, PORT, trusted)
+
+    def registered(self, client_config: Any = None) -> Any:
+        """Register it, but for no namespace in which anything happens."""
+        chosen = client_config or self.client_config()
+        return registered(self.plane, chosen, FAIL, name=self.name, only=self.namespace)
+
+    def edit(self, kind: ConfigurationKind, operation: str, path: str, value: Any = None) -> None:
+        """Change one value of a configuration."""
+        sent = [{"op": operation, "path": path, "value": value}]
+        content_type = "application/json-patch+json"
+        where = f"{ADMISSION}/{kind.value}/{self.name}"
+        answer = self.plane.request("PATCH", where, sent, content_type=content_type)
+        assert answer.status == 200, answer
+
+    def command(self, *arguments: str, address: str | None = None) -> list[str]:
+        named = [f"--{kind}-configuration={self.name}" for kind in ("mutating", "validating")]
+        told = ["--address", address or self.server.address, *arguments]
+        if "--kubeconfig" not in arguments:
+            told += ["--kubeconfig", str(self.kubeconfig)]
+        return [sys.executable, "-m", "gpuward", "webhooks", "check", *named, *told]
+
+    def check(
+        self, *arguments: str, address: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        command = self.command(*arguments, address=address)
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=300
+        )

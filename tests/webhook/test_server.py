@@ -1,0 +1,319 @@
+"""The server as the API server sees it, over real TLS sockets."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import re
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from rules.base.json_patch import Json
+from rules.catalog import CATALOG
+from tests.testkit.admission.server import REVIEW, Serve, serving
+from tests.testkit.paths import DOCS
+from webhook.admission.decider import Decider
+from webhook.admission.decision import Decision
+from webhook.admission.outcomes import RULE_OUTCOMES
+from webhook.reload.policy import PolicyReloader
+
+DENY = "apiVersion: gpuward.io/v1\nkind: Policy\nonRuleError: deny\n"
+CANARY = "s3cr3t-canary"
+
+
+@pytest_asyncio.fixture
+async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
+    """Starts servers."""
+    async with serving(tmp_path) as start:
+        yield start
+
+
+def changed(**request: Any) -> bytes:
+    """The sample review with other fields in its request."""
+    review = json.loads(REVIEW)
+    review["request"].update(request)
+    return json.dumps(review).encode()
+
+
+def with_secrets() -> bytes:
+    """The sample review with a secret wherever a tenant may have put one."""
+    pod = copy.deepcopy(json.loads(REVIEW)["request"]["object"])
+    pod["metadata"]["annotations"] = {"token": CANARY}
+    pod["metadata"]["labels"]["secret"] = CANARY
+    for container in pod["spec"]["containers"]:
+        container["env"].append({"name": "TOKEN", "value": CANARY})
+        container["env"].append({"name": "NVIDIA_VISIBLE_DEVICES", "value": CANARY})
+        container["args"] = ["--token", CANARY]
+        container["resources"]["limits"]["nvidia.com/gpu"] = CANARY
+    return changed(object=pod, oldObject=pod)
+
+
+async def test_mutating_fixes_and_validating_refuses(serve: Serve) -> None:
+    caller = await (await serve()).call()
+    mutated = await caller.post("/mutate/deny?timeout=5s")
+    assert mutated.status == 200
+    assert mutated.headers["content-type"] == "application/json"
+    operations = json.loads(base64.b64decode(mutated.response["patch"]))
+    assert operations[0]["path"] == "/spec/containers/0/resources/limits/nvidia.com~1gpu"
+    assert mutated.response["uid"] == json.loads(REVIEW)["request"]["uid"]
+    validated = await caller.post("/validate/deny?timeout=5s")
+    assert validated.status == 200
+    assert not validated.response["allowed"]
+    assert "visible-devices-env" in validated.response["status"]["message"]
+
+
+@pytest.mark.parametrize("mode", ["warn", "audit"])
+async def test_the_mode_stands_in_the_path(serve: Serve, mode: str) -> None:
+    caller = await (await serve()).call()
+    for door in ("mutate", "validate"):
+        reply = await caller.post(f"/{door}/{mode}")
+        assert reply.response["allowed"]
+        assert "patch" not in reply.response
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/mutate", "/mutate/", "/mutate/off", "/mutate/deny/", "/healthz", "/metrics"]
+)
+async def test_an_unknown_path_or_mode_is_not_found(serve: Serve, path: str) -> None:
+    server = await serve()
+    caller = await server.call()
+    assert (await caller.post(path)).status == 404
+    assert (await caller.post("/mutate/deny")).status == 200
+    assert (await server.metrics())("http_errors_total", "path") == 1
+
+
+async def test_only_post_brings_reviews(serve: Serve) -> None:
+    caller = await (await serve()).call()
+    await caller.send(b"GET /mutate/deny HTTP/1.1\r\nHost: x\r\n\r\n")
+    reply = await caller.reply()
+    assert (reply.status, reply.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{}}',
+        b'{"kind":"Pod","apiVersion":"v1","request":{"uid":"1"}}',
+    ],
+)
+async def test_a_malformed_call_gets_400_and_plain_text(serve: Serve, body: bytes) -> None:
+    caller = await (await serve()).call()
+    reply = await caller.post("/validate/deny", body)
+    assert reply.status == 400
+    assert reply.headers["content-type"].startswith("text/plain")
+    assert reply.body.isascii()
+    assert (await caller.post("/validate/deny")).status == 200
+
+
+async def test_unknown_kinds_are_allowed_and_counted_without_a_label_of_their_own(
+    serve: Serve,
+) -> None:
+    server = await serve()
+    caller = await server.call()
+    for number in range(20):
+        kind = {"group": f"g{number}.example", "version": "v9", "kind": f"Thing{number}"}
+        thing = {"apiVersion": f"g{number}.example/v9", "kind": f"Thing{number}"}
+        reply = await caller.post("/validate/deny", changed(kind=kind, object=thing))
+        assert reply.response["allowed"]
+    metrics = await server.metrics()
+    assert metrics("requests_total", "validate", "deny", "ignored") == 20
+    assert not any("Thing" in word for word in metrics.labels())
+
+
+async def test_what_is_not_http_is_answered_and_closed(serve: Serve) -> None:
+    server = await serve(level="debug")
+    before = len(server.logged())
+    caller = await server.call()
+    await caller.send(b"\x16\x03\x01 " + CANARY.encode() + b"\r\n\r\n")
+    assert (await caller.reply()).status == 400
+    assert await caller.closed()
+    assert (await server.metrics())("http_errors_total", "not_http") == 1
+    assert len(server.logged()) == before
+
+
+async def test_a_bug_of_ours_never_refuses(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = await serve()
+    caller = await server.call()
+    _break(monkeypatch)
+    for door in ("mutate", "validate"):
+        response = (await caller.post(f"/{door}/deny", with_secrets())).response
+        assert response["allowed"]
+        assert response["warnings"][0].startswith("gpuward could not evaluate this object")
+        response = (await caller.post(f"/{door}/audit")).response
+        assert response["allowed"]
+        assert "warnings" not in response
+    faults = [line for line in server.logged() if line["event"] == "not evaluated"]
+    assert faults[0]["error"] == "KeyError"
+    assert any("test_server.py" in place for place in faults[0]["traceback"])
+    assert CANARY not in json.dumps(server.logged())
+    assert (await server.metrics())("internal_errors_total") == 4
+
+
+async def test_a_bug_of_ours_refuses_if_the_policy_says_so(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(DENY)
+    policy = PolicyReloader(str(file))
+    policy.load()
+    caller = await (await serve(policy)).call()
+    _break(monkeypatch)
+    refused = (await caller.post("/validate/deny")).response
+    assert not refused["allowed"]
+    assert "onRuleError: deny" in refused["status"]["message"]
+    assert (await caller.post("/mutate/deny")).response["allowed"]
+    assert (await caller.post("/validate/warn")).response["allowed"]
+
+
+async def test_a_fault_in_the_answer_itself_shows_nothing_of_it(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await serve()
+    caller = await server.call()
+
+    def broken(*_arguments: Any) -> bytes:
+        raise KeyError(CANARY)
+
+    monkeypatch.setattr("webhook.server.handlers.encode", broken)
+    reply = await caller.post("/mutate/deny")
+    assert (reply.status, reply.body) == (500, b"gpuward failed\n")
+    monkeypatch.setattr("webhook.server.handlers.decode", broken)
+    assert (await caller.post("/mutate/deny")).status == 400
+    events = [line["event"] for line in server.logged()]
+    assert events[-3:] == ["not evaluated", "not answered", "not decoded"]
+    assert CANARY not in json.dumps(server.logged())
+
+
+def _break(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_self: Decider, _review: Json, *_rest: Any) -> Decision:
+        raise KeyError(CANARY)
+
+    monkeypatch.setattr(Decider, "mutate", broken)
+    monkeypatch.setattr(Decider, "validate", broken)
+
+
+async def test_the_log_tells_what_was_done_and_no_secret(serve: Serve) -> None:
+    server = await serve(level="debug")
+    caller = await server.call()
+    for mode in ("deny", "warn", "audit"):
+        for door in ("mutate", "validate"):
+            await caller.post(f"/{door}/{mode}", with_secrets(), Authorization=CANARY)
+            await caller.post(f"/{door}/{mode}?token={CANARY}")
+    lines = [line for line in server.logged() if "uid" in line]
+    assert {line["event"] for line in lines} >= {"denied", "fixed", "warned", "audited"}
+    assert CANARY not in json.dumps(server.logged())
+    (fixed,) = (line for line in lines if line["event"] == "fixed" and len(line["rules"]) == 3)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", fixed.pop("time"))
+    assert fixed.pop("duration_ms") >= 0
+    assert fixed == {
+        "level": "info",
+        "event": "fixed",
+        "uid": "7c1f2a4e-58a3-4c5c-9f0e-2d3b5a6c7d81",
+        "namespace": "vision",
+        "kind": "Pod",
+        "resource": "pods",
+        "name": "",
+        "generate_name": "resnet-trainer-",
+        "user": "system:serviceaccount:vision:training-operator",
+        "operation": "CREATE",
+        "dry_run": False,
+        "path": "mutate",
+        "mode": "deny",
+        "rules": {
+            "request-only": "fixed",
+            "toleration-default": "fixed",
+            "affinity-default": "fixed",
+        },
+        "failures": [],
+    }
+
+
+async def test_a_clean_object_is_not_logged(serve: Serve) -> None:
+    server = await serve()
+    caller = await server.call()
+    before = len(server.logged())
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {}}
+    assert (await caller.post("/mutate/deny", changed(object=pod))).response["allowed"]
+    assert len(server.logged()) == before
+
+
+async def test_names_are_logged_on_one_line_and_cut(serve: Serve) -> None:
+    server = await serve()
+    caller = await server.call()
+    await caller.post("/mutate/deny", changed(name="a\n" * 10_000, userInfo={"username": "\u2028"}))
+    (line,) = (line for line in server.logged() if line["event"] == "fixed")
+    assert len(line["name"]) == 253
+
+
+async def test_the_scrape_counts_and_its_labels_are_bounded(serve: Serve) -> None:
+    server = await serve()
+    caller = await server.call()
+    for _ in range(3):
+        await caller.post("/mutate/deny")
+    await caller.post("/validate/warn")
+    await caller.post("/validate/deny", b"{")
+    metrics = await server.metrics()
+    assert metrics("requests_total", "mutate", "deny", "fixed") == 3
+    assert metrics("requests_total", "validate", "warn", "warned") == 1
+    assert metrics("http_errors_total", "malformed") == 1
+    assert metrics("rule_outcomes_total", "request-only", "fixed", "mutate", "deny") == 3
+    denied = ("visible-devices-env", "would-be-denied", "validate", "warn")
+    assert metrics("rule_outcomes_total", *denied) == 1
+    assert metrics("request_duration_seconds_count", "mutate") == 3
+    assert metrics("request_duration_seconds_bucket", "mutate", "+Inf") == 3
+    assert metrics("policy_valid") == 1
+    assert metrics("policy_loaded_timestamp_seconds")
+    assert (metrics("certificate_expiry_seconds") or 0) > 0
+    assert metrics("certificate_reload_failures_total") == 0
+    assert metrics.labels("python_gc_collections_total") == {"0", "1", "2"}
+    rules = {rule.name for rule in CATALOG}
+    words = RULE_OUTCOMES | {"mutate", "validate", "deny", "warn", "audit"}
+    assert metrics.labels("rule_outcomes_total") <= rules | words
+
+
+async def test_probes_live_on_the_plain_port_alone(serve: Serve) -> None:
+    server = await serve()
+    assert (await server.probe("/healthz")).status == 200
+    assert (await server.probe("/readyz")).body == b"ready\n"
+    assert (await server.probe("/mutate/deny")).status == 404
+
+
+async def test_without_a_certificate_it_is_alive_and_not_ready(
+    serve: Serve, tmp_path: Path
+) -> None:
+    missing = tmp_path / "later"
+    server = await serve(certificate=missing)
+    assert (await server.probe("/healthz")).status == 200
+    reply = await server.probe("/readyz")
+    assert (reply.status, reply.body) == (503, b"not ready: no certificate is loaded\n")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await server.call()
+    assert (await server.metrics())("certificate_expiry_seconds") is None
+    missing.mkdir()
+    for file in (tmp_path / "certificate").iterdir():
+        (missing / file.name).write_bytes(file.read_bytes())
+    await server.service.reload()
+    assert (await server.probe("/readyz")).status == 200
+    assert (await (await server.call()).post("/mutate/deny")).status == 200
+    events = [line["event"] for line in server.logged()]
+    assert events.index("certificate refused") < events.index("certificate loaded")
+
+
+async def test_the_manual_lists_exactly_the_metrics_that_there_are(serve: Serve) -> None:
+    server = await serve()
+    text = (await server.probe("/metrics")).body.decode()
+    kinds = re.findall(r"^# TYPE (gpuward_\w+) \w+$", text, re.MULTILINE)
+    manual = (DOCS / "webhook-server.md").read_text(encoding="utf-8")
+    table = manual.partition("\n## Metrics\n")[2].partition("\n\nWorth an alert")[0]
+    assert sorted(re.findall(r"`(gpuward_\w+)`", table)) == sorted(kinds)
