@@ -1,8 +1,9 @@
-# The image of gpuward; docs/image.md says what is in it and how to verify it.
+# The container image of gpuward. docs/image.md describes its contents and how to verify it.
 
-# Built and run with Python 3.13 of Debian 13: a wheel and its bytecode fit one minor version of
-# Python and one C library. The two images keep their interpreter in different places, so what is
-# carried over is a plain folder for PYTHONPATH. A virtual environment would point at the builder's.
+# Both the builder and the final image have Python 3.13 on Debian 13, because wheels and bytecode fit
+# one minor version of Python and one C library. The interpreter has different paths in the two
+# images. So the final image gets a plain folder for PYTHONPATH: a virtual environment would refer to
+# the interpreter of the builder.
 FROM python:3.13-slim-trixie@sha256:3dd7cc108ec1493442514f5c2a871af6af0ec31d768ff6e378a93340c3b3db5f AS builder
 WORKDIR /build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
@@ -10,18 +11,19 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_ROOT_USER_ACTION=ignore
 
 
-# A layer of their own: they change less often than gpuward does.
+# The dependencies have their own layer, because they change less often than gpuward does.
 FROM builder AS dependencies
 COPY requirements/image.txt .
 RUN --mount=type=cache,target=/root/.cache/pip \
     python -m pip install --require-hashes --no-compile --target=tree --requirement=image.txt
-# Of the Kubernetes client gpuward uses the configuration and the connection (cluster/connection.py).
-# Its models and API classes are loaded one by one, by name, and none of them is; no dependency is
-# run as a command or tested here.
+# Remove what gpuward does not use. Of the Kubernetes client it uses only the configuration and the
+# connection (cluster/connection.py): the client imports its models and API classes lazily, by name,
+# and gpuward uses none of them. No dependency is run as a command or tested here.
 RUN rm -r tree/bin tree/kubernetes/aio tree/kubernetes/client/api tree/kubernetes/client/apis \
     && find tree/kubernetes/client/models -name '*.py' ! -name __init__.py -delete \
     && find tree -type d -name tests -prune -exec rm -r {} +
-# Bytecode that does not look at the time of its source: layers have another one after every copy.
+# Compile bytecode that does not depend on the modification time of its source, because every copy to
+# a layer changes that time.
 RUN python -m compileall -q --invalidation-mode=unchecked-hash -s tree -p /opt/gpuward tree
 
 
@@ -30,7 +32,7 @@ COPY requirements/build.txt .
 RUN --mount=type=cache,target=/root/.cache/pip \
     python -m pip install --require-hashes --requirement=build.txt
 COPY . source
-# By name, so that no path of this stage is written down; its version is the only one there is.
+# Install by name, so that the metadata contains no path of this stage. There is only one version.
 # hadolint ignore=DL3013
 RUN python -m pip wheel --no-deps --no-build-isolation --no-cache-dir --wheel-dir=dist ./source \
     && python -m pip install --no-deps --no-index --no-cache-dir --no-compile --find-links=dist \
@@ -42,18 +44,18 @@ RUN python -m compileall -q --invalidation-mode=unchecked-hash -s tree -p /opt/g
 FROM gcr.io/distroless/python3-debian13:nonroot@sha256:83aa8d4f74a4d7f7cf2d472054139bef71a927b76c680c0f2e1021d6b1d6d732
 COPY --from=dependencies /build/tree /opt/gpuward
 COPY --from=project /build/tree /opt/gpuward
-# Nothing is imported from the working folder or a home, and nothing is written beside the code.
+# Python imports nothing from the working folder or a home folder, and writes no bytecode files.
 ENV PYTHONPATH=/opt/gpuward \
     PYTHONSAFEPATH=1 \
     PYTHONNOUSERSITE=1 \
     PYTHONDONTWRITEBYTECODE=1
-# As numbers, so that a cluster can tell that it is not root (runAsNonRoot).
+# A numeric user, so that the kubelet can verify runAsNonRoot.
 USER 65532:65532
 EXPOSE 10250 8080 8081
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/bin/python3.13", "-m", "gpuward"]
 CMD ["--help"]
-# Last, because they change with every build.
+# The labels are last, because they change with every build.
 ARG VERSION=0.0.0+unreleased
 ARG REVISION=unknown
 ARG CREATED=1970-01-01T00:00:00Z

@@ -1,4 +1,4 @@
-"""Namespaces of one API server, each with another kind of admission in force."""
+"""Namespaces of one API server, each with another kind of admission control."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
-from benchmarks.served import Served
+from benchmarks.served import ServerProcess
 from registration.configurations import NAME_LABEL, RegistrationOptions
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import by_url, create, registered
@@ -18,34 +18,34 @@ ACCOUNT = "creator"
 GROUP = "admissionregistration.k8s.io/v1"
 REFUSED = 422
 
-# Two of our rules for NVIDIA's GPUs: no container takes them by a variable, and none that holds
-# one is privileged.
-_HOLDS = (
+# Two rules of gpuward in CEL, for NVIDIA GPUs: no container gets GPUs by a variable without
+# requesting one, and no container that requests a GPU is privileged.
+_REQUESTS_GPU = (
     "c.?resources.limits.orValue({}).exists(k, k.startsWith('nvidia.com/'))"
     " || c.?resources.requests.orValue({}).exists(k, k.startsWith('nvidia.com/'))"
 )
-_GRANTED = (
+_SETS_VARIABLE = (
     "c.?env.orValue([]).exists(e, e.name == 'NVIDIA_VISIBLE_DEVICES'"
     " && !(e.?value.orValue('') in ['', 'none', 'void']))"
 )
 _PRIVILEGED = "c.?securityContext.privileged.orValue(false)"
-_ALL = "(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, {})"
+_EVERY_CONTAINER = "(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, {})"
 
 
 class AdmissionSetup(NamedTuple):
-    """A namespace whose pods come in by `name`; `server` judges them, if it is a webhook."""
+    """A namespace with one kind of admission control, and the webhook server, if there is one."""
 
     name: str
     namespace: str
-    server: Served | None
+    server: ServerProcess | None
 
 
 def creator(plane: ControlPlane) -> str:
-    """The token of an account that may do everything."""
+    """Create a ServiceAccount with all permissions, and return its token."""
     namespace = plane.namespace()
     account = {"name": ACCOUNT, "namespace": namespace}
-    named = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}
-    plane.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", named)
+    service_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}
+    plane.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", service_account)
     group = "rbac.authorization.k8s.io"
     binding = {
         "apiVersion": f"{group}/v1",
@@ -60,26 +60,31 @@ def creator(plane: ControlPlane) -> str:
 
 @contextmanager
 def admission_setups(
-    plane: ControlPlane, servers: list[Served], manifest: Any
+    plane: ControlPlane, servers: list[ServerProcess], manifest: Any
 ) -> Iterator[list[AdmissionSetup]]:
-    """Without a webhook, with each of the `servers`, and with CEL; `manifest` is let in by all."""
+    """Yield a setup without a webhook, one for each of `servers`, and one with a CEL policy.
+
+    Each setup must admit `manifest`.
+    """
     with ExitStack() as stack:
-        made = [AdmissionSetup("no webhook", plane.namespace(), None)]
+        setups = [AdmissionSetup("no webhook", plane.namespace(), None)]
         for server in servers:
             namespace = plane.namespace()
             config = by_url(f"https://{server.address}", plane.authority.bundle)
-            chosen = RegistrationOptions(default=Action.DENY)
-            stack.enter_context(registered(plane, config, chosen, name=server.name, only=namespace))
-            eventually(lambda ns=namespace: _is_judged(plane, ns, manifest), what=server.name)  # type: ignore[misc]
-            made.append(AdmissionSetup(server.name, namespace, server))
+            options = RegistrationOptions(default=Action.DENY)
+            stack.enter_context(
+                registered(plane, config, options, name=server.name, only=namespace)
+            )
+            eventually(lambda ns=namespace: _is_called(plane, ns, manifest), what=server.name)  # type: ignore[misc]
+            setups.append(AdmissionSetup(server.name, namespace, server))
         namespace = plane.namespace()
         stack.enter_context(_policy(plane, namespace))
-        eventually(lambda: _is_ruled(plane, namespace), what="the policy is in force")
-        yield [*made, AdmissionSetup("a CEL policy", namespace, None)]
+        eventually(lambda: _is_enforced(plane, namespace), what="the CEL policy is enforced")
+        yield [*setups, AdmissionSetup("a CEL policy", namespace, None)]
 
 
-def _is_judged(plane: ControlPlane, namespace: str, manifest: Any) -> bool:
-    """Whether both paths of a webhook are called for a pod there."""
+def _is_called(plane: ControlPlane, namespace: str, manifest: Any) -> bool:
+    """Return whether the API server calls both paths of the webhook for a pod."""
     before = _calls(plane)
     create(plane, namespace, manifest, dry_run=True)
     return _calls(plane) - before >= len(("mutate", "validate"))
@@ -90,23 +95,23 @@ def _calls(plane: ControlPlane) -> float:
     return sum(value for _, value in samples)
 
 
-def _is_ruled(plane: ControlPlane, namespace: str) -> bool:
-    taker = pod(container(**variable("all")))
-    return create(plane, namespace, taker, dry_run=True).status == REFUSED
+def _is_enforced(plane: ControlPlane, namespace: str) -> bool:
+    refused_pod = pod(container(**variable("all")))
+    return create(plane, namespace, refused_pod, dry_run=True).status == REFUSED
 
 
 @contextmanager
 def _policy(plane: ControlPlane, namespace: str) -> Iterator[None]:
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
     rules = [{**rule, "operations": ["CREATE", "UPDATE"]}]
-    taken = _ALL.format(f"!({_GRANTED}) || ({_HOLDS})")
-    privileged = _ALL.format(f"!{_PRIVILEGED} || !({_HOLDS})")
-    spec = {
+    granted = _EVERY_CONTAINER.format(f"!({_SETS_VARIABLE}) || ({_REQUESTS_GPU})")
+    privileged = _EVERY_CONTAINER.format(f"!{_PRIVILEGED} || !({_REQUESTS_GPU})")
+    policy = {
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": rules},
         "validations": [
-            {"expression": taken, "message": "a container takes GPUs by a variable"},
-            {"expression": privileged, "message": "a privileged container holds a GPU"},
+            {"expression": granted, "message": "a container gets GPUs by a variable"},
+            {"expression": privileged, "message": "a privileged container requests a GPU"},
         ],
     }
     selector = {"matchLabels": {NAME_LABEL: namespace}}
@@ -115,14 +120,14 @@ def _policy(plane: ControlPlane, namespace: str) -> Iterator[None]:
         "validationActions": ["Deny"],
         "matchResources": {"namespaceSelector": selector},
     }
-    kinds = {"ValidatingAdmissionPolicy": spec, "ValidatingAdmissionPolicyBinding": binding}
+    kinds = {"ValidatingAdmissionPolicy": policy, "ValidatingAdmissionPolicyBinding": binding}
     paths = {
         "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
         "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
     }
-    for kind, said in kinds.items():
-        head = {"apiVersion": GROUP, "kind": kind, "metadata": {"name": "gpus"}}
-        plane.create(f"/apis/{GROUP}/{paths[kind]}", {**head, "spec": said})
+    for kind, spec in kinds.items():
+        header = {"apiVersion": GROUP, "kind": kind, "metadata": {"name": "gpus"}}
+        plane.create(f"/apis/{GROUP}/{paths[kind]}", {**header, "spec": spec})
     try:
         yield
     finally:

@@ -1,7 +1,8 @@
-"""The least that a webhook in aiohttp does: decode the review, answer with a constant patch.
+"""The baseline: a minimal aiohttp webhook that decodes the review and answers a constant patch.
 
-The same TLS, listener, settings, codec and event loop as the server's own. Used as
-`benchmarks.baseline CERTIFICATE-FOLDER PATCHES`; the file PATCHES holds the patch of each path.
+It uses the same TLS contexts, listener, limits, codec and event loop as gpuward's server. Usage:
+`python -m benchmarks.baseline CERTIFICATE-FOLDER PATCHES`. The JSON file PATCHES has the patch for
+each path.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from multidict import CIMultiDict
 from certs.serving.certificate import ServingCertificate
 from webhook.admission.codec import CODEC
 from webhook.server.limits import Limits
-from webhook.server.listener import Listener, open_socket
+from webhook.server.listener import Listener, listening_socket
 
 _JSON = CIMultiDict({"Content-Type": "application/json", "Server": "baseline"})
 
 
 def main() -> None:
-    """Serve until killed."""
+    """Serve until the process is killed."""
     folder, patches = sys.argv[1:]
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(folder, json.loads(Path(patches).read_bytes())))
@@ -54,9 +55,9 @@ async def _serve(folder: str, patches: dict[str, str]) -> None:
     )
     certificate = ServingCertificate(folder, None)
     certificate.reload()
-    listening = open_socket("127.0.0.1:0")
-    port = listening.getsockname()[1]
-    Listener(server, listening, certificate.context, limits, lambda _: None).start()
+    server_socket = listening_socket("127.0.0.1:0")
+    port = server_socket.getsockname()[1]
+    Listener(server, server_socket, certificate.context, limits, lambda _: None).start()
     gc.collect()
     gc.freeze()
     line = {"event": "serving", "address": f"127.0.0.1:{port}"}
@@ -66,7 +67,7 @@ async def _serve(folder: str, patches: dict[str, str]) -> None:
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
-        import uvloop  # noqa: PLC0415  # an extra
+        import uvloop  # noqa: PLC0415  # an optional dependency
     except ImportError:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop

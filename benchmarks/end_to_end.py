@@ -1,9 +1,13 @@
-"""What a webhook costs whoever creates pods: server-side dry runs through a real API server.
+"""Measure the cost of the webhook for pod creation, with dry runs through a real API server.
 
-Compared in one run, in turns, the best of several short runs: no webhook; the baseline of
-`admission.py` on the mutating and the validating path, with a patch that fits; ours on both;
-and a ValidatingAdmissionPolicy that says what two of our rules say. All processes share the
-processors that there are. Needs wrk and the control plane of the tests (docs/testing.md).
+It compares, in turn and in several short runs, of which the best one counts:
+
+- no webhook;
+- the baseline of `admission.py` as mutating and validating webhook, with a patch that fits;
+- gpuward as mutating and validating webhook;
+- a ValidatingAdmissionPolicy with the equivalent of two of gpuward's rules.
+
+All processes share all CPUs. Needs wrk and the control plane of the tests (docs/testing.md).
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import Any, NamedTuple
 from benchmarks.admission_setups import AdmissionSetup, admission_setups, creator
 from benchmarks.load import Client, Load
 from benchmarks.reviews import GPU, encoded, gpu_pod, large_gpu_pod, unrelated_pod
-from benchmarks.served import baseline, own
+from benchmarks.served import baseline_server, gpuward_server
 from tests.testkit.admission.registered_webhook import folder_of
 from tests.testkit.control_plane.plane import ControlPlane
 
@@ -27,7 +31,10 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Run(NamedTuple):
-    """One short run; milliseconds of processor time that a creation took, and the webhook's."""
+    """One short run; `cpu` and `webhook` are milliseconds of CPU time for each creation.
+
+    `cpu` is the time of the API server and the webhook, `webhook` that of the webhook alone.
+    """
 
     load: Load
     cpu: float
@@ -35,7 +42,7 @@ class Run(NamedTuple):
 
 
 def main() -> int:
-    """Run the measurements and print them; 0."""
+    """Run the measurements, print them, and return 0."""
     options = _options()
     cores = os.sched_getaffinity(0)
     with tempfile.TemporaryDirectory() as name, ControlPlane(controllers=False) as plane:
@@ -43,31 +50,33 @@ def main() -> int:
         client = Client(folder, cores, creator(plane))
         pair = plane.authority.issue("webhook", hosts=["127.0.0.1", "localhost"])
         certificate = folder_of(pair, folder / "tls")
-        with own(folder, max(cores), "quick", certificate) as ours:
+        with gpuward_server(folder, max(cores), "quick", certificate) as server:
             pods = {"4 KB": gpu_pod(), "30 KB": large_gpu_pod(), "unrelated": unrelated_pod()}
             for title, pod in pods.items():
                 manifest = _acceptable(pod)
-                patch = ours.ask("/mutate/deny", encoded(manifest)).get("patch", "")
+                patch = server.send_review("/mutate/deny", encoded(manifest)).get("patch", "")
                 patches = {"/mutate/deny": patch, "/validate/deny": ""}
                 with (
-                    baseline(folder, max(cores), "quick", certificate, patches) as other,
-                    admission_setups(plane, [other, ours], manifest) as ways,
+                    baseline_server(folder, max(cores), "quick", certificate, patches) as baseline,
+                    admission_setups(plane, [baseline, server], manifest) as setups,
                 ):
                     print(f"\n{title}, {options.connections} connections")
-                    _measure(client, plane, ways, json.dumps(manifest).encode(), options)
+                    _measure(client, plane, setups, json.dumps(manifest).encode(), options)
     return 0
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--connections", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=5, help="short runs a figure")
-    parser.add_argument("--seconds", type=int, default=2, help="how long one takes")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="number of short runs for each figure"
+    )
+    parser.add_argument("--seconds", type=int, default=2, help="length of one short run")
     return parser.parse_args()
 
 
 def _acceptable(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod as a user would write it, and valid without a webhook: with its limits."""
+    """Return the pod as a user would write it, with GPU limits, so that it is valid as it is."""
     for container in pod["spec"]["containers"]:
         if GPU in container["resources"]["requests"]:
             container["resources"]["limits"][GPU] = container["resources"]["requests"][GPU]
@@ -81,18 +90,18 @@ def _acceptable(pod: dict[str, Any]) -> dict[str, Any]:
 def _measure(
     client: Client,
     plane: ControlPlane,
-    ways: list[AdmissionSetup],
+    setups: list[AdmissionSetup],
     body: bytes,
     options: argparse.Namespace,
 ) -> None:
-    runs: dict[str, list[Run]] = {setup.name: [] for setup in ways}
+    runs: dict[str, list[Run]] = {setup.name: [] for setup in setups}
     for _ in range(options.rounds):
-        for setup in ways:
+        for setup in setups:
             runs[setup.name].append(_run(client, plane, setup, body, options))
     print(f"{'':<14}{'creations/s':>12}{'of none':>9}{'of baseline':>9}{'(runs)':>14}", end="")
     print(f"{'p50 ms':>8}{'p99 ms':>8}{'CPU ms':>8}{'of baseline':>9}{'webhook ms':>12}")
-    for name, seen in runs.items():
-        _show(name, seen, runs["no webhook"], runs["baseline"])
+    for name, setup_runs in runs.items():
+        _show(name, setup_runs, runs["no webhook"], runs["baseline"])
 
 
 def _run(
@@ -107,30 +116,30 @@ def _run(
     before = _ticks(api_server), setup.server.cpu_seconds() if setup.server else 0.0
     load = client.closed(plane.url + path, body, options.connections, options.seconds)
     webhook = (setup.server.cpu_seconds() - before[1]) if setup.server else 0.0
-    spent = (_ticks(api_server) - before[0]) / TICKS + webhook
+    cpu_seconds = (_ticks(api_server) - before[0]) / TICKS + webhook
     if setup.server:
         setup.server.forget_log()
     number = max(load.requests, 1)
-    return Run(load, spent / number * 1000, webhook / number * 1000)
+    return Run(load, cpu_seconds / number * 1000, webhook / number * 1000)
 
 
 def _ticks(process: int) -> int:
-    """Processor time of a process, with that of its threads that have ended."""
+    """Return the CPU time of a process in clock ticks, including threads that have ended."""
     fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
 
-def _show(name: str, seen: list[Run], none: list[Run], baselines: list[Run]) -> None:
-    best = max((run.load for run in seen), key=lambda load: load.rate)
+def _show(name: str, runs: list[Run], none: list[Run], baselines: list[Run]) -> None:
+    best = max((run.load for run in runs), key=lambda load: load.rate)
     of_none, of_baseline = (
         best.rate / max(run.load.rate for run in other) for other in (none, baselines)
     )
-    shares = sorted(a.load.rate / max(b.load.rate, 1) for a, b in zip(seen, baselines, strict=True))
-    cpu, baseline_cpu = (min(run.cpu for run in runs) for runs in (seen, baselines))
+    shares = sorted(a.load.rate / max(b.load.rate, 1) for a, b in zip(runs, baselines, strict=True))
+    cpu, baseline_cpu = (min(run.cpu for run in group) for group in (runs, baselines))
     print(
         f"{name:<14}{best.rate:>12,.0f}{of_none:>9.0%}{of_baseline:>9.0%}"
         f"{f'({shares[0]:.0%}-{shares[-1]:.0%})':>14}{best.p50:>8.1f}{best.p99:>8.1f}"
-        f"{cpu:>8.2f}{baseline_cpu / cpu:>9.0%}{min(run.webhook for run in seen):>12.3f}",
+        f"{cpu:>8.2f}{baseline_cpu / cpu:>9.0%}{min(run.webhook for run in runs):>12.3f}",
         flush=True,
     )
 

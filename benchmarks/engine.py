@@ -1,8 +1,8 @@
-"""How fast the rule engine is at admission, in microseconds and against `json.loads`.
+"""Measure the time of the rule engine at admission, in microseconds and against `json.loads`.
 
-Prints for pods as API servers send them what `fix` costs, and `check` of what it returns;
-then what the largest pods cost that a tenant can send. The best of several short runs by
-the clock of this process, garbage frozen as the server does it.
+For pods as API servers send them, it prints the time of `fix`, and the time of `check` for the
+fixed pod; then the same for the largest pods that a tenant can send. It takes the best of several
+short runs in CPU time. As in the server, `gc.freeze` exempts all earlier objects from collection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ ROUNDS, SECONDS = 15, 0.02
 
 
 class Costs(NamedTuple):
-    """Seconds for one review, and what came of it."""
+    """The times in seconds for one review, its size in bytes, and the results of `fix`.
+
+    `remaining` is the number of findings that `fix` leaves.
+    """
 
     load: float
     fix: float
@@ -42,25 +45,25 @@ class Costs(NamedTuple):
 
 
 def main() -> int:
-    """Run the measurements and print them; 0."""
+    """Run the measurements, print them, and return 0."""
     gc.collect()
     gc.freeze()
     print(f"{'':<34}{'KB':>6}{'loads':>9}{'fix':>16}{'check of it':>16}  (µs, ratio)")
     ordinary = {
         "one container": gpu_pod(),
-        "eight containers, ten fixes": mended_by_half(gpu_pod(8, 16)),
+        "eight containers, ten fixes": half_fixed(gpu_pod(8, 16)),
         "eight containers": gpu_pod(8, 16),
         "unrelated": unrelated_pod(),
     }
     for name, pod in ordinary.items():
-        show(name, measured(pod, ROUNDS))
-    for name, pod in hostile().items():
-        show(name, measured(pod, rounds=1))
+        show(name, measure(pod, ROUNDS))
+    for name, pod in largest_pods().items():
+        show(name, measure(pod, rounds=1))
     return 0
 
 
-def mended_by_half(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod with half of its containers in order."""
+def half_fixed(pod: dict[str, Any]) -> dict[str, Any]:
+    """Fix the second half of the pod's containers, and return the pod."""
     containers = pod["spec"]["containers"]
     for container in containers[len(containers) // 2 :]:
         container["env"].pop()
@@ -68,8 +71,8 @@ def mended_by_half(pod: dict[str, Any]) -> dict[str, Any]:
     return pod
 
 
-def hostile() -> dict[str, dict[str, Any]]:
-    """Pods of about three megabytes, which is the most that an API server takes."""
+def largest_pods() -> dict[str, dict[str, Any]]:
+    """Return pods of about 3 MB, the most that an API server accepts."""
     small = {"name": "c", "image": "x", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
     many = gpu_pod()
     many["spec"]["containers"] = [{**small, "name": f"c{n}"} for n in range(20_000)]
@@ -80,37 +83,37 @@ def hostile() -> dict[str, dict[str, Any]]:
     }
 
 
-def measured(pod: dict[str, Any], rounds: int) -> Costs:
-    """What the pod costs."""
+def measure(pod: dict[str, Any], rounds: int) -> Costs:
+    """Measure one pod; `rounds` is the number of short runs."""
     text = json.dumps(review(pod))
     pod = json.loads(text)["request"]["object"]
-    fixed = fix(pod, RULES, CONTEXT)
+    result = fix(pod, RULES, CONTEXT)
     return Costs(
-        timed(lambda: json.loads(text), rounds),
-        timed(lambda: fix(pod, RULES, CONTEXT), rounds),
-        timed(lambda: check(fixed.manifest, RULES, CONTEXT), rounds),
+        seconds_for(lambda: json.loads(text), rounds),
+        seconds_for(lambda: fix(pod, RULES, CONTEXT), rounds),
+        seconds_for(lambda: check(result.manifest, RULES, CONTEXT), rounds),
         len(text),
-        len(fixed.operations),
-        len(fixed.remaining.findings),
+        len(result.operations),
+        len(result.remaining.findings),
     )
 
 
-def timed(work: Callable[[], object], rounds: int) -> float:
-    """Seconds that `work` takes: the best of `rounds` short runs."""
+def seconds_for(work: Callable[[], object], rounds: int) -> float:
+    """Return the CPU seconds that one call of `work` takes: the best of `rounds` short runs."""
     best = float("inf")
     for _ in range(rounds):
         number = 0
-        started = now = time.process_time()
-        while now - started < SECONDS:
+        start = now = time.process_time()
+        while now - start < SECONDS:
             work()
             number += 1
             now = time.process_time()
-        best = min(best, (now - started) / number)
+        best = min(best, (now - start) / number)
     return best
 
 
 def show(name: str, costs: Costs) -> None:
-    """One line about one pod."""
+    """Print one line about one pod."""
     figures = "".join(f"{s * 1e6:9,.0f} {s / costs.load:5.2f}x" for s in (costs.fix, costs.check))
     counts = f"{costs.operations} operations, {costs.remaining} findings remain"
     print(f"{name:<34}{costs.size / 1000:6,.0f}{costs.load * 1e6:9,.0f}{figures}  {counts}")

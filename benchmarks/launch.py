@@ -1,6 +1,6 @@
-"""Runs a module on one core, and with nothing but the standard library's codec and loop if told so.
+"""Run a module on one CPU core: `launch.py CORE plain|quick MODULE ARGUMENT...`.
 
-Used as `launch.py CORE plain|quick MODULE ARGUMENT...`.
+With `plain`, the module uses the JSON codec and event loop of the standard library.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ EXTRAS = ("orjson", "uvloop")
 
 
 def main() -> None:
-    """Become that module."""
+    """Run the module as `__main__` in this process."""
     core, variant, module = sys.argv[1:4]
     os.sched_setaffinity(0, {int(core)})
     if variant == "plain":
-        # Not to be imported, as if they were not installed.
+        # None in sys.modules makes an import fail, as if the package was not installed.
         sys.modules.update(dict.fromkeys(EXTRAS))  # type: ignore[arg-type]
-    # Instead of this folder, whose modules would hide others of the same name.
+    # Replace this folder, whose modules would hide others with the same name.
     sys.path[0] = str(Path(__file__).parents[1])
     sys.argv[:] = [module, *sys.argv[4:]]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

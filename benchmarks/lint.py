@@ -1,8 +1,8 @@
-"""How fast the linter is, as ratios within one run: `make bench`.
+"""Measure the speed of the linter, with ratios from one run: `make bench`.
 
-Prints the cold start of `gpuward lint one.yaml`, the reading and judging of a generated
-file of 2,000 realistic documents against a bare load by PyYAML's C loader, and, if it is
-there, the same for a folder of public manifests (GPUWARD_CORPUS, or ../shared/corpus).
+It prints the cold start of `gpuward lint one.yaml`; the time to read and evaluate a generated file
+of 2,000 realistic documents, against a bare load by PyYAML's C loader; and, if the folder exists,
+the same for a folder of public manifests (GPUWARD_CORPUS, or ../shared/corpus).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ TODAY = datetime.date(2030, 6, 15)
 
 
 def main() -> int:
-    """Run the measurements and print them; 0."""
+    """Run the measurements, print them, and return 0."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as folder:
         one = Path(folder, "one.yaml")
-        one.write_text(document(random.Random(1), 0), encoding="utf-8")  # noqa: S311  # no secret
+        one.write_text(document(random.Random(1), 0), encoding="utf-8")  # noqa: S311  # not for secrets
         many = Path(folder, "many.yaml")
         source = random.Random(2)  # noqa: S311
         many.write_text("---\n".join(document(source, n) for n in range(DOCUMENTS)), "utf-8")
@@ -47,19 +47,19 @@ def main() -> int:
 
 
 def cold_start(file: Path) -> None:
-    """A whole process for one small file, against a bare interpreter and against PyYAML."""
+    """Print the time of a whole process for one small file, of Python alone, and with PyYAML."""
     commands = {
         "bare interpreter": [sys.executable, "-c", "pass"],
         "import yaml": [sys.executable, "-c", "import yaml"],
         "gpuward lint one.yaml": [sys.executable, "-m", "gpuward", "lint", str(file)],
     }
-    # As after an installation: with compiled modules, wherever this process keeps its own.
+    # Use compiled modules, as an installation does, even if this process does not write them.
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(file.parent / "compiled")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     for name, command in commands.items():
         run = partial(_run, command, environment)
         run()
-        seconds = statistics.median(timed(run) for _ in range(10))
+        seconds = statistics.median(seconds_for(run) for _ in range(10))
         print(f"{name:<28}{seconds:8.3f} s")
 
 
@@ -68,8 +68,8 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 
 
 def throughput(name: str, files: list[Path]) -> None:
-    """Judging everything, against loading it with nothing but PyYAML's C loader; in CPU time."""
-    from lint.linter import (  # noqa: PLC0415  # the path comes first
+    """Print the CPU time to evaluate all `files`, against a bare load by PyYAML's C loader."""
+    from lint.linter import (  # noqa: PLC0415
         Linter,
         reduce_garbage_collection,
     )
@@ -90,33 +90,33 @@ def throughput(name: str, files: list[Path]) -> None:
         linter = Linter(policy, Context(TODAY))
         linter.evaluate(sources([str(file) for file in files]))
 
-    bare = min(timed(load, time.process_time) for _ in range(ROUNDS))
+    plain = min(seconds_for(load, time.process_time) for _ in range(ROUNDS))
     reduce_garbage_collection()
-    own = min(timed(evaluate, time.process_time) for _ in range(ROUNDS))
+    full = min(seconds_for(evaluate, time.process_time) for _ in range(ROUNDS))
     objects = linter.results.objects
     print(
         f"{name:<16}{objects} objects, {linter.results.pods} pods, "
-        f"{len(linter.results.findings)} findings: {own:.2f} s, {objects / own:,.0f} objects/s, "
-        f"{own / bare:.2f} of a bare load ({bare:.2f} s)"
+        f"{len(linter.results.findings)} findings: {full:.2f} s, {objects / full:,.0f} objects/s, "
+        f"{full / plain:.2f} of a bare load ({plain:.2f} s)"
     )
 
 
 def _load(file: Path) -> None:
-    # What PyYAML cannot read after all, such as a template, is where its load ends.
+    # PyYAML stops at text that it cannot read, such as a template.
     with suppress(yaml.YAMLError):
         for _ in yaml.load_all(file.read_text(encoding="utf-8"), yaml.CSafeLoader):
             pass
 
 
-def timed(work: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds that `work` takes by `clock`."""
-    started = clock()
+def seconds_for(work: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Return the seconds that one call of `work` takes by `clock`."""
+    start = clock()
     work()
-    return clock() - started
+    return clock() - start
 
 
 def document(source: random.Random, number: int) -> str:
-    """One manifest as teams write them: mostly workloads, a third with GPUs, some services."""
+    """Return a realistic manifest: mostly workloads, a third with GPUs, and some Services."""
     kind = source.choices(
         ("Deployment", "Pod", "Job", "StatefulSet", "Service", "ConfigMap"), (8, 3, 3, 2, 3, 2)
     )[0]
@@ -141,7 +141,7 @@ def document(source: random.Random, number: int) -> str:
 
 
 def pod_spec(source: random.Random, name: str) -> str:
-    """The body of a pod spec, indented by two."""
+    """Return the YAML text of a pod spec, indented by two spaces."""
     gpu = source.random() < 1 / 3
     env = "".join(
         f"        - name: SETTING_{n}\n          value: value-{source.randrange(99)}\n"

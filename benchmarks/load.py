@@ -1,4 +1,4 @@
-"""Load from another process: as much as a server takes, or at a steady pace."""
+"""Send load from another process: as much as the server can answer, or at a steady rate."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACED = str(Path(__file__).with_name("paced.py"))
-ENOUGH = 20  # requests on each connection, below which a run says nothing
-LONGEST = 8.0  # seconds
+MIN_REQUESTS = 20  # on each connection; a run with fewer is repeated for twice as long
+MAX_SECONDS = 8.0
 _SCRIPT = """\
 local file = io.open(os.getenv("BODY"), "rb")
 wrk.method, wrk.body = "POST", file:read("*a")
@@ -29,7 +29,7 @@ end
 
 
 class Load(NamedTuple):
-    """What came of a load: how many requests in all; a second; latencies in milliseconds."""
+    """The result: the number of requests, the requests per second, and latencies in ms."""
 
     requests: int
     rate: float
@@ -38,11 +38,14 @@ class Load(NamedTuple):
 
 
 class Client:
-    """Sends reviews from the processors in `cores`; its files are in `folder`."""
+    """Sends reviews from the CPU cores in `cores`; it writes its files to `folder`.
+
+    It sends `token`, if not empty, as a bearer token.
+    """
 
     def __init__(self, folder: Path, cores: set[int], token: str = "") -> None:
         if not shutil.which("wrk"):
-            sys.exit("wrk is needed to make the load: `apt-get install wrk`, or github.com/wg/wrk")
+            sys.exit("this benchmark needs wrk: `apt-get install wrk`, or github.com/wg/wrk")
         self._cores = ",".join(map(str, sorted(cores)))
         self._body, self._script = folder / "body.json", folder / "wrk.lua"
         self._script.write_text(_SCRIPT, encoding="ascii")
@@ -51,42 +54,44 @@ class Client:
             self._environment["TOKEN"] = token
 
     def closed(self, url: str, body: bytes, connections: int, seconds: float) -> Load:
-        """Each connection sends its next request when it has the answer to the last one."""
+        """Send for `seconds`; each connection sends its next request after the last response."""
         self._body.write_bytes(body)
-        found = self._wrk(url, connections, seconds)
-        sent = found["requests"]
-        while found["requests"] < ENOUGH * connections and seconds < LONGEST:
-            # Others kept the machine busy, and opening the connections took all the time.
+        result = self._wrk(url, connections, seconds)
+        requests = result["requests"]
+        while result["requests"] < MIN_REQUESTS * connections and seconds < MAX_SECONDS:
+            # Other programs used the machine, and opening the connections took all the time.
             seconds *= 2
-            found = self._wrk(url, connections, seconds)
-            sent += found["requests"]
-        rate = found["requests"] / found["us"] * 1e6
-        return Load(sent, rate, found["p50"] / 1000, found["p99"] / 1000)
+            result = self._wrk(url, connections, seconds)
+            requests += result["requests"]
+        rate = result["requests"] / result["us"] * 1e6
+        return Load(requests, rate, result["p50"] / 1000, result["p99"] / 1000)
 
     def paced(self, url: str, body: bytes, rate: int, connections: int, seconds: float) -> Load:
-        """Requests fall due at a steady `rate`, and each waits from then on."""
+        """Send `rate` requests per second; latencies count from the time a request is due."""
         self._body.write_bytes(body)
         options = [url, str(self._body), str(rate), str(connections), str(seconds)]
-        found = self._run([sys.executable, PACED, *options])
-        requests = found["requests"]
-        return Load(requests, requests / seconds, found["p50"] / 1000, found["p99"] / 1000)
+        result = self._run([sys.executable, PACED, *options])
+        requests = result["requests"]
+        return Load(requests, requests / seconds, result["p50"] / 1000, result["p99"] / 1000)
 
     def _wrk(self, url: str, connections: int, seconds: float) -> dict[str, int]:
         options = ["-t1", f"-c{connections}", f"-d{seconds:.0f}s", "--timeout=60s"]
         return self._run(["wrk", *options, "-s", str(self._script), url])
 
     def _run(self, command: list[str]) -> dict[str, int]:
-        done = subprocess.run(
+        process = subprocess.run(
             ["taskset", "--cpu-list", self._cores, *command],  # noqa: S607
             env=self._environment,
             capture_output=True,
             text=True,
             check=False,
         )
-        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-        if done.returncode or not lines:
-            sys.exit(f"{command[0]} failed:\n{done.stdout}{done.stderr}")
-        found: dict[str, int] = json.loads(lines[-1])
-        if found["failed"]:
-            sys.exit(f"{found['failed']} of {found['requests']} requests failed:\n{done.stdout}")
-        return found
+        lines = [line for line in process.stdout.splitlines() if line.startswith("{")]
+        if process.returncode or not lines:
+            sys.exit(f"{command[0]} failed:\n{process.stdout}{process.stderr}")
+        result: dict[str, int] = json.loads(lines[-1])
+        if result["failed"]:
+            sys.exit(
+                f"{result['failed']} of {result['requests']} requests failed:\n{process.stdout}"
+            )
+        return result

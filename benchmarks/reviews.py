@@ -1,4 +1,4 @@
-"""Reviews as an API server sends them: defaulted objects, managed fields and all."""
+"""AdmissionReviews as an API server sends them, with default values and managed fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOUNT = {
 
 
 def review(pod: dict[str, Any], operation: str = "CREATE") -> dict[str, Any]:
-    """The AdmissionReview of a call about `pod`."""
+    """Return the AdmissionReview of a request about `pod`."""
     kind = {"group": "", "version": "v1", "kind": "Pod"}
     resource = {"group": "", "version": "v1", "resource": "pods"}
     request = {
@@ -38,17 +38,17 @@ def review(pod: dict[str, Any], operation: str = "CREATE") -> dict[str, Any]:
 
 
 def encoded(pod: dict[str, Any]) -> bytes:
-    """The review of `pod` on the wire."""
+    """Return the review of `pod` as the bytes of an HTTP body."""
     return json.dumps(review(pod), separators=(",", ":")).encode()
 
 
 def gpu_pod(containers: int = 1, variables: int = 8) -> dict[str, Any]:
-    """A training pod in need of repair: requests without limits, no toleration, `all` devices."""
+    """Return a pod to fix: GPU requests without limits, no toleration, and `all` devices."""
     return _pod([_container(f"worker-{n}", variables, broken=True) for n in range(containers)])
 
 
 def large_gpu_pod() -> dict[str, Any]:
-    """Eight GPU containers, about 30 KB, with ten things to repair: half of them are in order."""
+    """Return a pod of about 30 KB that needs ten fixes: four of its eight containers are valid."""
     pod = gpu_pod(8, 21)
     for container in pod["spec"]["containers"][4:]:
         container["env"].pop()
@@ -57,7 +57,7 @@ def large_gpu_pod() -> dict[str, Any]:
 
 
 def unrelated_pod(variables: int = 8) -> dict[str, Any]:
-    """A pod that has nothing to do with GPUs."""
+    """Return a pod that has nothing to do with GPUs."""
     return _pod([_container("web", variables, broken=False)])
 
 
@@ -163,7 +163,7 @@ def _pod(containers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _managed(container: dict[str, Any]) -> dict[str, Any]:
-    """What the API server notes about who set which field; a third of a pod's size."""
+    """Return the managed fields of a container, which are a third of a pod's size."""
     env: dict[str, Any] = {
         f"k:{json.dumps({'name': e['name']})}": {".": {}, "f:value": {}} for e in container["env"]
     }

@@ -1,4 +1,4 @@
-"""Server processes to be measured: each on a core of its own, with what it costs."""
+"""Start servers as processes, each on one CPU core, and measure their CPU time and memory."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ START_SECONDS = 30
 Variant = Literal["plain", "quick"]
 
 
-class Served:
-    """A running server, reachable at `address`; `arguments` are a module and what it is told."""
+class ServerProcess:
+    """A server process; `arguments` are a module and its arguments, `core` is its CPU core.
+
+    Inside its `with` block the server runs and `address` is its host and port.
+    """
 
     def __init__(
         self, folder: Path, name: str, core: int, variant: Variant, arguments: list[str]
@@ -53,27 +56,27 @@ class Served:
 
     @property
     def process_id(self) -> int:
-        """Its process."""
+        """The process id of the server."""
         return self._process.pid
 
     def cpu_seconds(self) -> float:
-        """Processor time that it has taken so far."""
+        """Return the CPU time in seconds that the server has used so far."""
         tasks = Path(f"/proc/{self.process_id}/task").glob("*/schedstat")
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
     def resident_megabytes(self) -> float:
-        """The most memory that it has held so far."""
+        """Return the highest resident memory of the server so far, in MB."""
         status = Path(f"/proc/{self.process_id}/status").read_text(encoding="ascii")
         return int(status.partition("VmHWM:")[2].split()[0]) / 1000
 
     def forget_log(self) -> None:
-        """Empty its log, which grows under load."""
+        """Empty the log file, which grows under load."""
         with self._log.open("r+b") as log:
             log.truncate()
 
-    def ask(self, path: str, body: bytes) -> Any:
-        """The response to one review."""
-        # Our own child on the loopback interface: there is nobody to mistake for it.
+    def send_review(self, path: str, body: bytes) -> Any:
+        """Send one review to `path`, and return the `response` of the answer."""
+        # The server is a child process on the loopback interface, so there is nothing to verify.
         context = ssl._create_unverified_context()  # noqa: S323, SLF001
         connection = http.client.HTTPSConnection(self.address, context=context, timeout=30)
         connection.request("POST", path, body, {"Content-Type": "application/json"})
@@ -87,33 +90,33 @@ class Served:
         return next((event for event in events if event.get("event") == "serving"), None)
 
 
-def own(folder: Path, core: int, variant: Variant, certificate: Path) -> Served:
-    """The server that is the subject here, as it is by default."""
-    places = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
-    arguments = ["gpuward", "serve", *places, "--certificate", str(certificate)]
-    return Served(folder, "gpuward", core, variant, arguments)
+def gpuward_server(folder: Path, core: int, variant: Variant, certificate: Path) -> ServerProcess:
+    """Return gpuward's server with its default settings."""
+    listen = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
+    arguments = ["gpuward", "serve", *listen, "--certificate", str(certificate)]
+    return ServerProcess(folder, "gpuward", core, variant, arguments)
 
 
-def baseline(
+def baseline_server(
     folder: Path, core: int, variant: Variant, certificate: Path, patches: dict[str, str]
-) -> Served:
-    """The server that answers each path with a constant."""
+) -> ServerProcess:
+    """Return the server that answers each path with the constant patch in `patches`."""
     file = folder / "patches.json"
     file.write_text(json.dumps(patches), encoding="ascii")
-    return Served(
+    return ServerProcess(
         folder, "baseline", core, variant, ["benchmarks.baseline", str(certificate), str(file)]
     )
 
 
-def certificate_in(folder: Path) -> Path:
-    """A new folder in `folder` with a certificate for this machine."""
+def create_certificate(folder: Path) -> Path:
+    """Create a certificate for this machine in a new folder in `folder`, and return its path."""
     now, days = datetime.datetime.now(tz=datetime.UTC), datetime.timedelta(days=7)
     names = ["localhost", "127.0.0.1"]
     authority = new_authority(names, now, days)
     leaf = sign_leaf(authority, names, now, days)
-    made = folder / "certificate"
-    made.mkdir()
-    (made / "ca.crt").write_bytes(authority.certificate_pem)
-    (made / "tls.crt").write_bytes(leaf.certificate_pem)
-    (made / "tls.key").write_bytes(leaf.key_pem)
-    return made
+    directory = folder / "certificate"
+    directory.mkdir()
+    (directory / "ca.crt").write_bytes(authority.certificate_pem)
+    (directory / "tls.crt").write_bytes(leaf.certificate_pem)
+    (directory / "tls.key").write_bytes(leaf.key_pem)
+    return directory

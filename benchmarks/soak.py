@@ -1,12 +1,12 @@
-"""Whether the server's memory stays flat: minutes of mixed calls over TLS, and what it holds.
+"""Test that the server's memory stays flat under minutes of mixed requests over TLS.
 
     python -m benchmarks.soak [--seconds 600] [--threads 2]
 
-Calls that are fixed, refused, none of its business, malformed, large; connections that come
-and go; meanwhile another certificate and another policy every few seconds. Prints at
-intervals what the process holds, then by how much it grew after the first tenth, in which
-caches fill. Exit status 1 if memory, descriptors or threads grew by more than a tenth, or if
-an answer was not the one expected.
+The requests are about pods that are fixed, refused, without GPUs and large, and some are
+malformed. Clients open and close connections. The certificate and the policy change every few
+seconds. The program prints the memory, descriptors and threads of the server at intervals. At the
+end it prints their growth after the first tenth of the time, in which caches fill. The exit status
+is 1 if one of them grew by more than a tenth, or if an answer had an unexpected status.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from certs.pki.keypairs import KeyPair
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("localhost", "127.0.0.1")
-CHANGES_EVERY = 5.0  # seconds; the server looks every two
+CHANGES_EVERY = 5.0  # seconds; the server checks its files every two seconds
 SAMPLES = 60
 ALLOWED_GROWTH = 1.1
 POLICIES = ("", "rules:\n  visible-devices-env: {action: warn}\n", "rules: [half written\n")
 
 
-class Holding(NamedTuple):
-    """What the server's process holds."""
+class ResourceUsage(NamedTuple):
+    """The resources that the server's process uses."""
 
     kilobytes: int
     descriptors: int
@@ -48,7 +48,7 @@ class Holding(NamedTuple):
 
 
 class Server:
-    """`gpuward serve` in a folder of its own."""
+    """The process of `gpuward serve`, with its certificate and policy in `folder`."""
 
     def __init__(self, folder: Path, authority: KeyPair) -> None:
         self._folder = folder
@@ -58,17 +58,17 @@ class Server:
         command = [sys.executable, "-m", "gpuward", "serve", "--listen", "127.0.0.1:0"]
         command += ["--metrics-listen", "127.0.0.1:0", "--certificate", str(folder)]
         command += ["--policy", str(folder / "policy.yaml")]
-        reading, writing = os.pipe()
-        self.process = subprocess.Popen(command, cwd=ROOT, stderr=writing)
-        os.close(writing)
-        # Its log is taken off it, and read by nobody.
-        self._log = os.fdopen(reading)
+        read_end, write_end = os.pipe()
+        self.process = subprocess.Popen(command, cwd=ROOT, stderr=write_end)
+        os.close(write_end)
+        # Read the log, so that the pipe never fills, and discard it.
+        self._log = os.fdopen(read_end)
         lines = (json.loads(line) for line in self._log)
         self.address: str = next(x["address"] for x in lines if x["event"] == "serving")
         threading.Thread(target=self._read, daemon=True).start()
 
     def change(self) -> None:
-        """Another certificate and another policy, each at one stroke as far as it can be."""
+        """Write a new certificate and the next policy; each file is replaced atomically."""
         leaf = sign_leaf(self._authority, NAMES, utc_now())
         policy = f"apiVersion: gpuward.io/v1\nkind: Policy\n{next(self._policies)}".encode()
         files = {"tls.crt": leaf.certificate_pem, "tls.key": leaf.key_pem, "policy.yaml": policy}
@@ -76,55 +76,58 @@ class Server:
             (self._folder / "new").write_bytes(content)
             (self._folder / "new").rename(self._folder / name)
 
-    def holding(self) -> Holding:
-        """What it holds now."""
-        home = Path(f"/proc/{self.process.pid}")
-        lines = (home / "status").read_text(encoding="utf-8").splitlines()
+    def usage(self) -> ResourceUsage:
+        """Return the resources that the process uses now."""
+        process = Path(f"/proc/{self.process.pid}")
+        lines = (process / "status").read_text(encoding="utf-8").splitlines()
         status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
         kilobytes = int(status["VmRSS"].split()[0])
-        descriptors = len(os.listdir(home / "fd"))
-        return Holding(kilobytes, descriptors, int(status["Threads"]))
+        descriptors = len(os.listdir(process / "fd"))
+        return ResourceUsage(kilobytes, descriptors, int(status["Threads"]))
 
     def _read(self) -> None:
         for _line in self._log:
             pass
 
     def stop(self) -> None:
-        """End it."""
+        """Kill the process."""
         self.process.kill()
         self.process.wait()
 
 
-def watch(server: Server, clients: Clients, seconds: float) -> list[Holding]:
-    """What it held at intervals, while certificates and policies change."""
-    started = changed = time.monotonic()
-    held = [server.holding()]
+def watch(server: Server, clients: Clients, seconds: float) -> list[ResourceUsage]:
+    """Sample the usage for `seconds`, while certificates and policies change."""
+    start = last_change = time.monotonic()
+    samples = [server.usage()]
     print(f"{'seconds':>8} {'answers':>9} {'MB':>7} {'descriptors':>12} {'threads':>8}")
-    while (passed := time.monotonic() - started) < seconds:
+    while (elapsed := time.monotonic() - start) < seconds:
         time.sleep(0.2)
-        if time.monotonic() - changed > CHANGES_EVERY:
-            changed = time.monotonic()
+        if time.monotonic() - last_change > CHANGES_EVERY:
+            last_change = time.monotonic()
             server.change()
-        if passed >= seconds / SAMPLES * len(held):
-            held.append(now := server.holding())
+        if elapsed >= seconds / SAMPLES * len(samples):
+            samples.append(now := server.usage())
             numbers = f"{now.kilobytes / 1024:7.1f} {now.descriptors:12} {now.threads:8}"
-            print(f"{passed:8.0f} {clients.answers.total():9} {numbers}", flush=True)
-    return held
+            print(f"{elapsed:8.0f} {clients.answers.total():9} {numbers}", flush=True)
+    return samples
 
 
-def growth(held: Sequence[Holding]) -> dict[str, float]:
-    """The last tenth as a multiple of the second: the medians, for large bodies come and go."""
-    tenth = max(1, len(held) // 10)
-    early, late = held[tenth : 2 * tenth], held[-tenth:]
+def growth(samples: Sequence[ResourceUsage]) -> dict[str, float]:
+    """Return each resource in the last tenth of the samples as a multiple of the second tenth.
+
+    It compares medians, because large bodies use memory for a short time.
+    """
+    tenth = max(1, len(samples) // 10)
+    early, late = samples[tenth : 2 * tenth], samples[-tenth:]
     return {
-        name: round(median(h[n] for h in late) / median(h[n] for h in early), 3)
-        for n, name in enumerate(Holding._fields)
+        name: round(median(s[n] for s in late) / median(s[n] for s in early), 3)
+        for n, name in enumerate(ResourceUsage._fields)
     }
 
 
 def main() -> int:
-    """Run from the command line; see the module's text."""
-    parser = argparse.ArgumentParser(description="Whether the server's memory stays flat.")
+    """Run the soak test, and return the exit status."""
+    parser = argparse.ArgumentParser(description="Test that the server's memory stays flat.")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
@@ -134,17 +137,17 @@ def main() -> int:
         server = Server(Path(folder), authority)
         clients = Clients(server.address, tls, options.threads)
         try:
-            held = watch(server, clients, options.seconds)
+            samples = watch(server, clients, options.seconds)
         finally:
             clients.stop()
             server.stop()
-    grown = growth(held)
+    factors = growth(samples)
     wrong = {key: n for key, n in clients.answers.items() if str(key[0]) != key[1]}
     print(f"\nanswers, expected and given: {dict(clients.answers)}")
-    print(f"growth after the first tenth: {grown}")
-    flat = max(grown.values()) <= ALLOWED_GROWTH
-    print("flat" if flat else "NOT FLAT", *(["WRONG ANSWERS:", wrong] if wrong else []))
-    return 0 if flat and not wrong else 1
+    print(f"growth after the first tenth: {factors}")
+    is_flat = max(factors.values()) <= ALLOWED_GROWTH
+    print("flat" if is_flat else "NOT FLAT", *(["WRONG ANSWERS:", wrong] if wrong else []))
+    return 0 if is_flat and not wrong else 1
 
 
 if __name__ == "__main__":

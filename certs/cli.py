@@ -1,4 +1,7 @@
-"""The command `gpuward certs`: run the certificate controller, or check a certificate."""
+"""The command `gpuward certs`: run the certificate controller, or check a certificate.
+
+Every option of `gpuward certs run` except --kubeconfig has an environment variable as its default.
+"""
 
 from __future__ import annotations
 
@@ -14,37 +17,40 @@ from typing import Any
 
 from certs.serving.certificate import ServingCertificate
 
-_EPILOG = "GPUWARD_CERTS_NAMESPACE and so on stand in for options that are not given."
+_EPILOG = (
+    "An option that is missing is read from an environment variable: --namespace from "
+    "GPUWARD_CERTS_NAMESPACE, and so on. Only --kubeconfig has no variable."
+)
 _OBJECTS = {
     "--namespace": "Namespace of the Service, the Secrets and the Lease.",
     "--service": "Name of the Service that API servers call.",
-    "--headless-service": "Name of the headless Service that has the address of every replica.",
-    "--secret": "Name of the Secret with the serving certificate, which the replicas mount.",
-    "--ca-secret": "Name of the Secret for the authority and its key, which nobody mounts.",
-    "--lease": "Name of the Lease by which one controller of several leads.",
-    "--mutating-configuration": "Names of the mutating webhook configurations whose caBundle "
-    "is kept, separated by commas.",
-    "--validating-configuration": "Names of the validating ones.",
-    "--also-trust": "Certificates (PEM) of authorities to publish beside ours, such as one that is "
-    "being replaced.",
+    "--headless-service": "Name of the headless Service with the addresses of all replicas.",
+    "--secret": "Name of the Secret with the serving certificate. The replicas mount it.",
+    "--ca-secret": "Name of the Secret with the CA and its key. No pod mounts it.",
+    "--lease": "Name of the Lease that elects one controller as the leader.",
+    "--mutating-configuration": "Names of the mutating webhook configurations whose "
+    "caBundle the controller writes, separated by commas.",
+    "--validating-configuration": "Names of the validating webhook configurations, likewise.",
+    "--also-trust": "CA certificates (PEM) to publish in caBundle beside those of gpuward, such as "
+    "those of a CA that is being replaced.",
 }
 _TIMES = {
-    "--ca-days": (365.0, "How many days an authority lives."),
-    "--leaf-days": (90.0, "How many days a serving certificate lives."),
+    "--ca-days": (365.0, "Lifetime of a CA in days."),
+    "--leaf-days": (90.0, "Lifetime of a serving certificate in days."),
     "--propagation-minutes": (
         10.0,
-        "How many minutes a new authority is published before it signs, for API servers to hear.",
+        "Minutes for which a new CA is in caBundle before it signs, so that API servers know it.",
     ),
-    "--interval": (10.0, "How many seconds lie between two looks at everything."),
+    "--interval": (10.0, "Seconds between two reconciliations."),
 }
 _PORTS = {
-    "--serving-port": (10250, "Port on which the replicas serve."),
-    "--status-port": (8081, "Port of /healthz and /metrics of this controller."),
+    "--serving-port": (10250, "Port on which the replicas serve the webhook."),
+    "--status-port": (8081, "Port on which this controller serves /healthz and /metrics."),
 }
 
 
 def main(arguments: list[str]) -> int:
-    """Do as the command line says; the exit status."""
+    """Run the command with these command-line arguments, and return its exit status."""
     options = _parser().parse_args(arguments)
     perform: Callable[[argparse.Namespace], int] = options.perform
     return perform(options)
@@ -57,8 +63,9 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
     run = verbs.add_parser(
         "run",
-        help="make and renew the certificates in a cluster",
-        description="Make and renew the webhook's certificates, and publish their authority.",
+        help="create and renew the webhook's certificates in a cluster",
+        description="Create and renew the webhook's CA and serving certificate, and write the CA "
+        "into caBundle of the webhook configurations.",
         epilog=_EPILOG,
     )
     run.set_defaults(perform=_run)
@@ -66,15 +73,22 @@ def _parser() -> argparse.ArgumentParser:
     _add_numbers(run)
     check = verbs.add_parser(
         "check",
-        help="say whether a certificate would be served",
-        description="Say whether the certificate in a folder would be served, and until when.",
-        epilog="exit status: 0 it would be, 1 it would be refused, 2 wrong usage",
+        help="check whether the webhook would serve a certificate",
+        description="Check whether the webhook would serve the certificate in a folder, and print "
+        "until when.",
+        epilog="exit status: 0 it would be served, 1 it would be refused, 2 wrong usage",
     )
     check.add_argument(
-        "directory", metavar="DIRECTORY", help="The folder that holds tls.crt and tls.key."
+        "directory", metavar="DIRECTORY", help="The folder with tls.crt and tls.key."
     )
-    check.add_argument("--name", help="A name that it must be for, such as gpuward.gpuward.svc.")
-    check.add_argument("--client-ca", metavar="FILE", help="The authorities of clients, for mTLS.")
+    check.add_argument(
+        "--name",
+        help="A DNS name or IP address that must be in the certificate, such as "
+        "gpuward.gpuward.svc.",
+    )
+    check.add_argument(
+        "--client-ca", metavar="FILE", help="The CAs of client certificates (PEM), for mTLS."
+    )
     check.set_defaults(perform=_check)
     return parser
 
@@ -85,44 +99,45 @@ def _add_objects(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--kubeconfig",
         metavar="FILE",
-        help="Credentials to use instead of those of the pod that this runs in.",
+        help="A kubeconfig file to use instead of the service account of the pod.",
     )
     _option(
         run,
         "--identity",
         metavar="NAME",
         default=socket.gethostname(),
-        help="What this process is called in the Lease. The default is the host's name.",
+        help="Name of this process in the Lease. The default is the host name.",
     )
 
 
 def _add_numbers(run: argparse.ArgumentParser) -> None:
-    for name, (days, text) in _TIMES.items():
-        told = f"{text} The default is {days:g}."
-        _option(run, name, metavar="N", type=_positive, default=days, help=told)
+    for name, (value, text) in _TIMES.items():
+        help_text = f"{text} The default is {value:g}."
+        _option(run, name, metavar="N", type=_positive, default=value, help=help_text)
     for name, (port, text) in _PORTS.items():
-        told = f"{text} The default is {port}."
-        _option(run, name, metavar="PORT", type=int, default=port, help=told)
+        help_text = f"{text} The default is {port}."
+        _option(run, name, metavar="PORT", type=int, default=port, help=help_text)
 
 
 def _option(parser: argparse.ArgumentParser, name: str, **keywords: Any) -> None:
-    """Add an option whose default is an environment variable."""
-    # Not GPUWARD_PORT: Kubernetes sets that to an address where a Service is called gpuward.
+    """Add an option that is read from an environment variable if it is missing."""
+    # The prefix is not GPUWARD_: for a Service called gpuward, Kubernetes sets GPUWARD_PORT to an
+    # address.
     variable = "GPUWARD_CERTS_" + name.removeprefix("--").upper().replace("-", "_")
-    otherwise = keywords.pop("default", None)
-    parser.add_argument(name, default=os.environ.get(variable) or otherwise, **keywords)
+    fallback = keywords.pop("default", None)
+    parser.add_argument(name, default=os.environ.get(variable) or fallback, **keywords)
 
 
 def _positive(text: str) -> float:
     number = float(text)
-    if not 0 < number < 1e5:  # noqa: PLR2004  # also refuses what is no number
+    if not 0 < number < 1e5:  # noqa: PLR2004  # also refuses NaN
         raise argparse.ArgumentTypeError(f"{text}: expected a number above 0")
     return number
 
 
 def _run(options: argparse.Namespace) -> int:
-    needed = ("namespace", "service", "headless_service", "secret", "ca_secret", "lease")
-    missing = [name.replace("_", "-") for name in needed if not getattr(options, name)]
+    required = ("namespace", "service", "headless_service", "secret", "ca_secret", "lease")
+    missing = [name.replace("_", "-") for name in required if not getattr(options, name)]
     if not (options.mutating_configuration or options.validating_configuration):
         missing.append("mutating-configuration or --validating-configuration")
     if missing:
@@ -130,7 +145,7 @@ def _run(options: argparse.Namespace) -> int:
     from certs.controller.factory import log_as_json, make_controller  # noqa: PLC0415
     from certs.controller.status import serve  # noqa: PLC0415
     from certs.pki.keypairs import CertificateError  # noqa: PLC0415
-    from cluster.api import ClusterError  # noqa: PLC0415  # `check` needs none of this
+    from cluster.api import ClusterError  # noqa: PLC0415  # `check` needs none of these
 
     log_as_json()
     options.identity = f"{options.identity}_{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""The main job in three commands, on the examples beside this file: `make demo`."""
+"""Run three commands of the linter on the examples in this folder: `make demo`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ COMMANDS = (
 
 
 def main() -> int:
-    """Run the commands; findings are expected, anything else is a failure."""
+    """Run the commands, and return the exit status: 0, or that of a command that failed.
+
+    Status 1 of a command means findings, which the examples have.
+    """
     for question, arguments in COMMANDS:
         sys.stdout.write(f"\n# {question}\n$ gpuward {' '.join(arguments)}\n\n")
         sys.stdout.flush()
-        done = subprocess.run([sys.executable, "-m", "gpuward", *arguments], cwd=ROOT, check=False)
-        if done.returncode not in {0, 1}:
-            return done.returncode
+        process = subprocess.run(
+            [sys.executable, "-m", "gpuward", *arguments], cwd=ROOT, check=False
+        )
+        if process.returncode not in {0, 1}:
+            return process.returncode
     return 0
 
 

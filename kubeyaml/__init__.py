@@ -1,4 +1,7 @@
-"""YAML as kubectl reads it, with the place of every key and value. Knows no Kubernetes objects."""
+"""Read YAML as kubectl does, with the position of every key and value in the text.
+
+This package knows nothing of Kubernetes objects.
+"""
 
 from kubeyaml.model import (
     Chunk,

@@ -1,8 +1,8 @@
-"""From libyaml's events to values and places, in one pass with a stack of its own.
+"""Build values and places from libyaml's events, in one pass with an explicit stack.
 
-PyYAML's composer crashes on deep nesting, and its constructor gives scalars another meaning than
-kubectl's parser does. This is one class because it is one loop over shared state, and the place
-where the linter spends its time.
+PyYAML's composer crashes on deep nesting, and its constructor reads some scalars differently from
+kubectl's parser. This module is longer than others because it is one class: one loop over shared
+state, in which the linter spends most of its time, so calls into other objects would cost speed.
 """
 
 import re
@@ -35,7 +35,10 @@ _MAX_TAG_DIRECTIVES: Final = 100
 
 
 class _Anchor:
-    """What an alias stands for, and how many nodes in how many levels; no nodes: still open."""
+    """The target of aliases: its value, the places inside it, and its number of nodes and levels.
+
+    `nodes` is 0 until the target is complete.
+    """
 
     __slots__ = ("height", "inside", "nodes", "value")
 
@@ -47,7 +50,7 @@ class _Anchor:
 
 
 class _MergeKey(str):
-    """A `<<` that waits in its mapping for the end of it, unlike any other `<<` there."""
+    """A `<<` that stays a key of its mapping until the mapping ends; it is equal only to itself."""
 
     __slots__ = ()
     __eq__ = object.__eq__
@@ -55,22 +58,25 @@ class _MergeKey(str):
 
 
 class EventReader:
-    """One pass over the events of a chunk: `run` fills `values` and `places`, or raises."""
+    """Reads the events of one chunk. `run` fills `values`, `places` and `duplicates`, or raises.
+
+    `base` is the offset of `text` in the file.
+    """
 
     def __init__(self, text: str, base: int, limits: Limits) -> None:
         self.text = text
         self.has_question = "?" in text
         self.base = base
         self.limits = limits
-        # The open collection; at first a list, for the root.
+        # The mapping or list that is open; at first a list, which takes the root.
         self.values: Any = []
         self.places: Any = []
         self.place = Place(base, base, -1, -1, "block", "", self.places)
         self.stack: list[tuple[Any, Any, Place]] = []
-        # The key that waits for its value, None when a key is due, "" in lists.
+        # The key whose value comes next; None if a key comes next; "" in lists.
         self.key: str | None = ""
         self.key_start = self.key_end = -1
-        # The end of the last value, and so of a block collection that closes.
+        # The end of the last value, which is also the end of a block collection that closes.
         self.end = base
         self.nodes = self.alias_nodes = self.deepest = 0
         self.anchors: dict[str, _Anchor] = {}
@@ -79,8 +85,8 @@ class EventReader:
         self.duplicates: list[Duplicate] = []
 
     def run(self) -> None:
-        """Read to the end; raises YamlError."""
-        act: dict[type, Callable[[Any], None]] = {
+        """Read all events. Raises YamlError if the text is refused."""
+        handlers: dict[type, Callable[[Any], None]] = {
             yaml.StreamStartEvent: self._skip,
             yaml.DocumentStartEvent: self._start_document,
             yaml.ScalarEvent: self._add_scalar,
@@ -92,7 +98,7 @@ class EventReader:
             yaml.DocumentEndEvent: self._skip,
             yaml.StreamEndEvent: self._skip,
         }
-        # libyaml compares each of these directives with all before it.
+        # libyaml compares each of these directives with all directives before it.
         if self.text.count("%TAG") > _MAX_TAG_DIRECTIVES:
             raise YamlError(f"more than {_MAX_TAG_DIRECTIVES} %TAG directives", self.base)
         event: Any = None
@@ -103,7 +109,7 @@ class EventReader:
                 if event is None:
                     return
                 self.nodes = nodes
-                act[event.__class__](event)
+                handlers[event.__class__](event)
         except (yaml.YAMLError, ValueError) as problem:
             raise self._explain(problem, event) from problem
         raise YamlError(f"more than {self.limits.max_nodes} nodes in one document", self.end)
@@ -113,7 +119,7 @@ class EventReader:
 
     def _start_document(self, event: Any) -> None:
         if self.values:
-            self._refuse("kubectl does not see this second document; start it with ---", event)
+            self._refuse("kubectl ignores this second document; start it with ---", event)
 
     def _add_scalar(self, event: Any) -> None:
         text = event.value
@@ -121,15 +127,17 @@ class EventReader:
         start = event.start_mark.index + self.base
         self.end = end = event.end_mark.index + self.base
         if self.has_question and not style and "?" in text and self.place.style == "flow":
-            self._refuse("inside brackets, kubectl takes a ? only in quotes", event)
-        bare = event.tag is None and event.anchor is None
+            self._refuse("inside brackets, kubectl accepts a ? only in quotes", event)
+        is_bare = event.tag is None and event.anchor is None
         if self.key is None:
             self.key_start, self.key_end = start, end
-            usual = bare and (style or (text not in _ODD_KEYS and text[0] not in NUMBER_STARTS))
-            self.key = text if usual else self._odd_key(event)
+            is_usual = is_bare and (
+                style or (text not in _ODD_KEYS and text[0] not in NUMBER_STARTS)
+            )
+            self.key = text if is_usual else self._odd_key(event)
             return
         value = text
-        if not bare:
+        if not is_bare:
             value = json_value(self._resolve(event))
         elif not style:
             if text in WORDS:
@@ -140,7 +148,7 @@ class EventReader:
                 value = json_value(number(text))
         if style and style in "|>":
             self.end = end = self._block_end(start, end)
-        note = "" if bare else _note(event)
+        note = "" if is_bare else _note(event)
         key = (self.key_start, self.key_end)
         self._put(value, Place(start, end, *key, _STYLES[style], note, None))
 
@@ -163,7 +171,10 @@ class EventReader:
         return value
 
     def _empty_value(self, start: int) -> int:
-        """In flow style, and after `? key`, libyaml marks an empty value at the token behind it."""
+        """Return the start of an empty value.
+
+        In flow style, and after `? key`, libyaml reports the start of the next token instead.
+        """
         in_place = start > self.key_end and self.text[start - self.base - 1] == ":"
         if in_place or self.key_end < 0:
             return start
@@ -171,7 +182,7 @@ class EventReader:
         return colon.end() + self.base if colon else self.key_end
 
     def _block_end(self, start: int, end: int) -> int:
-        """The mark of libyaml comes after the blank lines that follow a block scalar."""
+        """Return the end of a block scalar; libyaml reports the end of the blank lines after it."""
         body = self.text[start - self.base : end - self.base]
         if _KEEP_BREAKS.match(body):
             return start + len(body.removesuffix("\n").removesuffix("\r"))
@@ -182,7 +193,7 @@ class EventReader:
         self.end = end = event.end_mark.index + self.base
         anchor = self.anchors.get(event.anchor)
         if anchor is None or not anchor.nodes:
-            self._refuse("this alias has no anchor before it, or stands inside its own", event)
+            self._refuse("this alias has no anchor before it, or is inside its own anchor", event)
         is_scalar = anchor.inside is None
         if self.key is None:
             if not is_scalar:
@@ -225,8 +236,8 @@ class EventReader:
 
     def _close(self, event: Any) -> None:
         place = self.place
-        # Only a closing bracket has a width. The end of a block has none, nor that of a mapping
-        # without braces, as in `[a: 1]`.
+        # Only a closing bracket has a width. The end of a block has none, and the end of a mapping
+        # without braces, as in `[a: 1]`, has none either.
         if place.style == "flow" and event.end_mark.index > event.start_mark.index:
             self.end = event.end_mark.index + self.base
         place.end = self.end
@@ -259,21 +270,21 @@ class EventReader:
             values.append(value)
             self.places.append(place)
             return
-        if repeated := key in values:
-            # Merges depend on the order of assignments, so the new entry must be the last one.
+        if is_repeated := key in values:
+            # Merges depend on the order of the entries, so the new entry must be the last one.
             del values[key]
         values[key] = value
         self.places[key] = place
         self.key = None
-        if repeated:
+        if is_repeated:
             self.duplicates.append(Duplicate(self._path(), place.key_start))
 
     def _path(self) -> Path:
-        """Return the path of what was put last: the last entry of each open collection."""
-        around = [values for values, _, _ in self.stack[1:]]
+        """Return the path of the last value: the last entry of each open collection."""
+        outer = [values for values, _, _ in self.stack[1:]]
         return tuple(
             len(values) - 1 if type(values) is list else str(next(reversed(values)))
-            for values in (*around, self.values)
+            for values in (*outer, self.values)
         )
 
     def _refuse(self, message: str, event: Any) -> NoReturn:
@@ -290,7 +301,7 @@ class EventReader:
             message = problem.reason
             index = len(self.text.encode()[: problem.position].decode(errors="ignore"))
         elif isinstance(problem, UnicodeEncodeError):
-            message = "half a surrogate pair is no character"
+            message = "half of a surrogate pair is not a character"
             index = problem.start
         return YamlError(message, min(index, len(self.text)) + self.base)
 
@@ -302,7 +313,7 @@ def _note(event: Any) -> str:
 
 
 def _merge(values: dict[str, Any], places: dict[str, Any]) -> None:
-    """Put, for each `<<`, the entries of its mappings. Like in go-yaml, what comes later wins."""
+    """Replace each `<<` by the entries of its mappings. As in go-yaml, later entries win."""
     entries = [(key, value, places[key]) for key, value in values.items()]
     values.clear()
     places.clear()
@@ -310,12 +321,14 @@ def _merge(values: dict[str, Any], places: dict[str, Any]) -> None:
         if type(key) is not _MergeKey:
             values[key], places[key] = value, place
             continue
-        listed = type(value) is list and place.style != "alias"
-        sources = list(zip(value, place.inside, strict=True)) if listed else [(value, place)]
-        # The first of a list wins, so it comes last.
+        is_list = type(value) is list and place.style != "alias"
+        sources = list(zip(value, place.inside, strict=True)) if is_list else [(value, place)]
+        # The first mapping of a list wins, so its entries are written last.
         for source, source_place in reversed(sources):
             if type(source) is not dict:
-                raise YamlError("<< takes a mapping or a list of mappings", source_place.start)
+                raise YamlError(
+                    "the value of << must be a mapping or a list of mappings", source_place.start
+                )
             values.update(source)
             for name, inside in source_place.inside.items():
                 places[name] = inside.merged()

@@ -1,4 +1,4 @@
-"""What reading gives: values, the places where they stand, and errors.
+"""The results of reading YAML: values, their places in the text, and errors.
 
 All offsets count characters from the start of the whole file.
 """
@@ -12,7 +12,10 @@ Path = tuple[str | int, ...]
 
 
 class YamlError(Exception):
-    """Text that kubectl's parser refuses, or this reader for safety's sake: why, and where."""
+    """Text that kubectl's parser refuses, or that this reader refuses for safety.
+
+    `message` is the reason; `offset` is the position in the file.
+    """
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message, offset)
@@ -24,18 +27,18 @@ class YamlError(Exception):
 
 
 class Limits(NamedTuple):
-    """What one document may cost. Nothing that an API server would store comes near."""
+    """The limits of one document. They are far above every object that an API server stores."""
 
     max_depth: int = 100
-    """collections inside one another, counting those behind aliases"""
+    """levels of nested mappings and lists; an alias counts with the levels of its target"""
     max_nodes: int = 500_000
-    """keys, scalars, aliases, and starts and ends of collections, as written"""
+    """parser events: keys, scalars, aliases, and starts and ends of mappings and lists"""
     max_alias_nodes: int = 100_000
-    """the same, added by putting what it stands for in place of each alias"""
+    """the nodes that aliases add, if the target of each alias is copied in its place"""
 
 
 class Chunk(NamedTuple):
-    """The text of one document in a file: `start` is its offset, `line` its first line, from 1."""
+    """The text of one document in a file; `start` is its offset, `line` its first line, from 1."""
 
     text: str
     start: int = 0
@@ -45,9 +48,10 @@ class Chunk(NamedTuple):
 
 
 class Place:
-    """Where a value stands: from its tag or anchor, if it has one, to the end of its last child.
+    """The position of a value in the text, and the places of its children.
 
-    What an alias or a `<<` supplies keeps the offsets of where it was written.
+    The span begins at the value's tag or anchor, if it has one, and ends with its last child. The
+    children of an alias or of a `<<` keep the offsets at which they were written.
     """
 
     __slots__ = ("end", "inside", "key_end", "key_start", "note", "start", "style")
@@ -64,33 +68,33 @@ class Place:
     ) -> None:
         self.start = start
         self.end = end
-        # The span of the key; -1 if the value is not a mapping's.
+        # The span of the key; -1 if the value is not in a mapping.
         self.key_start = key_start
         self.key_end = key_end
         # plain, single, double, literal, folded, block, flow or alias
         self.style = style
-        # What an edit has to beware of: anchor, tag, alias, merge (supplied by a `<<`), or nothing.
+        # What makes an edit unsafe: anchor, tag, alias, merge (supplied by a `<<`), or empty.
         self.note = note
-        # Places of the children, under the keys or indices of the value's; None for a scalar.
+        # Places of the children, by the value's keys or indices; None for a scalar.
         self.inside = inside
 
     def merged(self) -> "Place":
-        """Return the same place, marked as supplied by a `<<`."""
+        """Return a copy of this place with the note that a `<<` supplied it."""
         key = (self.key_start, self.key_end)
         return Place(self.start, self.end, *key, self.style, "merge", self.inside)
 
 
 class Duplicate(NamedTuple):
-    """A key that its mapping has had before: path, and offset of the later key. The later wins."""
+    """A key that its mapping repeats: the path, and the offset of the later key, which wins."""
 
     path: Path
     key_start: int
 
 
 class Document(NamedTuple):
-    """A chunk's value with its places; `start` and `line` are the chunk's.
+    """The value of a chunk, with its place; `start` and `line` are those of the chunk.
 
-    An alias shares its value with the anchor: copy before changing anything.
+    An alias and its anchor share one object, so copy `value` before you change it.
     """
 
     value: Json
@@ -101,17 +105,17 @@ class Document(NamedTuple):
 
 
 class Lines:
-    r"""The lines of a text, for finding many offsets in it. Only "\n" ends a line."""
+    r"""The lines of a text, to convert many offsets in it. Only "\n" ends a line."""
 
     def __init__(self, text: str) -> None:
         self._breaks = [match.start() for match in re.finditer("\n", text)]
 
     def at(self, offset: int) -> tuple[int, int]:
-        """Return line and column of a character, both from 1."""
+        """Return the line and the column of the character at `offset`, both from 1."""
         line = bisect_left(self._breaks, offset)
         return line + 1, offset - (self._breaks[line - 1] if line else -1)
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
-    """Return line and column of one character of a text, both from 1."""
+    """Return the line and the column of the character at `offset`, both from 1."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)

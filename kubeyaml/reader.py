@@ -1,7 +1,7 @@
-"""Reads YAML and JSON text as kubectl does, with the span in the text of every key and value.
+"""Read YAML and JSON text as kubectl does, with the position of every key and value in the text.
 
-`split` cuts a file into chunks of one document each; `read` turns a chunk into plain JSON data and
-a tree of places.
+`split` cuts a file into chunks of one document each. `read` turns a chunk into plain JSON data and
+a tree of places (`kubeyaml.model.Place`).
 """
 
 import re
@@ -17,38 +17,38 @@ _SEPARATOR: Final = re.compile(r"^---(.*)$", re.MULTILINE)
 
 
 def split(text: str) -> Iterator[Chunk]:
-    """Cut a file at its lines that start with `---`, as kubectl does. Chunks may be empty.
+    """Cut the text of a file at its lines that start with `---`, as kubectl does.
 
-    kubectl gives up at a separator line that holds more than a comment. Here such a line and what
-    follows it, up to the next separator, are a chunk with an error.
+    Chunks may be empty. kubectl stops at a separator line that has more than a comment behind the
+    `---`. Here such a line and the text up to the next separator are a chunk with an `error`.
     """
     start, line, error = 0, 1, None
     for match in _SEPARATOR.finditer(text):
-        behind = match[1].strip()
-        refused = behind and not behind.startswith("#")
-        # Like kubectl, leave the separator in the chunk if nothing stands before it.
+        suffix = match[1].strip()
+        is_refused = suffix and not suffix.startswith("#")
+        # Like kubectl, leave the separator in the chunk if no text precedes it.
         if match.start() > start:
             yield Chunk(text[start : match.start()], start, line, error)
             line += text.count("\n", start, match.start())
             start, error = match.start(), None
-            if not refused:
+            if not is_refused:
                 start, line = match.end() + 1, line + 1
-        if refused:
+        if is_refused:
             error = YamlError("only a comment may follow --- on its line", match.start(1))
     if start < len(text):
         yield Chunk(text[start:], start, line, error)
 
 
 def read(chunk: Chunk, limits: Limits = DEFAULT_LIMITS) -> Document | None:
-    """Return the document of a chunk, or None if the chunk is empty or holds only comments.
+    """Return the document of a chunk, or None if the chunk is empty or has only comments.
 
-    Raises YamlError if kubectl would refuse the text, at a second document after `...`, which
-    kubectl would drop without a word, and beyond the limits.
+    Raises YamlError if kubectl would refuse the text, if the document exceeds `limits`, and if a
+    second document follows a `...` line: kubectl ignores that document silently.
     """
     if chunk.error is not None:
         raise chunk.error
-    marked = chunk.text.startswith(BYTE_ORDER_MARK)
-    reader = EventReader(chunk.text[marked:], chunk.start + marked, limits)
+    has_mark = chunk.text.startswith(BYTE_ORDER_MARK)
+    reader = EventReader(chunk.text[has_mark:], chunk.start + has_mark, limits)
     reader.run()
     if not reader.values or reader.places[0].start == reader.places[0].end:
         return None

@@ -1,9 +1,10 @@
-"""What a YAML scalar means to kubectl, whose parser (sigs.k8s.io/yaml) is neither YAML 1.1 nor 1.2.
+"""The values of YAML scalars in kubectl.
 
-`resolve` and `resolve_tagged` give the parser's own value, in which `1e3` is a float. `json_value`
-and `key_text` give what becomes of it in JSON: the number 1000, and the key "1000". Each raises
-ValueError, with words for the user, where kubectl refuses the scalar.
-tests/data/yaml_scalars.tsv holds kubectl's own answers.
+kubectl's parser, sigs.k8s.io/yaml, implements neither YAML 1.1 nor 1.2. `resolve` and
+`resolve_tagged` return the value that the parser reads: `1e3` is a float. `json_value` and
+`key_text` return what kubectl sends as JSON: the number 1000, and the key "1000". Each function
+raises ValueError with a message for the user if kubectl refuses the scalar.
+tests/data/yaml_scalars.tsv contains kubectl's results.
 """
 
 import base64
@@ -36,7 +37,7 @@ _NOT_FINITE: Final[dict[str, float]] = {
     **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), inf),
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -inf),
 }
-# What the text must look like under a tag. Any tag that is not here makes a string of any text.
+# The types that a tag requires. With a tag that is not listed here, every text is a string.
 _TYPES: Final[dict[str, type]] = {
     _TAG + "bool": bool,
     _TAG + "int": int,
@@ -60,21 +61,21 @@ _TIMESTAMP: Final = re.compile(
 _MAX_INT64: Final = 2**63 - 1
 _MAX_UINT64: Final = 2**64 - 1
 _LONGEST_DECIMAL: Final = len(f"-{_MAX_UINT64}")
-# Where Go's own formats of numbers change to an exponent: in JSON, and in keys.
+# From these values on, Go writes numbers with an exponent: in JSON, and in keys.
 _JSON_EXPONENT: Final = 1e21
 _KEY_WITHOUT_EXPONENT: Final = range(-4, 6)
-_SHOWN: Final = 40
+_MAX_QUOTED: Final = 40
 
 
 def resolve(text: str) -> Scalar:
-    """Return the value of a plain scalar without a tag. `.inf` and `.nan` come back as floats."""
+    """Return the value of a plain scalar without a tag; `.inf` and `.nan` are floats."""
     if text in WORDS:
         return WORDS[text]
     return number(text) if text[0] in NUMBER_STARTS else text
 
 
 def number(text: str) -> int | float | str:
-    """Return what `resolve` does, for a text that starts with one of NUMBER_STARTS."""
+    """Return the same as `resolve`, for a text that starts with one of NUMBER_STARTS."""
     if text in _NOT_FINITE:
         return _NOT_FINITE[text]
     plain = text.replace("_", "")
@@ -87,7 +88,7 @@ def number(text: str) -> int | float | str:
 
 def _integer(plain: str) -> int | None:
     match = _INTEGER.fullmatch(plain)
-    # Python refuses to read thousands of decimal digits, and they would not fit anyway.
+    # Python raises an error for thousands of decimal digits. They do not fit into 64 bits anyway.
     if (
         match is None
         or match.lastgroup is None
@@ -105,18 +106,18 @@ def _float(plain: str, text: str) -> float | str:
 
 
 def resolve_tagged(text: str, tag: str) -> Scalar:
-    """Return the value of a scalar of any style that carries the resolved tag `tag`."""
+    """Return the value of a scalar of any style with the tag `tag`, written out in full."""
     if tag == _TAG + "binary":
         return _binary(text)
-    wanted = _TYPES.get(tag)
-    if wanted is None or (wanted is date and _is_timestamp(text)):
+    expected = _TYPES.get(tag)
+    if expected is None or (expected is date and _is_timestamp(text)):
         return text
     value = resolve(text)
-    if wanted is float and type(value) is int and value <= _MAX_INT64:
+    if expected is float and type(value) is int and value <= _MAX_INT64:
         return float(value)
-    if type(value) is wanted:
+    if type(value) is expected:
         return value
-    raise ValueError(f"{text[:_SHOWN]!r} is no {tag.removeprefix(_TAG)}")
+    raise ValueError(f"{text[:_MAX_QUOTED]!r} is not a valid {tag.removeprefix(_TAG)}")
 
 
 def _binary(text: str) -> str:
@@ -125,10 +126,11 @@ def _binary(text: str) -> str:
         data = base64.b64decode(digits, validate=True)
     except ValueError:
         data = None
-    # Python lets pass a `=` too many.
+    # Python accepts one `=` too many.
     if data is None or len(digits) % 4:
         raise ValueError("invalid base64 in a !!binary value")
-    # Go puts one replacement character for each byte that is not UTF-8, Python one for several.
+    # Go writes one replacement character for each byte that is not UTF-8; Python writes one for
+    # several bytes.
     return re.sub("[\udc80-\udcff]", "\ufffd", data.decode(errors="surrogateescape"))
 
 
@@ -141,19 +143,19 @@ def _is_timestamp(text: str) -> bool:
 
 
 def json_value(value: Scalar) -> Scalar:
-    """Return a resolved scalar as JSON carries it, where a float may turn out to be an integer."""
+    """Return a resolved scalar as kubectl writes it in JSON, where some floats become integers."""
     if type(value) is not float:
         return value
     if not isfinite(value):
-        raise ValueError(f"{_not_finite_text(value)} has no place in JSON; kubectl refuses it")
+        raise ValueError(f"{_not_finite_text(value)} cannot be written in JSON; kubectl refuses it")
     if value.is_integer() and abs(value) < _JSON_EXPONENT:
-        # JSON carries the shortest digits that give the float, not the digits of the float itself.
+        # JSON has the shortest digits that identify the float, not the exact digits of the float.
         return int(Decimal(repr(value)))
     return value
 
 
 def key_text(value: Scalar) -> str:
-    """Return the JSON key that a resolved scalar becomes."""
+    """Return the JSON key that kubectl makes of a resolved scalar."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -161,13 +163,13 @@ def key_text(value: Scalar) -> str:
     if isinstance(value, float):
         return _float_key(value)
     if value is None or value > _MAX_INT64:
-        shown = "null" if value is None else value
-        raise ValueError(f"{shown} cannot be a key; kubectl refuses it")
+        text = "null" if value is None else value
+        raise ValueError(f"{text} cannot be a key; kubectl refuses it")
     return str(value)
 
 
 def _float_key(value: float) -> str:
-    """Write the fewest digits that tell the float from others of 32 bits."""
+    """Return the fewest digits that identify the value among floats of 32 bits."""
     single = _single(value)
     if not isfinite(single):
         return _not_finite_text(single)

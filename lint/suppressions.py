@@ -113,13 +113,13 @@ class _DocumentOutline:
         text, line = self._file.source.text, self._file.lines.at(comment)[0]
         if not text[text.rfind("\n", 0, comment) + 1 : comment].strip():
             following = bisect_right(self._lines, line)
-            return self._at(following) if following < len(self._lines) else ("no such path",)
+            return self._first_on(following) if following < len(self._lines) else ("no such path",)
         # If no node begins there, as beside a closing bracket: the last one that began before.
         index = bisect_right(self._lines, line) - 1
-        return self._at(index) if index >= 0 else ()
+        return self._first_on(index) if index >= 0 else ()
 
-    def _at(self, index: int) -> Path:
-        return self._beginnings[self._lines[index]]
+    def _first_on(self, line_index: int) -> Path:
+        return self._beginnings[self._lines[line_index]]
 
 
 def _places(place: Place) -> Iterator[tuple[Path, Place]]:

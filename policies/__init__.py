@@ -1,1 +1,1 @@
-"""Policies and profiles: the one place that reads and checks their files."""
+"""Read and validate the files of policies and profiles."""

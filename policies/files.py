@@ -1,4 +1,4 @@
-"""Read a policy from a file: for the linter and the webhook alike."""
+"""Read a policy from a file, for the linter and the webhook."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from policies.loading import MAX_CHARACTERS, PolicyError, load_policy
 from rules.policy import Policy
 
-MAX_BYTES = 4 * MAX_CHARACTERS  # the longest that UTF-8 makes of a policy
+MAX_BYTES = 4 * MAX_CHARACTERS  # UTF-8 has at most 4 bytes a character
 
 
 def read_policy_file(path: str) -> bytes:
-    """The content of the file at `path`.
+    """Return the content of the file at `path`.
 
-    Raises PolicyError if it cannot be read, is no regular file, or is too large for a policy.
+    Raises PolicyError if the file cannot be read, is not a regular file, or is larger than
+    `MAX_BYTES`.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -30,7 +31,11 @@ def read_policy_file(path: str) -> bytes:
 
 
 def parse_policy(content: bytes, name: str, profiles: Iterable[str] = ()) -> Policy:
-    """`load_policy` for the bytes of a file called `name`; PolicyError if they are not UTF-8."""
+    """Return the policy in `content`, the bytes of the file called `name`.
+
+    `profiles`, if not empty, replace the profiles that the policy names. Raises PolicyError if the
+    content is not UTF-8 or not a valid policy.
+    """
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

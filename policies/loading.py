@@ -1,4 +1,4 @@
-"""Read policies and profiles, and say clearly what is wrong with them."""
+"""Turn the text of a policy into a `Policy`, or report each problem with its position."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ _LIMITS = Limits(max_depth=30, max_nodes=100_000, max_alias_nodes=10_000)
 
 
 class PolicyError(ValueError):
-    """A policy that cannot be used; the text names the place and the remedy."""
+    """The policy cannot be used. The message has one line for each problem, with its position."""
 
 
 def default_policy(profiles: Iterable[str] = ()) -> Policy:
-    """The policy of somebody who has none: every rule by its default, profile `nvidia`."""
+    """Return the policy for users without a policy file: every rule has its default settings.
+
+    `profiles` are names of built-in profiles; the default is `nvidia`. Raises PolicyError for a
+    profile that does not exist, or for profiles that cannot be combined.
+    """
     try:
         return Policy(profile=merged_profile(list(profiles) or ["nvidia"]))
     except ProfileError as error:
@@ -32,21 +36,22 @@ def default_policy(profiles: Iterable[str] = ()) -> Policy:
 
 
 def load_policy(text: str, name: str, profiles: Iterable[str] = ()) -> Policy:
-    """The policy in `text`, a file called `name`; `profiles`, if any, replace those that it names.
+    """Return the policy in `text`, the content of the file called `name`.
 
-    Raises PolicyError with `name:line:column` if it is not a valid policy.
+    `profiles`, if not empty, replace the profiles that the policy names. Raises PolicyError if the
+    text is not a valid policy; each line of the message begins with `name:line:column`.
     """
-    from policies.validation import find_problems  # noqa: PLC0415  # not where there is no policy
+    from policies.validation import find_problems  # noqa: PLC0415  # import it only if there is a policy
 
     document = _document(text, name)
     raw: Any = document.value
-    found = [*islice(chain(_duplicates(document), find_problems(raw)), MAX_PROBLEMS + 1)]
-    if not found:
+    problems = [*islice(chain(_duplicates(document), find_problems(raw)), MAX_PROBLEMS + 1)]
+    if not problems:
         try:
             return _policy(raw, list(profiles))
         except ProfileError as error:
-            found = [(("profiles",), str(error))]
-    located = sorted((_offset(document, path), message) for path, message in found)
+            problems = [(("profiles",), str(error))]
+    located = sorted((_offset(document, path), message) for path, message in problems)
     lines = [_with_position(text, name, *problem) for problem in located]
     raise PolicyError("\n".join(lines[:MAX_PROBLEMS] + ["and more"] * (len(lines) > MAX_PROBLEMS)))
 
@@ -61,8 +66,8 @@ def _document(text: str, name: str) -> Document:
     if not documents:
         raise PolicyError(f"{name}: the file is empty; a policy begins with\n{_BEGINNING}")
     if len(documents) > 1:
-        why = "a second document: a policy is one, so merge them or give each a file"
-        raise PolicyError(_with_position(text, name, documents[1].place.start, why))
+        message = "a second document: a policy file has one, so merge them or use a file for each"
+        raise PolicyError(_with_position(text, name, documents[1].place.start, message))
     return documents[0]
 
 
@@ -75,7 +80,7 @@ def _with_position(text: str, name: str, offset: int, message: str) -> str:
 
 
 def _offset(document: Document, path: Path) -> int:
-    """Where what stands at `path`, or the nearest parent, begins."""
+    """Return the offset of the key or value at `path`, or of its nearest parent in the text."""
     place = document.place
     for step in path:
         inside: Any = place.inside
@@ -92,10 +97,10 @@ def _duplicates(document: Document) -> Iterator[tuple[Path, str]]:
 
 
 def _policy(raw: Mapping[str, Any], profiles: list[str]) -> Policy:
-    named = raw.get("profiles", ["nvidia"])
-    own = [profile for profile in named if not isinstance(profile, str)]
+    listed = raw.get("profiles", ["nvidia"])
+    custom = [profile for profile in listed if not isinstance(profile, str)]
     policy = Policy(
-        profile=merged_profile(profiles, own) if profiles else merged_profile(named),
+        profile=merged_profile(profiles, custom) if profiles else merged_profile(listed),
         rules={name: _settings(settings) for name, settings in raw.get("rules", {}).items()},
         exceptions=tuple(_exception(e) for e in raw.get("exceptions", [])),
         catalog=raw.get("catalog"),

@@ -1,4 +1,4 @@
-"""What is wrong with a policy, in words that help, and where."""
+"""Find the problems of a policy: the path of each one, and a message for the user."""
 
 from __future__ import annotations
 
@@ -30,38 +30,38 @@ _OPTION_TYPES = {
     int: "a whole number",
     str: "text",
 }
-# What the patterns of the schema ask for, by the key whose value they describe.
+# What the patterns of the schema require, by the key of the value.
 _EXPECTED_FORMS = {
     "catalog": 'a version such as "0.1"',
     "expires": "a date such as 2030-12-31",
     "name": "a name of small letters, digits and dashes",
     "reason": "a reason in words",
 }
-# The elements of lists have no key: they are namespaces and service accounts.
-_NAMED = "a name, or a pattern that holds part of one"
+# The patterns of list items, which have no key: namespaces and service accounts.
+_NAME_OR_PATTERN = "a name, or a pattern with a part of a name"
 
 
-_WHY = "everything else in a pod is written by those whom the rule guards against"
-_PROVES = "proves nothing: also give a namespace, a serviceAccount or a name"
+_NAMESPACE_REASON = "the user that the rule is about can write every other field of the pod"
+_PROVES_NOTHING = "proves nothing: also give a namespace, a serviceAccount or a name"
 
 
 @cache
 def schema() -> Mapping[str, Any]:
-    """The JSON Schema of a policy."""
+    """Return the JSON Schema of a policy, from policy.schema.json."""
     content = File(__file__).with_name("policy.schema.json").read_text(encoding="utf-8")
     loaded: Mapping[str, Any] = json.loads(content)
     return loaded
 
 
 def find_problems(raw: Any) -> Iterator[Problem]:
-    """Everything that is wrong with a policy, each with its path."""
-    import jsonschema  # noqa: PLC0415  # costs 0.07 s: only whoever has a policy pays for it
+    """Yield the problems of a policy: the path of each one, and its message."""
+    import jsonschema  # noqa: PLC0415  # takes 0.07 s: import it only if there is a policy
 
-    fits = True
+    is_valid = True
     for error in jsonschema.Draft202012Validator(schema()).iter_errors(raw):
-        fits = False
-        yield from _explained(error)
-    if fits:
+        is_valid = False
+        yield from _schema_problems(error)
+    if is_valid:
         yield from _bad_catalog(raw.get("catalog"))
         yield from _bad_rules(raw.get("rules", {}))
         for index, exception in enumerate(raw.get("exceptions", [])):
@@ -69,21 +69,21 @@ def find_problems(raw: Any) -> Iterator[Problem]:
 
 
 def as_patterns(value: Any) -> tuple[str, ...]:
-    """One pattern or several, as a tuple."""
+    """Return one pattern, or a list of patterns, as a tuple."""
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _explained(error: Any) -> Iterator[Problem]:
+def _schema_problems(error: Any) -> Iterator[Problem]:
     path = tuple(error.absolute_path)
     if error.validator == "additionalProperties":
         known = list(error.schema.get("properties", ()))
         for key in sorted(set(error.instance) - set(known)):
             yield (*path, key), f"unknown key {key!r}{_did_you_mean(key, known)}"
     elif error.validator == "oneOf" and error.context:
-        # The branch that comes nearest, which is the one that got past the type.
+        # Explain the branch with the right type; else the one whose error lies deepest.
         nearest = max(error.context, key=lambda cause: len(cause.absolute_path))
         for cause in [c for c in error.context if c.validator != "type"] or [nearest]:
-            yield from _explained(cause)
+            yield from _schema_problems(cause)
     elif error.validator == "required":
         missing = next(key for key in error.validator_value if key not in error.instance)
         yield path, f"the key {missing!r} is missing"
@@ -92,24 +92,26 @@ def _explained(error: Any) -> Iterator[Problem]:
 
 
 def _explanation(error: Any, key: str) -> str:
-    value, wanted = error.instance, error.validator_value
-    is_shown = "is empty" if value is None else f"is {display(value)}"
+    value, expected = error.instance, error.validator_value
+    actual = "is empty" if value is None else f"is {display(value)}"
     if error.validator == "not":
         return f"{key!r} is reserved and cannot be used yet"
     if error.validator == "type":
-        hint = "; quote it" if wanted == "string" and isinstance(value, bool | float | int) else ""
-        return f"this should be {_TYPE_WORDS[wanted]} and {is_shown}{hint}"
+        hint = (
+            "; quote it" if expected == "string" and isinstance(value, bool | float | int) else ""
+        )
+        return f"this should be {_TYPE_WORDS[expected]} and {actual}{hint}"
     if error.validator == "enum":
         if isinstance(value, bool):
             hint = "; quote it, because YAML reads off and on as booleans"
         else:
-            hint = _did_you_mean(str(value), wanted)
-        return f"this should be one of {', '.join(wanted)} and {is_shown}{hint}"
+            hint = _did_you_mean(str(value), expected)
+        return f"this should be one of {', '.join(expected)} and {actual}{hint}"
     if error.validator == "const":
-        return f"this should be {wanted} and {is_shown}"
+        return f"this should be {expected} and {actual}"
     if error.validator == "pattern":
-        return f"this should be {_EXPECTED_FORMS.get(key, _NAMED)} and {is_shown}"
-    return "this must not be empty"  # the schema has no other keywords but minima of one
+        return f"this should be {_EXPECTED_FORMS.get(key, _NAME_OR_PATTERN)} and {actual}"
+    return "this must not be empty"  # the only other keywords of the schema are minima of 1
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -130,27 +132,27 @@ def _bad_rules(rules: Mapping[str, Any]) -> Iterator[Problem]:
         if name not in _RULES:
             yield ("rules", name), f"there is no rule {name!r}{_did_you_mean(name, _RULES)}"
             continue
-        # This one is set by a key of the policy itself.
+        # The policy key voidEveryContainer sets every_container.
         known = {k: v for k, v in _RULES[name].options.items() if k != "every_container"}
         for option, value in settings.get("options", {}).items():
             path: Path = ("rules", name, "options", option)
             if option not in known:
                 hint = _did_you_mean(option, known) or f"; it has {', '.join(known) or 'none'}"
                 yield path, f"{name} has no option {option!r}{hint}"
-            elif not _same_kind(value, known[option]):
-                wanted = _OPTION_TYPES.get(type(known[option]), "a number")
-                yield path, f"the option {option!r} should be {wanted} and is {display(value)}"
+            elif not _same_type(value, known[option]):
+                expected = _OPTION_TYPES.get(type(known[option]), "a number")
+                yield path, f"the option {option!r} should be {expected} and is {display(value)}"
 
 
-def _same_kind(value: Any, default: Any) -> bool:
+def _same_type(value: Any, default: Any) -> bool:
     if isinstance(default, tuple):
         return isinstance(value, list) and all(isinstance(item, str) for item in value)
     return type(value) is type(default) or (type(value) is int and isinstance(default, float))
 
 
 def _bad_exception(exception: Mapping[str, Any], path: Path) -> Iterator[Problem]:
-    # A pattern that fits everything says nothing.
-    said = {
+    # A pattern that matches every value does not restrict the exception.
+    criteria = {
         key
         for key, value in exception["match"].items()
         if all(pattern.strip("*") for pattern in as_patterns(value))
@@ -158,12 +160,19 @@ def _bad_exception(exception: Mapping[str, Any], path: Path) -> Iterator[Problem
     for name in exception["rules"]:
         if name not in _RULES:
             yield (*path, "rules"), f"there is no rule {name!r}{_did_you_mean(name, _RULES)}"
-        elif _RULES[name].family in SECURITY_FAMILIES and "namespace" not in said:
-            yield (*path, "match"), f"an exception to {name} must name a namespace: {_WHY}"
-    if not said:
-        yield (*path, "match"), "this fits everything; set the rule's action instead"
-    elif said & {"image", "container"} and not said & {"namespace", "serviceAccount", "name"}:
-        yield (*path, "match"), f"an image or a container's name alone {_PROVES}"
+        elif _RULES[name].family in SECURITY_FAMILIES and "namespace" not in criteria:
+            yield (
+                (*path, "match"),
+                f"an exception to {name} must name a namespace: {_NAMESPACE_REASON}",
+            )
+    if not criteria:
+        yield (*path, "match"), "this matches every object; set the rule's action instead"
+    elif criteria & {"image", "container"} and not criteria & {
+        "namespace",
+        "serviceAccount",
+        "name",
+    }:
+        yield (*path, "match"), f"an image or a container's name alone {_PROVES_NOTHING}"
     try:
         datetime.date.fromisoformat(exception.get("expires", "2000-01-01"))
     except ValueError:

@@ -59,13 +59,17 @@ def run(options: argparse.Namespace, refs: list[ConfigurationRef]) -> int:
         sys.stderr.write(f"gpuward webhooks: {error}\n")
         return 1
     get = KubernetesConfigurations(connection).get_configuration
-    probe = partial(_tls_only if options.tls_only else send_sample, address=options.address)
+    probe = partial(
+        _check_certificate_only if options.tls_only else send_sample, address=options.address
+    )
     report = retry_until_ok(lambda: check(get, probe, refs), options.wait, _report_retries())
     _print(report)
     return 0 if report.ok else 1
 
 
-def _tls_only(target: Target, address: Address | None) -> tuple[str, datetime.datetime]:
+def _check_certificate_only(
+    target: Target, address: Address | None
+) -> tuple[str, datetime.datetime]:
     return "only its certificate was checked", peer_expiry(target, address)
 
 

@@ -1,4 +1,5 @@
-"""The domain: what is wrong with a GPU manifest, and how to mend it.
+"""The rules: what is wrong with a GPU manifest, and how to fix it.
 
-Pure: nothing in here reads files, sockets, the clock or the environment.
+Everything here is pure: no files, no clock, no network, no threads. docs/architecture.md shows how
+the packages work together.
 """

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from tests.testkit.paths import ROOT
-from tests.testkit.skipping import missing
+from tests.testkit.skipping import skip_missing
 
 # How long an example takes depends on the machine, and no test may depend on that.
 settings.register_profile("untimed", deadline=None)
@@ -27,7 +27,7 @@ def corpus() -> Path:
     """The folder of public GPU manifests; only developers and CI have it."""
     folder = Path(os.environ.get("GPUWARD_CORPUS", ROOT.parent / "shared" / "corpus"))
     if not folder.is_dir():
-        missing("the corpus of public manifests is not here")
+        skip_missing("the corpus of public manifests is not here")
     return folder
 
 
@@ -36,5 +36,5 @@ def git() -> str:
     """The git command."""
     found = shutil.which("git")
     if found is None:
-        missing("git is not installed")
+        skip_missing("git is not installed")
     return found

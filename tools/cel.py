@@ -1,4 +1,8 @@
-"""Tests of texts in CEL, the language of the API server's conditions."""
+"""Build tests in CEL, the expression language of the API server's match conditions.
+
+Each function yields CEL expressions. A parameter called `text` is a CEL expression of a string,
+such as `variable.name`.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +11,46 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 
-def either(tests: Iterable[str]) -> str:
-    """Whether one of `tests` holds, one a line."""
+def any_of(tests: Iterable[str]) -> str:
+    """Return one expression that is true if any of `tests` is, with each test on its own line."""
     return "\n|| ".join(test.replace("\n", "\n  ") for test in tests)
 
 
-def holds(text: str, words: Collection[str]) -> Iterator[str]:
-    """Tests of whether the CEL `text` has one of `words` in it."""
+def contains(text: str, words: Collection[str]) -> Iterator[str]:
+    """Yield tests of whether `text` contains one of `words`.
+
+    A word that contains another word of `words` needs no test of its own.
+    """
     for word in sorted(words):
         if not any(other in word for other in words if other != word):
             yield f"{text}.contains({json.dumps(word)})"
 
 
-def begins(text: str, prefixes: Collection[str]) -> Iterator[str]:
-    """Tests of whether the CEL `text` begins with one of `prefixes`."""
+def starts_with(text: str, prefixes: Collection[str]) -> Iterator[str]:
+    """Yield tests of whether `text` starts with one of `prefixes`.
+
+    A prefix that starts with another one of `prefixes` needs no test of its own.
+    """
     for prefix in sorted(prefixes):
         if not any(prefix.startswith(other) for other in prefixes if other != prefix):
             yield f"{text}.startsWith({json.dumps(prefix)})"
 
 
-def is_one_of(text: str, patterns: Collection[str]) -> Iterator[str]:
-    """Tests of whether the CEL `text` fits one of `patterns`, as far as to their first `*`."""
+def matches(text: str, patterns: Collection[str]) -> Iterator[str]:
+    """Yield tests of whether `text` may match one of `patterns`, in which `*` is any text.
+
+    Only the part of a pattern before its first `*` is tested.
+    """
     prefixes = {pattern.partition("*")[0] for pattern in patterns if "*" in pattern}
     names = sorted(p for p in patterns if "*" not in p and not p.startswith(tuple(prefixes)))
     if names:
         yield f"{text} in {json.dumps(names)}"
-    yield from begins(text, prefixes)
+    yield from starts_with(text, prefixes)
 
 
-def letters(patterns: Iterable[str]) -> set[str]:
-    """With which letters `patterns` begin, to tell kinds of machines apart at little cost."""
+def leading_letters(patterns: Iterable[str]) -> set[str]:
+    """Return the letters and underscores that each of `patterns` starts with.
+
+    They are enough to tell the values of one node label apart, and cheap to test.
+    """
     return {re.split("[^A-Za-z_]", pattern, maxsplit=1)[0] for pattern in patterns}

@@ -1,4 +1,4 @@
-"""Writes the chart's README from its template and the values: `python -m tools.chart_readme`."""
+"""Write the chart's README from its template and values.yaml: `python -m tools.chart_readme`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ CHART = Path(__file__).parents[1] / "charts" / "gpuward"
 
 
 def readme(helm_docs: Path) -> str:
-    """The text that the README shall have."""
+    """Return the text of the README; `helm_docs` is the path of the helm-docs program.
+
+    Raises ValueError with the warnings of helm-docs, if it prints any.
+    """
     options = ["--dry-run", "--sort-values-order=file", "--log-level=warning"]
     command = [str(helm_docs), f"--chart-search-root={CHART}", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    if done.stderr:
-        raise ValueError(done.stderr)
-    return done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    if process.stderr:
+        raise ValueError(process.stderr)
+    return process.stdout
 
 
 if __name__ == "__main__":
-    made = readme(chart_tools()["helm-docs"])
-    (CHART / "README.md").write_text(made, encoding="utf-8")
+    text = readme(chart_tools()["helm-docs"])
+    (CHART / "README.md").write_text(text, encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Check before a release that the tag, the package and the chart carry one version.
+"""Check before a release that the tag, the package and the chart have the same version.
 
     python tools/check_release.py vX.Y.Z
 
-It needs the standard library alone, so that it is the first thing a release does.
+It imports only the standard library, so a release can run it first, before any installation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-# Where the version stands, and behind what.
+# The files that contain the version, and the text in front of it.
 PLACES = (
     ("gpuward/__init__.py", "__version__ ="),
     ("charts/gpuward/Chart.yaml", "version:"),
@@ -20,18 +20,21 @@ PLACES = (
 
 
 def differences(root: Path, tag: str) -> list[str]:
-    """What does not carry the version of `tag`, in words."""
-    wanted = tag.removeprefix("v")
-    if wanted == tag:
+    """Return one message for each place below `root` whose version is not that of `tag`.
+
+    `tag` is `v` and the version, such as v0.1.0.
+    """
+    expected = tag.removeprefix("v")
+    if expected == tag:
         return [f"the tag {tag} does not begin with v"]
-    found = []
+    messages = []
     for name, key in PLACES:
         text = (root / name).read_text(encoding="utf-8")
         match = re.search(rf"^{key} [\"']?([^\"'\s]+)", text, re.MULTILINE)
         version = match[1] if match else "nothing"
-        if version != wanted:
-            found.append(f"{name}: {key} {version}, not {wanted}")
-    return found
+        if version != expected:
+            messages.append(f"{name}: {key} {version}, not {expected}")
+    return messages
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
-"""How much of each thing the match condition looks at."""
+"""Sizes above which the match condition sends a pod without testing its content."""
 
 from __future__ import annotations
 
-# What a pod may have of each, and how long texts may be, before it is sent to us unseen: a
-# condition that becomes too expensive is an error, by which a padded pod would get past us.
+# The API server stops a condition that becomes too expensive, which is an error: with failurePolicy
+# Ignore, a padded pod would bypass gpuward. So the condition sends every pod that has more of
+# something than MOST, or a text of more characters than LONGEST.
 MOST = {"containers": 64, "variables": 500, "sources": 100, "volumes": 200}
 MOST |= {"annotations": 150, "labels": 150, "nodeSelector": 50}
 MOST |= {"terms": 50, "expressions": 50, "values": 500}
 MOST |= {"topologySpreadConstraints": 20, "podAffinity": 20}
 LONGEST = {"variable": 100, "key": 100, "value": 63, "image": 256}
-# And how many names profiles of a user's own may add; with more the chart writes no condition.
+# How many names the profiles in the chart's values may add to the condition. With more, the chart
+# writes no condition.
 MOST_OWN_NAMES = 50

@@ -1,8 +1,9 @@
-"""The condition by which API servers tell by themselves which pods concern no rule.
+"""Build the match condition, by which API servers send only pods that a rule may be about.
 
-It is one CEL expression, made from what the rules need, from their words and from the built-in
-profiles. No policy changes it: it holds for every pod about which any rule could speak.
-`%names%` in it are where the chart adds what a profile of a user's own knows besides.
+The condition is one CEL expression. It is generated from the `needs` of the rules, from the words
+that the rules look for and from the built-in profiles. It does not depend on the policy: it is true
+for every pod in which any rule could find something. At `%name%` the chart inserts the names that
+only the profiles in its values list.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from policies.profiles import built_in
 from rules.gpu.devices import NATIVE
 from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
 from rules.placement.gpu_nodes import SCHEDULE_ANYWAY
-from rules.placement.node_affinity import REQUIRED
 from rules.rule import Rule
 from rules.traits import bits as traits
-from tools.cel import either, holds, is_one_of
+from tools.cel import any_of, contains, matches
 from tools.match_bounds import LONGEST, MOST
+from tools.match_fields import CONTAINERS, ENV, ENV_FROM, EXPRESSIONS, NEAR, SPREADS, TERMS
 from tools.match_labels import is_label, is_label_of_gpu_nodes
 
 FILE = "charts/gpuward/files/match-conditions.cel"
 
-# The condition holds for every pod with one of these traits about which a rule speaks for it.
+# The condition is true for every pod in which a rule finds something due to one of these traits.
 COVERED = (
     traits.GPU_RESOURCE,
     traits.ODD_AMOUNT,
@@ -38,51 +39,43 @@ COVERED = (
     traits.HOST_PATH,
     traits.GPU_KEY,
     traits.QUOTA,
-    traits.NODE_CONSTRAINT,  # on labels of GPU nodes: without a GPU, no rule is about other labels
-    traits.RUNTIME_CLASS,  # of those that a profile knows
-    traits.EPHEMERAL,  # with resources, which no ephemeral container may have
-    traits.POD_RESOURCES,  # that are not Kubernetes' own
+    traits.NODE_CONSTRAINT,  # only on labels of GPU nodes: on others, rules need a GPU as well
+    traits.RUNTIME_CLASS,  # only those that a profile lists
+    traits.EPHEMERAL,  # only with resources, which the API server refuses there
+    traits.POD_RESOURCES,  # only those that Kubernetes does not define
 )
-# Options that were looked at. `every_container` alone lets its rule speak of any pod, and where
-# a policy sets it the chart registers no condition.
+# Options of rules that the condition allows for. With `every_container` a rule finds something in
+# any pod, so the chart registers no condition where the policy sets it. No other option lets a rule
+# find something without its `needs`.
 OPTIONS = frozenset({"every_container", "max_devices"})
-
-# Anything may be missing, and these lists may be null: neither must be an error.
-CONTAINERS = """optional.ofNonZeroValue(object.spec.?containers.orValue([])).orValue([])
-  + object.spec.?initContainers.orValue([])
-  + object.spec.?ephemeralContainers.orValue([])"""
-TERMS = f"""optional.ofNonZeroValue(object.spec.?affinity.?nodeAffinity
-  .?{REQUIRED}
-  .?nodeSelectorTerms.orValue([])).orValue([])"""
-SPREADS = "object.spec.?topologySpreadConstraints.orValue([])"
-NEAR = f"object.spec.?affinity.?podAffinity.?{REQUIRED}.orValue([])"
-ENV, ENV_FROM = "container.?env.orValue([])", "container.?envFrom.orValue([])"
-EXPRESSIONS = "term.?matchExpressions.orValue([])"
 
 
 def condition(catalog: Iterable[Rule[Any]]) -> str:
-    """The condition for these rules; UncoveredError if it would not send the pods of one."""
+    """Return the condition for these rules as CEL text.
+
+    Raises UncoveredError if the condition would not send every pod that a rule is about.
+    """
     for rule in catalog:
         _require_coverage(rule)
     snippets = {
         "Other kinds than pods": ['request.resource.resource != "pods"'],
-        "Containers": [f"[{CONTAINERS}].exists(containers, {either(_containers())})"],
+        "Containers": [f"[{CONTAINERS}].exists(containers, {any_of(_containers())})"],
         "Resources of the pod itself": _of_the_pod(),
         "Annotations and labels": chain(_keys("annotations"), _keys("labels")),
         "Labels of nodes": chain(_node_labels(), _topology_keys()),
         "Runtime classes": [_runtime_class()],
         "Paths of the node": _volumes(),
     }
-    texts = (f"// {title}\n|| {either(tests)}\n" for title, tests in snippets.items())
+    texts = (f"// {title}\n|| {any_of(tests)}\n" for title, tests in snippets.items())
     return "".join(texts).replace("|| ", "", 1)
 
 
 class UncoveredError(ValueError):
-    """The condition does not send all pods that a rule is about; the text says what to write."""
+    """The condition does not send all pods that a rule is about; the message says what to add."""
 
 
 def _require_coverage(rule: Rule[Any]) -> None:
-    """Refuse a rule that may find something in a pod which the condition does not send."""
+    """Raise UncoveredError if the rule may find something in a pod that the condition omits."""
     unknown = rule.options.keys() - OPTIONS
     if unknown:
         raise UncoveredError(
@@ -106,7 +99,7 @@ def _containers() -> Iterator[str]:
     yield f"containers.map(container, {ENV}.size()).sum() > {MOST['variables']}"
     yield f"containers.map(container, {ENV_FROM}.size()).sum() > {MOST['sources']}"
     tests = chain(_resources(), _images(), _variables())
-    yield f"containers.exists(container, {either(tests)})"
+    yield f"containers.exists(container, {any_of(tests)})"
 
 
 def _foreign(resources: str) -> str:
@@ -127,42 +120,43 @@ def _of_the_pod() -> Iterator[str]:
 
 
 def _images() -> Iterator[str]:
-    # Mirrors keep the name of the registry in the path, and a port may follow it.
+    # Search the whole image name: a mirror has the registry's name in its path, and a port may
+    # follow the name.
     registries = (registry.partition("/")[0] for registry in NVIDIA_REGISTRIES)
-    tests = either(holds("name", {*registries, *CUDA_IMAGES}))
-    named = f"[image.lowerAscii()].exists(name, {tests})"
-    image = f"image.size() > {LONGEST['image']}\n|| {named}"
+    tests = any_of(contains("name", {*registries, *CUDA_IMAGES}))
+    known_name = f"[image.lowerAscii()].exists(name, {tests})"
+    image = f"image.size() > {LONGEST['image']}\n|| {known_name}"
     yield f'[container.?image.orValue("")].exists(image, {image})'
 
 
 def _variables() -> Iterator[str]:
     yield f'{ENV_FROM}.exists(source, source.?prefix.orValue("") != "")'
     words, known = traits.VARIABLE_WORDS, _facts("alternativeVariables")
-    ordinary = {name for name in known if not _has_one(name, words)}
-    tests = chain(holds("variable.name", words), is_one_of("variable.name", ordinary))
-    name = f"variable.name.size() > {LONGEST['variable']}\n|| {either(tests)}"
+    ordinary = {name for name in known if not _contains_one(name, words)}
+    tests = chain(contains("variable.name", words), matches("variable.name", ordinary))
+    name = f"variable.name.size() > {LONGEST['variable']}\n|| {any_of(tests)}"
     yield f"{ENV}.exists(variable, {name}%variables%)"
 
 
 def _keys(field: str) -> Iterator[str]:
     keys = f"object.metadata.?{field}.orValue({{}})"
     yield f"{keys}.size() > {MOST[field]}"
-    tests = [f"key.size() > {LONGEST['key']}", *holds("key.lowerAscii()", traits.KEY_WORDS)]
+    tests = [f"key.size() > {LONGEST['key']}", *contains("key.lowerAscii()", traits.KEY_WORDS)]
     if field == "labels":
-        yield f"{keys}.exists(key, {either(tests)})"
+        yield f"{keys}.exists(key, {any_of(tests)})"
         return
-    ways = chain(_facts("fractions"), _facts("schedulers"))
-    asking = {key for way in ways for key in way.get("annotations", ())}
-    tests += is_one_of("key", {key for key in asking if not _has_one(key, traits.KEY_WORDS)})
-    yield f"{keys}.exists(key, {either(tests)}%annotations%)"
+    entries = chain(_facts("fractions"), _facts("schedulers"))
+    known = {key for entry in entries for key in entry.get("annotations", ())}
+    tests += matches("key", {key for key in known if not _contains_one(key, traits.KEY_WORDS)})
+    yield f"{keys}.exists(key, {any_of(tests)}%annotations%)"
 
 
 def _node_labels() -> Iterator[str]:
-    chosen = "object.spec.?nodeSelector.orValue({})"
-    yield f"{chosen}.size() > {MOST['nodeSelector']}"
-    label = either(is_label("key", "[object.spec.nodeSelector[key]]"))
-    yield f"{chosen}.exists(key, {label}%nodeSelector%)"
-    yield f"[{TERMS}].exists(terms, {either(_terms())})"
+    selector = "object.spec.?nodeSelector.orValue({})"
+    yield f"{selector}.size() > {MOST['nodeSelector']}"
+    label = any_of(is_label("key", "[object.spec.nodeSelector[key]]"))
+    yield f"{selector}.exists(key, {label}%nodeSelector%)"
+    yield f"[{TERMS}].exists(terms, {any_of(_terms())})"
 
 
 def _terms() -> Iterator[str]:
@@ -171,10 +165,10 @@ def _terms() -> Iterator[str]:
     values = "expression.?values.orValue([])"
     sizes = f"{EXPRESSIONS}.map(expression, {values}.size()).sum()"
     yield f"terms.map(term, {sizes}).sum() > {MOST['values']}"
-    away = 'expression.operator in ["DoesNotExist", "NotIn"]'
-    label = either(is_label("expression.key", values, 'expression.operator != "In" || '))
-    wanted = f"!({away}) && ({label}%nodeAffinity%)"
-    yield f"terms.exists(term, {EXPRESSIONS}.exists(expression, {wanted}))"
+    excludes = 'expression.operator in ["DoesNotExist", "NotIn"]'
+    label = any_of(is_label("expression.key", values, 'expression.operator != "In" || '))
+    requires = f"!({excludes}) && ({label}%nodeAffinity%)"
+    yield f"terms.exists(term, {EXPRESSIONS}.exists(expression, {requires}))"
 
 
 def _topology_keys() -> Iterator[str]:
@@ -182,11 +176,11 @@ def _topology_keys() -> Iterator[str]:
     yield f"{NEAR}.size() > {MOST['podAffinity']}"
     spreads = f'{SPREADS}.filter(spread, spread.whenUnsatisfiable != "{SCHEDULE_ANYWAY}")'
     keys = f"({spreads}.map(spread, spread.topologyKey)\n  + {NEAR}.map(term, term.topologyKey))"
-    yield f"{keys}.exists(key, {either(is_label_of_gpu_nodes('key'))}%nodeSelector%)"
+    yield f"{keys}.exists(key, {any_of(is_label_of_gpu_nodes('key'))}%nodeSelector%)"
 
 
 def _runtime_class() -> str:
-    known = either(is_one_of("name", set(_facts("runtimeClasses"))))
+    known = any_of(matches("name", set(_facts("runtimeClasses"))))
     return f'[object.spec.?runtimeClassName.orValue("")].exists(name, {known}%runtimeClasses%)'
 
 
@@ -196,10 +190,10 @@ def _volumes() -> Iterator[str]:
     yield f"{volumes}.exists(volume, has(volume.hostPath))"
 
 
-def _has_one(name: str, words: Iterable[str]) -> bool:
+def _contains_one(name: str, words: Iterable[str]) -> bool:
     return any(word in name for word in words)
 
 
 def _facts(field: str) -> Iterator[Any]:
-    """What the lists called `field` hold in the built-in profiles."""
+    """Yield the items of the lists called `field` in all built-in profiles."""
     return chain.from_iterable(raw.get(field, ()) for raw in built_in().values())

@@ -1,9 +1,9 @@
-"""Write what the product says now into the golden files of cases.
+"""Write the current results of gpuward into the golden files (`*.expected.yaml`) of the cases.
 
-    python -m tools.update_cases                    # cases that have no golden file yet
-    python -m tools.update_cases RULE [RULE/CASE …] # these, overwriting
+    python -m tools.update_cases                    # only cases that have no golden file yet
+    python -m tools.update_cases RULE [RULE/CASE …] # these cases; existing files are overwritten
 
-Read the difference before committing it: a golden file is a promise.
+Review the diff before you commit it: a golden file states the intended result.
 """
 
 from __future__ import annotations
@@ -13,17 +13,22 @@ from pathlib import Path
 
 import yaml
 
-from tests.testkit.cases import answer, cases
+from tests.testkit.cases import cases, current_result
 
 ROOT = Path(__file__).parents[1]
 
 
 def main(names: list[str]) -> int:
-    """Rewrite the golden files; the names given must exist."""
+    """Write the golden files of the cases and rules in `names`, or all that are missing.
+
+    Returns the exit status: 1 if `names` select no case.
+    """
     written = 0
     for case in cases():
         if {case.rule, case.name} & set(names) or not (names or case.expected_file.exists()):
-            text = yaml.safe_dump(answer(case), sort_keys=False, allow_unicode=True, width=100)
+            text = yaml.safe_dump(
+                current_result(case), sort_keys=False, allow_unicode=True, width=100
+            )
             case.expected_file.write_text(text, encoding="utf-8")
             print(case.name)
             written += 1

@@ -64,7 +64,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="The GPU platform of the cluster, such as gke; repeatable. The default is nvidia.",
     )
     _add_limits(parser)
-    _add_process_options(parser)
+    _add_lifecycle_options(parser)
     for flag, text in _FLAGS.items():
         parser.add_argument(flag, action="store_true", help=text)
     return parser
@@ -100,7 +100,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def _add_process_options(parser: argparse.ArgumentParser) -> None:
+def _add_lifecycle_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drain-seconds",
         metavar="N",

@@ -20,7 +20,8 @@ from cryptography import x509
 from certs.clock import utc_now
 from certs.controller.ca_bundle import CaBundlePublisher
 from certs.controller.leader_election import LeaderElection
-from certs.controller.rotation import Change, Observation, RotationPolicy, SecretKind, decide
+from certs.controller.rotation import decide
+from certs.controller.rotation_records import Change, Observation, RotationPolicy, SecretKind
 from certs.controller.secrets import CertificateState, decode, encode_authority, encode_serving
 from certs.controller.status import Status
 from certs.pki.keypairs import bundle, fingerprint

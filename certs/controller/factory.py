@@ -12,7 +12,7 @@ from structlog.typing import EventDict
 
 from certs.clock import utc_now
 from certs.controller.controller import Controller, ControllerConfig
-from certs.controller.rotation import RotationPolicy
+from certs.controller.rotation_records import RotationPolicy
 from certs.controller.served_certificates import served_certificates
 from certs.pki.authority import service_names
 from certs.pki.keypairs import parse_certificates

@@ -18,16 +18,12 @@ The bundle contains signer, successor and retired authorities, so step 2 does no
 from __future__ import annotations
 
 import datetime
-import enum
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from cryptography import x509
 
+from certs.controller.rotation_records import Change, Observation, RotationPolicy, SecretKind
 from certs.controller.secrets import CertificateState, latest
 from certs.pki.authority import (
-    CA_LIFETIME,
-    LEAF_LIFETIME,
     may_sign_for,
     new_authority,
     sign_leaf,
@@ -38,45 +34,6 @@ from certs.pki.validation import names_of
 _RENEWED_AT = 2 / 3  # of the lifetime
 _JITTER = 0.05  # of the lifetime, earlier, so that installations do not renew at the same time
 _MAX_RETIRED = 4  # exceeded only if the replicas can never be observed
-
-
-class RotationPolicy(NamedTuple):
-    """The names and lifetimes of certificates.
-
-    `propagation` is how long API servers may take to use a new CA bundle.
-    """
-
-    names: Sequence[str]
-    ca_lifetime: datetime.timedelta = CA_LIFETIME
-    leaf_lifetime: datetime.timedelta = LEAF_LIFETIME
-    propagation: datetime.timedelta = datetime.timedelta(minutes=10)
-
-
-class Observation(NamedTuple):
-    """What was observed outside the Secrets."""
-
-    published_for: datetime.timedelta | None
-    """For how long this process has seen the whole bundle in place; None if it is not.
-
-    It is measured by a monotonic clock and starts again when the process restarts.
-    """
-    replicas: Mapping[str, str | None] | None
-    """For each address the fingerprint of its certificate, or None; None if not known."""
-
-
-class SecretKind(enum.Enum):
-    """Which of the two Secrets is written."""
-
-    AUTHORITY = "authority"
-    SERVING = "serving"
-
-
-class Change(NamedTuple):
-    """Write one Secret from `state`; `reason` is for the log."""
-
-    secret: SecretKind
-    state: CertificateState
-    reason: str
 
 
 def decide(

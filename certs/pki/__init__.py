@@ -1,1 +1,1 @@
-"""Certificates and keys: make, parse and validate them. Pure."""
+"""Create, parse and validate certificates and keys. Functions here do no input or output."""

@@ -1,6 +1,6 @@
-"""Make a certificate authority and the serving certificates that it signs.
+"""Create a certificate authority (CA) and the serving certificates that it signs.
 
-Pure: the time is passed in, always aware and in UTC. Keys are ECDSA P-256.
+The functions read no clock: `now` is a parameter, an aware datetime in UTC. Keys are ECDSA P-256.
 """
 
 from __future__ import annotations
@@ -18,27 +18,29 @@ from certs.pki.keypairs import KeyPair
 
 CA_LIFETIME = datetime.timedelta(days=365)
 LEAF_LIFETIME = datetime.timedelta(days=90)
-BACKDATING = datetime.timedelta(hours=1)  # for clocks that are behind ours
+BACKDATING = datetime.timedelta(hours=1)  # for API servers whose clock is slow
 _ALL_NETWORKS = ("0.0.0.0/0", "::/0")
 
 
 def service_names(service: str, namespace: str) -> tuple[str, ...]:
-    """The names of a Service; API servers ask for the last."""
+    """Return the DNS names of a Service; API servers use the last one."""
     return (service, f"{service}.{namespace}", f"{service}.{namespace}.svc")
 
 
 def new_authority(
-    names: Sequence[str], now: datetime.datetime, lifetime: datetime.timedelta = CA_LIFETIME
+    permitted_names: Sequence[str],
+    now: datetime.datetime,
+    lifetime: datetime.timedelta = CA_LIFETIME,
 ) -> KeyPair:
-    """A self-signed authority that can vouch for `names` (DNS names, IP addresses) alone."""
+    """Return a self-signed CA. It can sign only for `permitted_names`: DNS names, IP addresses."""
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
-    # No two authorities share a subject, so a verifier never picks the wrong one of a bundle.
+    # No two CAs share a subject, so a verifier never picks the wrong one of a bundle.
     subject = _name(f"gpuward webhook CA {serial:x}"[:32])
     builder = _builder(subject, subject, key, serial, now, now + lifetime)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_key_usage(authority=True), critical=True)
-    builder = builder.add_extension(_name_constraints(names), critical=True)
+    builder = builder.add_extension(_name_constraints(permitted_names), critical=True)
     return KeyPair(builder.sign(key, hashes.SHA256()), key)
 
 
@@ -48,14 +50,14 @@ def sign_leaf(
     now: datetime.datetime,
     lifetime: datetime.timedelta = LEAF_LIFETIME,
 ) -> KeyPair:
-    """A serving certificate for `names`, which never outlives its authority."""
+    """Return a serving certificate for `names`, which expires no later than its CA."""
     issuer = authority.certificate
     key = ec.generate_private_key(ec.SECP256R1())
-    until = min(now + lifetime, issuer.not_valid_after_utc)
-    # The names stand in the extension; a common name is limited to 64 characters.
+    not_after = min(now + lifetime, issuer.not_valid_after_utc)
+    # The names are in the extension, because a common name is limited to 64 characters.
     subject = _name("gpuward serving certificate")
     serial = x509.random_serial_number()
-    builder = _builder(subject, issuer.subject, key, serial, now, until)
+    builder = _builder(subject, issuer.subject, key, serial, now, not_after)
     identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     for extension, critical in (
         (x509.BasicConstraints(ca=False, path_length=None), True),
@@ -69,16 +71,16 @@ def sign_leaf(
 
 
 def may_sign_for(authority: x509.Certificate, names: Sequence[str]) -> bool:
-    """Whether `authority` is an authority, and not one made for other names."""
+    """Return whether `authority` is a CA that can sign for all of `names`, by its constraints."""
     try:
         if not authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
             return False
-        found = authority.extensions.get_extension_for_class(x509.NameConstraints).value
+        constraints = authority.extensions.get_extension_for_class(x509.NameConstraints).value
     except x509.ExtensionNotFound:
         return False
     except ValueError:  # an extension that cannot be parsed
         return False
-    return set(found.permitted_subtrees or ()) >= set(
+    return set(constraints.permitted_subtrees or ()) >= set(
         _name_constraints(names).permitted_subtrees or ()
     )
 
@@ -89,10 +91,10 @@ def _builder(
     key: ec.EllipticCurvePrivateKey,
     serial: int,
     now: datetime.datetime,
-    until: datetime.datetime,
+    not_after: datetime.datetime,
 ) -> x509.CertificateBuilder:
     builder = x509.CertificateBuilder(issuer, subject, key.public_key(), serial)
-    builder = builder.not_valid_before(now - BACKDATING).not_valid_after(until)
+    builder = builder.not_valid_before(now - BACKDATING).not_valid_after(not_after)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     return builder.add_extension(identifier, critical=False)
 
@@ -133,7 +135,8 @@ def _name_constraints(names: Sequence[str]) -> x509.NameConstraints:
         permitted.append(
             x509.IPAddress(ipaddress.ip_network(name)) if address else x509.DNSName(name)
         )
-    # What is not permitted is free where no name of its kind is permitted: addresses here.
+    # Without a permitted name of some kind, every name of that kind is allowed. So exclude all IP
+    # addresses, unless some are permitted.
     excluded = [x509.IPAddress(ipaddress.ip_network(network)) for network in _ALL_NETWORKS]
-    some = any(isinstance(name, x509.IPAddress) for name in permitted)
-    return x509.NameConstraints(permitted, None if some else excluded)
+    has_addresses = any(isinstance(name, x509.IPAddress) for name in permitted)
+    return x509.NameConstraints(permitted, None if has_addresses else excluded)

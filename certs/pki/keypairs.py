@@ -1,4 +1,4 @@
-"""Certificates and keys as they are read, compared and written: PEM in, PEM out."""
+"""Read, compare and write certificates and keys in PEM form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPri
 
 
 class CertificateError(Exception):
-    """A certificate or key cannot be used; the message says why, and never holds a key."""
+    """A certificate or key cannot be used. The message has the reason, and never a key."""
 
 
 class KeyPair(NamedTuple):
@@ -38,23 +38,29 @@ class KeyPair(NamedTuple):
 
 
 def parse_key_pair(certificate_pem: bytes, key_pem: bytes) -> KeyPair:
-    """The first certificate and the key, which must belong together; CertificateError if not."""
+    """Return the first certificate and the private key.
+
+    Raises CertificateError if one of them cannot be read, or if they do not belong together.
+    """
     certificates = parse_certificates(certificate_pem)
     if not certificates:
-        raise CertificateError("there is no certificate in it")
+        raise CertificateError("there is no certificate in the PEM text")
     try:
         key = serialization.load_pem_private_key(key_pem, password=None)
     except TypeError:
         raise CertificateError("the private key is encrypted") from None
-    except Exception:  # noqa: BLE001  # the libraries' errors are many, and may quote the key
+    except Exception:  # noqa: BLE001  # the library raises many types, and may quote the key
         raise CertificateError("the private key cannot be read") from None
     if key.public_key() != certificates[0].public_key():
         raise CertificateError("the private key does not belong to the certificate")
-    return KeyPair(certificates[0], key)  # type: ignore[arg-type]  # such a key has a certificate
+    return KeyPair(certificates[0], key)  # type: ignore[arg-type]  # a key with a certificate can sign
 
 
 def parse_certificates(pem: bytes) -> tuple[x509.Certificate, ...]:
-    """The certificates in `pem`, in order; none if it holds none; CertificateError if broken."""
+    """Return the certificates in `pem`, in their order; an empty tuple if there is none.
+
+    Raises CertificateError if one cannot be read.
+    """
     if b"-----BEGIN CERTIFICATE-----" not in pem:
         return ()
     try:
@@ -64,13 +70,13 @@ def parse_certificates(pem: bytes) -> tuple[x509.Certificate, ...]:
 
 
 def bundle(certificates: Iterable[x509.Certificate]) -> bytes:
-    """PEM of `certificates`: the same bytes for the same set, whatever its order."""
+    """Return the PEM text of `certificates`, which does not depend on their order."""
     pems = {c.public_bytes(serialization.Encoding.PEM) for c in certificates}
     return b"".join(sorted(pems))
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """SHA-256 of the certificate, in hexadecimal."""
+    """Return the SHA-256 of the certificate, in hexadecimal."""
     return certificate.fingerprint(hashes.SHA256()).hex()
 
 
@@ -80,7 +86,7 @@ def is_in_date(certificate: x509.Certificate, now: datetime.datetime) -> bool:
 
 
 def is_issued_by(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
-    """Whether the key of `authority` signed `certificate`, dates aside."""
+    """Return whether the key of `authority` signed `certificate`. The dates are not checked."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):

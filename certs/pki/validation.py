@@ -1,4 +1,4 @@
-"""What a serving certificate must be before it is served."""
+"""Validate a serving certificate before a server uses it."""
 
 from __future__ import annotations
 
@@ -15,44 +15,48 @@ CERTIFICATE, KEY = "tls.crt", "tls.key"
 def validate_key_pair(
     certificate: bytes, key: bytes, server_name: str | None, now: datetime.datetime
 ) -> x509.Certificate:
-    """The certificate that would be served; CertificateError says why it must not be.
+    """Return the serving certificate, if a server may use it at the time `now`.
 
-    `certificate` is PEM, the certificate itself before its issuers; `key` is its private key
-    as PEM. With no `server_name` any name will do.
+    `certificate` is PEM text: the serving certificate, then its issuers. `key` is the PEM text of
+    its private key. The certificate must be for `server_name`, unless that is None. Raises
+    CertificateError with the reason if a server must not use the certificate.
     """
     for name, content in ((CERTIFICATE, certificate), (KEY, key)):
         if not content.strip():
             raise CertificateError(f"{name} is empty")
     if not parse_certificates(certificate):
         raise CertificateError(f"there is no certificate in {CERTIFICATE}")
-    served = parse_key_pair(certificate, key).certificate
-    if not is_in_date(served, now):
-        first, last = served.not_valid_before_utc, served.not_valid_after_utc
+    leaf = parse_key_pair(certificate, key).certificate
+    if not is_in_date(leaf, now):
+        first, last = leaf.not_valid_before_utc, leaf.not_valid_after_utc
         word = "not valid before" if now < first else "expired at"
         raise CertificateError(f"{word} {(first if now < first else last).isoformat()}")
-    names = names_of(served)
+    names = names_of(leaf)
     if server_name is not None and not any(_covers(name, server_name) for name in names):
         covered = ", ".join(names) or "no name"
-        raise CertificateError(f"it is for {covered}, and not for {server_name}")
-    if not _may_serve(served):
-        raise CertificateError("its extended key usage does not allow serving")
-    return served
+        raise CertificateError(f"the certificate is for {covered}, and not for {server_name}")
+    if not _may_serve(leaf):
+        raise CertificateError("the extended key usage of the certificate does not allow serving")
+    return leaf
 
 
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
-    """The DNS names and IP addresses that `certificate` is for."""
+    """Return the DNS names and IP addresses that `certificate` is for.
+
+    Raises CertificateError if its extension of names cannot be read.
+    """
     try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return ()
     except ValueError:
-        raise CertificateError("its names cannot be read") from None
-    addresses = found.get_values_for_type(x509.IPAddress)
-    return (*found.get_values_for_type(x509.DNSName), *(str(address) for address in addresses))
+        raise CertificateError("the names of the certificate cannot be read") from None
+    addresses = names.get_values_for_type(x509.IPAddress)
+    return (*names.get_values_for_type(x509.DNSName), *(str(address) for address in addresses))
 
 
 def _covers(pattern: str, name: str) -> bool:
-    """Whether a name in a certificate stands for `name`; a wildcard stands for one label."""
+    """Return whether a name in a certificate matches `name`; a wildcard matches one label."""
     pattern, name = pattern.lower(), name.lower()
     if pattern.startswith("*."):
         label, _, rest = name.partition(".")

@@ -1,1 +1,1 @@
-"""What a TLS server serves, replaced while it runs."""
+"""The certificate of a TLS server, which can be replaced while the server runs."""

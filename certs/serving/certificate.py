@@ -1,9 +1,10 @@
-"""The certificate that a server serves, replaced while it serves.
+"""The certificate that a server serves, which can be replaced while the server runs.
 
-What Python's `ssl` does decides the shape. Loading a key that does not fit into a live context
-breaks every new handshake, and loading one of another type leaves the old one in use; so each
-certificate gets a context of its own, which a callback of the base context hands to every new
-connection. Whether clients must show a certificate is fixed by the base context for good.
+The behavior of Python's `ssl` requires a new context for each certificate. If a key that does not
+match is loaded into a context in use, every new handshake fails. If a key of another type is
+loaded, the old certificate stays in use. So the server starts with a base context, whose callback
+gives the newest context to each new connection. Whether clients must present a certificate is a
+setting of the base context, and cannot change while the server runs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _ATTEMPTS = 3
 
 
 class _Files(NamedTuple):
-    """What was read, all at once: these very bytes are checked and then served."""
+    """The contents of the files, read once: the same bytes are validated and then served."""
 
     certificate: bytes
     key: bytes
@@ -42,12 +43,12 @@ class _LoadedCertificate(NamedTuple):
 class ServingCertificate:
     """The certificate in a folder, and the TLS context that serves it.
 
-    `directory` holds tls.crt and tls.key, as a mounted Secret does. `server_name` must be
-    among the names of the certificate; None accepts any. With `client_ca`, a PEM file, only
-    clients with a certificate of these authorities are let in.
+    `directory` has tls.crt and tls.key, as a mounted Secret does. The certificate must be for
+    `server_name`, unless that is None. `client_ca` is the path of a PEM file with CAs: if it is
+    given, clients must present a certificate that one of them signed.
 
-    Nothing is read until `reload()` is called; it may be called from any thread, by one
-    thread at a time, and a server calls it every few seconds.
+    Only `reload()` reads the files. A server calls it every few seconds. Any thread may call it,
+    but not two threads at the same time.
     """
 
     def __init__(
@@ -63,17 +64,18 @@ class ServingCertificate:
         self._clock = clock
         self._loaded: _LoadedCertificate | None = None
         self.failures = 0
-        """How many times `reload()` found something that it could not serve."""
+        """The number of calls of `reload()` that failed."""
         self.last_error: str | None = None
-        """Why the last `reload()` kept what it had; None if it did not have to."""
+        """Why the last `reload()` failed; None if it succeeded."""
         self.context = new_context(clients_verified=client_ca is not None)
-        """The context to start the server with. Until a certificate is there, handshakes fail."""
+        """The context to start the server with. Handshakes fail until a certificate is loaded."""
         self.context.sni_callback = self._choose
 
     def reload(self) -> bool:
-        """Read the folder; whether another certificate, or client CA, is served from now on.
+        """Read the files; return whether the server now uses other contents.
 
-        Whatever is wrong, what was served before still is: see `last_error` and `failures`.
+        If the files cannot be used, the server continues with the previous certificate, and
+        `last_error` and `failures` record the error.
         """
         try:
             files = self._read()
@@ -90,32 +92,35 @@ class ServingCertificate:
 
     @property
     def ready(self) -> bool:
-        """Whether there is a certificate to serve."""
+        """Whether a certificate is loaded."""
         return self._loaded is not None
 
     @property
     def not_after(self) -> datetime.datetime | None:
-        """When the certificate being served expires."""
+        """The time at which the served certificate expires; None if there is no certificate."""
         return self._loaded.certificate.not_valid_after_utc if self._loaded else None
 
     @property
     def fingerprint(self) -> str | None:
-        """SHA-256 of the certificate being served, in hexadecimal."""
+        """The SHA-256 of the served certificate, in hexadecimal; None if there is none."""
         return fingerprint(self._loaded.certificate) if self._loaded else None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names and addresses that the certificate being served is for."""
+        """The DNS names and IP addresses of the served certificate."""
         return names_of(self._loaded.certificate) if self._loaded else ()
 
     def expiry_seconds(self, now: datetime.datetime | None = None) -> float | None:
-        """Seconds until the certificate being served expires; negative if it has."""
+        """Return the seconds until the served certificate expires; negative if it has expired.
+
+        Returns None if there is no certificate.
+        """
         if self.not_after is None:
             return None
         return (self.not_after - (now or self._clock())).total_seconds()
 
     def _choose(self, connection: ssl.SSLObject, _name: str | None, _base: object) -> int | None:
-        """Hand the newest context to a new connection, whatever name it asks for, or none."""
+        """Give the newest context to a new connection, whatever name the client sends."""
         loaded = self._loaded
         if loaded is None:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
@@ -125,24 +130,25 @@ class ServingCertificate:
     def _read(self) -> _Files:
         names = (CERTIFICATE, KEY)
         for _ in range(_ATTEMPTS):
-            # The kubelet swaps the link ..data, so only below what it points to is one version.
-            home = _versioned_folder(self._directory)
-            certificate, key = (_read_file(os.path.join(home, name), name) for name in names)
-            if home == _versioned_folder(self._directory):
+            # The kubelet replaces a mounted Secret by switching the link ..data to a new folder. So
+            # read the target of the link, and check afterwards that the link has not changed.
+            folder = _versioned_folder(self._directory)
+            certificate, key = (_read_file(os.path.join(folder, name), name) for name in names)
+            if folder == _versioned_folder(self._directory):
                 break
         else:
-            raise CertificateError("the folder does not stop changing")
+            raise CertificateError("the folder keeps changing")
         if self._client_ca is None:
             return _Files(certificate, key, None)
         return _Files(certificate, key, _read_file(self._client_ca, "the client CA"))
 
     def _load(self, files: _Files) -> _LoadedCertificate:
-        served = validate_key_pair(files.certificate, files.key, self._server_name, self._clock())
+        leaf = validate_key_pair(files.certificate, files.key, self._server_name, self._clock())
         context = new_context(clients_verified=files.client_ca is not None)
         load_key_pair(context, files.certificate, files.key)
         if files.client_ca is not None:
             trust_clients(context, files.client_ca)
-        return _LoadedCertificate(files, served, context)
+        return _LoadedCertificate(files, leaf, context)
 
 
 def _versioned_folder(directory: str) -> str:

@@ -1,4 +1,4 @@
-"""The built-in profiles, one YAML file each, and how chosen ones come together."""
+"""Read the built-in profiles, one YAML file each, and merge the profiles of a policy."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from rules.profile.records import (
 )
 
 _FOLDER = os.path.dirname(__file__)
-# What a profile that extends others adds to theirs; everything else it replaces.
+# The keys to which a profile adds, if it extends others. It replaces the values of all other keys.
 _EXTENDED_KEYS = (
     *("resources", "nodeLabels", "components", "runtimeClasses", "alternativeVariables"),
     *("injectedReferences", "fractions", "limitQuotas"),
 )
-# Far more than anybody needs, and far less than Python's stack holds.
+# A limit far above every use, and far below Python's recursion limit.
 _MAX_EXTENDS = 20
 
 
 class ProfileError(ValueError):
-    """A choice of profiles that makes no sense; the text says which and why."""
+    """The profiles cannot be used together; the message names them and the reason."""
 
 
 @cache
 def built_in() -> Mapping[str, Mapping[str, Any]]:
-    """The raw built-in profiles by name."""
+    """Return the built-in profiles as parsed YAML, by name."""
     raws: dict[str, Mapping[str, Any]] = {}
     for name in sorted(os.listdir(_FOLDER)):
         if name.endswith(".yaml"):
@@ -48,22 +48,25 @@ def built_in() -> Mapping[str, Mapping[str, Any]]:
 
 
 def merged_profile(
-    choice: Iterable[str | Mapping[str, Any]], own: Iterable[Mapping[str, Any]] = ()
+    choice: Iterable[str | Mapping[str, Any]], custom: Iterable[Mapping[str, Any]] = ()
 ) -> Profile:
-    """The chosen profiles, names or raw ones of a user's own, merged; `own` may be named as well.
+    """Return one profile that merges all profiles in `choice`.
 
-    Raises ProfileError for a name that does not exist or is taken, a circle of `extends`, or
-    two profiles that describe one resource.
+    `choice` has names of profiles, and profiles that a user defines, as parsed YAML. The profiles
+    in `custom` are not chosen, but `choice` and `extends` may name them.
+
+    Raises ProfileError for an unknown name, for a name that two custom profiles have, for a circle
+    of `extends`, and for two profiles that describe the same resource.
     """
     choice = list(choice)
     raws = {}
-    for raw in (*(chosen for chosen in choice if not isinstance(chosen, str)), *own):
+    for raw in (*(entry for entry in choice if not isinstance(entry, str)), *custom):
         if raw["name"] in raws:
             raise ProfileError(f"two profiles are called {raw['name']!r}")
         raws[raw["name"]] = raw
-    names = [chosen if isinstance(chosen, str) else chosen["name"] for chosen in choice]
-    family = _ProfileResolver({**built_in(), **raws})
-    flat = [_profile(family.flattened(name)) for name in dict.fromkeys(names)]
+    names = [entry if isinstance(entry, str) else entry["name"] for entry in choice]
+    resolver = _ProfileResolver({**built_in(), **raws})
+    flat = [_profile(resolver.flattened(name)) for name in dict.fromkeys(names)]
     known = [_profile(raw) for raw in built_in().values()]
     try:
         return merge_profiles(flat, known)
@@ -72,14 +75,18 @@ def merged_profile(
 
 
 class _ProfileResolver:
-    """Profiles by name, which may extend each other."""
+    """Resolves `extends` between profiles."""
 
     def __init__(self, raws: Mapping[str, Mapping[str, Any]]) -> None:
         self._raws = raws
         self._flat: dict[str, Mapping[str, Any]] = {}
 
     def flattened(self, name: str, path: tuple[str, ...] = ()) -> Mapping[str, Any]:
-        """The profile `name` with all that it extends; `path` are those that led to it."""
+        """Return the profile `name`, merged with all profiles that it extends.
+
+        `path` has the names of the profiles that extend it, from the chosen one on. Raises
+        ProfileError for an unknown name, a circle, and more than `_MAX_EXTENDS` levels.
+        """
         if name not in self._raws:
             hint = did_you_mean(name, self._raws, f"there are {', '.join(self._raws)}")
             raise ProfileError(f"there is no profile {name!r}; {hint}")
@@ -93,33 +100,33 @@ class _ProfileResolver:
         return self._flat[name]
 
     def _extended(self, raw: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
-        whole: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
         for parent in raw.get("extends", ()):
             original = built_in().get(parent)
-            # Under its own name a profile may extend the built-in one that it replaces.
+            # A profile may extend the built-in profile with the same name, which it replaces.
             if parent == raw["name"] and original is not None and raw is not original:
-                _add(whole, self._extended(original, path))
+                _add(merged, self._extended(original, path))
             else:
-                _add(whole, self.flattened(parent, path))
-        _add(whole, {key: value for key, value in raw.items() if key != "extends"})
-        return whole
+                _add(merged, self.flattened(parent, path))
+        _add(merged, {key: value for key, value in raw.items() if key != "extends"})
+        return merged
 
 
-def _add(whole: dict[str, Any], layer: Mapping[str, Any]) -> None:
+def _add(merged: dict[str, Any], layer: Mapping[str, Any]) -> None:
     for key, value in layer.items():
-        if key not in _EXTENDED_KEYS or key not in whole:
-            whole[key] = value
+        if key not in _EXTENDED_KEYS or key not in merged:
+            merged[key] = value
         elif isinstance(value, dict):
-            whole[key] = {**whole[key], **value}
-        else:  # two parents may bring the same from a common one
-            whole[key] = [*whole[key], *(item for item in value if item not in whole[key])]
+            merged[key] = {**merged[key], **value}
+        else:  # two parents may have the same items from a common parent
+            merged[key] = [*merged[key], *(item for item in value if item not in merged[key])]
 
 
 def _profile(raw: Mapping[str, Any]) -> Profile:
     def tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
-        words = {"serviceAccounts": "service_accounts"}
+        fields = {"serviceAccounts": "service_accounts"}
         return {
-            words.get(key, key): tuple(value) if isinstance(value, list) else value
+            fields.get(key, key): tuple(value) if isinstance(value, list) else value
             for key, value in entry.items()
         }
 

@@ -30,18 +30,12 @@ class Edit(NamedTuple):
 
 
 def put(path: Path, value: Json) -> Edit:
-    """An edit that sets a member of an object, or replaces an element of a list.
-
-    `apply` creates missing parents, as objects.
-    """
+    """An edit that sets a member of an object, with missing parents, or replaces an element."""
     return Edit("put", path, value)
 
 
 def append(path: Path, value: Json) -> Edit:
-    """An edit that adds `value` at the end of the list at `path`.
-
-    `apply` creates the list and its parents if they are missing.
-    """
+    """An edit that appends `value` to the list at `path`, which `apply` creates if missing."""
     return Edit("append", path, value)
 
 

@@ -118,7 +118,7 @@ def _parse_text(text: str) -> Quantity | Placeholder | Malformed:
             return Placeholder(text)
         return Malformed(text, "not a number with an optional unit" if text.strip() else "empty")
     sign, whole, fraction, letters, exponent = form.groups(default="")
-    ten, two = _power_of_ten(letters, exponent), _POWERS_OF_TWO.get(letters, 0)
+    ten, two = _decimal_exponent(letters, exponent), _POWERS_OF_TWO.get(letters, 0)
     if ten is None:
         return Malformed(text, f"unknown unit or exponent {(letters + exponent)[:20]!r}")
     # Kubernetes keeps the scale in an int32, which wraps: `1e4294967296` is 1.
@@ -134,7 +134,7 @@ def _parse_text(text: str) -> Quantity | Placeholder | Malformed:
 _cached_parse = lru_cache(maxsize=MAX_ENTRIES)(_parse_text)
 
 
-def _power_of_ten(letters: str, exponent: str) -> int | None:
+def _decimal_exponent(letters: str, exponent: str) -> int | None:
     """Return the power of ten of a suffix; 0 for a binary unit, None if the suffix is invalid."""
     if not exponent:
         return 0 if letters in _POWERS_OF_TWO else _POWERS_OF_TEN.get(letters)

@@ -63,7 +63,7 @@ class Evaluation:
         traits, container_traits = raw_traits(spec, metadata, profile)
         if self._rule_set.relevant_rules(traits):
             pod = pod_from_raw(spec, metadata, profile, self._request_context.namespace)
-            if self._is_evaluated(pod):
+            if self._should_evaluate(pod):
                 set_traits(pod, traits, container_traits)
                 self._use([(pod, traits)])
 
@@ -78,7 +78,7 @@ class Evaluation:
             else:
                 self.result.pods += 1
                 traits = traits_of(subject)
-                if self._rule_set.relevant_rules(traits) and self._is_evaluated(subject):
+                if self._rule_set.relevant_rules(traits) and self._should_evaluate(subject):
                     subjects.append((subject, traits))
         return subjects
 
@@ -93,7 +93,7 @@ class Evaluation:
         """The context of rules without options; most evaluations need none."""
         return self._request_context.with_profile(self._rule_set.profile)
 
-    def _is_evaluated(self, pod: Pod) -> bool:
+    def _should_evaluate(self, pod: Pod) -> bool:
         if is_component(pod, self._request_context):
             self.result.components += 1
             return False

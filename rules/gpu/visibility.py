@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_access import as_object, as_objects, as_text, display
-from rules.base.json_patch import Edit, append, put, remove
 from rules.gpu.devices import devices, requests_gpu
 from rules.objects.container import Container
 from rules.objects.pod import Pod
@@ -25,9 +24,6 @@ OTHER_VENDORS = (ASCEND, HABANA, AMD)
 VISIBILITY_VARIABLES = (NVIDIA, *OTHER_VENDORS)
 VOID = "void"
 CUDA_VERSION = "CUDA_VERSION"
-# The values that hide every device. AMD's and Gaudi's runtimes do not know `void`; Gaudi's old hook
-# reads it as `all`.
-_HIDDEN_VALUES = {NVIDIA: VOID, ASCEND: VOID, HABANA: "none", AMD: "none"}
 # The vendors, as profiles name them, of the cards that each variable controls. `other` is the
 # vendor of a device class, which may offer any device.
 _VENDORS = {
@@ -179,33 +175,3 @@ def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool
         and name_prefix == pod.annotations.get(known.annotation)
         for known in pod.profile.injected_references
     )
-
-
-def remove_edits(container: Container, variable: str) -> tuple[Edit, ...]:
-    """Edits that remove every entry of `variable` from `env`, or `env` if no other is left."""
-    entries = container.env.get(variable, [])
-    if entries and len(entries) == len(container.raw["env"]):
-        return (remove((*container.path, "env")),)
-    return tuple(remove((*container.path, "env", index)) for index, _ in entries)
-
-
-def hidden_value(variable: str) -> str:
-    """The value of `variable` that hides every device."""
-    return _HIDDEN_VALUES.get(variable, VOID)
-
-
-def hide_edits(container: Container, variable: str = NVIDIA) -> tuple[Edit, ...]:
-    """Edits that leave exactly one entry of `variable`, with a value that hides every device.
-
-    No edits if `env` is not a list.
-    """
-    if not isinstance(container.raw.get("env"), list | None):
-        return ()
-    entries = container.env.get(variable, [])
-    entry = {"name": variable, "value": hidden_value(variable)}
-    if not entries:
-        # At the end, so that a later merge by name keeps the order of the user's own entries.
-        return (append((*container.path, "env"), entry),)
-    first, *rest = [index for index, _ in entries]
-    env = (*container.path, "env")
-    return (put((*env, first), entry), *(remove((*env, index)) for index in rest))

@@ -1,1 +1,1 @@
-"""Read-only views of the objects that rules judge: pods, their containers, quotas."""
+"""Read-only views of the objects that rules evaluate: pods, their containers, quotas."""

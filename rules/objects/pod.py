@@ -1,7 +1,6 @@
-"""A read-only view of a pod wherever it sits.
+"""A read-only view of a pod, wherever an object keeps it.
 
-It never fails on a field of the wrong type: such a field reads as empty here and is
-reported by `workloads.subjects_in`, once, with its place.
+A field of the wrong type reads as empty. `workloads.discovery` reports it once, with its path.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Pod:
         self.requests_gpu: bool | None = None
         self.targets_gpu_nodes: bool | None = None
         self.traits: int | None = None
-        self.key_traits: int | None = None
+        self.metadata_traits: int | None = None
         self.requested_resources: tuple[str, ...] | None = None
         self.results_by_rule: dict[str, Any] = {}
         """What each rule has said about this view, filled by `engine.evaluation`."""
@@ -80,7 +79,7 @@ class Pod:
 
     def _reuse(self, old: Pod) -> None:
         """Take over what `old` read from the same metadata, and from the same containers."""
-        self.key_traits = old.key_traits
+        self.metadata_traits = old.metadata_traits
         new_field, old_field = self.spec.get, old.spec.get
         unchanged = all(new_field(name) is old_field(name) for name in CONTAINER_LISTS)
         if self.layout is POD_SPEC and unchanged:
@@ -106,14 +105,9 @@ class Pod:
             if old is not None and old.path == path and old.raw is raw:
                 yield old
                 continue
-            container = Container(
-                raw,
-                path,
-                role,
-                profile=self.profile,
-                layout=self.layout,
-                is_pod_spec=raw is self.spec,
-            )
+            own = raw is self.spec
+            layout, profile = self.layout, self.profile
+            container = Container(raw, path, role, profile=profile, layout=layout, is_pod_spec=own)
             same_place = old is not None and old.path == path and old.name == container.name
             if old is not None and same_place and self.layout is POD_SPEC:
                 container.reuse_facts(old)

@@ -53,7 +53,7 @@ def traits_of(subject: Pod | Quota) -> int:
     if isinstance(subject, Quota):
         return QUOTA
     if subject.traits is None:
-        traits = _spec_traits(subject.spec) | _key_traits(subject)
+        traits = _spec_traits(subject.spec) | _pod_metadata_traits(subject)
         for container in subject.containers:
             traits |= _container_traits(container)
         subject.traits = traits
@@ -105,10 +105,10 @@ def _spec_traits(spec: Mapping[str, Any]) -> int:
     return traits
 
 
-def _key_traits(pod: Pod) -> int:
-    if pod.key_traits is None:
-        pod.key_traits = _metadata_traits(pod.metadata, pod.profile)
-    return pod.key_traits
+def _pod_metadata_traits(pod: Pod) -> int:
+    if pod.metadata_traits is None:
+        pod.metadata_traits = _metadata_traits(pod.metadata, pod.profile)
+    return pod.metadata_traits
 
 
 def _metadata_traits(metadata: Mapping[str, Any], profile: Profile) -> int:

@@ -49,7 +49,7 @@ _OBJECT_FIELDS = frozenset({"metadata", "status"})
 def find_subjects(
     manifest: Json, profile: Profile, namespace: str | None = None, path: Path = ()
 ) -> Iterator[Subject]:
-    """Everything in `manifest`, itself at `path`, that rules judge, in document order.
+    """Everything in `manifest`, itself at `path`, that rules evaluate, in document order.
 
     Lists (`kind: List`, `PodList` …) are opened. `namespace` is where an object goes that names
     no namespace. A field with the wrong type comes as a MalformedField before its pod.

@@ -1,1 +1,1 @@
-"""Tests of certificates and their controller."""
+"""Tests of certificates and of their controller."""

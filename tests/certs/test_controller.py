@@ -1,3 +1,5 @@
+"""Tests of the certificate controller on a cluster in memory, of its command line and log."""
+
 from __future__ import annotations
 
 import asyncio
@@ -31,13 +33,13 @@ from certs.pki.authority import may_sign_for, new_authority, sign_leaf
 from certs.pki.keypairs import bundle, fingerprint, is_issued_by
 from certs.serving.certificate import ServingCertificate
 from tests.testkit.certs.fake_cluster import (
+    CONFIG,
     CONFIGURATIONS,
     NAMES,
-    PLAN,
+    POLICY,
     START,
-    WORK,
+    FakeTime,
     MemoryCluster,
-    Time,
     controller,
 )
 from tests.testkit.paths import ROOT
@@ -53,7 +55,7 @@ def log() -> Iterator[list[Any]]:
         yield entries
 
 
-def test_what_is_made() -> None:
+def test_the_authority_and_the_leaf() -> None:
     authority = new_authority(NAMES, START)
     leaf = sign_leaf(authority, NAMES, START)
     ca, certificate = authority.certificate, leaf.certificate
@@ -70,19 +72,19 @@ def test_what_is_made() -> None:
     )
 
 
-def test_an_authority_vouches_for_its_names_alone() -> None:
+def test_an_authority_is_trusted_for_its_names_alone() -> None:
     authority = new_authority(NAMES, START)
     assert may_sign_for(authority.certificate, NAMES)
     assert not may_sign_for(authority.certificate, ["kubernetes.default.svc"])
     assert not may_sign_for(sign_leaf(authority, NAMES, START).certificate, NAMES)
     store = PolicyBuilder().store(Store([authority.certificate])).time(START)
     for name in ("kubernetes.default.svc", "gpuward.other.svc"):
-        stolen = sign_leaf(authority, [name], START)
+        foreign = sign_leaf(authority, [name], START)
         with pytest.raises(VerificationError):
-            store.build_server_verifier(x509.DNSName(name)).verify(stolen.certificate, [])
+            store.build_server_verifier(x509.DNSName(name)).verify(foreign.certificate, [])
 
 
-def test_renewal_comes_before_two_thirds_of_life_and_not_in_step() -> None:
+def test_renewal_is_due_before_two_thirds_of_the_lifetime_at_random_times() -> None:
     authority = new_authority(NAMES, START)
     leaves = [sign_leaf(authority, NAMES, START).certificate for _ in range(20)]
     times = {renewal_time(leaf) for leaf in leaves}
@@ -91,7 +93,7 @@ def test_renewal_comes_before_two_thirds_of_life_and_not_in_step() -> None:
 
 
 def test_a_leaf_is_renewed_without_waiting() -> None:
-    cluster, time = MemoryCluster(), Time()
+    cluster, time = MemoryCluster(), FakeTime()
     running = controller(cluster, time)
     running.reconcile()
     first = cluster.stored.leaf
@@ -104,15 +106,15 @@ def test_a_leaf_is_renewed_without_waiting() -> None:
     assert len(cluster.stored.trusted) == 1
 
 
-def test_a_lost_key_is_a_rotation() -> None:
-    cluster, time = MemoryCluster(), Time()
+def test_a_lost_key_starts_a_rotation() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
     running = controller(cluster, time)
     running.reconcile()
     before = cluster.stored
-    cluster.put_data(WORK.authority_secret, ca_key=None)
+    cluster.put_data(CONFIG.authority_secret, ca_key=None)
     running.reconcile()
     assert set(before.trusted) < set(cluster.stored.trusted)
-    assert cluster.data(WORK.serving_secret)["tls.crt"] == encode_serving(before)["tls.crt"]
+    assert cluster.data(CONFIG.serving_secret)["tls.crt"] == encode_serving(before)["tls.crt"]
     time.passed += 10 * MINUTE
     running.reconcile()
     after = cluster.stored
@@ -124,26 +126,26 @@ def test_a_lost_key_is_a_rotation() -> None:
 
 def test_the_serving_secret_never_holds_the_authority_s_key() -> None:
     cluster = MemoryCluster()
-    controller(cluster, Time()).reconcile()
+    controller(cluster, FakeTime()).reconcile()
     assert cluster.stored.signer
-    assert set(cluster.data(WORK.serving_secret)) == {"tls.crt", "tls.key", "ca.crt"}
+    assert set(cluster.data(CONFIG.serving_secret)) == {"tls.crt", "tls.key", "ca.crt"}
     key = cluster.stored.signer.key_pem
-    assert all(key not in content for content in cluster.data(WORK.serving_secret).values())
+    assert all(key not in content for content in cluster.data(CONFIG.serving_secret).values())
 
 
-def test_nothing_is_written_in_a_quiet_round() -> None:
-    cluster, time = MemoryCluster(), Time()
+def test_a_reconciliation_without_changes_writes_only_the_lease() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
     running = controller(cluster, time)
     running.reconcile()
     cluster.writes.clear()
     time.passed += MINUTE / 2
     assert running.reconcile()
-    assert cluster.writes == [WORK.lease]
+    assert cluster.writes == [CONFIG.lease]
 
 
-def test_reading_what_was_written_changes_nothing() -> None:
+def test_a_stored_state_is_read_back_unchanged() -> None:
     cluster = MemoryCluster()
-    controller(cluster, Time()).reconcile()
+    controller(cluster, FakeTime()).reconcile()
     stored = cluster.stored
     assert stored.is_persisted
     again = decode(encode_authority(stored), encode_serving(stored))
@@ -153,7 +155,7 @@ def test_reading_what_was_written_changes_nothing() -> None:
 
 
 def test_no_key_in_the_log(log: list[Any]) -> None:
-    cluster, time = MemoryCluster(), Time()
+    cluster, time = MemoryCluster(), FakeTime()
     running = controller(cluster, time)
     for _ in range(30):
         running.reconcile()
@@ -163,8 +165,8 @@ def test_no_key_in_the_log(log: list[Any]) -> None:
     assert "BEGIN" not in str(log)
 
 
-def test_the_wait_begins_anew_when_a_bundle_had_to_be_healed() -> None:
-    cluster, time = MemoryCluster(), Time()
+def test_the_wait_restarts_when_a_bundle_had_to_be_written_again() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
     publisher = CaBundlePublisher(cluster, CONFIGURATIONS, time.monotonic, lambda *_: None)
     text = bundle([new_authority(NAMES, START).certificate])
     assert publisher.publish(b"") is None
@@ -177,7 +179,7 @@ def test_the_wait_begins_anew_when_a_bundle_had_to_be_healed() -> None:
 
 
 def test_a_configuration_that_comes_later_is_published_to() -> None:
-    cluster, time = MemoryCluster(), Time()
+    cluster, time = MemoryCluster(), FakeTime()
     del cluster.objects[CONFIGURATIONS[1].kind.value, CONFIGURATIONS[1].name]
     running = controller(cluster, time)
     assert running.reconcile()
@@ -186,8 +188,8 @@ def test_a_configuration_that_comes_later_is_published_to() -> None:
     assert cluster.published(CONFIGURATIONS[1]) == cluster.published(CONFIGURATIONS[0])
 
 
-def test_a_refusal_is_counted_and_asked_again(log: list[Any]) -> None:
-    cluster, time = MemoryCluster(), Time()
+def test_a_refusal_is_counted_and_retried(log: list[Any]) -> None:
+    cluster, time = MemoryCluster(), FakeTime()
     running = controller(cluster, time)
     cluster.refuse = "secrets"
     assert not running.reconcile()
@@ -198,16 +200,16 @@ def test_a_refusal_is_counted_and_asked_again(log: list[Any]) -> None:
     assert cluster.stored.leaf
 
 
-def leadership(cluster: MemoryCluster, time: Time, name: str) -> LeaderElection:
+def leader_election(cluster: MemoryCluster, time: FakeTime, name: str) -> LeaderElection:
     clocks = time.clocks
     return LeaderElection(
-        cluster, WORK.lease, name, seconds=60, monotonic=clocks.monotonic, clock=clocks.now
+        cluster, CONFIG.lease, name, seconds=60, monotonic=clocks.monotonic, clock=clocks.now
     )
 
 
-def test_one_holder_at_a_time() -> None:
-    cluster, time = MemoryCluster(), Time()
-    one, two = (leadership(cluster, time, name) for name in ("one", "two"))
+def test_the_lease_has_one_holder_at_a_time() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    one, two = (leader_election(cluster, time, name) for name in ("one", "two"))
     assert one.acquire()
     assert not two.acquire()
     for _ in range(5):
@@ -218,13 +220,13 @@ def test_one_holder_at_a_time() -> None:
     assert not one.held
     assert two.acquire()
     assert not one.acquire()
-    spec = cluster.get_lease(WORK.lease)["spec"]
+    spec = cluster.get_lease(CONFIG.lease)["spec"]
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("two", 2)
 
 
-def test_a_holder_that_leaves_is_followed_at_once() -> None:
-    cluster, time = MemoryCluster(), Time()
-    one, two = (leadership(cluster, time, name) for name in ("one", "two"))
+def test_a_released_lease_can_be_acquired_at_once() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    one, two = (leader_election(cluster, time, name) for name in ("one", "two"))
     one.acquire()
     assert not two.acquire()
     one.release()
@@ -235,13 +237,13 @@ def test_a_holder_that_leaves_is_followed_at_once() -> None:
 
 
 def test_clocks_of_machines_are_not_compared() -> None:
-    cluster, time = MemoryCluster(), Time()
-    leadership(cluster, time, "one").acquire()
+    cluster, time = MemoryCluster(), FakeTime()
+    leader_election(cluster, time, "one").acquire()
     time.ahead = 1000 * DAY
-    assert not leadership(cluster, time, "two").acquire()
+    assert not leader_election(cluster, time, "two").acquire()
 
 
-async def test_what_replicas_serve(tmp_path: Path) -> None:
+async def test_the_served_certificates_of_replicas(tmp_path: Path) -> None:
     authority = new_authority(NAMES, utc_now())
     leaf = sign_leaf(authority, NAMES, utc_now())
     (tmp_path / "tls.crt").write_bytes(leaf.certificate_pem)
@@ -265,7 +267,7 @@ async def test_what_replicas_serve(tmp_path: Path) -> None:
 
 
 def test_health_and_metrics() -> None:
-    time = Time()
+    time = FakeTime()
     status = Status(time.clocks.now, time.monotonic, 150)
     with serve(status, 0) as server:
         url = f"http://127.0.0.1:{server.server_address[1]}"
@@ -282,7 +284,7 @@ def test_health_and_metrics() -> None:
         time.passed += 151 * MINUTE / 60
         assert get("/healthz")[0] == 503
         status.finish(failed=True)
-        assert get("/healthz")[0] == 200, "a refusal is no reason to be restarted"
+        assert get("/healthz")[0] == 200, "a refused request is no reason for a restart"
         cluster = MemoryCluster()
         controller(cluster, time).reconcile()
         assert cluster.stored.leaf
@@ -297,17 +299,17 @@ def test_health_and_metrics() -> None:
         server.shutdown()
 
 
-def test_the_command_line_says_what_is_missing(
+def test_the_command_line_names_missing_options(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUWARD_CERTS_NAMESPACE", "gpuward-system")
     assert cli.main(["run", "--service", "gpuward", "--lease", "gpuward-certs"]) == 2
-    said = capsys.readouterr().err
-    assert "not given: --headless-service, --secret, --ca-secret, --mutating-conf" in said
-    assert "--namespace" not in said
+    error = capsys.readouterr().err
+    assert "not given: --headless-service, --secret, --ca-secret, --mutating-conf" in error
+    assert "--namespace" not in error
 
 
-def test_outside_a_cluster_it_says_so(
+def test_outside_a_cluster_missing_credentials_are_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
@@ -317,7 +319,7 @@ def test_outside_a_cluster_it_says_so(
         monkeypatch.setenv(f"GPUWARD_CERTS_{name.upper()}", "gpuward")
     assert cli.main(["run", "--mutating-configuration", "gpuward"]) == 1
     assert "no credentials for the Kubernetes API" in capsys.readouterr().err
-    assert PLAN.propagation == 10 * MINUTE
+    assert POLICY.propagation == 10 * MINUTE
 
 
 def test_every_option_is_explained_in_a_sentence() -> None:
@@ -350,4 +352,4 @@ def test_the_log_has_the_form_of_the_webhooks_own() -> None:
         assert list(line)[:3] == list(model)[:3]
         assert (line["level"], line["event"]) == (level, event)
         assert re.sub(r"\d", "0", line["time"]) == re.sub(r"\d", "0", model["time"])
-    assert written["secret"] == WORK.serving_secret
+    assert written["secret"] == CONFIG.serving_secret

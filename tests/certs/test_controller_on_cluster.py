@@ -1,4 +1,4 @@
-"""The certificate controller on a real API server, with the rights of its manual and no more."""
+"""Tests of the certificate controller on a real API server, with only its documented rights."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from cryptography.x509 import Certificate
 from structlog.testing import capture_logs
 
 from certs.controller.controller import Controller, ControllerConfig
-from certs.controller.rotation import RotationPolicy
+from certs.controller.rotation_records import RotationPolicy
 from certs.controller.secrets import CertificateState, decode
 from certs.pki.authority import service_names
 from certs.pki.keypairs import KeyPair, bundle, fingerprint, is_issued_by
 from cluster.api import ClusterError, ConfigurationKind, ConfigurationRef, ConflictError
 from cluster.client import FIELD_MANAGER, KubernetesCluster
-from tests.testkit.certs.fake_cluster import Time, controller
-from tests.testkit.chart.permissions import prepare
-from tests.testkit.control_plane.client import Answer
+from tests.testkit.certs.fake_cluster import FakeTime, controller
+from tests.testkit.chart.permissions import create_controller_account
+from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -33,8 +33,8 @@ def quiet() -> Iterator[None]:
         yield
 
 
-class Reached(NamedTuple):
-    """What a rotation has come to."""
+class RotationResult(NamedTuple):
+    """The certificates after some reconciliations."""
 
     leaf: KeyPair
     trusted: tuple[Certificate, ...]
@@ -42,7 +42,7 @@ class Reached(NamedTuple):
 
 
 class Installation(NamedTuple):
-    """What a chart makes, and who the controller is."""
+    """The objects that the chart creates, and the token of the controller."""
 
     plane: ControlPlane
     namespace: str
@@ -55,13 +55,13 @@ class Installation(NamedTuple):
         return KubernetesCluster(self.namespace, str(file))
 
     @property
-    def work(self) -> ControllerConfig:
+    def config(self) -> ControllerConfig:
         return ControllerConfig("gpuward-ca", "gpuward-tls", "gpuward-certs", self.configurations)
 
-    def controller(self, time: Time, **given: Any) -> Controller:
-        plan = RotationPolicy(service_names("gpuward", self.namespace))
+    def controller(self, time: FakeTime, **given: Any) -> Controller:
+        policy = RotationPolicy(service_names("gpuward", self.namespace))
         cluster: Any = self.cluster
-        return controller(cluster, time, work=self.work, plan=plan, **given)
+        return controller(cluster, time, config=self.config, policy=policy, **given)
 
     def get(self, path: str) -> Any:
         answer = self.plane.request("GET", path)
@@ -103,7 +103,7 @@ def configuration(kind: ConfigurationKind, name: str, namespace: str) -> dict[st
         "metadata": {"name": name},
         "webhooks": [
             {
-                "name": f"{what}.gpuward.io",
+                "name": f"{resource}.gpuward.io",
                 "admissionReviewVersions": ["v1"],
                 "sideEffects": "None",
                 "failurePolicy": "Ignore",
@@ -118,13 +118,15 @@ def configuration(kind: ConfigurationKind, name: str, namespace: str) -> dict[st
                     }
                 ],
             }
-            for what in ("pods", "workloads")
+            for resource in ("pods", "workloads")
         ],
     }
 
 
-def applied(plane: ControlPlane, kind: ConfigurationKind, manifest: dict[str, Any]) -> Answer:
-    """What happens when a tool such as Flux, Argo CD or helm 4 applies it."""
+def server_side_apply(
+    plane: ControlPlane, kind: ConfigurationKind, manifest: dict[str, Any]
+) -> Response:
+    """Apply `manifest` as Flux, Argo CD or helm 4 do; the response."""
     path = f"{ADMISSION}/{kind.value}/{manifest['metadata']['name']}?fieldManager=gitops"
     return plane.request("PATCH", path, manifest, content_type="application/apply-patch+yaml")
 
@@ -136,8 +138,8 @@ def installation(plane: ControlPlane) -> Iterator[Installation]:
     name = f"gpuward-{namespace}"
     configurations = [ConfigurationRef(kind, name) for kind in ConfigurationKind]
     for kind in ConfigurationKind:
-        applied(plane, kind, configuration(kind, name, namespace))
-    prepare(plane, namespace, name)
+        server_side_apply(plane, kind, configuration(kind, name, namespace))
+    create_controller_account(plane, namespace, name)
     yield Installation(plane, namespace, plane.token("gpuward-certs", namespace), configurations)
     for kind in ConfigurationKind:
         plane.request("DELETE", f"{ADMISSION}/{kind.value}/{name}")
@@ -145,7 +147,7 @@ def installation(plane: ControlPlane) -> Iterator[Installation]:
 
 def test_the_first_certificate(installation: Installation) -> None:
     before = [installation.webhooks(kind) for kind in ConfigurationKind]
-    assert installation.controller(Time()).reconcile()
+    assert installation.controller(FakeTime()).reconcile()
     stored = installation.stored
     assert stored.signer
     assert stored.leaf
@@ -154,42 +156,42 @@ def test_the_first_certificate(installation: Installation) -> None:
     after = [installation.webhooks(kind) for kind in ConfigurationKind]
     for webhook in (webhook for webhooks in after for webhook in webhooks):
         del webhook["clientConfig"]["caBundle"]
-    assert after == before, "and nothing else was touched"
+    assert after == before, "nothing else was changed"
 
 
-def test_a_whole_rotation(installation: Installation) -> None:
-    time = Time()
+def test_a_complete_rotation(installation: Installation) -> None:
+    time = FakeTime()
     served: dict[str, str | None] = {}
-    controlling = installation.controller(time, replicas=lambda: served)
+    controller_under_test = installation.controller(time, replicas=lambda: served)
 
-    def rounds(count: int) -> Reached:
+    def reconcile(count: int) -> RotationResult:
         for _ in range(count):
             time.passed += datetime.timedelta(minutes=1)
-            assert controlling.reconcile()
+            assert controller_under_test.reconcile()
         stored = installation.stored
         assert stored.leaf
         served["127.0.0.1"] = fingerprint(stored.leaf.certificate)
         assert installation.published == {bundle(stored.trusted)}
-        return Reached(stored.leaf, stored.trusted, stored.retired)
+        return RotationResult(stored.leaf, stored.trusted, stored.retired)
 
-    first = rounds(2)
+    first = reconcile(2)
     time.passed += 244 * DAY
-    waiting = rounds(3)
+    waiting = reconcile(3)
     assert is_issued_by(first.trusted[0], waiting.leaf.certificate)
     assert len(waiting.trusted) == 2
-    done = rounds(15)
+    done = reconcile(15)
     assert done.leaf.certificate != waiting.leaf.certificate
     assert done.retired == (first.trusted[0],)
     assert set(done.trusted) == set(waiting.trusted)
     time.passed += 91 * DAY
-    rounds(1)
-    assert len(rounds(1).trusted) == 1
+    reconcile(1)
+    assert len(reconcile(1).trusted) == 1
 
 
-def test_drift_is_healed(installation: Installation) -> None:
-    controlling = installation.controller(Time())
-    controlling.reconcile()
-    wanted = installation.published
+def test_a_removed_bundle_is_written_again(installation: Installation) -> None:
+    controller_under_test = installation.controller(FakeTime())
+    controller_under_test.reconcile()
+    expected = installation.published
     name = installation.configurations[0].name
     for kind in ConfigurationKind:
         path = f"{ADMISSION}/{kind.value}/{name}"
@@ -198,48 +200,48 @@ def test_drift_is_healed(installation: Installation) -> None:
         again["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
         assert installation.plane.request("PUT", path, again).status == 200
     assert installation.published == {b""}
-    assert controlling.reconcile()
-    assert installation.published == wanted
+    assert controller_under_test.reconcile()
+    assert installation.published == expected
 
 
 def test_a_tool_that_applies_the_chart_again_meets_no_conflict(installation: Installation) -> None:
-    controlling = installation.controller(Time())
-    controlling.reconcile()
-    wanted = installation.published
+    controller_under_test = installation.controller(FakeTime())
+    controller_under_test.reconcile()
+    expected = installation.published
     for kind in ConfigurationKind:
         manifest = configuration(kind, installation.configurations[0].name, installation.namespace)
-        answer = applied(installation.plane, kind, manifest)
+        answer = server_side_apply(installation.plane, kind, manifest)
         assert answer.status == 200, answer.body
-    assert installation.published == wanted
-    assert controlling.status.published == 2, "nothing had to be healed"
+    assert installation.published == expected
+    assert controller_under_test.status.published == 2, "no bundle had to be written again"
 
 
-def test_a_tool_can_take_a_webhook_away(installation: Installation) -> None:
-    # After server-side apply by the controller it could not: part of the webhook would stay.
-    controlling = installation.controller(Time())
-    controlling.reconcile()
+def test_a_tool_can_remove_a_webhook(installation: Installation) -> None:
+    # If the controller used server-side apply, the tool could not: its part would stay.
+    controller_under_test = installation.controller(FakeTime())
+    controller_under_test.reconcile()
     for kind, name in installation.configurations:
         manifest = configuration(kind, name, installation.namespace)
         del manifest["webhooks"][0]
-        assert applied(installation.plane, kind, manifest).status == 200
+        assert server_side_apply(installation.plane, kind, manifest).status == 200
         assert [w["name"] for w in installation.webhooks(kind)] == ["workloads.gpuward.io"]
-    assert controlling.reconcile()
+    assert controller_under_test.reconcile()
 
 
-def test_the_bundle_is_owned_and_nothing_else(installation: Installation) -> None:
-    installation.controller(Time()).reconcile()
+def test_the_controller_owns_only_the_bundle(installation: Installation) -> None:
+    installation.controller(FakeTime()).reconcile()
     name = installation.configurations[0].name
     for kind in ConfigurationKind:
         found = installation.get(f"{ADMISSION}/{kind.value}/{name}")["metadata"]["managedFields"]
-        (ours,) = [entry for entry in found if entry["manager"] == FIELD_MANAGER]
-        owned = ours["fieldsV1"].pop("f:webhooks")
-        assert ours["fieldsV1"] == {}
+        (entry_of_controller,) = [entry for entry in found if entry["manager"] == FIELD_MANAGER]
+        owned = entry_of_controller["fieldsV1"].pop("f:webhooks")
+        assert entry_of_controller["fieldsV1"] == {}
         assert len(owned) == 2
         for fields in owned.values():
             assert fields == {"f:clientConfig": {"f:caBundle": {}}}
 
 
-def test_what_must_exist_beforehand_is_said(installation: Installation) -> None:
+def test_an_object_that_must_exist_beforehand_is_named(installation: Installation) -> None:
     cluster = installation.cluster
     path = f"/api/v1/namespaces/{installation.namespace}/secrets/gpuward-tls"
     assert installation.plane.request("DELETE", path).status == 200
@@ -247,8 +249,8 @@ def test_what_must_exist_beforehand_is_said(installation: Installation) -> None:
         cluster.get_secret("gpuward-tls")
 
 
-def test_versions_that_are_old_are_refused(installation: Installation) -> None:
-    installation.controller(Time()).reconcile()
+def test_outdated_versions_are_refused(installation: Installation) -> None:
+    installation.controller(FakeTime()).reconcile()
     cluster, (mutating, _) = installation.cluster, installation.configurations
     secret = cluster.get_secret("gpuward-tls")
     cluster.update_secret({**secret, "data": {}})
@@ -266,7 +268,7 @@ def test_versions_that_are_old_are_refused(installation: Installation) -> None:
         cluster.write_bundle(mutating, version, [0], "")
 
 
-def test_a_configuration_that_is_not_there(plane: ControlPlane) -> None:
+def test_a_configuration_that_does_not_exist_is_none(plane: ControlPlane) -> None:
     cluster = KubernetesCluster("default", str(plane.kubeconfig))
     assert (
         cluster.get_configuration(ConfigurationRef(ConfigurationKind.MUTATING, "no-such-name"))
@@ -276,7 +278,7 @@ def test_a_configuration_that_is_not_there(plane: ControlPlane) -> None:
         cluster.get_secret("nothing-of-this-name")
 
 
-def test_nothing_else_is_allowed(installation: Installation) -> None:
+def test_the_controller_has_no_other_rights(installation: Installation) -> None:
     client = installation.plane.client(installation.token)
     core = f"/api/v1/namespaces/{installation.namespace}"
     name = installation.configurations[0].name
@@ -303,6 +305,6 @@ def test_nothing_else_is_allowed(installation: Installation) -> None:
         ("DELETE", f"{mutating}/{name}"),
     ):
         body = {"metadata": {"name": "gpuward-ca"}} if method != "GET" else None
-        sent = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        answer = client.request(method, path, body, content_type=sent)
+        content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        answer = client.request(method, path, body, content_type=content_type)
         assert answer.status == 403, (method, path, answer)

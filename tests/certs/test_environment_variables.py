@@ -1,4 +1,4 @@
-"""Every option of `gpuward certs run` can be given as an environment variable."""
+"""Tests that options of `gpuward certs run` can be given as environment variables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from certs import cli
 
 
 @pytest.mark.parametrize(
-    ("variable", "option", "wanted"),
+    ("variable", "option", "expected"),
     [
         ("NAMESPACE", "namespace", "x"),
         ("IDENTITY", "identity", "x"),
@@ -18,8 +18,8 @@ from certs import cli
     ],
 )
 def test_a_variable_stands_for_an_option(
-    variable: str, option: str, wanted: object, monkeypatch: pytest.MonkeyPatch
+    variable: str, option: str, expected: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(f"GPUWARD_CERTS_{variable}", str(wanted))
+    monkeypatch.setenv(f"GPUWARD_CERTS_{variable}", str(expected))
     parser = cli._parser()  # noqa: SLF001  # there is no other way
-    assert getattr(parser.parse_args(["run"]), option) == wanted
+    assert getattr(parser.parse_args(["run"]), option) == expected

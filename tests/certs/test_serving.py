@@ -1,3 +1,5 @@
+"""Tests of the serving certificate: loading, reloading, refusals, and TLS."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,13 +39,13 @@ def leaf(authority: KeyPair) -> KeyPair:
 
 
 def write(folder: Path, pair: KeyPair) -> None:
-    """Plain files, as a tool that knows nothing of Kubernetes writes them."""
+    """Write plain files, as tools outside of Kubernetes do."""
     (folder / "tls.crt").write_bytes(pair.certificate_pem)
     (folder / "tls.key").write_bytes(pair.key_pem)
 
 
 def mount(folder: Path, version: str, pair: KeyPair) -> None:
-    """As the kubelet does it: a folder a version, and one link that is swapped."""
+    """Write like the kubelet: one folder per version, and a link that is replaced."""
     (folder / version).mkdir()
     write(folder / version, pair)
     (folder / "..new").symlink_to(version)
@@ -129,7 +131,7 @@ class Connection:
             await self.writer.wait_closed()
 
 
-async def served_now(port: int, authority: KeyPair) -> str:
+async def served_fingerprint(port: int, authority: KeyPair) -> str:
     connection = await Connection(authority).open(port)
     assert await connection.works()
     await connection.close()
@@ -143,15 +145,15 @@ async def test_a_new_certificate_is_served_and_open_connections_live_on(
     certificate = ServingCertificate(str(tmp_path), NAME)
     assert certificate.reload()
     async with serving(certificate) as port:
-        kept = await Connection(authority).open(port)
+        open_connection = await Connection(authority).open(port)
         newer = sign_leaf(authority, NAMES, utc_now())
         mount(tmp_path, "..2", newer)
-        assert await served_now(port, authority) == fingerprint(leaf.certificate)
+        assert await served_fingerprint(port, authority) == fingerprint(leaf.certificate)
         assert certificate.reload()
-        assert await served_now(port, authority) == fingerprint(newer.certificate)
+        assert await served_fingerprint(port, authority) == fingerprint(newer.certificate)
         assert certificate.fingerprint == fingerprint(newer.certificate)
-        assert await kept.works()
-        await kept.close()
+        assert await open_connection.works()
+        await open_connection.close()
     assert not certificate.reload(), "nothing changed"
     assert certificate.failures == 0
 
@@ -166,7 +168,7 @@ async def test_a_key_of_another_type_replaces_the_old_one(
         for other in (rsa_leaf(authority), sign_leaf(authority, NAMES, utc_now())):
             write(tmp_path, other)
             assert certificate.reload(), certificate.last_error
-            assert await served_now(port, authority) == fingerprint(other.certificate)
+            assert await served_fingerprint(port, authority) == fingerprint(other.certificate)
 
 
 def swapped(folder: Path, authority: KeyPair) -> None:
@@ -228,7 +230,7 @@ def huge(folder: Path, authority: KeyPair) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("damage", "expected"),
     [
         (swapped, "the private key does not belong to the certificate"),
         (half, "the certificate cannot be read"),
@@ -237,32 +239,32 @@ def huge(folder: Path, authority: KeyPair) -> None:
         (missing, "tls.crt: no such file or directory"),
         (expired, "expired at "),
         (from_tomorrow, "not valid before "),
-        (of_another, f"it is for other.svc, and not for {NAME}"),
-        (an_authority, f"it is for no name, and not for {NAME}"),
+        (of_another, f"the certificate is for other.svc, and not for {NAME}"),
+        (an_authority, f"the certificate is for no name, and not for {NAME}"),
         (encrypted, "the private key is encrypted"),
         (huge, "tls.crt is larger than a Secret can be"),
     ],
 )
-async def test_what_cannot_be_served_leaves_the_old_certificate(
+async def test_a_certificate_that_cannot_be_served_keeps_the_old_one(
     tmp_path: Path,
     authority: KeyPair,
     leaf: KeyPair,
-    spoil: Callable[[Path, KeyPair], None],
-    said: str,
+    damage: Callable[[Path, KeyPair], None],
+    expected: str,
 ) -> None:
     write(tmp_path, leaf)
     certificate = ServingCertificate(str(tmp_path), NAME)
     certificate.reload()
-    spoil(tmp_path, authority)
+    damage(tmp_path, authority)
     async with serving(certificate) as port:
         assert not certificate.reload()
         assert certificate.last_error is not None
-        assert certificate.last_error.startswith(said)
+        assert certificate.last_error.startswith(expected)
         assert "PRIVATE" not in certificate.last_error
         assert certificate.failures == 1
-        assert await served_now(port, authority) == fingerprint(leaf.certificate)
+        assert await served_fingerprint(port, authority) == fingerprint(leaf.certificate)
         write(tmp_path, leaf)
-        assert not certificate.reload(), "it is what is served"
+        assert not certificate.reload(), "it is already served"
         assert certificate.last_error is None
 
 
@@ -277,15 +279,15 @@ async def test_before_there_is_a_certificate_handshakes_fail_and_then_work(
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda *_: None)
     async with serving(certificate) as port:
-        with pytest.raises(OSError):  # noqa: PT011  # reset, or told why, as it happens
+        with pytest.raises(OSError):  # noqa: PT011  # a reset or a TLS alert, depending on timing
             await Connection(authority).open(port)
         write(tmp_path, leaf)
         assert certificate.reload()
         assert certificate.ready
-        assert await served_now(port, authority) == fingerprint(leaf.certificate)
+        assert await served_fingerprint(port, authority) == fingerprint(leaf.certificate)
 
 
-async def test_a_client_that_names_nobody_is_served(
+async def test_a_client_without_server_name_is_served(
     tmp_path: Path, authority: KeyPair, leaf: KeyPair
 ) -> None:
     write(tmp_path, leaf)
@@ -299,7 +301,7 @@ async def test_a_client_that_names_nobody_is_served(
         await connection.close()
 
 
-async def test_http_1_and_authenticated_ciphers_alone(
+async def test_only_http_1_and_authenticated_ciphers_are_offered(
     tmp_path: Path, authority: KeyPair, leaf: KeyPair
 ) -> None:
     write(tmp_path, leaf)
@@ -326,10 +328,10 @@ async def test_http_1_and_authenticated_ciphers_alone(
 
 
 def client_files(folder: Path, name: str) -> tuple[KeyPair, Path]:
-    """A CA of clients, and a client of it in a file."""
+    """A new client CA, and a file with a client certificate and key of it."""
     authority = new_authority([name], utc_now())
     pair = sign_leaf(authority, [name], utc_now())
-    # The leaf says that it is for servers, which a server would refuse in a client.
+    # The leaf is for servers only, and a server refuses that from a client. Sign one without it.
     builder = x509.CertificateBuilder(
         pair.certificate.issuer,
         pair.certificate.subject,
@@ -344,7 +346,7 @@ def client_files(folder: Path, name: str) -> tuple[KeyPair, Path]:
     return authority, file
 
 
-async def test_only_clients_of_the_client_ca_and_it_can_be_replaced(
+async def test_only_clients_of_the_client_ca_are_accepted_and_it_can_be_replaced(
     tmp_path: Path, authority: KeyPair, leaf: KeyPair
 ) -> None:
     write(tmp_path, leaf)
@@ -356,30 +358,30 @@ async def test_only_clients_of_the_client_ca_and_it_can_be_replaced(
     assert certificate.reload()
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
 
-    async def let_in(client: Path | None) -> bool:
+    async def is_accepted(client: Path | None) -> bool:
         connection = await Connection(authority, client).open(port)
         works = await connection.works()
         await connection.close()
         return works
 
     async with serving(certificate) as port:
-        assert [await let_in(c) for c in (first_client, second_client, None)] == [1, 0, 0]
+        assert [await is_accepted(c) for c in (first_client, second_client, None)] == [1, 0, 0]
         trusted.write_bytes(b"nonsense")
         assert not certificate.reload()
-        assert certificate.last_error == "the client CA holds no certificate"
-        assert [await let_in(c) for c in (first_client, second_client, None)] == [1, 0, 0]
+        assert certificate.last_error == "the client CA file has no certificate"
+        assert [await is_accepted(c) for c in (first_client, second_client, None)] == [1, 0, 0]
         trusted.write_bytes(second.certificate_pem)
         assert certificate.reload()
-        assert [await let_in(c) for c in (first_client, second_client, None)] == [0, 1, 0]
-        # A session of TLS 1.2 may be resumed by its number, without a look at the certificate.
+        assert [await is_accepted(c) for c in (first_client, second_client, None)] == [0, 1, 0]
+        # A session of TLS 1.2 could be resumed by its id without verifying the certificate.
         older = Connection(authority, second_client)
         older.context.maximum_version = ssl.TLSVersion.TLSv1_2
         with pytest.raises(OSError):  # noqa: PT011
             await older.open(port)
 
 
-def test_a_session_is_no_way_back_in(tmp_path: Path, authority: KeyPair, leaf: KeyPair) -> None:
-    # With session tickets, which are on unless turned off, it is: nothing is verified again.
+def test_a_tls_session_cannot_be_resumed(tmp_path: Path, authority: KeyPair, leaf: KeyPair) -> None:
+    # With session tickets, on by default, it could be resumed without verification.
     write(tmp_path, leaf)
     first, first_client = client_files(tmp_path, "first")
     trusted = tmp_path / "clients.crt"
@@ -389,7 +391,7 @@ def test_a_session_is_no_way_back_in(tmp_path: Path, authority: KeyPair, leaf: K
     client = Connection(authority, first_client).context
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
 
-        def ask(session: ssl.SSLSession | None) -> ssl.SSLSession | None:
+        def connect(session: ssl.SSLSession | None) -> ssl.SSLSession | None:
             thread = threading.Thread(target=greet, args=(server, certificate.context))
             thread.start()
             with (
@@ -402,7 +404,7 @@ def test_a_session_is_no_way_back_in(tmp_path: Path, authority: KeyPair, leaf: K
             thread.join()
             return found
 
-        ask(ask(None))
+        connect(connect(None))
 
 
 def greet(server: socket.socket, context: ssl.SSLContext) -> None:
@@ -411,7 +413,7 @@ def greet(server: socket.socket, context: ssl.SSLContext) -> None:
         tls.sendall(b"x")
 
 
-def test_one_version_of_a_mounted_secret_is_read(
+def test_certificate_and_key_are_of_one_version_of_a_mounted_secret(
     tmp_path: Path, authority: KeyPair, leaf: KeyPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mount(tmp_path, "..1", leaf)
@@ -431,7 +433,7 @@ def test_one_version_of_a_mounted_secret_is_read(
     assert certificate.failures == 0
 
 
-def test_what_expires_while_it_is_served_goes_on_and_says_so(
+def test_a_certificate_that_expires_is_still_served_with_a_negative_expiry(
     tmp_path: Path, authority: KeyPair
 ) -> None:
     now = utc_now()
@@ -443,7 +445,7 @@ def test_what_expires_while_it_is_served_goes_on_and_says_so(
     assert certificate.ready
 
 
-def test_nothing_needs_a_file_system_to_write_to(
+def test_no_writable_file_system_is_needed(
     tmp_path: Path, leaf: KeyPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not hasattr(os, "memfd_create"):
@@ -453,7 +455,7 @@ def test_nothing_needs_a_file_system_to_write_to(
     assert ServingCertificate(str(tmp_path), NAME).reload()
 
 
-def test_elsewhere_a_file_of_a_moment_does(
+def test_without_memory_files_a_temporary_file_is_used(
     tmp_path: Path, leaf: KeyPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, leaf)
@@ -465,7 +467,7 @@ def test_elsewhere_a_file_of_a_moment_does(
     assert not list(place.iterdir())
 
 
-def test_a_wildcard_stands_for_one_label(tmp_path: Path) -> None:
+def test_a_wildcard_matches_one_label(tmp_path: Path) -> None:
     now = utc_now()
     authority = new_authority(["example.org"], now)
     write(tmp_path, sign_leaf(authority, ["*.example.org"], now))
@@ -473,7 +475,7 @@ def test_a_wildcard_stands_for_one_label(tmp_path: Path) -> None:
     assert not ServingCertificate(str(tmp_path), "a.b.example.org").reload()
 
 
-def test_a_throwaway_certificate_for_an_address(tmp_path: Path) -> None:
+def test_a_certificate_for_an_ip_address_is_served(tmp_path: Path) -> None:
     names = ["localhost", "127.0.0.1"]
     authority = new_authority(names, utc_now())
     write(tmp_path, sign_leaf(authority, names, utc_now()))
@@ -496,9 +498,9 @@ def test_the_check_on_the_command_line(
 ) -> None:
     write(tmp_path, leaf)
     assert main(["check", str(tmp_path), "--name", NAME]) == 0
-    said = capsys.readouterr().out
-    assert "would be served until" in said
-    assert fingerprint(leaf.certificate) in said
+    output = capsys.readouterr().out
+    assert "would be served until" in output
+    assert fingerprint(leaf.certificate) in output
     expired(tmp_path, authority)
     assert main(["check", str(tmp_path)]) == 1
     assert "would be refused: expired at" in capsys.readouterr().err

@@ -1,7 +1,7 @@
-"""The real API server takes what the chart makes, and keeps it as it was sent.
+"""The real API server accepts the chart's objects, and stores them as they were sent.
 
-The schemas that decide are those inside the API server: it is the newest supported Kubernetes,
-and with `make test-oldest` the oldest.
+The API server validates with its own schemas. It is the newest supported Kubernetes, and with
+`make test-oldest` the oldest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.testkit.chart.rendering import CI_VALUES, Manifest, of_kind, pod_specs, rendered
+from tests.testkit.chart.rendering import CI_VALUES, Manifest, of_kind, pod_specs, render
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.plane import ControlPlane
 
@@ -23,7 +23,7 @@ Submit = Callable[..., list[Manifest]]
 
 
 def apply(plane: ControlPlane, objects: list[Manifest], *options: str) -> Any:
-    """What kubectl says to `objects`, whose fields the API server must know one and all."""
+    """Apply `objects`; the API server must know each of their fields. Returns the JSON output."""
     everything = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     strict = ("--server-side", "--force-conflicts", "--validate=strict", "--output=json")
     done = plane.kubectl("apply", *strict, *options, "--filename=-", input=everything)
@@ -33,21 +33,21 @@ def apply(plane: ControlPlane, objects: list[Manifest], *options: str) -> Any:
 
 @pytest.fixture(scope="module")
 def submit(plane: ControlPlane, chart_tools: Programs) -> Submit:
-    """A dry run of what the chart makes with some values: as the API server would store it."""
+    """Returns a function that renders the chart and returns its objects as dry-run results."""
     for path in chart_tools.crds:
         plane.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={path}")
     plane.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=60s")
 
-    def submitted(*values: Path | str, **where: Any) -> list[Manifest]:
+    def submit_objects(*values: Path | str, **options: Any) -> list[Manifest]:
         namespace = plane.namespace()
-        objects = rendered(*values, namespace=namespace, **where)
-        # Without its account no pod is admitted, not even for a try.
+        objects = render(*values, namespace=namespace, **options)
+        # No pod is admitted without its account, not even in a dry run.
         apply(plane, of_kind(objects, "ServiceAccount"))
         stored: list[Manifest] = apply(plane, objects, "--dry-run=server")["items"]
         assert len(stored) == len(objects)
         return stored
 
-    return submitted
+    return submit_objects
 
 
 @every_values
@@ -57,7 +57,7 @@ def test_every_object_is_accepted_and_each_of_its_fields_is_known(
     assert submit(values)
 
 
-def test_a_field_that_kubernetes_does_not_know_would_be_noticed(submit: Submit) -> None:
+def test_a_field_that_kubernetes_does_not_know_is_found(submit: Submit) -> None:
     with pytest.raises(AssertionError, match="misspelt"):
         submit("affinity: {nodeAffinity: {misspelt: 1}}")
 
@@ -66,14 +66,14 @@ def test_a_field_that_kubernetes_does_not_know_would_be_noticed(submit: Submit) 
     "release", ["long-" * 10 + "abc", "gpus.platform.prod"], ids=["long", "dotted"]
 )
 @pytest.mark.parametrize("values", ["", "certificates: {mode: certManager}"])
-def test_every_object_is_accepted_whatever_the_release_is_called(
+def test_every_object_is_accepted_for_every_release_name(
     submit: Submit, release: str, values: str
 ) -> None:
     assert submit(values, release=release)
 
 
 @every_values
-def test_the_api_server_fills_nothing_into_the_webhook_configurations(
+def test_the_api_server_adds_no_defaults_to_the_webhook_configurations(
     submit: Submit, values: Path
 ) -> None:
     stored = submit(values)
@@ -82,14 +82,14 @@ def test_the_api_server_fills_nothing_into_the_webhook_configurations(
         for made in stored
         for entry in made.get("webhooks", [])
     }
-    for sent in rendered(values, namespace=service):
+    for sent in render(values, namespace=service):
         if "webhooks" in sent:
-            (kept,) = of_kind(stored, sent["kind"])
-            assert kept["webhooks"] == sent["webhooks"]
+            (stored_configuration,) = of_kind(stored, sent["kind"])
+            assert stored_configuration["webhooks"] == sent["webhooks"]
 
 
 def pods_of(objects: list[Manifest]) -> list[Manifest]:
-    """The pods that the objects would make, under an account that every namespace has."""
+    """The pods that the objects would create, with an account that every namespace has."""
     return [
         {
             "apiVersion": "v1",
@@ -101,33 +101,33 @@ def pods_of(objects: list[Manifest]) -> list[Manifest]:
     ]
 
 
-def refused(plane: ControlPlane, namespace: str, pod: Manifest) -> str:
-    """Why the pod is refused in a namespace; empty if it is not."""
+def refusal_message(plane: ControlPlane, namespace: str, pod: Manifest) -> str:
+    """The message of the API server if it refuses the pod; empty if it admits it."""
     answer = plane.request("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", pod)
     return "" if answer.status == 201 else str(answer.body["message"])
 
 
 @every_values
-def test_every_pod_is_admitted_where_pods_are_most_restricted(
+def test_every_pod_satisfies_the_restricted_pod_security_standard(
     plane: ControlPlane, values: Path
 ) -> None:
     namespace = plane.namespace({RESTRICTED: "restricted"})
-    for pod in pods_of(rendered(values)):
+    for pod in pods_of(render(values)):
         if pod["spec"].get("hostNetwork"):
-            # Whoever chooses the nodes' network leaves that standard, and only by that.
-            assert "host namespaces (hostNetwork=true)" in refused(plane, namespace, pod)
+            # The host network violates the standard; nothing else in the pod does.
+            assert "host namespaces (hostNetwork=true)" in refusal_message(plane, namespace, pod)
             del pod["spec"]["hostNetwork"]
             for port in pod["spec"]["containers"][0]["ports"]:
                 port.pop("hostPort", None)
-        assert refused(plane, namespace, pod) == ""
+        assert refusal_message(plane, namespace, pod) == ""
 
 
 @pytest.mark.parametrize("key", ["podSecurityContext", "securityContext"])
-def test_less_than_that_would_be_noticed(plane: ControlPlane, key: str) -> None:
+def test_a_weaker_security_context_is_refused(plane: ControlPlane, key: str) -> None:
     fields = {
         "podSecurityContext": "{runAsNonRoot: null, runAsUser: null, seccompProfile: null}",
         "securityContext": "{capabilities: null}",
     }
     namespace = plane.namespace({RESTRICTED: "restricted"})
-    for pod in pods_of(rendered(f"{key}: {fields[key]}")):
-        assert "violates PodSecurity" in refused(plane, namespace, pod)
+    for pod in pods_of(render(f"{key}: {fields[key]}")):
+        assert "violates PodSecurity" in refusal_message(plane, namespace, pod)

@@ -1,4 +1,4 @@
-"""What the chart tells its programs: they understand it, and what it names is there."""
+"""The arguments in the chart's containers: valid, and about files and objects that exist."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.testkit.chart.rendering import (
     CI_VALUES,
     NAMESPACE,
     Manifest,
+    find_one,
     of_kind,
     pod_specs,
-    rendered,
-    the,
+    render,
 )
 from webhook.options import make_parser as serve_parser
 
@@ -25,20 +25,20 @@ every_values = pytest.mark.parametrize("name", CI_VALUES)
 SELF = [name for name in CI_VALUES if name in {"default", "deny", "everything"}]
 
 
-def understood(spec: dict[str, Any]) -> argparse.Namespace:
-    """The arguments of a pod's only container, as its program reads them."""
+def parsed_arguments(spec: dict[str, Any]) -> argparse.Namespace:
+    """The arguments of a pod's only container, as gpuward parses them."""
     verb, *rest = spec["containers"][0]["args"]
     parsers = {"certs": certs_parser, "webhooks": webhooks_parser, "serve": serve_parser}
     return parsers[verb]().parse_args(rest)
 
 
-def port(spec: dict[str, Any], name: str) -> int:
+def container_port(spec: dict[str, Any], name: str) -> int:
     (found,) = (p["containerPort"] for p in spec["containers"][0]["ports"] if p["name"] == name)
     return int(found)
 
 
-def mounted(spec: dict[str, Any], objects: list[Manifest]) -> dict[str, set[str] | None]:
-    """The files in every mounted folder; None where they are not the chart's to say."""
+def mounted_files(spec: dict[str, Any], objects: list[Manifest]) -> dict[str, set[str] | None]:
+    """The files in every mounted folder; None where the chart does not define them."""
     found: dict[str, set[str] | None] = {}
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     for mount in spec["containers"][0]["volumeMounts"]:
@@ -51,35 +51,35 @@ def mounted(spec: dict[str, Any], objects: list[Manifest]) -> dict[str, set[str]
 
 
 @every_values
-def test_the_webhook_reads_what_is_mounted_and_listens_where_it_is_called(name: str) -> None:
-    objects = rendered(CI_VALUES[name])
+def test_the_webhook_reads_mounted_files_and_listens_at_the_target_ports(name: str) -> None:
+    objects = render(CI_VALUES[name])
     spec = pod_specs(objects)["webhook"]
-    options, folders = understood(spec), mounted(spec, objects)
+    options, folders = parsed_arguments(spec), mounted_files(spec, objects)
     assert folders[options.certificate] == {"tls.crt", "tls.key"}
     policy = PurePosixPath(options.policy)
     assert policy.name in (folders[str(policy.parent)] or set())
-    assert options.listen == f":{port(spec, 'https')}"
-    assert options.metrics_listen == f":{port(spec, 'metrics')}"
-    configuration = the(objects, "ValidatingWebhookConfiguration")
+    assert options.listen == f":{container_port(spec, 'https')}"
+    assert options.metrics_listen == f":{container_port(spec, 'metrics')}"
+    configuration = find_one(objects, "ValidatingWebhookConfiguration")
     (service,) = {
         (entry["clientConfig"]["service"]["name"], entry["clientConfig"]["service"]["namespace"])
         for entry in configuration["webhooks"]
     }
     assert options.server_name == f"{service[0]}.{service[1]}.svc"
-    ports = the(objects, "Service", service[0])["spec"]["ports"]
+    ports = find_one(objects, "Service", service[0])["spec"]["ports"]
     assert [(p["port"], p["targetPort"]) for p in ports] == [(443, "https")]
 
 
 def test_the_values_become_arguments_of_the_webhook() -> None:
-    objects = rendered(CI_VALUES["everything"])
+    objects = render(CI_VALUES["everything"])
     spec = pod_specs(objects)["webhook"]
-    options = understood(spec)
+    options = parsed_arguments(spec)
     assert (options.listen, options.metrics_listen) == (":19443", ":18080")
     assert (options.drain_seconds, options.log_level) == (5, "warning")
     assert options.max_in_flight == 128
     authority = PurePosixPath(options.client_ca)
     assert authority.name == "ca.crt"
-    assert str(authority.parent) in mounted(spec, objects)
+    assert str(authority.parent) in mounted_files(spec, objects)
     assert {"name": "client-ca", "configMap": {"name": "api-servers"}} in spec["volumes"]
 
 
@@ -90,61 +90,61 @@ def test_the_webhook_mounts_the_secret_of_the_chosen_source() -> None:
         "existing-secret": "gpuward-serving",
     }
     for name, secret in expected.items():
-        objects = rendered(CI_VALUES[name])
+        objects = render(CI_VALUES[name])
         volumes = pod_specs(objects)["webhook"]["volumes"]
         (found,) = (v["secret"]["secretName"] for v in volumes if "secret" in v)
         assert found == secret
     made = {
-        c["spec"]["secretName"] for c in of_kind(rendered(CI_VALUES["cert-manager"]), "Certificate")
+        c["spec"]["secretName"] for c in of_kind(render(CI_VALUES["cert-manager"]), "Certificate")
     }
     assert expected["cert-manager"] in made
 
 
 @pytest.mark.parametrize("name", SELF)
-def test_the_certificate_controller_is_told_the_names_of_what_the_chart_made(name: str) -> None:
-    objects = rendered(CI_VALUES[name])
+def test_the_certificate_controller_gets_the_names_of_the_charts_objects(name: str) -> None:
+    objects = render(CI_VALUES[name])
     spec = pod_specs(objects)["certs"]
-    options = understood(spec)
+    options = parsed_arguments(spec)
     assert options.namespace == NAMESPACE
-    assert the(objects, "Service", options.service)
-    replicas = the(objects, "Service", options.headless_service)["spec"]
+    assert find_one(objects, "Service", options.service)
+    replicas = find_one(objects, "Service", options.headless_service)["spec"]
     assert (replicas["clusterIP"], replicas["publishNotReadyAddresses"]) == ("None", True)
-    assert the(objects, "Lease", options.lease)
+    assert find_one(objects, "Lease", options.lease)
     made = {secret["metadata"]["name"] for secret in of_kind(objects, "Secret")}
     assert {options.secret, options.ca_secret} == made
     for kind in ("mutating", "validating"):
         called = getattr(options, f"{kind}_configuration")
-        assert the(objects, f"{kind.title()}WebhookConfiguration", called)
-    assert options.status_port == port(spec, "metrics")
-    assert options.serving_port == port(pod_specs(objects)["webhook"], "https")
+        assert find_one(objects, f"{kind.title()}WebhookConfiguration", called)
+    assert options.status_port == container_port(spec, "metrics")
+    assert options.serving_port == container_port(pod_specs(objects)["webhook"], "https")
     assert [p["port"] for p in replicas["ports"] if p["name"] == "https"] == [options.serving_port]
 
 
-def test_the_lives_of_certificates_are_those_of_the_values() -> None:
+def test_certificate_lifetimes_come_from_the_values() -> None:
     text = "certificates: {self: {authorityDays: 30, servingDays: 0.5}}"
-    options = understood(pod_specs(rendered(text))["certs"])
+    options = parsed_arguments(pod_specs(render(text))["certs"])
     assert (options.ca_days, options.leaf_days) == (30, 0.5)
 
 
-def test_the_controller_publishes_another_authority_for_the_time_of_a_change() -> None:
+def test_the_controller_also_publishes_the_authority_given_in_the_values() -> None:
     given = CI_VALUES["existing-secret"].read_text(encoding="utf-8")
-    objects = rendered(given.replace("mode: existingSecret", "mode: self"))
+    objects = render(given.replace("mode: existingSecret", "mode: self"))
     (variable,) = pod_specs(objects)["certs"]["containers"][0]["env"]
     assert variable["name"] == "GPUWARD_CERTS_ALSO_TRUST"
     assert variable["value"].startswith("-----BEGIN CERTIFICATE-----\n")
 
 
 @every_values
-def test_what_is_empty_at_first_stays_the_controller_s_own(name: str) -> None:
-    objects = rendered(CI_VALUES[name])
+def test_the_chart_never_writes_the_content_of_the_controllers_objects(name: str) -> None:
+    objects = render(CI_VALUES[name])
     for made in of_kind(objects, "Secret") + of_kind(objects, "Lease"):
         assert not {"data", "stringData", "spec"} & set(made)
 
 
-def test_hooks_run_commands_that_there_are_on_the_configurations_of_the_chart() -> None:
-    objects = rendered()
-    called = [the(objects, f"{k}WebhookConfiguration") for k in ("Mutating", "Validating")]
+def test_hooks_run_valid_commands_on_the_configurations_of_the_chart() -> None:
+    objects = render()
+    called = [find_one(objects, f"{k}WebhookConfiguration") for k in ("Mutating", "Validating")]
     names = [[made["metadata"]["name"]] for made in called]
     for component in ("removal", "test"):
-        options = understood(pod_specs(objects)[component])
+        options = parsed_arguments(pod_specs(objects)[component])
         assert [options.mutating_configuration, options.validating_configuration] == names

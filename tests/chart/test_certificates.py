@@ -1,4 +1,4 @@
-"""Each certificate mode by itself: installed, renewed, upgraded, and off again."""
+"""Each certificate mode: installation, renewal, upgrade and removal."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import pytest
 
 from certs.pki.keypairs import KeyPair, parse_certificates
-from tests.testkit.admission.continuous_caller import Unbroken
-from tests.testkit.admission.enforcement import treatment
+from tests.testkit.admission.continuous_caller import ContinuousCaller
+from tests.testkit.admission.enforcement import enforcement_in
 from tests.testkit.chart.cert_manager import CertManager
 from tests.testkit.chart.certificate_modes import (
     fill_secret,
     new_signer,
-    objects,
-    trusted,
+    release_objects,
+    trusted_authorities,
     values,
     wait_for_pods,
 )
-from tests.testkit.chart.installation import CHART, Installed, merged
+from tests.testkit.chart.installation import CHART, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.control_plane import objects as manifests
 from tests.testkit.control_plane.plane import ControlPlane
@@ -33,101 +33,106 @@ def by_cert_manager(
     chart_plane: ControlPlane,
     kubelet: Kubelet,
     cert_manager: CertManager,
-) -> Iterator[Installed]:
-    """An installation with certificates by cert-manager."""
-    with Installed(chart_plane, kubelet, request.param) as installed:
-        installed.install(values("certManager"))
-        cert_manager.authority("gpuward", installed.namespace)
-        yield installed
+) -> Iterator[Installation]:
+    """An installation with certificates of cert-manager."""
+    with Installation(chart_plane, kubelet, request.param) as installation:
+        installation.install(values("certManager"))
+        cert_manager.authority("gpuward", installation.namespace)
+        yield installation
 
 
 @pytest.fixture(scope="module")
-def by_secret(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[tuple[Installed, KeyPair]]:
-    """An installation with a given Secret, and who signs what is in it."""
-    with Installed(chart_plane, kubelet, "helm4") as installed:
-        chart_plane.create("/api/v1/namespaces", manifests.namespace(installed.namespace, {}))
-        signer = new_signer(installed)
-        fill_secret(installed, signer)
-        installed.install(values("existingSecret", signer.certificate_pem))
-        yield installed, signer
+def by_secret(
+    chart_plane: ControlPlane, kubelet: Kubelet
+) -> Iterator[tuple[Installation, KeyPair]]:
+    """An installation in mode `existingSecret`, and the authority that signs its certificate."""
+    with Installation(chart_plane, kubelet, "helm4") as installation:
+        chart_plane.create("/api/v1/namespaces", manifests.namespace(installation.namespace, {}))
+        signer = new_signer(installation)
+        fill_secret(installation, signer)
+        installation.install(values("existingSecret", signer.certificate_pem))
+        yield installation, signer
 
 
-def enforced_namespace(installed: Installed) -> str:
-    """A namespace in which it has been seen that nobody gets round the webhook."""
-    namespace = installed.plane.namespace()
-    eventually(lambda: treatment(installed.plane, namespace) == "enforced", what="it is in force")
+def enforced_namespace(installation: Installation) -> str:
+    """A new namespace, after the webhook has been observed to enforce there."""
+    namespace = installation.plane.namespace()
+    eventually(
+        lambda: enforcement_in(installation.plane, namespace) == "enforced",
+        what="the webhook enforces",
+    )
     return namespace
 
 
-def processes(installed: Installed) -> set[int]:
-    """The processes that serve."""
-    return {pod.process_id for pod in installed.pods()}
+def processes(installation: Installation) -> set[int]:
+    """The process IDs of the webhook's pods."""
+    return {pod.process_id for pod in installation.pods()}
 
 
 def test_cert_managers_authority_is_injected_and_its_certificate_served(
-    by_cert_manager: Installed, cert_manager: CertManager
+    by_cert_manager: Installation, cert_manager: CertManager
 ) -> None:
     enforced_namespace(by_cert_manager)
     wait_for_pods(by_cert_manager, "certManager")
     made = cert_manager.authority("gpuward", by_cert_manager.namespace)
-    assert trusted(by_cert_manager) == set(parse_certificates(made))
+    assert trusted_authorities(by_cert_manager) == set(parse_certificates(made))
 
 
 @pytest.mark.parametrize("renewed", [("gpuward",), ("gpuward-authority", "gpuward")])
-def test_what_cert_manager_renews_is_taken_without_a_restart(
-    by_cert_manager: Installed, cert_manager: CertManager, renewed: tuple[str, ...]
+def test_a_renewed_certificate_of_cert_manager_is_loaded_without_a_restart(
+    by_cert_manager: Installation, cert_manager: CertManager, renewed: tuple[str, ...]
 ) -> None:
-    before, running = trusted(by_cert_manager), processes(by_cert_manager)
-    with Unbroken(by_cert_manager, enforced_namespace(by_cert_manager)) as calls:
+    before, running = trusted_authorities(by_cert_manager), processes(by_cert_manager)
+    with ContinuousCaller(by_cert_manager, enforced_namespace(by_cert_manager)) as caller:
         for certificate in renewed:
             cert_manager.renew(certificate, by_cert_manager.namespace)
         wait_for_pods(by_cert_manager, "certManager")
-        calls.goes_on()
+        caller.wait_for_calls()
     made = cert_manager.authority("gpuward", by_cert_manager.namespace)
-    # What was trusted stays so: the injector only adds.
-    assert trusted(by_cert_manager) == before | set(parse_certificates(made))
-    assert len(trusted(by_cert_manager)) == len(before) + len(renewed) - 1
+    # The injector only adds authorities: the old ones stay trusted.
+    assert trusted_authorities(by_cert_manager) == before | set(parse_certificates(made))
+    assert len(trusted_authorities(by_cert_manager)) == len(before) + len(renewed) - 1
     assert processes(by_cert_manager) == running
 
 
-def test_a_higher_floor_takes_webhooks_away(by_cert_manager: Installed) -> None:
-    floor = merged(values("certManager"), {"minimumMode": "deny"})
+def test_a_higher_minimum_mode_removes_webhooks(by_cert_manager: Installation) -> None:
+    higher = merge_values(values("certManager"), {"minimumMode": "deny"})
     if by_cert_manager.program == "helm4":
-        # The injector applies each webhook, and so holds on to it.
-        done = by_cert_manager.upgrade(floor, check=False)
+        # The injector has applied every webhook, so Helm alone cannot remove one.
+        done = by_cert_manager.upgrade(higher, check=False)
         assert done.returncode
         assert "webhooks[1].sideEffects: Required value" in done.stderr
         assert len(by_cert_manager.webhooks()) == 9
         options = ("--server-side=false", "--wait", "--timeout=100s")
-        by_cert_manager.helm("upgrade", str(CHART), *options, values=floor)
+        by_cert_manager.helm("upgrade", str(CHART), *options, values=higher)
     else:
-        by_cert_manager.upgrade(floor)
+        by_cert_manager.upgrade(higher)
     assert len(by_cert_manager.webhooks()) == 3
     enforced_namespace(by_cert_manager)
 
 
-def test_uninstalled_nothing_of_cert_managers_is_left(by_cert_manager: Installed) -> None:
-    assert "Secret/gpuward-cert-manager-ca" in objects(by_cert_manager)
+def test_uninstalling_leaves_no_object_of_cert_manager(by_cert_manager: Installation) -> None:
+    assert "Secret/gpuward-cert-manager-ca" in release_objects(by_cert_manager)
     by_cert_manager.uninstall()
-    eventually(lambda: objects(by_cert_manager) == set(), what="it is gone")
+    eventually(lambda: release_objects(by_cert_manager) == set(), what="all objects are gone")
 
 
 def test_a_given_secret_is_served_and_its_authority_trusted(
-    by_secret: tuple[Installed, KeyPair],
+    by_secret: tuple[Installation, KeyPair],
 ) -> None:
-    installed, signer = by_secret
-    enforced_namespace(installed)
-    wait_for_pods(installed, "existingSecret")
-    assert trusted(installed) == {signer.certificate}
+    installation, signer = by_secret
+    enforced_namespace(installation)
+    wait_for_pods(installation, "existingSecret")
+    assert trusted_authorities(installation) == {signer.certificate}
 
 
-def test_what_is_put_into_a_given_secret_is_taken_without_a_restart(
-    by_secret: tuple[Installed, KeyPair],
+def test_a_changed_secret_is_loaded_without_a_restart(
+    by_secret: tuple[Installation, KeyPair],
 ) -> None:
-    installed, signer = by_secret
-    running = processes(installed)
-    with Unbroken(installed, enforced_namespace(installed)) as calls:
-        fill_secret(installed, signer)
-        wait_for_pods(installed, "existingSecret")
-        calls.goes_on()
-    assert processes(installed) == running
+    installation, signer = by_secret
+    running = processes(installation)
+    with ContinuousCaller(installation, enforced_namespace(installation)) as caller:
+        fill_secret(installation, signer)
+        wait_for_pods(installation, "existingSecret")
+        caller.wait_for_calls()
+    assert processes(installation) == running

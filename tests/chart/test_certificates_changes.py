@@ -1,4 +1,4 @@
-"""From each certificate mode to each other one, while pods are created: no call fails."""
+"""Changes from each certificate mode to each other, while pods are created: no request fails."""
 
 from __future__ import annotations
 
@@ -6,26 +6,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.testkit.admission.continuous_caller import Unbroken
-from tests.testkit.admission.enforcement import treatment
+from tests.testkit.admission.continuous_caller import ContinuousCaller
+from tests.testkit.admission.enforcement import enforcement_in
 from tests.testkit.chart.cert_manager import CertManager
-from tests.testkit.chart.certificate_mode_changes import Changing
-from tests.testkit.chart.certificate_modes import objects, trusted, wait_for_pods
-from tests.testkit.chart.installation import Installed
+from tests.testkit.chart.certificate_mode_changes import ModeChanger
+from tests.testkit.chart.certificate_modes import (
+    release_objects,
+    trusted_authorities,
+    wait_for_pods,
+)
+from tests.testkit.chart.installation import Installation
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 
 pytest_plugins = ["tests.testkit.chart.fixtures", "tests.testkit.chart.cert_manager_fixtures"]
 
-# From mode `self` on, each change once with Helm 4. With Helm 3 those after which it might take
-# caBundle away with what was in its manifest before, while our controller looks but now and then.
-WAYS = {
+# Starting in mode `self`. With Helm 4, each change once. With Helm 3, only the changes after which
+# Helm could remove the caBundle of its previous manifest before the controller reconciles again.
+MODE_SEQUENCES = {
     "helm4": ("certManager", "existingSecret", "self", "existingSecret", "certManager", "self"),
     "helm3": ("existingSecret", "self"),
 }
-ALWAYS = {"Deployment/gpuward", "ServiceAccount/gpuward"}
-MADE = {
+COMMON_OBJECTS = {"Deployment/gpuward", "ServiceAccount/gpuward"}
+MODE_OBJECTS = {
     "self": {
         "Deployment/gpuward-certs",
         "ServiceAccount/gpuward-certs",
@@ -46,35 +50,41 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("helm", WAYS)
-def test_no_call_fails_and_nothing_of_the_old_mode_is_left(
+@pytest.mark.parametrize("helm", MODE_SEQUENCES)
+def test_no_request_fails_and_no_object_of_the_old_mode_is_left(
     chart_plane: ControlPlane,
     kubelet: Kubelet,
     cert_manager: CertManager,
     tmp_path: Path,
     helm: str,
 ) -> None:
-    with Installed(chart_plane, kubelet, helm) as installed:
-        changing = Changing(installed, cert_manager, tmp_path)
+    with Installation(chart_plane, kubelet, helm) as installation:
+        changer = ModeChanger(installation, cert_manager, tmp_path)
         namespace = chart_plane.namespace()
-        eventually(lambda: treatment(chart_plane, namespace) == "enforced", what="it is in force")
-        with Unbroken(installed, namespace) as calls:
-            for mode in WAYS[helm]:
-                calls.goes_on()
-                changes(changing, mode)
-                calls.goes_on()
-        assert bool(changing.conflicts) == (helm == "helm4")
+        eventually(
+            lambda: enforcement_in(chart_plane, namespace) == "enforced",
+            what="the webhook enforces",
+        )
+        with ContinuousCaller(installation, namespace) as caller:
+            for mode in MODE_SEQUENCES[helm]:
+                caller.wait_for_calls()
+                check_mode_change(changer, mode)
+                caller.wait_for_calls()
+        assert bool(changer.conflicts) == (helm == "helm4")
 
 
-def changes(changing: Changing, mode: str) -> None:
-    """Change the mode, and then something else."""
-    installed = changing.installed
-    before = trusted(installed)
-    changing.change(mode)
-    after = trusted(installed)
+def check_mode_change(changer: ModeChanger, mode: str) -> None:
+    """Change the mode, then upgrade without a change of the mode, and check both."""
+    installation = changer.installation
+    before = trusted_authorities(installation)
+    changer.change(mode)
+    after = trusted_authorities(installation)
     assert len(after) == 1
     assert not after & before
-    changing.upgrade_within()
-    assert trusted(installed) == after
-    wait_for_pods(installed, mode)
-    eventually(lambda: objects(installed) == ALWAYS | MADE[mode], what="the old objects are gone")
+    changer.upgrade_in_mode()
+    assert trusted_authorities(installation) == after
+    wait_for_pods(installation, mode)
+    eventually(
+        lambda: release_objects(installation) == COMMON_OBJECTS | MODE_OBJECTS[mode],
+        what="the old objects are gone",
+    )

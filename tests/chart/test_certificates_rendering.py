@@ -1,4 +1,4 @@
-"""In each certificate mode one writes `caBundle`, and the chart asks no other to."""
+"""In each certificate mode, exactly one program writes `caBundle`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.testkit.chart.rendering import (
     CI_VALUES,
     NAMESPACE,
     Manifest,
+    find_one,
     of_kind,
     pod_specs,
-    rendered,
-    the,
+    render,
 )
 
 BUNDLE = yaml.safe_load(CI_VALUES["existing-secret"].read_text())["certificates"]["caBundle"]
@@ -22,23 +22,23 @@ INJECTION = {"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-s
 
 
 def certificates(**values: object) -> list[Manifest]:
-    """What the chart makes with these values below `certificates`."""
-    return rendered(yaml.safe_dump({"certificates": values}))
+    """The objects of the chart with these values below `certificates`."""
+    return render(yaml.safe_dump({"certificates": values}))
 
 
 def configurations(objects: list[Manifest]) -> list[Manifest]:
     """Both webhook configurations."""
-    return [the(objects, f"{kind}WebhookConfiguration") for kind in ("Mutating", "Validating")]
+    return [find_one(objects, f"{kind}WebhookConfiguration") for kind in ("Mutating", "Validating")]
 
 
-def bundles(objects: list[Manifest]) -> set[str | None]:
-    """What Helm writes into the entries, decoded; None for an entry that it leaves alone."""
+def ca_bundles(objects: list[Manifest]) -> set[str | None]:
+    """The caBundles that Helm writes, decoded; None for a webhook without one."""
     found = [e["clientConfig"] for made in configurations(objects) for e in made["webhooks"]]
     return {base64.b64decode(c["caBundle"]).decode() if "caBundle" in c else None for c in found}
 
 
-def injected(objects: list[Manifest]) -> list[dict[str, str]]:
-    """The annotations that ask cert-manager's injector for something."""
+def injection_annotations(objects: list[Manifest]) -> list[dict[str, str]]:
+    """The annotations for cert-manager's injector, by configuration."""
     return [
         {name: text for name, text in made["metadata"]["annotations"].items() if name in INJECTION}
         for made in configurations(objects)
@@ -46,36 +46,39 @@ def injected(objects: list[Manifest]) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("given", ["", BUNDLE], ids=["alone", "with-a-bundle"])
-def test_our_controller_writes_alone(given: str) -> None:
+def test_in_mode_self_only_the_controller_writes(given: str) -> None:
     objects = certificates(mode="self", caBundle=given)
-    assert bundles(objects) == {None}
-    assert injected(objects) == [{}, {}]
+    assert ca_bundles(objects) == {None}
+    assert injection_annotations(objects) == [{}, {}]
 
 
-def test_the_injector_writes_alone() -> None:
+def test_in_mode_cert_manager_only_the_injector_writes() -> None:
     objects = certificates(mode="certManager")
-    assert bundles(objects) == {None}
-    assert injected(objects) == [{"cert-manager.io/inject-ca-from": f"{NAMESPACE}/gpuward"}] * 2
-    assert the(objects, "Certificate", "gpuward")
+    assert ca_bundles(objects) == {None}
+    assert (
+        injection_annotations(objects)
+        == [{"cert-manager.io/inject-ca-from": f"{NAMESPACE}/gpuward"}] * 2
+    )
+    assert find_one(objects, "Certificate", "gpuward")
 
 
-def test_the_injector_is_given_what_it_writes_instead() -> None:
+def test_in_mode_cert_manager_the_injector_writes_a_given_bundle() -> None:
     objects = certificates(mode="certManager", caBundle=BUNDLE)
-    assert bundles(objects) == {None}
+    assert ca_bundles(objects) == {None}
     source = {"cert-manager.io/inject-ca-from-secret": f"{NAMESPACE}/gpuward-trusted"}
-    assert injected(objects) == [source, source]
-    secret = the(objects, "Secret", "gpuward-trusted")
+    assert injection_annotations(objects) == [source, source]
+    secret = find_one(objects, "Secret", "gpuward-trusted")
     assert secret["metadata"]["annotations"]["cert-manager.io/allow-direct-injection"] == "true"
     assert base64.b64decode(secret["data"]["ca.crt"]).decode() == BUNDLE
 
 
-def test_helm_writes_alone() -> None:
+def test_in_mode_existing_secret_only_helm_writes() -> None:
     objects = certificates(mode="existingSecret", existingSecret={"name": "x"}, caBundle=BUNDLE)
-    assert bundles(objects) == {BUNDLE}
-    assert injected(objects) == [{}, {}]
+    assert ca_bundles(objects) == {BUNDLE}
+    assert injection_annotations(objects) == [{}, {}]
 
 
-def test_what_is_prepared_changes_nothing_else() -> None:
+def test_preparing_cert_manager_only_adds_objects() -> None:
     prepared = certificates(mode="self", certManager={"prepare": True})
     for made in certificates(mode="self"):
         assert made in prepared
@@ -85,10 +88,10 @@ def test_what_is_prepared_changes_nothing_else() -> None:
     }
 
 
-def test_an_issuer_that_is_there_is_asked_and_no_other_is_made() -> None:
-    asked = {"name": "ours", "kind": "ClusterIssuer", "group": "cert-manager.io"}
-    objects = certificates(mode="certManager", certManager={"issuerRef": asked})
-    assert the(objects, "Certificate")["spec"]["issuerRef"] == asked
+def test_a_given_issuer_is_used_and_no_issuer_is_created() -> None:
+    issuer = {"name": "ours", "kind": "ClusterIssuer", "group": "cert-manager.io"}
+    objects = certificates(mode="certManager", certManager={"issuerRef": issuer})
+    assert find_one(objects, "Certificate")["spec"]["issuerRef"] == issuer
     assert of_kind(objects, "Issuer") == []
 
 
@@ -106,7 +109,10 @@ def test_pods_mount_the_secret_that_the_mode_fills(values: dict[str, object]) ->
     (mounted,) = [v["secret"] for v in pod_specs(objects)["webhook"]["volumes"] if "secret" in v]
     assert {item["key"] for item in mounted["items"]} == {"tls.crt", "tls.key"}
     if values["mode"] == "certManager":
-        assert the(objects, "Certificate", "gpuward")["spec"]["secretName"] == mounted["secretName"]
+        assert (
+            find_one(objects, "Certificate", "gpuward")["spec"]["secretName"]
+            == mounted["secretName"]
+        )
     elif values["mode"] == "self":
         assert (
             f"--secret={mounted['secretName']}"

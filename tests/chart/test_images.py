@@ -1,10 +1,10 @@
-"""Where the image of the chart's containers comes from, and what is said of all pods at once."""
+"""The image of the chart's containers, and the values that apply to all pods."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.testkit.chart.rendering import CI_VALUES, pod_specs, rendered
+from tests.testkit.chart.rendering import CI_VALUES, pod_specs, render
 
 
 @pytest.mark.parametrize(
@@ -21,22 +21,22 @@ from tests.testkit.chart.rendering import CI_VALUES, pod_specs, rendered
     ],
 )
 def test_every_container_runs_the_image_of_the_values(text: str, reference: str) -> None:
-    specs = pod_specs(rendered(text))
+    specs = pod_specs(render(text))
     assert set(specs) == {"webhook", "certs", "removal", "test"}
     assert {c["image"] for spec in specs.values() for c in spec["containers"]} == {reference}
 
 
-def test_a_cluster_that_chooses_users_itself_can_be_left_to_do_so() -> None:
+def test_the_choice_of_users_can_be_left_to_the_cluster() -> None:
     text = "podSecurityContext: {runAsUser: null, runAsGroup: null, fsGroup: null}"
-    for spec in pod_specs(rendered(text)).values():
+    for spec in pod_specs(render(text)).values():
         assert spec["securityContext"] == {
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
         }
 
 
-def test_what_is_said_of_all_pods_reaches_all_pods() -> None:
-    for spec in pod_specs(rendered(CI_VALUES["everything"])).values():
+def test_values_for_all_pods_apply_to_every_pod() -> None:
+    for spec in pod_specs(render(CI_VALUES["everything"])).values():
         assert spec["imagePullSecrets"] == [{"name": "regcred"}]
         assert spec["priorityClassName"] == "system-cluster-critical"
         assert spec["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "system"}

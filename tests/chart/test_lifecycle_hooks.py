@@ -1,4 +1,4 @@
-"""The chart's hooks, with what they may do and nothing more: the test, and the removal."""
+"""The chart's hooks with their own permissions: the test, and the removal of configurations."""
 
 from __future__ import annotations
 
@@ -10,116 +10,120 @@ import pytest
 import yaml
 
 from cluster.api import ConfigurationKind
-from tests.testkit.chart.installation import ADMISSION, PATIENT, Installed
+from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation
 from tests.testkit.control_plane.processes import eventually
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
-BOTH = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
-FOREIGN = [{"op": "replace", "path": "/webhooks/0/name", "value": "pods.example.com"}]
-WRONG = [{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]
+BOTH_KINDS = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
+FOREIGN_WEBHOOK = [{"op": "replace", "path": "/webhooks/0/name", "value": "pods.example.com"}]
+WRONG_CA_BUNDLE = [{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]
 CONTENT_TYPE = "application/json-patch+json"
 
 
 @pytest.fixture(scope="module")
-def first(installed: Installed) -> Installed:
-    """An installation."""
-    installed.install(PATIENT)
-    eventually(lambda: b"" not in installed.bundles(), what="the bundle is published")
-    return installed
+def published(installation: Installation) -> Installation:
+    """An installation with published CA bundles."""
+    installation.install(SLOW_MACHINE)
+    eventually(lambda: b"" not in installation.ca_bundles(), what="the CA bundle is published")
+    return installation
 
 
 @pytest.fixture
-def serving(first: Installed) -> Iterator[Installed]:
-    """The same, whole, whatever has been done to it."""
-    whole = first.webhooks()
-    yield first
-    if len(first.pods()) < 2:
-        first.restart()
-    if first.webhooks() != whole:
-        first.plane.kubectl("delete", BOTH, "gpuward", "--ignore-not-found")
-        first.upgrade(PATIENT)
-        first.publish()
+def serving(published: Installation) -> Iterator[Installation]:
+    """The same installation, restored after each test."""
+    webhooks = published.webhooks()
+    yield published
+    if len(published.pods()) < 2:
+        published.restart()
+    if published.webhooks() != webhooks:
+        published.plane.kubectl("delete", BOTH_KINDS, "gpuward", "--ignore-not-found")
+        published.upgrade(SLOW_MACHINE)
+        published.publish_ca_bundle()
 
 
-def hook(installed: Installed, component: str) -> tuple[Any, str]:
-    """Make all of a hook but its work; a pod that does the work, and who it is."""
-    hooks = yaml.safe_load_all(installed.helm("get hooks").stdout)
-    ours = [
+def prepare_hook(installation: Installation, component: str) -> tuple[Any, str]:
+    """Create the account and permissions of a hook; returns its pod and its account's name."""
+    hooks = yaml.safe_load_all(installation.helm("get hooks").stdout)
+    parts = [
         each
         for each in hooks
         if each["metadata"]["labels"]["app.kubernetes.io/component"] == component
     ]
-    rights = [each for each in ours if each["kind"] not in ("Job", "Pod")]
-    (work,) = (each for each in ours if each["kind"] in ("Job", "Pod"))
-    made = json.dumps({"apiVersion": "v1", "kind": "List", "items": rights})
-    installed.plane.kubectl("apply", "-n", installed.namespace, "-f", "-", input=made)
+    permissions = [each for each in parts if each["kind"] not in ("Job", "Pod")]
+    (work,) = (each for each in parts if each["kind"] in ("Job", "Pod"))
+    manifests = json.dumps({"apiVersion": "v1", "kind": "List", "items": permissions})
+    installation.plane.kubectl("apply", "-n", installation.namespace, "-f", "-", input=manifests)
     template = work["spec"]["template"] if work["kind"] == "Job" else work
-    # Here nobody waits for what will not come.
+    # Without the options that make the hook wait.
     (container,) = template["spec"]["containers"]
     container["args"] = [a for a in container["args"] if not a.startswith("--wait")]
     labels = template["metadata"]["labels"]
-    metadata = {"name": f"{component}-by-hand", "labels": labels, "namespace": installed.namespace}
+    metadata = {
+        "name": f"{component}-by-hand",
+        "labels": labels,
+        "namespace": installation.namespace,
+    }
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
     return pod, template["spec"]["serviceAccountName"]
 
 
-def ran(installed: Installed, component: str) -> tuple[str, str]:
-    """Run a hook's command in a pod of its own; the phase that the pod ended in, and its log."""
-    pod, _ = hook(installed, component)
-    path = f"/api/v1/namespaces/{installed.namespace}/pods"
+def run_hook(installation: Installation, component: str) -> tuple[str, str]:
+    """Run the command of a hook in a pod; returns the final phase and the log."""
+    pod, _ = prepare_hook(installation, component)
+    path = f"/api/v1/namespaces/{installation.namespace}/pods"
     name = pod["metadata"]["name"]
-    installed.plane.create(path, pod)
+    installation.plane.create(path, pod)
 
     def phase() -> str:
-        found: str = installed.plane.request("GET", f"{path}/{name}").body["status"]["phase"]
+        found: str = installation.plane.request("GET", f"{path}/{name}").body["status"]["phase"]
         return found if found in ("Succeeded", "Failed") else ""
 
-    ended = eventually(phase, what=f"{name} ends")
-    log = installed.kubelet.log(installed.namespace, name)
-    installed.plane.kubectl("delete", "pod", name, "-n", installed.namespace)
-    return ended, log
+    final_phase = eventually(phase, what=f"{name} ends")
+    log = installation.kubelet.log(installation.namespace, name)
+    installation.plane.kubectl("delete", "pod", name, "-n", installation.namespace)
+    return final_phase, log
 
 
-def change(installed: Installed, kind: ConfigurationKind, patch: Any) -> None:
-    """Change a configuration by hand."""
+def patch_configuration(installation: Installation, kind: ConfigurationKind, patch: Any) -> None:
+    """Patch a webhook configuration."""
     path = f"{ADMISSION}/{kind.value}/gpuward"
-    answer = installed.plane.request("PATCH", path, patch, content_type=CONTENT_TYPE)
+    answer = installation.plane.request("PATCH", path, patch, content_type=CONTENT_TYPE)
     assert answer.status == 200, answer
 
 
-def test_helm_test_calls_the_webhook(serving: Installed) -> None:
+def test_helm_test_calls_the_webhook(serving: Installation) -> None:
     done = serving.helm("test", "--timeout=100s")
     assert "Succeeded" in done.stdout
-    ended, log = ran(serving, "test")
-    assert ended == "Succeeded", log
+    final_phase, log = run_hook(serving, "test")
+    assert final_phase == "Succeeded", log
 
 
-def test_the_test_fails_where_api_servers_do_not_trust_the_webhook(serving: Installed) -> None:
+def test_the_test_fails_if_api_servers_do_not_trust_the_webhook(serving: Installation) -> None:
 
     def failed() -> str:
-        # Another time if it was mended meanwhile.
-        change(serving, ConfigurationKind.VALIDATING, WRONG)
-        ended, log = ran(serving, "test")
-        return log if ended == "Failed" else ""
+        # Patch again each time: the controller may have fixed the bundle.
+        patch_configuration(serving, ConfigurationKind.VALIDATING, WRONG_CA_BUNDLE)
+        final_phase, log = run_hook(serving, "test")
+        return log if final_phase == "Failed" else ""
 
     log = eventually(failed, what="the test fails")
     assert "caBundle" in log
 
 
-def test_the_test_fails_where_nobody_answers(serving: Installed) -> None:
+def test_the_test_fails_if_no_server_answers(serving: Installation) -> None:
     for pod in serving.pods():
         pod.kill()
-    eventually(lambda: not serving.pods(), what="no process is left")
-    ended, log = ran(serving, "test")
-    assert ended == "Failed"
+    eventually(lambda: not serving.pods(), what="all processes have ended")
+    final_phase, log = run_hook(serving, "test")
+    assert final_phase == "Failed"
     assert "nobody" in log, log
 
 
-def test_the_removal_leaves_alone_what_is_not_ours(serving: Installed) -> None:
-    change(serving, ConfigurationKind.MUTATING, FOREIGN)
-    ended, log = ran(serving, "removal")
-    assert ended == "Failed"
+def test_the_removal_keeps_configurations_with_foreign_webhooks(serving: Installation) -> None:
+    patch_configuration(serving, ConfigurationKind.MUTATING, FOREIGN_WEBHOOK)
+    final_phase, log = run_hook(serving, "removal")
+    assert final_phase == "Failed"
     assert "pods.example.com" in log
     found = {
         kind: serving.plane.request("GET", f"{ADMISSION}/{kind.value}/gpuward")
@@ -130,8 +134,8 @@ def test_the_removal_leaves_alone_what_is_not_ours(serving: Installed) -> None:
 
 
 @pytest.mark.parametrize("component", ["test", "removal"])
-def test_a_hook_may_do_nothing_else(serving: Installed, component: str) -> None:
-    _, account = hook(serving, component)
+def test_a_hook_has_no_other_permissions(serving: Installation, component: str) -> None:
+    _, account = prepare_hook(serving, component)
     client = serving.plane.client(serving.plane.token(account, serving.namespace))
     own = f"/api/v1/namespaces/{serving.namespace}"
     for path in (
@@ -142,7 +146,12 @@ def test_a_hook_may_do_nothing_else(serving: Installed, component: str) -> None:
         assert client.request("GET", path).status == 403, path
     other = f"{ADMISSION}/{ConfigurationKind.MUTATING.value}/another"
     assert client.request("DELETE", other).status == 403
-    ours = f"{ADMISSION}/{ConfigurationKind.MUTATING.value}/gpuward"
-    assert client.request("PATCH", ours, FOREIGN, content_type=CONTENT_TYPE).status == 403
+    own_configuration = f"{ADMISSION}/{ConfigurationKind.MUTATING.value}/gpuward"
+    assert (
+        client.request(
+            "PATCH", own_configuration, FOREIGN_WEBHOOK, content_type=CONTENT_TYPE
+        ).status
+        == 403
+    )
     if component == "test":
-        assert client.request("DELETE", ours).status == 403
+        assert client.request("DELETE", own_configuration).status == 403

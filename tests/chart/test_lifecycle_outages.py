@@ -1,4 +1,4 @@
-"""What becomes of pods while the servers of an installation change, or have all crashed."""
+"""What happens to pods while all webhook servers are down, and during a rollout."""
 
 from __future__ import annotations
 
@@ -6,74 +6,84 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.testkit.admission.enforcement import HOLDER, SYSTEM, treatment
-from tests.testkit.admission.pod_creator import PodMaker
+from tests.testkit.admission.enforcement import GPU_POD, SYSTEM, enforcement_in
+from tests.testkit.admission.pod_creator import PodCreator
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, deployment, pod, variable
-from tests.testkit.chart.installation import PATIENT, Installed, merged
+from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually, is_alive
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
-IGNORE = merged(PATIENT, {"mode": "deny"})
-FAIL = merged(IGNORE, {"registration": {"failurePolicy": "Fail"}})
+IGNORE = merge_values(SLOW_MACHINE, {"mode": "deny"})
+FAIL = merge_values(IGNORE, {"registration": {"failurePolicy": "Fail"}})
 
 
 @pytest.fixture(scope="module")
-def serving(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[Installed]:
-    """An installation in mode deny; what helm does about it is told elsewhere."""
-    with Installed(chart_plane, kubelet, "helm4") as installed:
-        installed.install(IGNORE)
-        yield installed
+def serving(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[Installation]:
+    """An installation in mode deny; other modules test helm itself."""
+    with Installation(chart_plane, kubelet, "helm4") as installation:
+        installation.install(IGNORE)
+        yield installation
 
 
-def crashed(installed: Installed, namespace: str) -> None:
-    """Kill every server, once it is in force."""
-    eventually(lambda: treatment(installed.plane, namespace) == "enforced", what="it is in force")
-    for process in installed.pods():
+def kill_all_servers(installation: Installation, namespace: str) -> None:
+    """Wait until the webhook enforces, then kill every server."""
+    eventually(
+        lambda: enforcement_in(installation.plane, namespace) == "enforced",
+        what="the webhook enforces",
+    )
+    for process in installation.pods():
         process.kill()
-    eventually(lambda: not installed.pods(), what="no process is left")
+    eventually(lambda: not installation.pods(), what="all processes have ended")
 
 
-def test_under_ignore_pods_pass_unjudged(serving: Installed) -> None:
+def test_under_ignore_pods_are_admitted_without_evaluation(serving: Installation) -> None:
     serving.upgrade(IGNORE)
     namespace = serving.plane.namespace()
-    crashed(serving, namespace)
-    assert treatment(serving.plane, namespace) == "silent"
+    kill_all_servers(serving, namespace)
+    assert enforcement_in(serving.plane, namespace) == "silent"
     serving.restart()
-    eventually(lambda: treatment(serving.plane, namespace) == "enforced", what="it is back")
+    eventually(
+        lambda: enforcement_in(serving.plane, namespace) == "enforced",
+        what="the webhook enforces again",
+    )
 
 
-def test_under_fail_only_what_concerns_gpus_is_held_up_until_it_is_back(serving: Installed) -> None:
+def test_under_fail_only_gpu_pods_are_refused_until_the_servers_are_back(
+    serving: Installation,
+) -> None:
     serving.upgrade(FAIL)
     plane, namespace = serving.plane, serving.plane.namespace()
-    crashed(serving, namespace)
-    held = create(plane, namespace, HOLDER, dry_run=True)
-    assert held.status == 500
-    assert 'failed calling webhook "pods.deny.gpuward.io"' in held.body["message"]
-    # What API servers themselves tell apart, and what is only spoken of.
+    kill_all_servers(serving, namespace)
+    refused = create(plane, namespace, GPU_POD, dry_run=True)
+    assert refused.status == 500
+    assert 'failed calling webhook "pods.deny.gpuward.io"' in refused.body["message"]
+    # Pods that the matchConditions exclude, and workloads whose webhook only warns.
     assert create(plane, namespace, pod(container()), dry_run=True).status == 201
-    taking = deployment(container(**variable("all")))
-    assert create(plane, namespace, taking, dry_run=True).status == 201
-    for away in (serving.namespace, *SYSTEM):
-        assert create(plane, away, HOLDER, dry_run=True).status == 201, away
-    # Its own pods are held up by nobody, so they can be made again.
+    gpu_deployment = deployment(container(**variable("all")))
+    assert create(plane, namespace, gpu_deployment, dry_run=True).status == 201
+    for excluded in (serving.namespace, *SYSTEM):
+        assert create(plane, excluded, GPU_POD, dry_run=True).status == 201, excluded
+    # The webhook does not block its own pods, so they can be created again.
     serving.restart()
-    eventually(lambda: treatment(plane, namespace) == "enforced", what="it is back")
+    eventually(
+        lambda: enforcement_in(plane, namespace) == "enforced", what="the webhook enforces again"
+    )
 
 
-def test_new_servers_take_over_without_a_gap(serving: Installed) -> None:
-    fail = merged(FAIL, {"drainSeconds": 3})
+def test_a_rollout_leaves_no_pod_without_evaluation(serving: Installation) -> None:
+    fail = merge_values(FAIL, {"drainSeconds": 3})
     serving.upgrade(fail)
     plane, namespace = serving.plane, serving.plane.namespace()
-    eventually(lambda: treatment(plane, namespace) == "enforced", what="it is in force")
+    eventually(lambda: enforcement_in(plane, namespace) == "enforced", what="the webhook enforces")
     old = {pod.process_id for pod in serving.pods()}
-    with PodMaker(plane, namespace) as maker:
-        maker.goes_on()
-        serving.upgrade(merged(fail, {"logLevel": "debug"}))
-        eventually(lambda: not any(map(is_alive, old)), what="the old ones have left")
-        maker.goes_on()
-    assert not maker.not_evaluated
+    with PodCreator(plane, namespace) as creator:
+        creator.wait_for_pods()
+        serving.upgrade(merge_values(fail, {"logLevel": "debug"}))
+        eventually(lambda: not any(map(is_alive, old)), what="the old processes have ended")
+        creator.wait_for_pods()
+    assert not creator.not_evaluated
     assert len({pod.process_id for pod in serving.pods()} - old) == 2

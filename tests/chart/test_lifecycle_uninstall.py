@@ -1,4 +1,4 @@
-"""Off again: nothing is left behind, and nobody is held up meanwhile."""
+"""Uninstalling the chart: nothing is left behind, and no pod is refused meanwhile."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.testkit.admission.enforcement import treatment
-from tests.testkit.admission.pod_creator import PodMaker
-from tests.testkit.chart.installation import ADMISSION, PATIENT, Installed, merged
+from tests.testkit.admission.enforcement import enforcement_in
+from tests.testkit.admission.pod_creator import PodCreator
+from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
-from tests.testkit.cluster_contents import Thing, everything
+from tests.testkit.cluster_contents import ObjectIdentity, list_objects
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.end_to_end.steps import patch
@@ -18,64 +18,72 @@ from tests.testkit.end_to_end.steps import patch
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
 HELMS = pytest.mark.parametrize("helm", ["helm3", "helm4"])
-DENY = merged(PATIENT, {"mode": "deny"})
-# As users have it, who leave the servers the time to answer whoever still asks.
+DENY = merge_values(SLOW_MACHINE, {"mode": "deny"})
+# With the default drain, as users have it: servers answer late requests.
 FAIL = {"mode": "deny", "registration": {"failurePolicy": "Fail", "timeoutSeconds": 30}}
 NO_HOOK = {"removalHook": {"enabled": False}}
-BOTH = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
+BOTH_KINDS = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
 CONFIGURATIONS = {"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
 SERVING = {"services", "deployments", "secrets"}
 
 
 @HELMS
-def test_it_leaves_nothing_behind_and_can_come_again(
+def test_it_leaves_nothing_behind_and_can_be_installed_again(
     chart_plane: ControlPlane, kubelet: Kubelet, helm: str
 ) -> None:
-    before = everything(chart_plane)
-    with Installed(chart_plane, kubelet, helm) as installed:
-        installed.install(PATIENT)
-        installed.upgrade(DENY)
-        installed.rollback(1)
-        installed.helm("test", "--timeout=100s")
-        made = {thing.resource for thing in everything(chart_plane) - before}
-        assert made > CONFIGURATIONS | {"leases", "secrets", "clusterroles", "serviceaccounts"}
-        installed.uninstall()
-        eventually(lambda: is_gone(installed, before), what="all of it is gone")
-        installed.install(DENY)
+    before = list_objects(chart_plane)
+    with Installation(chart_plane, kubelet, helm) as installation:
+        installation.install(SLOW_MACHINE)
+        installation.upgrade(DENY)
+        installation.rollback(1)
+        installation.helm("test", "--timeout=100s")
+        created_resources = {thing.resource for thing in list_objects(chart_plane) - before}
+        assert created_resources > CONFIGURATIONS | {
+            "leases",
+            "secrets",
+            "clusterroles",
+            "serviceaccounts",
+        }
+        installation.uninstall()
+        eventually(lambda: is_gone(installation, before), what="all objects are gone")
+        installation.install(DENY)
         namespace = chart_plane.namespace()
-        eventually(lambda: treatment(chart_plane, namespace) == "enforced", what="it is back")
+        eventually(
+            lambda: enforcement_in(chart_plane, namespace) == "enforced",
+            what="the webhook enforces again",
+        )
 
 
-def test_a_hook_that_fails_stops_it_and_there_is_a_way_out(
+def test_a_failed_hook_stops_it_and_the_documented_commands_finish_it(
     chart_plane: ControlPlane, kubelet: Kubelet
 ) -> None:
-    before = everything(chart_plane)
-    with Installed(chart_plane, kubelet, "helm3") as installed:
-        installed.install(PATIENT)
-        # A configuration with a webhook of somebody else is not removed.
+    before = list_objects(chart_plane)
+    with Installation(chart_plane, kubelet, "helm3") as installation:
+        installation.install(SLOW_MACHINE)
+        # The hook does not remove a configuration with a foreign webhook.
         path = f"{ADMISSION}/mutatingwebhookconfigurations/gpuward"
         foreign = [{"op": "replace", "path": "/webhooks/0/name", "value": "pods.example.com"}]
-        assert patch(chart_plane, path, foreign, how="json-patch").status == 200
-        # Not as long as it takes until the Job gives up.
-        assert installed.helm("uninstall", "--timeout=5s", check=False).returncode
+        assert patch(chart_plane, path, foreign, patch_type="json-patch").status == 200
+        # A short timeout: the Job retries for longer.
+        assert installation.helm("uninstall", "--timeout=5s", check=False).returncode
         assert chart_plane.request("GET", path).status == 200
-        assert len(installed.pods()) == 2
-        # What docs/uninstall.md says then.
-        chart_plane.kubectl("delete", BOTH, "gpuward", "--ignore-not-found")
-        installed.helm("uninstall", "--no-hooks")
-        # The Job goes by itself, ten minutes later.
-        assert installed.get("job/gpuward-removal")["spec"]["ttlSecondsAfterFinished"] == 600
-        chart_plane.kubectl("delete", "job/gpuward-removal", "-n", installed.namespace)
-        eventually(lambda: is_gone(installed, before), what="all of it is gone")
+        assert len(installation.pods()) == 2
+        # The commands of docs/uninstall.md for this case.
+        chart_plane.kubectl("delete", BOTH_KINDS, "gpuward", "--ignore-not-found")
+        installation.helm("uninstall", "--no-hooks")
+        # Kubernetes deletes the Job ten minutes later.
+        assert installation.get("job/gpuward-removal")["spec"]["ttlSecondsAfterFinished"] == 600
+        chart_plane.kubectl("delete", "job/gpuward-removal", "-n", installation.namespace)
+        eventually(lambda: is_gone(installation, before), what="all objects are gone")
 
 
-def is_gone(installed: Installed, before: set[Thing]) -> bool:
-    """Whether there is nothing that was not there before, but for a namespace and its own."""
-    now = everything(installed.plane)
+def is_gone(installation: Installation, before: set[ObjectIdentity]) -> bool:
+    """Whether nothing is left but the namespace with its default objects; fails if something is."""
+    now = list_objects(installation.plane)
     own = {
-        ("namespaces", "", installed.namespace),
-        ("serviceaccounts", installed.namespace, "default"),
-        ("configmaps", installed.namespace, "kube-root-ca.crt"),
+        ("namespaces", "", installation.namespace),
+        ("serviceaccounts", installation.namespace, "default"),
+        ("configmaps", installation.namespace, "kube-root-ca.crt"),
     }
     left = {t for t in now - before if (t.resource, t.namespace, t.name) not in own}
     assert left == set()
@@ -87,55 +95,58 @@ def is_gone(installed: Installed, before: set[Thing]) -> bool:
     [
         pytest.param("helm3", {}, id="helm3"),
         pytest.param("helm4", {}, id="helm4"),
-        # It takes the configurations away first by itself.
+        # Helm 4 deletes the configurations first without the hook, too.
         pytest.param("helm4", NO_HOOK, id="helm4-without-the-hook"),
     ],
 )
-def test_nobody_is_refused_or_held_up_meanwhile(
+def test_no_pod_is_refused_meanwhile(
     chart_plane: ControlPlane, kubelet: Kubelet, helm: str, values: Any
 ) -> None:
-    with Installed(chart_plane, kubelet, helm) as installed:
-        installed.install(merged(FAIL, values))
+    with Installation(chart_plane, kubelet, helm) as installation:
+        installation.install(merge_values(FAIL, values))
         namespace = chart_plane.namespace()
-        eventually(lambda: treatment(chart_plane, namespace) == "enforced", what="it is in force")
-        with PodMaker(chart_plane, namespace) as maker:
-            maker.goes_on()
-            assert not maker.not_evaluated
-            installed.uninstall()
-            maker.goes_on()
-        assert maker.fixed
-        assert maker.not_evaluated
-        assert treatment(chart_plane, namespace) == "silent"
-        assert configurations_go_first(installed)
+        eventually(
+            lambda: enforcement_in(chart_plane, namespace) == "enforced",
+            what="the webhook enforces",
+        )
+        with PodCreator(chart_plane, namespace) as creator:
+            creator.wait_for_pods()
+            assert not creator.not_evaluated
+            installation.uninstall()
+            creator.wait_for_pods()
+        assert creator.fixed
+        assert creator.not_evaluated
+        assert enforcement_in(chart_plane, namespace) == "silent"
+        assert configurations_go_first(installation)
 
 
-def test_helm_3_without_the_hook_takes_the_configurations_away_last(
+def test_helm_3_without_the_hook_deletes_the_configurations_last(
     chart_plane: ControlPlane, kubelet: Kubelet
 ) -> None:
-    # Under Fail nobody could make a pod in between, which is why there is a hook.
-    with Installed(chart_plane, kubelet, "helm3") as installed:
-        installed.install(merged(PATIENT, NO_HOOK))
-        installed.uninstall()
-        assert not configurations_go_first(installed)
+    # With failurePolicy Fail, no pod could be created meanwhile: the reason for the hook.
+    with Installation(chart_plane, kubelet, "helm3") as installation:
+        installation.install(merge_values(SLOW_MACHINE, NO_HOOK))
+        installation.uninstall()
+        assert not configurations_go_first(installation)
 
 
-def configurations_go_first(installed: Installed) -> bool:
+def configurations_go_first(installation: Installation) -> bool:
     """Whether both configurations were deleted before the first object that serves them."""
 
     def deleted() -> list[str]:
-        events = [e for e in installed.plane.audit_events() if e["verb"] == "delete"]
+        events = [e for e in installation.plane.audit_events() if e["verb"] == "delete"]
         found = [e["objectRef"] for e in events if e["responseStatus"]["code"] == 200]
-        ours = [
+        deletions = [
             each["resource"]
             for each in found
-            if each.get("namespace") == installed.namespace
+            if each.get("namespace") == installation.namespace
             or (each["resource"] in CONFIGURATIONS and each["name"] == "gpuward")
         ]
-        # Those of earlier installations stand before what this one has lost.
-        start = max(ours.index(r) if r in ours else -1 for r in CONFIGURATIONS)
-        return ours if start >= 0 else []
+        # Ignore the configurations of earlier installations, which come first in the log.
+        start = max(deletions.index(r) if r in deletions else -1 for r in CONFIGURATIONS)
+        return deletions if start >= 0 else []
 
-    order = eventually(deleted, what="the audit log has it")
-    last = {resource: place for place, resource in enumerate(order)}
+    order = eventually(deleted, what="the audit log has the deletions")
+    last = {resource: position for position, resource in enumerate(order)}
     first = min(order.index(resource) for resource in SERVING if resource in order)
     return max(last[resource] for resource in CONFIGURATIONS) < first

@@ -1,4 +1,4 @@
-"""Upgrades and rollbacks of the chart: what they change, and what they leave as it was."""
+"""Upgrades and rollbacks of the chart: what they change, and what they keep."""
 
 from __future__ import annotations
 
@@ -8,92 +8,96 @@ from typing import Any
 
 import pytest
 
-from tests.testkit.admission.enforcement import FIXES, HOLDER, TAKER, treatment
+from tests.testkit.admission.enforcement import BYPASS_POD, FIXES, GPU_POD, enforcement_in
 from tests.testkit.admission.registered_webhook import create
-from tests.testkit.chart.installation import PATIENT, Installed, merged
+from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
 from tests.testkit.control_plane.processes import eventually
-from tests.testkit.end_to_end.steps import fixed_by
+from tests.testkit.end_to_end.steps import fixing_rules
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
-DENY = merged(PATIENT, {"mode": "deny"})
-LENIENT = merged(DENY, {"policy": {"rules": {"visible-devices-env": {"action": "off"}}}})
+DENY = merge_values(SLOW_MACHINE, {"mode": "deny"})
+LENIENT = merge_values(DENY, {"policy": {"rules": {"visible-devices-env": {"action": "off"}}}})
 LEASE = "lease.coordination.k8s.io/gpuward-certs"
 
 
 @pytest.fixture(scope="module")
-def serving(installed: Installed) -> Installed:
+def serving(installation: Installation) -> Installation:
     """An installation in the default mode."""
-    installed.install(PATIENT)
-    eventually(lambda: b"" not in installed.bundles(), what="the bundle is published")
-    return installed
+    installation.install(SLOW_MACHINE)
+    eventually(lambda: b"" not in installation.ca_bundles(), what="the bundle is published")
+    return installation
 
 
-def is_let_pass(installed: Installed, namespace: str) -> bool:
-    """Whether the policy of a server that fixes lets a pod take GPUs."""
-    taker = create(installed.plane, namespace, TAKER, dry_run=True)
-    holder = create(installed.plane, namespace, HOLDER, dry_run=True)
-    return taker.status == 201 and fixed_by(holder.body) == FIXES
+def is_lenient_policy_active(installation: Installation, namespace: str) -> bool:
+    """Whether the lenient policy is active: it admits a pod that takes GPUs, and still fixes."""
+    taker = create(installation.plane, namespace, BYPASS_POD, dry_run=True)
+    holder = create(installation.plane, namespace, GPU_POD, dry_run=True)
+    return taker.status == 201 and fixing_rules(holder.body) == FIXES
 
 
-def kept(installed: Installed) -> dict[str, Any]:
-    """What no upgrade may touch: certificates, the lease, and what API servers trust."""
+def persistent_state(installation: Installation) -> dict[str, Any]:
+    """The state that no upgrade may change: certificates, the Lease and the caBundles."""
     secrets = {
-        name: installed.get(f"secret/{name}")["data"] for name in ("gpuward-ca", "gpuward-tls")
+        name: installation.get(f"secret/{name}")["data"] for name in ("gpuward-ca", "gpuward-tls")
     }
     assert all(all(data.values()) for data in secrets.values())
-    holder = installed.get(LEASE)["spec"]["holderIdentity"]
+    holder = installation.get(LEASE)["spec"]["holderIdentity"]
     assert holder
-    return {**secrets, "holder": holder, "bundles": installed.bundles()}
+    return {**secrets, "holder": holder, "bundles": installation.ca_bundles()}
 
 
-def processes(installed: Installed) -> set[int]:
+def processes(installation: Installation) -> set[int]:
     """The processes of all pods."""
-    return {pod.process_id for what in ("webhook", "certs") for pod in installed.pods(what)}
+    return {
+        pod.process_id for component in ("webhook", "certs") for pod in installation.pods(component)
+    }
 
 
-def generations(installed: Installed) -> list[int]:
-    """How often each Deployment has been changed."""
+def generations(installation: Installation) -> list[int]:
+    """The generation of each Deployment, which every change increases."""
     names = ("gpuward", "gpuward-certs")
-    return [installed.get(f"deployment/{name}")["metadata"]["generation"] for name in names]
+    return [installation.get(f"deployment/{name}")["metadata"]["generation"] for name in names]
 
 
-def revision(installed: Installed) -> int:
+def revision(installation: Installation) -> int:
     """The release's newest revision."""
-    return int(json.loads(installed.helm("status", "-o", "json").stdout)["version"])
+    return int(json.loads(installation.helm("status", "-o", "json").stdout)["version"])
 
 
-def test_a_mode_is_changed_by_an_upgrade_and_comes_back_by_a_rollback(serving: Installed) -> None:
-    before = kept(serving)
-    serving.upgrade(PATIENT)
-    running, first = processes(serving), revision(serving)
+def test_an_upgrade_changes_the_mode_and_a_rollback_restores_it(serving: Installation) -> None:
+    before = persistent_state(serving)
+    serving.upgrade(SLOW_MACHINE)
+    wait_until_running, first = processes(serving), revision(serving)
     namespace = serving.plane.namespace()
-    fares = partial(treatment, serving.plane, namespace)
-    eventually(lambda: fares() == "warned", what="pods are warned about")
+    observe = partial(enforcement_in, serving.plane, namespace)
+    eventually(lambda: observe() == "warned", what="pods get warnings")
     serving.upgrade(DENY)
-    eventually(lambda: fares() == "enforced", what="pods are refused and fixed")
-    assert kept(serving) == before
+    eventually(lambda: observe() == "enforced", what="pods are refused and fixed")
+    assert persistent_state(serving) == before
     serving.rollback(first)
-    eventually(lambda: fares() == "warned", what="pods are warned about again")
-    assert kept(serving) == before
-    assert processes(serving) == running
+    eventually(lambda: observe() == "warned", what="pods get warnings again")
+    assert persistent_state(serving) == before
+    assert processes(serving) == wait_until_running
 
 
-def test_a_policy_reaches_the_processes_that_run(serving: Installed) -> None:
-    before = kept(serving)
+def test_a_changed_policy_reaches_the_running_processes(serving: Installation) -> None:
+    before = persistent_state(serving)
     serving.upgrade(DENY)
-    running, first = processes(serving), revision(serving)
+    wait_until_running, first = processes(serving), revision(serving)
     rollouts = generations(serving)
     namespace = serving.plane.namespace()
-    fares = partial(treatment, serving.plane, namespace)
-    eventually(lambda: fares() == "enforced", what="the default policy is in force")
+    observe = partial(enforcement_in, serving.plane, namespace)
+    eventually(lambda: observe() == "enforced", what="the default policy is active")
     serving.upgrade(LENIENT)
-    eventually(lambda: is_let_pass(serving, namespace), what="the new policy is in force")
+    eventually(
+        lambda: is_lenient_policy_active(serving, namespace), what="the new policy is active"
+    )
     serving.rollback(first)
-    eventually(lambda: fares() == "enforced", what="the old policy is in force again")
-    assert processes(serving) == running
+    eventually(lambda: observe() == "enforced", what="the old policy is active again")
+    assert processes(serving) == wait_until_running
     assert generations(serving) == rollouts
-    assert kept(serving) == before
+    assert persistent_state(serving) == before
 
 
 @pytest.mark.parametrize(
@@ -104,25 +108,23 @@ def test_a_policy_reaches_the_processes_that_run(serving: Installed) -> None:
         ({"rulez": {}}, "rulez"),
     ],
 )
-def test_a_policy_that_cannot_be_used_is_not_installed(
-    serving: Installed, policy: Any, named: str
-) -> None:
+def test_an_invalid_policy_is_not_installed(serving: Installation, policy: Any, named: str) -> None:
     before, file = revision(serving), serving.get("configmap/gpuward-policy")
-    done = serving.upgrade(merged(PATIENT, {"policy": policy}), check=False)
+    done = serving.upgrade(merge_values(SLOW_MACHINE, {"policy": policy}), check=False)
     assert done.returncode
     assert named in done.stderr
     assert revision(serving) == before
     assert serving.get("configmap/gpuward-policy") == file
 
 
-def test_what_was_deleted_in_an_emergency_comes_back_by_an_upgrade(serving: Installed) -> None:
+def test_an_upgrade_recreates_deleted_webhook_configurations(serving: Installation) -> None:
     serving.upgrade(DENY)
     namespace = serving.plane.namespace()
-    fares = partial(treatment, serving.plane, namespace)
-    eventually(lambda: fares() == "enforced", what="gpuward is in force")
+    observe = partial(enforcement_in, serving.plane, namespace)
+    eventually(lambda: observe() == "enforced", what="gpuward enforces")
     both = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
     serving.plane.kubectl("delete", both, "gpuward")
-    eventually(lambda: fares() == "silent", what="nobody is called any more")
+    eventually(lambda: observe() == "silent", what="no webhook is called any more")
     serving.upgrade(DENY)
-    serving.publish()
-    eventually(lambda: fares() == "enforced", what="gpuward is in force again")
+    serving.publish_ca_bundle()
+    eventually(lambda: observe() == "enforced", what="gpuward enforces again")

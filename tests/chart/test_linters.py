@@ -1,4 +1,4 @@
-"""Linters have nothing to say about the chart: our own, and kube-score."""
+"""Linters find nothing in the chart: gpuward's own linter, and kube-score."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.testkit.chart.rendering import CI_VALUES, rendering
+from tests.testkit.chart.rendering import CI_VALUES, render_text
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.paths import ROOT
 
@@ -18,13 +18,13 @@ every_values = pytest.mark.parametrize("name", CI_VALUES)
 ACCEPTED: list[dict[str, Any]] = yaml.safe_load(
     (ROOT / "tests" / "data" / "chart_linter.yaml").read_text(encoding="utf-8")
 )
-# A CPU limit would slow down what API servers wait for.
+# A CPU limit would delay answers that API servers wait for.
 FLAGS = ("--ignore-container-cpu-limit", "--enable-optional-test=container-seccomp-profile")
 GOOD = 7
 
 
-def complaints(tools: Programs, text: str) -> list[tuple[str, str, str]]:
-    """What kube-score finds: the check, the component and what is wrong with it."""
+def kube_score_findings(tools: Programs, text: str) -> list[tuple[str, str, str]]:
+    """The findings of kube-score: the check, the component and the summary."""
     command = [str(tools["kube-score"]), "score", *FLAGS, "--output-format=json", "-"]
     done = subprocess.run(
         [*command, "--kubernetes-version=v1.30"],
@@ -47,7 +47,7 @@ def complaints(tools: Programs, text: str) -> list[tuple[str, str, str]]:
 
 
 def accepts(row: dict[str, Any], name: str, check: str, component: str) -> bool:
-    """Whether this row of the file speaks of that complaint about those values."""
+    """Whether a row of the file accepts this finding for these values."""
     return (
         row["check"] == check
         and component in row.get("only", [component])
@@ -56,10 +56,10 @@ def accepts(row: dict[str, Any], name: str, check: str, component: str) -> bool:
 
 
 @every_values
-def test_our_own_linter_finds_nothing(name: str) -> None:
+def test_gpuward_lint_finds_nothing(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "gpuward", "lint", "--notes", "--format=json", "-"],
-        input=rendering(CI_VALUES[name]),
+        input=render_text(CI_VALUES[name]),
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -73,17 +73,21 @@ def test_our_own_linter_finds_nothing(name: str) -> None:
 
 
 @every_values
-def test_kube_score_finds_nothing_that_is_not_meant_to_be(chart_tools: Programs, name: str) -> None:
-    found = complaints(chart_tools, rendering(CI_VALUES[name]))
-    left = [one for one in found if not any(accepts(row, name, one[0], one[1]) for row in ACCEPTED)]
-    assert left == []
+def test_kube_score_finds_only_accepted_findings(chart_tools: Programs, name: str) -> None:
+    found = kube_score_findings(chart_tools, render_text(CI_VALUES[name]))
+    unexpected = [
+        (check, component, summary)
+        for check, component, summary in found
+        if not any(accepts(row, name, check, component) for row in ACCEPTED)
+    ]
+    assert unexpected == []
 
 
-def test_nothing_is_accepted_that_is_not_there(chart_tools: Programs) -> None:
+def test_every_accepted_finding_exists(chart_tools: Programs) -> None:
     found = {
         (name, check, component)
         for name in CI_VALUES
-        for check, component, _ in complaints(chart_tools, rendering(CI_VALUES[name]))
+        for check, component, _ in kube_score_findings(chart_tools, render_text(CI_VALUES[name]))
     }
     for row in ACCEPTED:
         assert row["why"].endswith(".")
@@ -99,5 +103,7 @@ def test_nothing_is_accepted_that_is_not_there(chart_tools: Programs) -> None:
         ("podSecurityContext: {seccompProfile: null}", "seccomp"),
     ],
 )
-def test_worse_values_would_be_noticed(chart_tools: Programs, text: str, check: str) -> None:
-    assert any(check in found for found, _, _ in complaints(chart_tools, rendering(text)))
+def test_kube_score_finds_worse_values(chart_tools: Programs, text: str, check: str) -> None:
+    assert any(
+        check in found for found, _, _ in kube_score_findings(chart_tools, render_text(text))
+    )

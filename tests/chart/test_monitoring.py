@@ -1,4 +1,4 @@
-"""What the chart makes for Prometheus and Grafana: whom it concerns, and that it can be read."""
+"""The chart's objects for Prometheus and Grafana: when they exist, and that they are valid."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from tests.testkit.chart.monitoring import (
-    ON,
+    ENABLED,
     alerts,
     dashboard,
+    dashboard_queries,
     metrics_in,
     panels,
-    promtool,
-    questions,
+    render_monitoring,
     rules_file,
-    with_monitoring,
+    run_promtool,
 )
-from tests.testkit.chart.rendering import NAMESPACE, of_kind, refusal, rendered, the
+from tests.testkit.chart.rendering import NAMESPACE, find_one, of_kind, render, render_error
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.paths import ROOT
 from tools.dashboard.__main__ import main as make_dashboard
@@ -33,43 +33,45 @@ BY_KIND = [
 ]
 
 
-def test_nothing_of_it_is_made_unasked() -> None:
-    plain = rendered()
+def test_no_monitoring_object_is_created_by_default() -> None:
+    plain = render()
     assert not [made for made in plain if made["kind"] in KINDS]
     assert not of_kind(plain, "ConfigMap", "gpuward-dashboard")
 
 
 @pytest.mark.parametrize(("key", "kind", "name"), BY_KIND)
-def test_each_is_made_alone_where_and_as_it_is_asked_for(key: str, kind: str, name: str) -> None:
+def test_each_object_can_be_created_alone_with_its_namespace_and_labels(
+    key: str, kind: str, name: str
+) -> None:
     wanted = {"labels": {"release": "kps"}, "annotations": {"a/b": "c"}, "namespace": "monitoring"}
-    made = with_monitoring({key: ON | wanted})
-    found = the(made, kind, name)
+    made = render_monitoring({key: ENABLED | wanted})
+    found = find_one(made, kind, name)
     assert found["metadata"]["namespace"] == "monitoring"
     assert found["metadata"]["labels"]["release"] == "kps"
     assert found["metadata"]["labels"]["app.kubernetes.io/instance"] == "gpuward"
     assert found["metadata"]["annotations"] == {"a/b": "c"}
-    assert len(made) == len(rendered()) + 1
-    elsewhere = the(with_monitoring({key: ON}), kind, name)
+    assert len(made) == len(render()) + 1
+    elsewhere = find_one(render_monitoring({key: ENABLED}), kind, name)
     assert elsewhere["metadata"]["namespace"] == NAMESPACE
 
 
 @pytest.mark.parametrize("mode", ["self", "certManager"])
-def test_prometheus_is_led_to_every_port_with_metrics_and_to_no_other(mode: str) -> None:
-    made = with_monitoring(certificates={"mode": mode})
-    spec = the(made, "ServiceMonitor")["spec"]
+def test_the_service_monitor_selects_exactly_the_metrics_ports(mode: str) -> None:
+    made = render_monitoring(certificates={"mode": mode})
+    spec = find_one(made, "ServiceMonitor")["spec"]
     assert spec["namespaceSelector"] == {"matchNames": [NAMESPACE]}
     wanted = spec["selector"]["matchLabels"].items()
     services = [s for s in of_kind(made, "Service") if wanted <= s["metadata"]["labels"].items()]
     (endpoint,) = spec["endpoints"]
-    led_to = {}
+    selected_ports = {}
     for service in services:
         (port,) = [p for p in service["spec"]["ports"] if p["name"] == endpoint["port"]]
-        led_to[service["metadata"]["name"]] = port["port"]
+        selected_ports[service["metadata"]["name"]] = port["port"]
     certs = {"gpuward-certs": 8081} if mode == "self" else {}
-    assert led_to == {"gpuward-replicas": 8080} | certs
+    assert selected_ports == {"gpuward-replicas": 8080} | certs
 
 
-def test_how_is_scraped_is_the_users_choice() -> None:
+def test_scrape_settings_come_from_the_values() -> None:
     relabeling = {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}
     dropped = {"sourceLabels": ["__name__"], "regex": "python_.*", "action": "drop"}
     choices = {
@@ -78,21 +80,23 @@ def test_how_is_scraped_is_the_users_choice() -> None:
         "relabelings": [relabeling],
         "metricRelabelings": [dropped],
     }
-    spec = the(with_monitoring({"serviceMonitor": ON | choices}), "ServiceMonitor")["spec"]
+    spec = find_one(render_monitoring({"serviceMonitor": ENABLED | choices}), "ServiceMonitor")[
+        "spec"
+    ]
     (endpoint,) = spec["endpoints"]
     assert endpoint == {"port": "metrics", "path": "/metrics", "scheme": "http"} | choices
 
 
-def test_alerts_are_left_out_and_labelled_as_asked() -> None:
+def test_alerts_can_be_disabled_and_labelled() -> None:
     choices = {"disabled": ["GpuwardDenialsRise"], "additionalLabels": {"team": "platform"}}
-    found = alerts(monitoring={"prometheusRule": ON | choices})
+    found = alerts(monitoring={"prometheusRule": ENABLED | choices})
     assert alerts().keys() - found.keys() == {"GpuwardDenialsRise"}
     assert {alert["labels"]["team"] for alert in found.values()} == {"platform"}
     misspelt = '{"monitoring": {"prometheusRule": {"enabled": true, "disabled": ["GpuwardDwon"]}}}'
-    assert 'there is no alert "GpuwardDwon"; there are GpuwardDown' in refusal(misspelt)
+    assert 'there is no alert "GpuwardDwon"; there are GpuwardDown' in render_error(misspelt)
 
 
-def test_alerts_about_the_certificate_controller_need_one() -> None:
+def test_alerts_about_the_certificate_controller_exist_only_with_it() -> None:
     given = {"mode": "certManager"}
     gone = alerts().keys() - alerts(certificates=given).keys()
     assert gone == {name for name, a in alerts().items() if "gpuward_certs_" in a["expr"]}
@@ -109,20 +113,20 @@ def test_alerts_about_the_certificate_controller_need_one() -> None:
     ],
     ids=["default", "cert-manager", "existing-secret", "fail"],
 )
-def test_alerts_can_be_read_by_prometheus(
+def test_prometheus_accepts_the_alerts(
     chart_tools: Programs, tmp_path: Path, values: dict[str, Any]
 ) -> None:
     if values.get("certificates", {}).get("mode") == "existingSecret":
         values["certificates"]["caBundle"] = "-----BEGIN CERTIFICATE-----\n"
     found = alerts(**values)
     file = rules_file(tmp_path, list(found.values()))
-    done = promtool(chart_tools, "check", "rules", "--lint=all", "--lint-fatal", file)
+    done = run_promtool(chart_tools, "check", "rules", "--lint=all", "--lint-fatal", file)
     assert f"SUCCESS: {len(found)} rules found" in done.stdout, done.stdout + done.stderr
-    # What stands for a value has been replaced by it.
+    # All placeholders in the alerts have been replaced.
     assert not re.findall(r"\$[A-Z_]+", str(found))
 
 
-def test_how_bad_it_is_follows_from_what_happens_without_gpuward() -> None:
+def test_the_severity_follows_from_the_effect_of_an_outage() -> None:
     severity = {
         (policy, mode): alerts(registration={"failurePolicy": policy}, mode=mode)["GpuwardDown"]
         for policy, mode in (("Ignore", "warn"), ("Ignore", "deny"), ("Fail", "warn"))
@@ -134,7 +138,7 @@ def test_how_bad_it_is_follows_from_what_happens_without_gpuward() -> None:
     assert "pods cannot be created" in severity["Fail", "warn"]["annotations"]["description"]
 
 
-def test_every_alert_says_what_to_do_and_has_its_section_in_the_manual() -> None:
+def test_every_alert_has_a_description_and_a_section_in_the_manual() -> None:
     sections = re.findall(r"^### (Gpuward\w+)$", MANUAL.read_text(encoding="utf-8"), re.MULTILINE)
     found = alerts()
     assert sections == list(found)
@@ -147,11 +151,11 @@ def test_every_alert_says_what_to_do_and_has_its_section_in_the_manual() -> None
         assert len(notes["description"].split()) >= 20
 
 
-def test_the_dashboard_is_fresh() -> None:
+def test_the_dashboard_is_up_to_date() -> None:
     assert make_dashboard(["--check"]) == 0, "run make docs"
 
 
-def test_every_panel_says_what_it_shows() -> None:
+def test_every_panel_has_a_title_and_a_description() -> None:
     for panel in panels():
         assert panel["title"]
         assert len(panel["description"].split()) >= 3
@@ -160,12 +164,12 @@ def test_every_panel_says_what_it_shows() -> None:
         assert panel["datasource"]["uid"] == "${datasource}"
 
 
-def test_panels_stand_beside_each_other_and_not_on_each_other() -> None:
+def test_panels_do_not_overlap() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in dashboard()["panels"]:
-        place = panel["gridPos"]
-        rows = range(place["y"], place["y"] + place["h"])
-        columns = range(place["x"], place["x"] + place["w"])
+        position = panel["gridPos"]
+        rows = range(position["y"], position["y"] + position["h"])
+        columns = range(position["x"], position["x"] + position["w"])
         cells = {(x, y) for x in columns for y in rows}
         assert max(columns) < 24
         assert not cells & taken, panel["title"]
@@ -174,21 +178,21 @@ def test_panels_stand_beside_each_other_and_not_on_each_other() -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_the_dashboard_can_be_read_by_prometheus(chart_tools: Programs, tmp_path: Path) -> None:
-    # The manual asks, too.
-    asked = re.findall(r"```text\n(.*?)```", MANUAL.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(asked) == 1
+def test_prometheus_accepts_the_dashboards_queries(chart_tools: Programs, tmp_path: Path) -> None:
+    # The manual has a query, too.
+    manual_queries = re.findall(r"```text\n(.*?)```", MANUAL.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(manual_queries) == 1
     rules = [
         {"record": f"panel:query:{number}", "expr": expression}
-        for number, expression in enumerate([*questions().values(), *asked])
+        for number, expression in enumerate([*dashboard_queries().values(), *manual_queries])
     ]
-    done = promtool(chart_tools, "check", "rules", rules_file(tmp_path, rules))
+    done = run_promtool(chart_tools, "check", "rules", rules_file(tmp_path, rules))
     assert f"SUCCESS: {len(rules)} rules found" in done.stdout, done.stdout + done.stderr
-    assert not [expression for expression in questions().values() if "$" in expression]
+    assert not [expression for expression in dashboard_queries().values() if "$" in expression]
 
 
-def test_the_manual_asks_for_metrics_that_dashboard_and_alerts_know() -> None:
-    known = {m for e in questions().values() for m in metrics_in(e)}
+def test_the_manual_names_only_metrics_of_dashboard_and_alerts() -> None:
+    known = {m for e in dashboard_queries().values() for m in metrics_in(e)}
     known |= {m for alert in alerts().values() for m in metrics_in(alert["expr"])}
     text = MANUAL.read_text(encoding="utf-8")
     named = set(re.findall(r"\b(?:gpuward|apiserver|process)_\w+[a-z]\b", text))

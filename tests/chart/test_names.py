@@ -1,4 +1,4 @@
-"""Names: as the user calls the release, or as a part of a bigger chart, they stay sound."""
+"""Names of the chart's objects: valid for every release name, override and parent chart."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.testkit.chart.rendering import CHART, HELMS, Manifest, of_kind, rendered, run_helm, the
+from tests.testkit.chart.rendering import (
+    CHART,
+    HELMS,
+    Manifest,
+    find_one,
+    of_kind,
+    render,
+    run_helm,
+)
 
 LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 FIXED = {"gpuward", "gpuward-certs", "gpuward-removal", "gpuward-test"}
-# As long as helm lets one be.
+# The longest release name that helm accepts.
 LONG = "long-" * 10 + "abc"
 CERT_MANAGER = "certificates: {mode: certManager}"
 
@@ -21,13 +29,13 @@ def names(objects: list[Manifest]) -> set[str]:
     return {made["metadata"]["name"] for made in objects}
 
 
-def sound(objects: list[Manifest]) -> None:
-    """Fail unless every name is one that every kind takes, and every label's value as well."""
+def assert_valid_names(objects: list[Manifest]) -> None:
+    """Fail unless every name is valid for every kind, and every label value is valid."""
     for made in objects:
         assert LABEL.fullmatch(made["metadata"]["name"]), made["metadata"]["name"]
         for value in made["metadata"]["labels"].values():
             assert VALUE.fullmatch(value), value
-    # Pods are called after these, with up to 17 characters more.
+    # The names of their pods are up to 17 characters longer.
     for made in of_kind(objects, "Deployment") + of_kind(objects, "Job"):
         assert len(made["metadata"]["name"]) <= 63
 
@@ -37,15 +45,15 @@ def sound(objects: list[Manifest]) -> None:
     "release",
     [LONG, "gpuward", "g", "gpus.platform.prod", "a" * 44 + "-b", "gpuward-" + "x" * 45, "a--b"],
 )
-def test_names_are_sound_whatever_the_release_is_called(release: str, text: str) -> None:
-    objects = rendered(text, release=release)
-    sound(objects)
+def test_names_are_valid_for_every_release_name(release: str, text: str) -> None:
+    objects = render(text, release=release)
+    assert_valid_names(objects)
     assert len({(made["kind"], made["metadata"]["name"]) for made in objects}) == len(objects)
 
 
 @pytest.mark.parametrize("text", [f"fullnameOverride: {'x' * 60}", f"nameOverride: {'x' * 60}"])
-def test_names_are_sound_whatever_the_values_call_them(text: str) -> None:
-    sound(rendered(text, release=LONG))
+def test_names_are_valid_for_every_name_override(text: str) -> None:
+    assert_valid_names(render(text, release=LONG))
 
 
 @pytest.mark.parametrize(
@@ -60,25 +68,23 @@ def test_names_are_sound_whatever_the_values_call_them(text: str) -> None:
         ("prod", "nameOverride: a\nfullnameOverride: guard", "guard"),
     ],
 )
-def test_what_is_in_a_namespace_is_called_after_the_release(
-    release: str, text: str, name: str
-) -> None:
-    objects = rendered(text, release=release)
-    assert the(objects, "Deployment", name)
+def test_namespaced_objects_are_named_after_the_release(release: str, text: str, name: str) -> None:
+    objects = render(text, release=release)
+    assert find_one(objects, "Deployment", name)
     for made in objects:
         if "namespace" in made["metadata"]:
             assert made["metadata"]["name"].startswith(name), made["kind"]
 
 
-def test_what_is_in_no_namespace_is_always_called_the_same() -> None:
+def test_cluster_scoped_objects_always_have_the_same_names() -> None:
     for release, text in (("prod", ""), ("x", "nameOverride: a"), ("y", "fullnameOverride: b")):
-        objects = rendered(text, release=release)
-        whole = [made for made in objects if "namespace" not in made["metadata"]]
-        assert names(whole) == FIXED
+        objects = render(text, release=release)
+        cluster_scoped = [made for made in objects if "namespace" not in made["metadata"]]
+        assert names(cluster_scoped) == FIXED
 
 
 def umbrella(folder: Path, helm: str) -> Path:
-    """A chart that contains ours, with its dependencies fetched."""
+    """A parent chart that depends on gpuward's, with its dependencies fetched."""
     folder = folder / "umbrella"
     folder.mkdir()
     dependency = f"{{name: gpuward, version: '*', repository: 'file://{CHART}', "
@@ -95,21 +101,21 @@ def umbrella(folder: Path, helm: str) -> Path:
 
 
 @pytest.mark.parametrize("helm", HELMS)
-def test_a_bigger_chart_can_contain_it_and_leave_it_out(tmp_path: Path, helm: str) -> None:
+def test_a_parent_chart_can_include_and_disable_it(tmp_path: Path, helm: str) -> None:
     chart = umbrella(tmp_path, helm)
-    objects = rendered(release="stack", chart=chart, helm=helm)
-    sound(objects)
-    alone = rendered("mode: deny\npolicy: {catalog: '0.1'}", release="stack", helm=helm)
+    objects = render(release="stack", chart=chart, helm=helm)
+    assert_valid_names(objects)
+    alone = render("mode: deny\npolicy: {catalog: '0.1'}", release="stack", helm=helm)
     assert names(objects) == names(alone) >= {"stack-gpuward", *FIXED}
     assert len(objects) == len(alone)
-    webhooks = the(objects, "ValidatingWebhookConfiguration")["webhooks"]
-    assert webhooks == the(alone, "ValidatingWebhookConfiguration")["webhooks"]
-    sound(rendered(release=LONG, chart=chart, helm=helm))
-    assert rendered("gpuward: {enabled: false}", chart=chart, helm=helm) == []
+    webhooks = find_one(objects, "ValidatingWebhookConfiguration")["webhooks"]
+    assert webhooks == find_one(alone, "ValidatingWebhookConfiguration")["webhooks"]
+    assert_valid_names(render(release=LONG, chart=chart, helm=helm))
+    assert render("gpuward: {enabled: false}", chart=chart, helm=helm) == []
 
 
 @pytest.mark.parametrize("helm", HELMS)
-def test_a_packed_chart_makes_the_same_as_the_folder(tmp_path: Path, helm: str) -> None:
+def test_a_packaged_chart_renders_the_same_as_the_folder(tmp_path: Path, helm: str) -> None:
     done = run_helm("package", str(CHART), f"--destination={tmp_path}", helm=helm)
     assert done.returncode == 0, done.stderr
-    assert rendered(chart=tmp_path / "gpuward-0.1.0.tgz", helm=helm) == rendered(helm=helm)
+    assert render(chart=tmp_path / "gpuward-0.1.0.tgz", helm=helm) == render(helm=helm)

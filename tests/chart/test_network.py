@@ -1,4 +1,4 @@
-"""Who reaches the chart's pods, and whom they reach."""
+"""The network policies and the Services of the chart."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.testkit.chart.rendering import CI_VALUES, of_kind, pod_specs, rendered, the
+from tests.testkit.chart.rendering import CI_VALUES, find_one, of_kind, pod_specs, render
 
 
 def policy(text: str = "", name: str = "gpuward") -> dict[str, Any]:
-    spec: dict[str, Any] = the(rendered(text), "NetworkPolicy", name)["spec"]
+    spec: dict[str, Any] = find_one(render(text), "NetworkPolicy", name)["spec"]
     return spec
 
 
@@ -18,18 +18,18 @@ def ports(rule: dict[str, Any]) -> list[int]:
     return [port["port"] for port in rule["ports"]]
 
 
-def test_the_webhook_asks_nobody_for_anything() -> None:
+def test_the_webhook_has_no_egress() -> None:
     spec = policy()
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert spec["egress"] == []
 
 
-def test_at_first_anybody_may_call_the_webhook_and_nobody_may_read_metrics() -> None:
+def test_by_default_the_webhook_port_is_open_and_the_metrics_ports_are_closed() -> None:
     assert policy()["ingress"] == [{"ports": [{"port": 10250, "protocol": "TCP"}]}]
     assert policy("", "gpuward-clients")["ingress"] == []
 
 
-def test_callers_can_be_named_and_our_own_are_not_shut_out() -> None:
+def test_callers_can_be_limited_and_gpuwards_own_stay_allowed() -> None:
     cidr = {"ipBlock": {"cidr": "10.0.0.0/28"}}
     (rule,) = policy("networkPolicy: {webhookFrom: [{ipBlock: {cidr: 10.0.0.0/28}}]}")["ingress"]
     assert ports(rule) == [10250]
@@ -41,7 +41,7 @@ def test_callers_can_be_named_and_our_own_are_not_shut_out() -> None:
     assert components == ["certs", "test"]
 
 
-def test_metrics_are_open_to_those_who_are_named_alone() -> None:
+def test_metrics_are_open_only_to_the_given_peers() -> None:
     text = "networkPolicy: {metricsFrom: [{namespaceSelector: {matchLabels: {team: sre}}}]}"
     allowed = [{"namespaceSelector": {"matchLabels": {"team": "sre"}}}]
     _, rule = policy(text)["ingress"]
@@ -50,10 +50,10 @@ def test_metrics_are_open_to_those_who_are_named_alone() -> None:
     assert (ports(rule), rule["from"]) == ([8081], allowed)
 
 
-def test_what_asks_the_api_server_may_do_just_that() -> None:
+def test_clients_of_the_api_server_have_only_the_egress_they_need() -> None:
     spec = policy("networkPolicy: {apiServerPorts: [6443]}", "gpuward-clients")
     (term,) = spec["podSelector"]["matchExpressions"]
-    assert {*term["values"]} == {*pod_specs(rendered())} - {"webhook"}
+    assert {*term["values"]} == {*pod_specs(render())} - {"webhook"}
     server, names, webhook = spec["egress"]
     assert (ports(server), "to" in server) == ([6443], False)
     assert set(ports(names)) == {53, 5353}
@@ -62,7 +62,7 @@ def test_what_asks_the_api_server_may_do_just_that() -> None:
     assert selected["app.kubernetes.io/component"] == "webhook"
 
 
-def test_api_servers_can_be_named() -> None:
+def test_the_addresses_of_api_servers_can_be_given() -> None:
     peers = [{"ipBlock": {"cidr": "10.0.0.0/28"}}]
     spec = policy(
         "networkPolicy: {apiServerTo: [{ipBlock: {cidr: 10.0.0.0/28}}]}", "gpuward-clients"
@@ -72,13 +72,13 @@ def test_api_servers_can_be_named() -> None:
     assert "to" not in names
 
 
-def test_pods_in_the_network_of_the_nodes_are_reached_too() -> None:
-    """They have the addresses of nodes, which no selector of pods finds."""
+def test_webhook_pods_in_the_host_network_are_reachable() -> None:
+    """These pods have the addresses of nodes, which no pod selector matches."""
     spec = policy("hostNetwork: true\nports: {webhook: 19443}", "gpuward-clients")
     assert spec["egress"][2] == {"ports": [{"port": 19443, "protocol": "TCP"}]}
 
 
-def test_policies_speak_of_the_ports_of_the_values() -> None:
+def test_network_policies_use_the_ports_of_the_values() -> None:
     text = "ports: {webhook: 19443, metrics: 18080, certs: 18081}\nnetworkPolicy: "
     text += "{metricsFrom: [{podSelector: {}}]}"
     assert [ports(rule) for rule in policy(text)["ingress"]] == [[19443], [18080]]
@@ -88,9 +88,9 @@ def test_policies_speak_of_the_ports_of_the_values() -> None:
 
 
 @pytest.mark.parametrize("name", CI_VALUES)
-def test_policies_select_our_own_pods_and_can_be_left_out(name: str) -> None:
-    objects = rendered(CI_VALUES[name])
-    labels = the(objects, "Deployment", "gpu-guard" if name == "everything" else "gpuward")
+def test_network_policies_select_gpuwards_pods_and_can_be_disabled(name: str) -> None:
+    objects = render(CI_VALUES[name])
+    labels = find_one(objects, "Deployment", "gpu-guard" if name == "everything" else "gpuward")
     for made in of_kind(objects, "NetworkPolicy"):
         selected = made["spec"]["podSelector"]["matchLabels"]
         same = {k: v for k, v in selected.items() if not k.endswith("/component")}
@@ -98,18 +98,18 @@ def test_policies_select_our_own_pods_and_can_be_left_out(name: str) -> None:
     assert bool(of_kind(objects, "NetworkPolicy")) == (name != "everything")
 
 
-def test_what_is_to_be_scraped_is_marked() -> None:
+def test_services_to_scrape_are_labelled() -> None:
     marked = {
         service["metadata"]["name"]: [p["name"] for p in service["spec"]["ports"]]
-        for service in of_kind(rendered(), "Service")
+        for service in of_kind(render(), "Service")
         if service["metadata"]["labels"].get("gpuward.io/scrape") == "true"
     }
     assert marked == {"gpuward-replicas": ["https", "metrics"], "gpuward-certs": ["metrics"]}
 
 
-def test_a_given_address_is_that_of_the_service() -> None:
-    assert "clusterIP" not in the(rendered(), "Service", "gpuward")["spec"]
-    objects = rendered("service: {clusterIP: 10.96.7.7, annotations: {a: b}}")
-    service = the(objects, "Service", "gpuward")
+def test_the_service_has_the_given_cluster_ip() -> None:
+    assert "clusterIP" not in find_one(render(), "Service", "gpuward")["spec"]
+    objects = render("service: {clusterIP: 10.96.7.7, annotations: {a: b}}")
+    service = find_one(objects, "Service", "gpuward")
     assert service["spec"]["clusterIP"] == "10.96.7.7"
     assert service["metadata"]["annotations"] == {"a": "b"}

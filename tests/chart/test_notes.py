@@ -1,16 +1,16 @@
-"""What helm tells after an installation is true of it, and can be done as it is written."""
+"""The notes that helm prints after an installation: correct for the values, valid commands."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.testkit.chart.documented_commands import commands, problems
+from tests.testkit.chart.documented_commands import commands, unknown_options
 from tests.testkit.chart.rendering import CHART, CI_VALUES, HELMS, NAMESPACE, run_helm
 from tests.testkit.control_plane.plane import ControlPlane
 
 
 def notes(text: str = "", *, release: str = "gpuward", name: str | None = None) -> str:
-    """The notes of an installation with these values; helm 4 writes them without a cluster."""
+    """The notes of an installation with these values; helm 4 prints them without a cluster."""
     done = run_helm(
         *("install", release, str(CHART), f"--namespace={NAMESPACE}", "--dry-run=client"),
         values=[CI_VALUES[name]] if name else [text],
@@ -21,7 +21,7 @@ def notes(text: str = "", *, release: str = "gpuward", name: str | None = None) 
 
 
 @pytest.mark.parametrize(
-    ("text", "says", "never_says"),
+    ("text", "expected", "unexpected"),
     [
         (
             "",
@@ -60,38 +60,40 @@ def notes(text: str = "", *, release: str = "gpuward", name: str | None = None) 
         ("fullnameOverride: guard", ["guard-policy"], ["gpuward-policy"]),
     ],
 )
-def test_they_say_what_the_values_mean(text: str, says: list[str], never_says: list[str]) -> None:
-    told = notes(text)
-    for part in says:
-        assert part in told
-    for part in never_says:
-        assert part not in told
+def test_the_notes_describe_the_values(
+    text: str, expected: list[str], unexpected: list[str]
+) -> None:
+    output = notes(text)
+    for part in expected:
+        assert part in output
+    for part in unexpected:
+        assert part not in output
 
 
 @pytest.mark.parametrize("name", CI_VALUES)
-def test_they_are_neat(name: str) -> None:
-    told = notes(name=name)
-    assert "<no value>" not in told
-    assert "{{" not in told
-    assert "\n\n\n" not in told
-    assert not any(line != line.rstrip() for line in told.splitlines())
+def test_the_notes_are_well_formatted(name: str) -> None:
+    output = notes(name=name)
+    assert "<no value>" not in output
+    assert "{{" not in output
+    assert "\n\n\n" not in output
+    assert not any(line != line.rstrip() for line in output.splitlines())
 
 
 @pytest.mark.parametrize("mode", ["deny", "off"])
-def test_every_command_in_them_is_one(mode: str) -> None:
+def test_every_command_of_the_notes_is_valid(mode: str) -> None:
     found = commands(notes(f"mode: {mode}", release="prod"))
     assert ["helm", "test", "prod", "-n", NAMESPACE] in found
     assert ["gpuward", "webhooks", "remove"] in found
     assert len(found) == (3 if mode == "deny" else 9)
-    assert [problem for words in found for problem in problems(words)] == []
+    assert [problem for words in found for problem in unknown_options(words)] == []
 
 
-def test_an_option_that_does_not_exist_would_be_noticed() -> None:
+def test_an_option_that_does_not_exist_is_found() -> None:
     for command in ("helm test x --no-such", "kubectl get -Z", "gpuward webhooks remove --nope"):
-        assert problems(command.split())
+        assert unknown_options(command.split())
 
 
-def test_their_commands_do_what_they_say(plane: ControlPlane) -> None:
+def test_the_kubectl_commands_of_the_notes_work(plane: ControlPlane) -> None:
     namespace = plane.namespace()
     for words in commands(notes("mode: warn")):
         if words[0] != "kubectl":
@@ -103,7 +105,7 @@ def test_their_commands_do_what_they_say(plane: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize("helm", HELMS)
-def test_both_helms_show_them(plane: ControlPlane, helm: str) -> None:
+def test_both_helms_print_the_notes(plane: ControlPlane, helm: str) -> None:
     options = (f"--namespace={NAMESPACE}", "--create-namespace", "--dry-run=client")
     done = plane.run(helm, "install", "gpuward", str(CHART), *options)
     assert done.returncode == 0, done.stderr

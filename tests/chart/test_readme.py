@@ -1,4 +1,4 @@
-"""The chart's README is made from the values, and what it tells to do can be done."""
+"""The chart's README: generated from the values, with valid links, commands and examples."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from tests.testkit.chart.documented_commands import commands, problems
-from tests.testkit.chart.rendering import CHART, rendered
+from tests.testkit.chart.documented_commands import commands, unknown_options
+from tests.testkit.chart.rendering import CHART, render
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.paths import ROOT
 from tools.chart_readme import readme
@@ -20,36 +20,38 @@ LINK = re.compile(r"\]\((https?://[^)#]+)(?:#([^)]+))?\)")
 REPOSITORY = "https://github.com/gpuward/gpuward/blob/main/"
 
 
-def test_it_is_fresh(chart_tools: Programs) -> None:
-    told = "README.md is stale: run python -m tools.chart_readme"
-    assert readme(chart_tools["helm-docs"]) == README, told
+def test_the_readme_is_up_to_date(chart_tools: Programs) -> None:
+    hint = "README.md is stale: run python -m tools.chart_readme"
+    assert readme(chart_tools["helm-docs"]) == README, hint
 
 
-def undescribed(values: dict[str, Any], described: set[str], before: str = "") -> Iterator[str]:
-    """Every value that has no row, neither itself nor what it stands in."""
+def undocumented_values(
+    values: dict[str, Any], described: set[str], prefix: str = ""
+) -> Iterator[str]:
+    """Every value that has no row in the table, neither itself nor a value that contains it."""
     for key, value in values.items():
-        place = f"{before}{key}"
-        if place in described:
+        key_path = f"{prefix}{key}"
+        if key_path in described:
             continue
         if isinstance(value, dict) and value:
-            yield from undescribed(value, described, f"{place}.")
+            yield from undocumented_values(value, described, f"{key_path}.")
         else:
-            yield place
+            yield key_path
 
 
-def test_every_value_is_described_in_words() -> None:
+def test_every_value_has_a_description() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     rows = ROW.findall(README)
-    assert list(undescribed(values, {key for key, _, _ in rows})) == []
+    assert list(undocumented_values(values, {key for key, _, _ in rows})) == []
     assert all(default and len(text) > 5 for _, default, text in rows)
 
 
-def test_a_value_without_a_description_would_be_noticed() -> None:
+def test_a_value_without_a_description_is_found() -> None:
     described = {"a", "b.c"}
-    assert list(undescribed({"a": {"x": 1}, "b": {"c": 1, "d": 2}}, described)) == ["b.d"]
+    assert list(undocumented_values({"a": {"x": 1}, "b": {"c": 1, "d": 2}}, described)) == ["b.d"]
 
 
-def test_its_links_lead_to_pages_and_headings_of_ours() -> None:
+def test_its_links_point_to_existing_pages_and_headings() -> None:
     found = LINK.findall(README)
     assert len(found) == README.count("](")
     for url, heading in found:
@@ -59,17 +61,17 @@ def test_its_links_lead_to_pages_and_headings_of_ours() -> None:
         assert heading in {"", *(title.lower().replace(" ", "-") for title in titles)}, url
 
 
-def test_every_command_in_it_is_one() -> None:
+def test_every_command_of_the_readme_is_valid() -> None:
     found = commands(README)
     assert len(found) == 8
-    assert [problem for words in found for problem in problems(words)] == []
+    assert [problem for words in found for problem in unknown_options(words)] == []
 
 
-def test_its_values_are_taken() -> None:
+def test_its_example_values_are_accepted() -> None:
     (block,) = re.findall(r"^ *```yaml\n(.*?)^ *```", README, re.MULTILINE | re.DOTALL)
-    assert rendered(block)
+    assert render(block)
 
 
-def test_it_loads_nothing_from_elsewhere() -> None:
+def test_it_has_no_external_images() -> None:
     assert "![" not in README
     assert "<img" not in README

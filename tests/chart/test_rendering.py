@@ -1,4 +1,4 @@
-"""The chart renders: with every values file, both helms, always the same, and tidily."""
+"""The chart renders with every values file and both helms: same objects, labels, namespaces."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.testkit.chart.rendering import (
     HELMS,
     NAMESPACE,
     Manifest,
-    refusal,
-    rendered,
-    rendering,
+    find_one,
+    render,
+    render_error,
+    render_text,
     run_helm,
     template,
-    the,
 )
 
 CLUSTER_WIDE = {
@@ -40,27 +40,27 @@ def identity(made: Manifest) -> tuple[str, str, str]:
     return made["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
-def test_the_default_values_are_among_those_that_are_tried() -> None:
-    assert rendered() == rendered(CI_VALUES["default"])
+def test_the_tested_values_include_the_defaults() -> None:
+    assert render() == render(CI_VALUES["default"])
 
 
 @every_values
-def test_both_helms_make_the_same_objects(values: Path) -> None:
-    old, new = (sorted(rendered(values, helm=helm), key=identity) for helm in HELMS)
+def test_both_helms_render_the_same_objects(values: Path) -> None:
+    old, new = (sorted(render(values, helm=helm), key=identity) for helm in HELMS)
     assert old
     assert old == new
 
 
 @every_helm
 @every_values
-def test_two_renderings_are_the_same_to_the_byte(values: Path, helm: str) -> None:
-    first = rendering(values, helm=helm)
+def test_two_renderings_are_identical(values: Path, helm: str) -> None:
+    first = render_text(values, helm=helm)
     assert template.__wrapped__(values, helm=helm).stdout == first
 
 
 @every_helm
 @every_values
-def test_helm_s_own_linter_finds_nothing(values: Path, helm: str) -> None:
+def test_helm_lint_finds_nothing(values: Path, helm: str) -> None:
     done = run_helm(
         "lint", str(CHART), "--strict", f"--namespace={NAMESPACE}", values=[values], helm=helm
     )
@@ -69,8 +69,8 @@ def test_helm_s_own_linter_finds_nothing(values: Path, helm: str) -> None:
 
 
 @every_values
-def test_every_object_carries_the_common_labels(values: Path) -> None:
-    objects = rendered(values)
+def test_every_object_has_the_common_labels(values: Path) -> None:
+    objects = render(values)
     for made in objects:
         labels = made["metadata"]["labels"]
         assert labels["app.kubernetes.io/instance"] == "gpuward", identity(made)
@@ -83,19 +83,19 @@ def test_every_object_carries_the_common_labels(values: Path) -> None:
 
 
 @every_values
-def test_what_is_in_a_namespace_names_that_of_the_release(values: Path) -> None:
-    for made in rendered(values, namespace="gpus"):
+def test_namespaced_objects_name_the_namespace_of_the_release(values: Path) -> None:
+    for made in render(values, namespace="gpus"):
         expected = None if made["kind"] in CLUSTER_WIDE else "gpus"
         assert made["metadata"].get("namespace") == expected, identity(made)
 
 
 @every_values
-def test_no_two_objects_are_the_same_one(values: Path) -> None:
-    assert max(Counter(map(identity, rendered(values))).values()) == 1
+def test_no_object_is_rendered_twice(values: Path) -> None:
+    assert max(Counter(map(identity, render(values))).values()) == 1
 
 
-def test_the_user_s_labels_and_annotations_are_where_the_values_say() -> None:
-    objects = rendered(CI_VALUES["everything"])
+def test_labels_and_annotations_of_the_values_are_set() -> None:
+    objects = render(CI_VALUES["everything"])
     assert all(made["metadata"]["labels"]["team"] == "platform" for made in objects)
     for made in objects:
         if made["kind"] == "ServiceAccount":
@@ -107,15 +107,15 @@ def test_the_user_s_labels_and_annotations_are_where_the_values_say() -> None:
             assert pod["metadata"]["annotations"]["example.com/note"] == "yes"
 
 
-def test_labels_of_the_user_replace_none_of_ours_and_those_of_pods_come_first() -> None:
+def test_user_labels_replace_no_chart_label_and_pod_labels_override_common_labels() -> None:
     text = "commonLabels: {team: a, app.kubernetes.io/component: x, helm.sh/chart: x}\n"
     text += "podLabels: {team: b, app.kubernetes.io/instance: z}\n"
-    made = the(rendered(text), "Deployment", "gpuward")
-    plain = the(rendered(), "Deployment", "gpuward")
+    made = find_one(render(text), "Deployment", "gpuward")
+    plain = find_one(render(), "Deployment", "gpuward")
     assert made["metadata"]["labels"] == {**plain["metadata"]["labels"], "team": "a"}
     inside, before = (one["spec"]["template"]["metadata"]["labels"] for one in (made, plain))
     assert inside == {**before, "team": "b"}
-    assert not any(d and d.duplicates for d in map(read, split(rendering(text))))
+    assert not any(d and d.duplicates for d in map(read, split(render_text(text))))
 
 
 @pytest.mark.parametrize(
@@ -123,19 +123,19 @@ def test_labels_of_the_user_replace_none_of_ours_and_those_of_pods_come_first() 
     ["1.30.0", "1.31.0", "v1.31.2-eks-1234567", "1.32.1-gke.1006000", "1.33.4+k3s1", "1.36.3"],
 )
 @every_helm
-def test_supported_versions_of_kubernetes_are_taken(version: str, helm: str) -> None:
-    assert rendered(helm=helm, options=(f"--kube-version={version}",)) == rendered(helm=helm)
+def test_supported_versions_of_kubernetes_are_accepted(version: str, helm: str) -> None:
+    assert render(helm=helm, options=(f"--kube-version={version}",)) == render(helm=helm)
 
 
 @pytest.mark.parametrize("version", ["1.29.9", "v1.29.15-eks-1234567"])
 @every_helm
 def test_older_versions_of_kubernetes_are_refused(version: str, helm: str) -> None:
-    told = refusal(helm=helm, options=(f"--kube-version={version}",))
-    assert "chart requires kubeVersion: >=1.30.0-0" in told
+    error = render_error(helm=helm, options=(f"--kube-version={version}",))
+    assert "chart requires kubeVersion: >=1.30.0-0" in error
 
 
 @every_values
-def test_what_the_cluster_serves_changes_nothing(values: Path) -> None:
-    """Argo CD and the like render without a cluster, and must get the same."""
-    some = rendered(values, options=("--api-versions=monitoring.coreos.com/v1",))
-    assert json.dumps(some) == json.dumps(rendered(values))
+def test_rendering_is_independent_of_the_clusters_api_versions(values: Path) -> None:
+    """Tools such as Argo CD render without a cluster, and must get the same objects."""
+    objects = render(values, options=("--api-versions=monitoring.coreos.com/v1",))
+    assert json.dumps(objects) == json.dumps(render(values))

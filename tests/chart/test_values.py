@@ -1,4 +1,4 @@
-"""Values: every one is known, described by the schema, and refused when it is misspelt."""
+"""Values: the schema describes every value, and helm refuses unknown and wrong ones."""
 
 from __future__ import annotations
 
@@ -11,66 +11,74 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from tests.testkit.chart.rendering import CHART, HELMS, refusal, rendered
+from tests.testkit.chart.rendering import CHART, HELMS, render, render_error
 
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
-# What Kubernetes itself describes and checks.
-OPEN = {
+# Objects that accept any key, because Kubernetes or gpuward checks their content.
+OPEN_OBJECTS = {
     *("resources", "certificates.self.resources", "affinity", "tolerations[]", "global"),
     *("topologySpreadConstraints[]", "podSecurityContext", "securityContext"),
     *("networkPolicy.webhookFrom[]", "networkPolicy.apiServerTo[]", "networkPolicy.metricsFrom[]"),
     *("monitoring.serviceMonitor.relabelings[]", "monitoring.serviceMonitor.metricRelabelings[]"),
     "policy.rules.*.options",
 }
-# Read by charts that contain this one, not by it.
-OTHERS = {"global", "enabled"}
+# Keys that only parent charts use.
+PARENT_CHART_KEYS = {"global", "enabled"}
 every_helm = pytest.mark.parametrize("helm", HELMS)
 
-Place = tuple[str, ...]
+KeyPath = tuple[str, ...]
 
 
-def objects(schema: dict[str, Any], place: Place = ()) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Every object that the schema describes, by where it stands: `key`, `[]` or `*`."""
+def schema_objects(
+    schema: dict[str, Any], key_path: KeyPath = ()
+) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
+    """Every object that the schema describes, by its path of keys, `[]` and `*`."""
     if "$ref" in schema:
         schema = SCHEMA["definitions"][schema["$ref"].rpartition("/")[2]]
     for alternative in schema.get("oneOf", []):
-        yield from objects(alternative, place)
+        yield from schema_objects(alternative, key_path)
     if "items" in schema:
-        yield from objects(schema["items"], (*place, "[]"))
+        yield from schema_objects(schema["items"], (*key_path, "[]"))
     if schema.get("type") != "object":
         return
-    yield place, schema
-    for key, inside in schema.get("properties", {}).items():
-        yield from objects(inside, (*place, key))
-    if isinstance(inside := schema.get("additionalProperties"), dict):
-        yield from objects(inside, (*place, "*"))
+    yield key_path, schema
+    for key, content in schema.get("properties", {}).items():
+        yield from schema_objects(content, (*key_path, key))
+    if isinstance(content := schema.get("additionalProperties"), dict):
+        yield from schema_objects(content, (*key_path, "*"))
 
 
-def written(place: Place, inside: Any) -> Any:
-    """`inside` at `place`, as values."""
-    for step in reversed(place):
-        inside = [inside] if step == "[]" else {"x-any" if step == "*" else step: inside}
-    return inside
+def nested_values(key_path: KeyPath, content: Any) -> Any:
+    """Values that have `content` at a path."""
+    for step in reversed(key_path):
+        content = [content] if step == "[]" else {"x-any" if step == "*" else step: content}
+    return content
 
 
-def dotted(place: Place) -> str:
-    return ".".join(place).replace(".[]", "[]")
+def dotted(key_path: KeyPath) -> str:
+    return ".".join(key_path).replace(".[]", "[]")
 
 
-STRICT = [place for place, found in objects(SCHEMA) if found.get("additionalProperties") is False]
-# With the rules by name, the first of them stands for all.
-TRIED = [p for p in STRICT if p[:2] != ("policy", "rules") or p[2:] in {(), ("absurd-count",)}]
+STRICT_PATHS = [
+    key_path
+    for key_path, found in schema_objects(SCHEMA)
+    if found.get("additionalProperties") is False
+]
+# All rules have the same schema: one rule is enough.
+TESTED_PATHS = [
+    p for p in STRICT_PATHS if p[:2] != ("policy", "rules") or p[2:] in {(), ("absurd-count",)}
+]
 
 
-def test_only_what_kubernetes_or_other_charts_check_is_left_open() -> None:
-    loose = {
-        dotted(place)
-        for place, found in objects(SCHEMA)
+def test_only_objects_that_others_check_accept_unknown_keys() -> None:
+    open_paths = {
+        dotted(key_path)
+        for key_path, found in schema_objects(SCHEMA)
         if found.get("additionalProperties", True) is True
     }
-    left = {name for name in loose if not name.startswith("policy.rules.")}
-    assert left == OPEN - {"policy.rules.*.options"}
+    open_objects = {name for name in open_paths if not name.startswith("policy.rules.")}
+    assert open_objects == OPEN_OBJECTS - {"policy.rules.*.options"}
 
 
 def test_every_default_satisfies_the_schema() -> None:
@@ -78,28 +86,28 @@ def test_every_default_satisfies_the_schema() -> None:
     assert list(Draft7Validator(SCHEMA).iter_errors(DEFAULTS)) == []
 
 
-def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
-    for place, found in objects(SCHEMA):
-        if {"[]", "*"} & {*place}:
+def test_the_schema_and_the_defaults_have_the_same_keys() -> None:
+    for key_path, found in schema_objects(SCHEMA):
+        if {"[]", "*"} & {*key_path}:
             continue
-        values = functools.reduce(lambda v, step: v.get(step) or {}, place, DEFAULTS)
-        if place and not values:
+        values = functools.reduce(lambda v, step: v.get(step) or {}, key_path, DEFAULTS)
+        if key_path and not values:
             continue  # an object that is empty at first, such as `policy`
-        assert set(found.get("properties", {})) - OTHERS <= set(values), dotted(place)
+        assert set(found.get("properties", {})) - PARENT_CHART_KEYS <= set(values), dotted(key_path)
         if found.get("additionalProperties") is False:
-            assert set(values) <= set(found["properties"]), dotted(place)
+            assert set(values) <= set(found["properties"]), dotted(key_path)
 
 
 @every_helm
-@pytest.mark.parametrize("place", TRIED, ids=dotted)
-def test_an_unknown_key_is_refused_by_its_name(place: Place, helm: str) -> None:
-    told = refusal(yaml.safe_dump(written(place, {"misspelt": 1})), helm=helm)
-    assert "misspelt" in told
+@pytest.mark.parametrize("key_path", TESTED_PATHS, ids=dotted)
+def test_an_unknown_key_is_refused_and_named(key_path: KeyPath, helm: str) -> None:
+    error = render_error(yaml.safe_dump(nested_values(key_path, {"misspelt": 1})), helm=helm)
+    assert "misspelt" in error
 
 
 @every_helm
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("policy: {rules: {absurd-cuont: {action: deny}}}", "absurd-cuont"),
         ("policy: {rules: {absurd-count: {action: denny}}}", "/policy/rules/absurd-count/action"),
@@ -136,12 +144,12 @@ def test_an_unknown_key_is_refused_by_its_name(place: Place, helm: str) -> None:
         ("fullnameOverride: gpu_guard", "/fullnameOverride"),
     ],
 )
-def test_a_wrong_value_is_refused_with_its_place(text: str, told: str, helm: str) -> None:
-    assert told in refusal(text, helm=helm)
+def test_a_wrong_value_is_refused_with_its_path(text: str, expected: str, helm: str) -> None:
+    assert expected in render_error(text, helm=helm)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("certificates: {mode: existingSecret}", "set certificates.existingSecret.name"),
         (
@@ -159,17 +167,17 @@ def test_a_wrong_value_is_refused_with_its_place(text: str, told: str, helm: str
         ("autoscaling: {enabled: true, minReplicas: 9}", "minReplicas is larger than"),
     ],
 )
-def test_choices_that_do_not_go_together_are_refused_in_words(text: str, told: str) -> None:
-    assert told in refusal(text)
+def test_conflicting_values_are_refused_with_an_explanation(text: str, expected: str) -> None:
+    assert expected in render_error(text)
 
 
 @every_helm
 @pytest.mark.parametrize("namespace", ["kube-system", "kube-public", "kube-node-lease", "default"])
-def test_it_is_not_installed_among_what_it_never_judges(namespace: str, helm: str) -> None:
-    assert "a namespace of its own" in refusal(namespace=namespace, helm=helm)
+def test_an_installation_into_a_reserved_namespace_is_refused(namespace: str, helm: str) -> None:
+    assert "a namespace of its own" in render_error(namespace=namespace, helm=helm)
 
 
 @every_helm
-def test_values_of_containing_charts_are_taken(helm: str) -> None:
+def test_values_of_parent_charts_are_accepted(helm: str) -> None:
     text = "global: {imageRegistry: x, cattle: {systemDefaultRegistry: y}}\nenabled: true\n"
-    assert rendered(text, helm=helm) == rendered(helm=helm)
+    assert render(text, helm=helm) == render(helm=helm)

@@ -1,4 +1,4 @@
-"""The pods of the chart: how many, where, as whom, and how they come and go."""
+"""The pods of the chart: replicas, scheduling, security contexts, probes and rollouts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from tests.testkit.chart.rendering import (
     CI_VALUES,
     containers_of,
+    find_one,
     of_kind,
     pod_specs,
-    rendered,
-    the,
+    render,
 )
 
 every_values = pytest.mark.parametrize("name", CI_VALUES)
@@ -20,13 +20,13 @@ SELF = ("default", "deny")
 
 
 def deployment(text: str = "", name: str = "gpuward") -> dict[str, Any]:
-    spec: dict[str, Any] = the(rendered(text), "Deployment", name)["spec"]
+    spec: dict[str, Any] = find_one(render(text), "Deployment", name)["spec"]
     return spec
 
 
 @every_values
-def test_every_process_runs_without_root_and_without_anything_to_write_to(name: str) -> None:
-    objects = rendered(CI_VALUES[name])
+def test_every_container_runs_as_non_root_with_a_read_only_file_system(name: str) -> None:
+    objects = render(CI_VALUES[name])
     for spec in pod_specs(objects).values():
         context = spec["securityContext"]
         assert context["runAsNonRoot"] is True
@@ -44,8 +44,8 @@ def test_every_process_runs_without_root_and_without_anything_to_write_to(name: 
 
 
 @every_values
-def test_every_pod_is_told_of_no_other_service_and_asks_for_what_it_needs(name: str) -> None:
-    objects = rendered(CI_VALUES[name])
+def test_every_pod_has_no_service_links_and_has_resource_requests(name: str) -> None:
+    objects = render(CI_VALUES[name])
     assert all(spec["enableServiceLinks"] is False for spec in pod_specs(objects).values())
     for container in containers_of(objects):
         assert {"cpu", "memory"} <= set(container["resources"]["requests"])
@@ -53,21 +53,21 @@ def test_every_pod_is_told_of_no_other_service_and_asks_for_what_it_needs(name: 
 
 
 @every_values
-def test_no_pod_strays_onto_gpu_nodes(name: str) -> None:
-    for spec in pod_specs(rendered(CI_VALUES[name])).values():
+def test_no_pod_tolerates_the_taints_of_gpu_nodes(name: str) -> None:
+    for spec in pod_specs(render(CI_VALUES[name])).values():
         assert spec["nodeSelector"]["kubernetes.io/os"] == "linux"
         keys = [toleration.get("key") for toleration in spec.get("tolerations", [])]
         assert keys == (["CriticalAddonsOnly"] if name == "everything" else [])
 
 
-def test_a_pod_that_leaves_has_time_to_answer_what_still_arrives() -> None:
+def test_the_termination_grace_period_is_longer_than_the_drain() -> None:
     for text, seconds in (("", 15), ("drainSeconds: 60", 60), ("drainSeconds: 0", 0)):
         spec = deployment(text)["template"]["spec"]
         assert f"--drain-seconds={seconds}" in spec["containers"][0]["args"]
         assert spec["terminationGracePeriodSeconds"] >= seconds + 10
 
 
-def test_updates_leave_no_gap() -> None:
+def test_a_rolling_update_adds_a_pod_first_unless_host_ports_prevent_it() -> None:
     assert deployment()["strategy"] == {
         "type": "RollingUpdate",
         "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
@@ -79,7 +79,7 @@ def test_updates_leave_no_gap() -> None:
     }
 
 
-def test_pods_are_spread_over_nodes_and_zones_where_that_is_possible() -> None:
+def test_pods_are_spread_over_nodes_and_zones_if_possible() -> None:
     spec = deployment()
     constraints = spec["template"]["spec"]["topologySpreadConstraints"]
     keys = [constraint["topologyKey"] for constraint in constraints]
@@ -88,26 +88,26 @@ def test_pods_are_spread_over_nodes_and_zones_where_that_is_possible() -> None:
         assert constraint["whenUnsatisfiable"] == "ScheduleAnyway"
         assert constraint["labelSelector"] == spec["selector"]
         assert constraint["matchLabelKeys"] == ["pod-template-hash"]
-    chosen = the(rendered(CI_VALUES["everything"]), "Deployment", "gpu-guard")["spec"]
+    chosen = find_one(render(CI_VALUES["everything"]), "Deployment", "gpu-guard")["spec"]
     (only,) = chosen["template"]["spec"]["topologySpreadConstraints"]
     assert only["whenUnsatisfiable"] == "DoNotSchedule"
 
 
 @every_values
-def test_probes_ask_the_port_without_tls(name: str) -> None:
-    for component, spec in pod_specs(rendered(CI_VALUES[name])).items():
+def test_probes_use_the_port_without_tls(name: str) -> None:
+    for component, spec in pod_specs(render(CI_VALUES[name])).items():
         (container,) = spec["containers"]
-        asked = {
+        gets = {
             probe: container[probe]["httpGet"]
             for probe in ("livenessProbe", "readinessProbe", "startupProbe")
             if probe in container
         }
-        paths = {probe: get["path"] for probe, get in asked.items()}
+        paths = {probe: get["path"] for probe, get in gets.items()}
         if component == "webhook":
             assert paths == {"livenessProbe": "/healthz", "readinessProbe": "/readyz"}
         else:
             assert paths.get("livenessProbe") == ("/healthz" if component == "certs" else None)
-        assert all((get["port"], get["scheme"]) == ("metrics", "HTTP") for get in asked.values())
+        assert all((get["port"], get["scheme"]) == ("metrics", "HTTP") for get in gets.values())
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,10 @@ def test_probes_ask_the_port_without_tls(name: str) -> None:
         ("autoscaling: {enabled: true, minReplicas: 1}", 0),
     ],
 )
-def test_a_budget_is_made_only_where_it_holds_up_no_drain(text: str, budgets: int) -> None:
-    objects = rendered(text)
+def test_a_disruption_budget_is_made_only_where_it_blocks_no_node_drain(
+    text: str, budgets: int
+) -> None:
+    objects = render(text)
     found = of_kind(objects, "PodDisruptionBudget")
     assert len(found) == budgets
     for budget in found:
@@ -131,20 +133,20 @@ def test_a_budget_is_made_only_where_it_holds_up_no_drain(text: str, budgets: in
         assert budget["spec"]["selector"] == deployment(text)["selector"]
 
 
-def test_an_autoscaler_is_the_only_one_that_sets_replicas() -> None:
+def test_only_the_autoscaler_sets_replicas_if_it_is_enabled() -> None:
     assert deployment()["replicas"] == 2
-    assert not of_kind(rendered(), "HorizontalPodAutoscaler")
+    assert not of_kind(render(), "HorizontalPodAutoscaler")
     text = "replicaCount: 5\nautoscaling: {enabled: true}"
     assert "replicas" not in deployment(text)
-    scaler = the(rendered(text), "HorizontalPodAutoscaler")["spec"]
+    scaler = find_one(render(text), "HorizontalPodAutoscaler")["spec"]
     assert scaler["scaleTargetRef"]["name"] == "gpuward"
     assert (scaler["minReplicas"], scaler["maxReplicas"]) == (2, 6)
 
 
 @pytest.mark.parametrize("name", SELF)
-def test_there_is_one_certificate_controller_and_it_never_serves(name: str) -> None:
-    objects = rendered(CI_VALUES[name])
-    spec = the(objects, "Deployment", "gpuward-certs")["spec"]
+def test_there_is_one_certificate_controller_and_the_service_does_not_select_it(name: str) -> None:
+    objects = render(CI_VALUES[name])
+    spec = find_one(objects, "Deployment", "gpuward-certs")["spec"]
     assert spec["replicas"] == 1
     (service,) = (
         s["spec"] for s in of_kind(objects, "Service") if s["metadata"]["name"] == "gpuward"
@@ -153,8 +155,8 @@ def test_there_is_one_certificate_controller_and_it_never_serves(name: str) -> N
 
 
 @pytest.mark.parametrize("name", sorted({*CI_VALUES} - {*SELF, "everything"}))
-def test_other_sources_of_certificates_need_no_controller(name: str) -> None:
-    objects = rendered(CI_VALUES[name])
+def test_other_certificate_modes_have_no_controller(name: str) -> None:
+    objects = render(CI_VALUES[name])
     assert not of_kind(objects, "Deployment", "gpuward-certs")
     secrets = {secret["metadata"]["name"] for secret in of_kind(objects, "Secret")}
     assert not secrets & {"gpuward-ca", "gpuward-tls"}
@@ -167,8 +169,8 @@ def test_other_sources_of_certificates_need_no_controller(name: str) -> None:
 
 
 @every_values
-def test_selectors_find_exactly_the_pods_of_their_component(name: str) -> None:
-    objects = rendered(CI_VALUES[name])
+def test_selectors_match_exactly_the_pods_of_their_component(name: str) -> None:
+    objects = render(CI_VALUES[name])
     pods = {
         made["metadata"]["labels"]["app.kubernetes.io/component"]: made["spec"]["template"]
         for made in of_kind(objects, "Deployment")

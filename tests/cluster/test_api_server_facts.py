@@ -1,4 +1,4 @@
-"""What the reasons for differences rest on, seen on a real API server with its controllers."""
+"""Facts about the API server on which the reasons in api_server_differences.yaml rely."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.testkit.control_plane.processes import eventually
 REFUSED = 422
 ACCEPTED = 201
 GPU = "nvidia.com/gpu"
-HEAVY = "/apis/node.k8s.io/v1/runtimeclasses"
+RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 
 
 def quota(hard: dict[str, Any]) -> dict[str, Any]:
@@ -24,28 +24,30 @@ def quota(hard: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("written", "let_through"), [("500m", 0), ("1500m", 1), ("2.0001", 2), ("2.9999", 3)]
+    ("written", "admitted"), [("500m", 0), ("1500m", 1), ("2.0001", 2), ("2.9999", 3)]
 )
 def test_a_fractional_quota_is_accepted_and_acts_as_rounded_down(
-    plane: ControlPlane, written: str, let_through: int
+    plane: ControlPlane, written: str, admitted: int
 ) -> None:
-    """Rounding up to thousandths comes first: 2.9999 is 3."""
+    """The API server first rounds up to thousandths: 2.9999 becomes 3."""
     namespace = plane.namespace()
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
     plane.create(path, quota({f"requests.{GPU}": written}))
 
-    def counts() -> bool:
+    def has_usage() -> bool:
         status = plane.request("GET", f"{path}/q").body["status"]
         return f"requests.{GPU}" in status.get("used", {})
 
-    eventually(counts, what="the quota counts")
-    asked = {n: pod(container(**gpus(limits=n))) for n in (1, 2, 3, 4)}
-    answers = {n: create(plane, namespace, p, dry_run=True) for n, p in asked.items()}
-    assert [n for n, a in answers.items() if a.status == ACCEPTED] == [*range(1, let_through + 1)]
+    eventually(has_usage, what="the quota counts")
+    pods = {n: pod(container(**gpus(limits=n))) for n in (1, 2, 3, 4)}
+    answers = {n: create(plane, namespace, p, dry_run=True) for n, p in pods.items()}
+    assert [n for n, a in answers.items() if a.status == ACCEPTED] == [*range(1, admitted + 1)]
 
 
 @pytest.mark.parametrize("key", [f"limits.{GPU}", GPU, "aliyun.com/gpu-mem"])
-def test_fractions_are_refused_for_the_keys_that_never_count(api_server: Cluster, key: str) -> None:
+def test_a_fraction_is_refused_for_quota_keys_that_have_no_effect(
+    api_server: Cluster, key: str
+) -> None:
     namespace = api_server.namespace()
     path = f"/api/v1/namespaces/{namespace}/resourcequotas?dryRun=All"
     assert api_server.request("POST", path, quota({key: "1"})).status == ACCEPTED
@@ -59,13 +61,17 @@ def test_a_gpu_in_the_overhead_is_accepted_where_the_runtime_class_has_it(
 ) -> None:
     namespace = api_server.namespace()
     name = f"heavy-{namespace}"
-    heavy = {"metadata": {"name": name}, "handler": "h", "overhead": {"podFixed": {GPU: "1"}}}
-    api_server.create(HEAVY, heavy)
-    alone = pod(container(), overhead={GPU: "1"})
-    refused = create(api_server, namespace, alone, dry_run=True)
+    runtime_class = {
+        "metadata": {"name": name},
+        "handler": "h",
+        "overhead": {"podFixed": {GPU: "1"}},
+    }
+    api_server.create(RUNTIME_CLASSES, runtime_class)
+    without_class = pod(container(), overhead={GPU: "1"})
+    refused = create(api_server, namespace, without_class, dry_run=True)
     assert "without corresponding RuntimeClass" in refused.body["message"]
-    classed = pod(container(), overhead={GPU: "1"}, runtimeClassName=name)
-    assert create(api_server, namespace, classed, dry_run=True).status == ACCEPTED
+    with_class = pod(container(), overhead={GPU: "1"}, runtimeClassName=name)
+    assert create(api_server, namespace, with_class, dry_run=True).status == ACCEPTED
     template = deployment(container(), overhead={GPU: "1"})
     assert create(api_server, namespace, template, dry_run=True).status == ACCEPTED
 
@@ -84,6 +90,6 @@ def test_wrong_names_are_refused_only_without_a_domain_or_with_a_quotas_prefix(
 ) -> None:
     namespace = api_server.namespace()
     for make in (pod, deployment):
-        asking = make(container(resources={"limits": {name: 1}}))
-        answer = create(api_server, namespace, asking, dry_run=True)
+        manifest = make(container(resources={"limits": {name: 1}}))
+        answer = create(api_server, namespace, manifest, dry_run=True)
         assert (answer.status == ACCEPTED) is accepted, answer.body

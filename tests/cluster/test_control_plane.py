@@ -1,4 +1,4 @@
-"""The control plane that other tests rely on does what they rely on."""
+"""The control plane of the tests: what it runs, how it is reached, and that it is cleaned up."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import ProcessError, eventually, is_alive
 from tests.testkit.control_plane.servers import CONTROLLERS
 from tests.testkit.control_plane.toolchain import BuildError
-from tests.testkit.control_plane.warning_webhook import listening, registration
+from tests.testkit.control_plane.warning_webhook import registration, serve_warnings
 from tests.testkit.paths import ROOT, TESTS
-from tests.testkit.skipping import missing
+from tests.testkit.skipping import skip_missing
 
 PORT = 8443
 LIMIT = {"limits": {"nvidia.com/gpu": 1}}
@@ -37,7 +37,7 @@ def pod(name: str) -> dict[str, Any]:
     }
 
 
-def test_the_api_server_has_the_version_that_was_asked_for(api_server: Cluster) -> None:
+def test_the_api_server_has_the_requested_version(api_server: Cluster) -> None:
     served = api_server.request("GET", "/version").body["gitVersion"]
     assert served == api_server.programs.version
     if not os.environ.get("KUBEBUILDER_ASSETS"):
@@ -65,7 +65,7 @@ def test_a_gpu_pod_is_scheduled_and_runs(plane: ControlPlane) -> None:
     assert plane.request("DELETE", "/api/v1/nodes/one-gpu").status == 200
 
 
-def test_a_service_account_may_do_only_what_it_was_allowed(api_server: Cluster) -> None:
+def test_a_service_account_may_do_only_what_its_roles_allow(api_server: Cluster) -> None:
     namespace = api_server.namespace()
     token = api_server.token("default", namespace)
     path = f"/api/v1/namespaces/{namespace}/pods"
@@ -88,7 +88,7 @@ def test_a_service_is_called_as_a_webhook(api_server: Cluster) -> None:
     address = api_server.expose("warner", namespace, PORT)
     kind = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
     path = f"/api/v1/namespaces/{namespace}/pods"
-    with listening(address, PORT, pair):
+    with serve_warnings(address, PORT, pair):
         api_server.create(kind, registration(namespace, PORT, api_server.authority.bundle))
 
         def warnings() -> list[str]:
@@ -105,19 +105,19 @@ def test_metrics_are_numbers_by_name_and_labels(api_server: Cluster) -> None:
     assert any(labels["verb"] == "GET" and value > 0 for labels, value in samples)
 
 
-def test_it_outlives_a_restart_of_the_api_server(plane: ControlPlane) -> None:
+def test_the_other_programs_keep_running_when_the_api_server_restarts(plane: ControlPlane) -> None:
     before = plane.process_ids
     namespace = plane.namespace({"before": "restart"})
     plane.restart_api_server()
     found = plane.kubectl("get", "namespaces", "-l", "before=restart", "-o", "name").stdout
     assert found == f"namespace/{namespace}\n"
-    # A namespace's account is made by the controllers, which must have found back.
+    # The controllers create the account of a namespace, so they must have reconnected.
     plane.namespace()
     after = plane.process_ids
     assert {name for name in before if before[name] != after[name]} == {"kube-apiserver"}
 
 
-def test_two_run_side_by_side_and_leave_nothing(
+def test_two_control_planes_run_side_by_side_and_leave_no_process(
     api_server: Cluster, control_plane_programs: Programs
 ) -> None:
     with ControlPlane(control_plane_programs, controllers=False) as other:
@@ -133,7 +133,7 @@ def test_two_run_side_by_side_and_leave_nothing(
     assert not any(is_alive(process) for process in ids.values())
 
 
-def test_nothing_is_left_when_its_owner_is_killed(
+def test_no_process_is_left_when_the_owner_is_killed(
     control_plane_programs: Programs, tmp_path: Path
 ) -> None:
     script = (
@@ -159,26 +159,28 @@ def test_nothing_is_left_when_its_owner_is_killed(
     eventually(lambda: not any(is_alive(process) for process in ids), what="all have ended")
 
 
-def test_one_can_be_used_by_hand(control_plane_programs: Programs, tmp_path: Path) -> None:
+def test_a_control_plane_can_be_run_by_hand(
+    control_plane_programs: Programs, tmp_path: Path
+) -> None:
     if not control_plane_programs.has(*CONTROLLERS):
-        missing("there are no controllers")
+        skip_missing("there are no controllers")
     command = [sys.executable, "-m", "tests.testkit.control_plane.by_hand"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             text = "".join(process.stdout.readline() for _ in range(7))
-            said = dict(re.findall(r"^  (?:export|alias) (\w+)=(.+)$", text, re.MULTILINE))
-            environment = {"HOME": str(tmp_path), "KUBECONFIG": said["KUBECONFIG"]}
-            nodes = [said["kubectl"], "get", "nodes", "--output=name"]
+            printed = dict(re.findall(r"^  (?:export|alias) (\w+)=(.+)$", text, re.MULTILINE))
+            environment = {"HOME": str(tmp_path), "KUBECONFIG": printed["KUBECONFIG"]}
+            nodes = [printed["kubectl"], "get", "nodes", "--output=name"]
             done = subprocess.run(
                 nodes, env=environment, capture_output=True, text=True, check=True
             )
             assert done.stdout == "node/cpu-1\nnode/gpu-1\n"
-            assert Path(said["helm"]).is_file()
+            assert Path(printed["helm"]).is_file()
         finally:
             process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
-    assert not Path(said["KUBECONFIG"]).exists()
+    assert not Path(printed["KUBECONFIG"]).exists()
 
 
 def test_a_program_that_does_not_start_says_why(control_plane_programs: Programs) -> None:
@@ -188,7 +190,7 @@ def test_a_program_that_does_not_start_says_why(control_plane_programs: Programs
         pass
 
 
-def test_what_is_missing_is_named_with_the_way_to_get_it(
+def test_the_error_about_a_missing_program_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))

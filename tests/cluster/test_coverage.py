@@ -1,4 +1,4 @@
-"""docs/coverage.md says what is so: each of its cells is tried."""
+"""Each cell of the tables in docs/coverage.md states the outcome that the tests observe."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from registration.configurations import RegistrationOptions, configurations
 from rules.finding import Action
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes
-from tests.testkit.coverage.fixtures import EVERY, runtime_classes
-from tests.testkit.coverage.observed import admitted, linted
+from tests.testkit.coverage.fixtures import EVERY_BYPASS, runtime_classes
+from tests.testkit.coverage.observed import admission_outcome, lint_outcomes
 from tests.testkit.coverage.table import (
     DOCUMENT,
-    Channel,
-    channels,
+    Bypass,
+    bypasses,
     data,
     document,
     profiles,
     strict_policy,
 )
-from tests.testkit.end_to_end.steps import judging
+from tests.testkit.end_to_end.steps import namespace_with_policy
 
 __all__ = ["runtime_classes"]
-AT_THE_API_SERVER = pytest.mark.usefixtures("runtime_classes")
+WITH_RUNTIME_CLASSES = pytest.mark.usefixtures("runtime_classes")
 
 
 class Platform(NamedTuple):
-    """A profile, and a namespace that is judged under it in mode deny."""
+    """A profile, and a namespace in mode deny whose policy has that profile."""
 
     profile: str
     namespace: str
@@ -42,68 +42,72 @@ def platform(
     processes: Processes,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Platform]:
-    """Each platform, with a server of its own."""
+    """A platform with a webhook server of its own."""
     profile = request.param
     folder = tmp_path_factory.mktemp(profile)
     policy = f"profiles: [{', '.join(profiles()[profile])}]\n"
-    with judging(plane, processes, folder, f"gpuward-{profile}", policy) as namespace:
+    with namespace_with_policy(plane, processes, folder, f"gpuward-{profile}", policy) as namespace:
         yield Platform(profile, namespace)
 
 
-@AT_THE_API_SERVER
-@EVERY
-def test_pods(plane: ControlPlane, platform: Platform, channel: Channel) -> None:
-    seen = admitted(plane, platform.namespace, channel, "Pod")
-    assert seen == channel.cell("pods", platform.profile)
+@WITH_RUNTIME_CLASSES
+@EVERY_BYPASS
+def test_pods(plane: ControlPlane, platform: Platform, bypass: Bypass) -> None:
+    outcome = admission_outcome(plane, platform.namespace, bypass, "Pod")
+    assert outcome == bypass.cell("pods", platform.profile)
 
 
-@AT_THE_API_SERVER
-@EVERY
-def test_workloads(plane: ControlPlane, platform: Platform, channel: Channel) -> None:
-    seen = admitted(plane, platform.namespace, channel, "Deployment")
-    assert seen == channel.cell("workloads", platform.profile)
+@WITH_RUNTIME_CLASSES
+@EVERY_BYPASS
+def test_workloads(plane: ControlPlane, platform: Platform, bypass: Bypass) -> None:
+    outcome = admission_outcome(plane, platform.namespace, bypass, "Deployment")
+    assert outcome == bypass.cell("workloads", platform.profile)
 
 
 @pytest.fixture(scope="module")
 def strict(
     plane: ControlPlane, processes: Processes, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """A namespace that is judged by the strict policy."""
+    """A namespace in mode deny with the strict policy."""
     folder = tmp_path_factory.mktemp("strict")
-    with judging(plane, processes, folder, "gpuward-strict", strict_policy()) as namespace:
+    with namespace_with_policy(
+        plane, processes, folder, "gpuward-strict", strict_policy()
+    ) as namespace:
         yield namespace
 
 
-@AT_THE_API_SERVER
-@EVERY
-def test_pods_under_the_strict_policy(plane: ControlPlane, strict: str, channel: Channel) -> None:
-    seen = admitted(plane, strict, channel, "Pod", unheard={"image-default-all"})
-    assert seen == channel.cell("strict")
+@WITH_RUNTIME_CLASSES
+@EVERY_BYPASS
+def test_pods_under_the_strict_policy(plane: ControlPlane, strict: str, bypass: Bypass) -> None:
+    outcome = admission_outcome(plane, strict, bypass, "Pod", ignored_rules={"image-default-all"})
+    assert outcome == bypass.cell("strict")
 
 
 @pytest.mark.parametrize("profile", profiles())
 def test_lint(profile: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    seen = linted(tmp_path_factory.mktemp("manifests"), channels(), profiles()[profile])
-    assert seen == {channel.name: channel.cell("lint", profile) for channel in channels()}
+    outcome = lint_outcomes(tmp_path_factory.mktemp("manifests"), bypasses(), profiles()[profile])
+    assert outcome == {bypass.name: bypass.cell("lint", profile) for bypass in bypasses()}
 
 
 @pytest.fixture(scope="module")
-def alone(plane: ControlPlane) -> str:
-    """A namespace that nobody judges."""
+def without_gpuward(plane: ControlPlane) -> str:
+    """A namespace that no webhook evaluates."""
     return plane.namespace()
 
 
 @pytest.fixture(scope="module")
 def baseline(plane: ControlPlane) -> str:
-    """A namespace that nobody judges but Pod Security."""
+    """A namespace that only Pod Security evaluates."""
     return plane.namespace({"pod-security.kubernetes.io/enforce": "baseline"})
 
 
-@AT_THE_API_SERVER
-@EVERY
-def test_kubernetes_alone(plane: ControlPlane, alone: str, baseline: str, channel: Channel) -> None:
-    for door, namespace in (("kubernetes", alone), ("baseline", baseline)):
-        assert admitted(plane, namespace, channel, "Pod") == channel.cell(door), door
+@WITH_RUNTIME_CLASSES
+@EVERY_BYPASS
+def test_kubernetes_alone(
+    plane: ControlPlane, without_gpuward: str, baseline: str, bypass: Bypass
+) -> None:
+    for column, namespace in (("kubernetes", without_gpuward), ("baseline", baseline)):
+        assert admission_outcome(plane, namespace, bypass, "Pod") == bypass.cell(column), column
 
 
 def test_the_document_says_what_the_data_say() -> None:
@@ -111,19 +115,21 @@ def test_the_document_says_what_the_data_say() -> None:
     assert text == document(text), "run `python -m tests.testkit.coverage.table`"
 
 
-@EVERY
-def test_what_is_not_stopped_says_what_closes_it(channel: Channel) -> None:
-    cells = {channel.cell("pods", profile) for profile in profiles()}
-    assert bool(channel.closing) == bool(cells & {"announced", "not stopped"})
+@EVERY_BYPASS
+def test_every_bypass_that_is_not_stopped_names_a_mitigation(bypass: Bypass) -> None:
+    cells = {bypass.cell("pods", profile) for profile in profiles()}
+    assert bool(bypass.mitigations) == bool(cells & {"announced", "not stopped"})
 
 
-def test_every_closing_is_explained_and_used() -> None:
-    used = [word for channel in channels() for word in channel.closing]
-    used += [w for each in data()["circumstances"] for w in each.get("closing", "").split()]
-    assert set(used) == set(data()["closings"])
+def test_every_mitigation_is_described_and_used() -> None:
+    used_names = [name for bypass in bypasses() for name in bypass.mitigations]
+    used_names += [
+        name for entry in data()["circumstances"] for name in entry.get("mitigations", "").split()
+    ]
+    assert set(used_names) == set(data()["mitigations"])
 
 
-def test_what_nobody_looks_at_is_not_registered() -> None:
+def test_the_objects_that_gpuward_does_not_check_are_not_registered() -> None:
     registered = configurations(
         "gpuward", lambda path: {"url": path}, RegistrationOptions(Action.DENY)
     )

@@ -1,4 +1,4 @@
-"""The circumstances of docs/coverage.md, each tried at the real API server."""
+"""Each circumstance in docs/coverage.md has the stated outcome at a real API server."""
 
 from __future__ import annotations
 
@@ -18,165 +18,181 @@ from tests.testkit.admission.registered_webhook import (
     registered,
 )
 from tests.testkit.admission.reviews import container, gpus, pod, variable
-from tests.testkit.control_plane.client import Answer
+from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
-from tests.testkit.coverage.observed import outcome
+from tests.testkit.coverage.observed import response_outcome
 from tests.testkit.coverage.table import data
-from tests.testkit.custom_kinds import defined
-from tests.testkit.end_to_end.steps import DENY, patch, path_of
+from tests.testkit.custom_kinds import custom_kind
+from tests.testkit.end_to_end.steps import DENY, api_path, patch
 
 pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
-pytestmark = pytest.mark.usefixtures("tidy")
+pytestmark = pytest.mark.usefixtures("clean_up_pods")
 
-TAKER = pod(container(**variable("all")))
-HOLDER = pod(container(**gpus(limits=1)))
+BYPASS_POD = pod(container(**variable("all")))
+GPU_POD = pod(container(**gpus(limits=1)))
 CUDA = "nvcr.io/nvidia/cuda:13.0.0-base-ubuntu24.04"
-DRY = "?dryRun=All"
-# Where nobody listens.
-NOWHERE = "https://127.0.0.1:1"
+DRY_RUN = "?dryRun=All"
+# No server listens on this port.
+NO_SERVER = "https://127.0.0.1:1"
 
 
-class World(NamedTuple):
-    """The control plane, a server, and a namespace in mode deny."""
+class Environment(NamedTuple):
+    """The control plane, a webhook server, and a namespace in mode deny."""
 
     plane: ControlPlane
     server: Server
     namespace: str
 
-    def holding(self) -> str:
-        """A pod that holds a GPU; where its ephemeral containers are."""
-        assert create(self.plane, self.namespace, HOLDER).status == 201
-        return path_of("Pod", self.namespace, "trainer", "ephemeralcontainers")
+    def gpu_pod_path(self) -> str:
+        """Create a pod that requests a GPU; return the API path of its ephemeral containers."""
+        assert create(self.plane, self.namespace, GPU_POD).status == 201
+        return api_path("Pod", self.namespace, "trainer", "ephemeralcontainers")
 
-    def debugged(self, **debugger: Any) -> Answer:
-        """The answer to an ephemeral container in it."""
+    def add_ephemeral_container(self, **debugger: Any) -> Response:
+        """Add an ephemeral container to such a pod."""
         added = {"spec": {"ephemeralContainers": [container("debug", **debugger)]}}
-        return patch(self.plane, self.holding(), added)
+        return patch(self.plane, self.gpu_pod_path(), added)
 
-    def updated(self, change: Any) -> Answer:
-        """The answer to a change of a plain pod."""
+    def update(self, change: Any) -> Response:
+        """Create a plain pod and change it."""
         assert create(self.plane, self.namespace, pod(container())).status == 201
-        return patch(self.plane, path_of("Pod", self.namespace, "trainer"), change)
+        return patch(self.plane, api_path("Pod", self.namespace, "trainer"), change)
 
-    def annotated(self, key: str, value: str) -> Answer:
-        """The answer to a new annotation of a plain pod."""
-        return self.updated({"metadata": {"annotations": {key: value}}})
+    def annotate(self, key: str, value: str) -> Response:
+        """Create a plain pod and add an annotation to it."""
+        return self.update({"metadata": {"annotations": {key: value}}})
 
 
-def disguised(world: World) -> Answer:
-    """Somebody makes a pod where the GPU operator has its own, under its account."""
+def component_account(environment: Environment) -> Response:
+    """A user creates a pod in the GPU operator's namespace, under its service account."""
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nvidia-plugin"}}
     metadata = {"name": "gpu-operator", "labels": {MODE_LABEL: "deny"}}
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-    world.plane.create("/api/v1/namespaces", space)
-    world.plane.create("/api/v1/namespaces/gpu-operator/serviceaccounts", account)
-    eventually(lambda: is_enforced(world.plane, "gpu-operator"), what="gpu-operator is judged")
-    spec = {**TAKER["spec"], "serviceAccountName": "nvidia-plugin"}
-    answer = create(world.plane, "gpu-operator", {**TAKER, "spec": spec}, dry_run=True)
-    world.plane.request("DELETE", "/api/v1/namespaces/gpu-operator")
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    environment.plane.create("/api/v1/namespaces", namespace)
+    environment.plane.create("/api/v1/namespaces/gpu-operator/serviceaccounts", account)
+    eventually(
+        lambda: is_enforced(environment.plane, "gpu-operator"), what="gpu-operator is enforced"
+    )
+    spec = {**BYPASS_POD["spec"], "serviceAccountName": "nvidia-plugin"}
+    answer = create(environment.plane, "gpu-operator", {**BYPASS_POD, "spec": spec}, dry_run=True)
+    environment.plane.request("DELETE", "/api/v1/namespaces/gpu-operator")
     return answer
 
 
-def mirrored(world: World) -> Answer:
-    """A pod with the annotation of a mirror."""
+def mirror_pod(environment: Environment) -> Response:
+    """A user creates a pod with the annotation of a mirror pod."""
     metadata = {"name": "trainer", "annotations": {"kubernetes.io/config.mirror": "0123456789"}}
-    sent = {**TAKER, "metadata": metadata, "spec": {**TAKER["spec"], "nodeName": "gpu-node-1"}}
-    return create(world.plane, world.namespace, sent)
+    manifest = {
+        **BYPASS_POD,
+        "metadata": metadata,
+        "spec": {**BYPASS_POD["spec"], "nodeName": "gpu-node-1"},
+    }
+    return create(environment.plane, environment.namespace, manifest)
 
 
-def bound(world: World) -> Answer:
-    """A pod that waits for the scheduler, and somebody who does not."""
-    world.holding()
+def bind_without_scheduler(environment: Environment) -> Response:
+    """A user binds a pod to a node before the scheduler does."""
+    environment.gpu_pod_path()
     target = {"apiVersion": "v1", "kind": "Node", "name": "gpu-node-1"}
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "trainer"}}
-    path = path_of("Pod", world.namespace, "trainer", "binding")
-    return world.plane.request("POST", path + DRY, {**binding, "target": target})
+    path = api_path("Pod", environment.namespace, "trainer", "binding")
+    return environment.plane.request("POST", path + DRY_RUN, {**binding, "target": target})
 
 
-def older(world: World) -> Answer:
-    """A pod that was there before its namespace was in mode deny."""
-    namespace = world.plane.namespace({MODE_LABEL: "off"})
-    assert create(world.plane, namespace, TAKER).status == 201
-    world.plane.kubectl("label", "--overwrite", "namespace", namespace, f"{MODE_LABEL}=deny")
-    eventually(lambda: is_enforced(world.plane, namespace), what="it is judged now")
-    found = world.plane.request("GET", path_of("Pod", namespace, "trainer"))
+def older_pod(environment: Environment) -> Response:
+    """A pod that was created before its namespace was in mode deny."""
+    namespace = environment.plane.namespace({MODE_LABEL: "off"})
+    assert create(environment.plane, namespace, BYPASS_POD).status == 201
+    environment.plane.kubectl("label", "--overwrite", "namespace", namespace, f"{MODE_LABEL}=deny")
+    eventually(lambda: is_enforced(environment.plane, namespace), what="the namespace is enforced")
+    found = environment.plane.request("GET", api_path("Pod", namespace, "trainer"))
     return found._replace(status=201)
 
 
-def in_namespace(world: World, namespace: str) -> Answer:
-    """The pod in another namespace."""
-    return create(world.plane, namespace, TAKER, dry_run=True)
+def create_in(environment: Environment, namespace: str) -> Response:
+    """Create the pod in another namespace."""
+    return create(environment.plane, namespace, BYPASS_POD, dry_run=True)
 
 
-def below_the_floor(world: World) -> Answer:
-    """A namespace labelled off, which `minimumMode` raises to deny."""
-    namespace = world.plane.namespace({MODE_LABEL: "off"})
-    config = by_url(world.server.url, world.plane.authority.bundle)
-    floor = RegistrationOptions(default=Action.DENY, minimum=Action.DENY)
-    with registered(world.plane, config, floor, name="gpuward-floor", only=namespace):
-        eventually(lambda: is_enforced(world.plane, namespace), what="off is deny")
-        return in_namespace(world, namespace)
+def below_the_minimum(environment: Environment) -> Response:
+    """A namespace with the label off, which `minimumMode` raises to deny."""
+    namespace = environment.plane.namespace({MODE_LABEL: "off"})
+    config = by_url(environment.server.url, environment.plane.authority.bundle)
+    options = RegistrationOptions(default=Action.DENY, minimum=Action.DENY)
+    with registered(environment.plane, config, options, name="gpuward-minimum", only=namespace):
+        eventually(lambda: is_enforced(environment.plane, namespace), what="off is deny")
+        return create_in(environment, namespace)
 
 
-def down(world: World, policy: Literal["Ignore", "Fail"]) -> Answer:
-    """A registration that leads nowhere, once the API server has tried it."""
-    namespace = world.plane.namespace()
-    config = by_url(NOWHERE, world.plane.authority.bundle)
-    choices = DENY._replace(failure_policy=policy)
-    before = counts(world.plane)
+def without_replicas(environment: Environment, policy: Literal["Ignore", "Fail"]) -> Response:
+    """The registered server does not exist; the response counts once the API server tried it."""
+    namespace = environment.plane.namespace()
+    config = by_url(NO_SERVER, environment.plane.authority.bundle)
+    options = DENY._replace(failure_policy=policy)
+    before = counts(environment.plane)
 
-    def tried() -> Answer | None:
-        answer = in_namespace(world, namespace)
-        since = counts(world.plane).since(before)
-        return answer if since.failed or since.opened else None
+    def failed_call() -> Response | None:
+        answer = create_in(environment, namespace)
+        since = counts(environment.plane).since(before)
+        return answer if since.failed or since.failed_open else None
 
-    with registered(world.plane, config, choices, name="gpuward-gone", only=namespace):
-        found = eventually(tried, what="a call has failed")
+    with registered(environment.plane, config, options, name="gpuward-gone", only=namespace):
+        found = eventually(failed_call, what="a request to the webhook has failed")
     assert found is not None
     return found
 
 
-def unregistered(world: World) -> Answer:
-    """A kind that nobody has heard of."""
-    made = {"apiVersion": "claims.example.com/v1", "kind": "Trick", "metadata": {"name": "trick"}}
-    path = f"/apis/claims.example.com/v1/namespaces/{world.namespace}/tricks"
-    with defined(world.plane, "Trick", "tricks", "claims.example.com"):
-        return world.plane.request("POST", path, {**made, "spec": {"template": TAKER}})
+def unregistered_kind(environment: Environment) -> Response:
+    """A custom kind for which gpuward is not registered."""
+    manifest = {
+        "apiVersion": "coverage.example.com/v1",
+        "kind": "Unknown",
+        "metadata": {"name": "unknown"},
+    }
+    path = f"/apis/coverage.example.com/v1/namespaces/{environment.namespace}/unknowns"
+    with custom_kind(environment.plane, "Unknown", "unknowns", "coverage.example.com"):
+        return environment.plane.request(
+            "POST", path, {**manifest, "spec": {"template": BYPASS_POD}}
+        )
 
 
-TRIALS: dict[str, Callable[[World], Answer]] = {
-    "ephemeral-variable": lambda w: w.debugged(**variable("all")),
-    "ephemeral-privileged": lambda w: w.debugged(securityContext={"privileged": True}),
-    "ephemeral-known-image": lambda w: w.debugged(image=CUDA),
-    "ephemeral-unknown-image": lambda w: w.debugged(image="registry.example.com/cuda:1"),
-    "update-annotation": lambda w: w.annotated("nvidia.cdi.k8s.io/pod", "nvidia.com/gpu=all"),
-    "update-scheduler-annotation": lambda w: w.annotated("hami.io/vgpu-devices-allocated", "GPU-0"),
-    "update-image": lambda w: w.updated(
-        {"spec": {"containers": [{"name": "main", "image": CUDA}]}}
+ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
+    "ephemeral-variable": lambda e: e.add_ephemeral_container(**variable("all")),
+    "ephemeral-privileged": lambda e: e.add_ephemeral_container(
+        securityContext={"privileged": True}
     ),
-    "disguised": disguised,
-    "mirror": mirrored,
-    "binding": bound,
-    "older-pod": older,
-    "excluded-namespace": lambda w: in_namespace(w, "kube-system"),
-    "mode-off": lambda w: in_namespace(w, w.plane.namespace({MODE_LABEL: "off"})),
-    "mode-off-below-the-floor": below_the_floor,
-    "down-ignore": lambda w: down(w, "Ignore"),
-    "down-fail": lambda w: down(w, "Fail"),
-    "unregistered-kind": unregistered,
+    "ephemeral-known-image": lambda e: e.add_ephemeral_container(image=CUDA),
+    "ephemeral-unknown-image": lambda e: e.add_ephemeral_container(
+        image="registry.example.com/cuda:1"
+    ),
+    "update-annotation": lambda e: e.annotate("nvidia.cdi.k8s.io/pod", "nvidia.com/gpu=all"),
+    "update-scheduler-annotation": lambda e: e.annotate("hami.io/vgpu-devices-allocated", "GPU-0"),
+    "update-image": lambda e: e.update({"spec": {"containers": [{"name": "main", "image": CUDA}]}}),
+    "disguised": component_account,
+    "mirror": mirror_pod,
+    "binding": bind_without_scheduler,
+    "older-pod": older_pod,
+    "excluded-namespace": lambda e: create_in(e, "kube-system"),
+    "mode-off": lambda e: create_in(e, e.plane.namespace({MODE_LABEL: "off"})),
+    "mode-off-below-the-minimum": below_the_minimum,
+    "down-ignore": lambda e: without_replicas(e, "Ignore"),
+    "down-fail": lambda e: without_replicas(e, "Fail"),
+    "unregistered-kind": unregistered_kind,
 }
 
 
 @pytest.fixture
-def world(plane: ControlPlane, server: Server) -> World:
-    return World(plane, server, plane.namespace({MODE_LABEL: "deny"}))
+def environment(plane: ControlPlane, server: Server) -> Environment:
+    return Environment(plane, server, plane.namespace({MODE_LABEL: "deny"}))
 
 
-def test_every_circumstance_has_a_trial() -> None:
-    assert list(TRIALS) == [each["name"] for each in data()["circumstances"]]
+def test_every_circumstance_has_a_test() -> None:
+    assert list(ATTEMPTS) == [entry["name"] for entry in data()["circumstances"]]
 
 
-@pytest.mark.parametrize("claim", data()["circumstances"], ids=lambda claim: claim["name"])
-def test_circumstance(world: World, claim: Any) -> None:
-    assert outcome(TRIALS[claim["name"]](world)) == claim["seen"]
+@pytest.mark.parametrize(
+    "circumstance", data()["circumstances"], ids=lambda circumstance: circumstance["name"]
+)
+def test_circumstance(environment: Environment, circumstance: Any) -> None:
+    assert response_outcome(ATTEMPTS[circumstance["name"]](environment)) == circumstance["outcome"]

@@ -1,4 +1,4 @@
-"""What closes a gap, as docs/coverage.md says where it says that it has been tried."""
+"""The mitigations in docs/coverage.md that are marked as tested."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tests.testkit.admission.registered_webhook import Server, create
 from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes
-from tests.testkit.coverage.table import channels
-from tests.testkit.end_to_end.steps import judging, patch, path_of, stored
+from tests.testkit.coverage.table import bypasses
+from tests.testkit.end_to_end.steps import api_path, get_object, namespace_with_policy, patch
 from tests.testkit.paths import ROOT
 
 pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
-pytestmark = pytest.mark.usefixtures("tidy")
+pytestmark = pytest.mark.usefixtures("clean_up_pods")
 
 CUDA = "nvcr.io/nvidia/cuda:13.0.0-base-ubuntu24.04"
 VOID = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
-CLOSING = """\
+MITIGATING_POLICY = """\
 profiles:
-  - name: ours
+  - name: own
     extends: [nvidia]
     resources:
       example.com/a100: {vendor: nvidia}
@@ -37,21 +37,23 @@ rules:
 
 
 @pytest.fixture(scope="module")
-def closed(
+def mitigated(
     plane: ControlPlane, processes: Processes, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """A namespace whose policy closes what a policy can close."""
-    folder = tmp_path_factory.mktemp("closing")
-    with judging(plane, processes, folder, "gpuward-closing", CLOSING) as namespace:
+    """A namespace whose policy has every mitigation that a policy can have."""
+    folder = tmp_path_factory.mktemp("mitigations")
+    with namespace_with_policy(
+        plane, processes, folder, "gpuward-closing", MITIGATING_POLICY
+    ) as namespace:
         yield namespace
 
 
 def test_a_policy_may_refuse_cuda_images_in_ephemeral_containers(
-    plane: ControlPlane, closed: str
+    plane: ControlPlane, mitigated: str
 ) -> None:
-    holder = {**pod(container(**gpus(limits=1))), "metadata": {"name": "holder"}}
-    assert create(plane, closed, holder).status == 201
-    path = path_of("Pod", closed, "holder", "ephemeralcontainers")
+    gpu_pod = {**pod(container(**gpus(limits=1))), "metadata": {"name": "holder"}}
+    assert create(plane, mitigated, gpu_pod).status == 201
+    path = api_path("Pod", mitigated, "holder", "ephemeralcontainers")
     added = {"spec": {"ephemeralContainers": [container("debug", image=CUDA)]}}
     answer = patch(plane, path, added)
     assert answer.status == 403
@@ -62,38 +64,36 @@ def test_a_policy_may_refuse_cuda_images_in_ephemeral_containers(
     ("name", "rule"),
     [("privileged-unknown", "privileged-gpu"), ("swarm-other", "swarm-resource-env")],
 )
-def test_a_profile_makes_a_name_known(
-    plane: ControlPlane, closed: str, name: str, rule: str
+def test_a_profile_with_the_name_stops_the_bypass(
+    plane: ControlPlane, mitigated: str, name: str, rule: str
 ) -> None:
-    [unknown] = [channel for channel in channels() if channel.name == name]
-    answer = create(plane, closed, unknown.pod, dry_run=True)
+    [bypass] = [bypass for bypass in bypasses() if bypass.name == name]
+    answer = create(plane, mitigated, bypass.pod, dry_run=True)
     assert answer.status == 403
     assert f"[{rule}]" in answer.body["message"]
 
 
-def test_what_is_void_from_the_start_stays_void_under_a_new_image(
-    plane: ControlPlane, closed: str
+def test_a_container_created_with_void_keeps_it_with_a_new_image(
+    plane: ControlPlane, mitigated: str
 ) -> None:
     plain = {**pod(container()), "metadata": {"name": "plain"}}
-    assert create(plane, closed, plain).status == 201
+    assert create(plane, mitigated, plain).status == 201
     change = {"spec": {"containers": [{"name": "main", "image": CUDA}]}}
-    assert patch(plane, path_of("Pod", closed, "plain"), change).status == 200
-    [main] = stored(plane, "Pod", closed, "plain")["spec"]["containers"]
+    assert patch(plane, api_path("Pod", mitigated, "plain"), change).status == 200
+    [main] = get_object(plane, "Pod", mitigated, "plain")["spec"]["containers"]
     assert (main["image"], main["env"]) == (CUDA, [VOID])
 
 
 @pytest.mark.parametrize("role", ["edit", "admin"])
-def test_who_may_edit_a_namespace_may_not_do_what_administrators_do(
-    plane: ControlPlane, role: str
-) -> None:
+def test_the_roles_edit_and_admin_do_not_allow_the_bypasses(plane: ControlPlane, role: str) -> None:
     namespace = plane.namespace()
     subject = f"--serviceaccount={namespace}:default"
     plane.kubectl("create", "rolebinding", role, f"--clusterrole={role}", subject, "-n", namespace)
     user = f"system:serviceaccount:{namespace}:default"
-    asked = ["auth", "can-i", "--as", user, "-n", namespace]
-    allowed = plane.kubectl(*asked, "create", "pods", check=False).stdout
+    can_i = ["auth", "can-i", "--as", user, "-n", namespace]
+    allowed = plane.kubectl(*can_i, "create", "pods", check=False).stdout
     refused = {
-        plane.kubectl(*asked, *words, check=False).stdout
+        plane.kubectl(*can_i, *words, check=False).stdout
         for words in (
             ("create", "pods", "--subresource=binding"),
             ("create", "persistentvolumes"),
@@ -105,15 +105,15 @@ def test_who_may_edit_a_namespace_may_not_do_what_administrators_do(
     assert (allowed, refused) == ("yes\n", {"no\n"})
 
 
-def test_the_linter_finds_what_was_there_before(plane: ControlPlane, server: Server) -> None:
+def test_the_linter_reports_pods_that_exist_already(plane: ControlPlane, server: Server) -> None:
     assert server.url
     namespace = plane.namespace({MODE_LABEL: "off"})
     assert create(plane, namespace, pod(container(**variable("all")))).status == 201
-    there = plane.kubectl("get", "pods", "-n", namespace, "-o", "yaml").stdout
+    pods_yaml = plane.kubectl("get", "pods", "-n", namespace, "-o", "yaml").stdout
     done = subprocess.run(
         [sys.executable, "-m", "gpuward", "lint", "-"],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
-        input=there,
+        input=pods_yaml,
         capture_output=True,
         text=True,
         check=False,

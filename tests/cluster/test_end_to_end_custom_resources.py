@@ -1,4 +1,4 @@
-"""Custom resources at the real API server: what an operator makes of them, and themselves."""
+"""Custom resources at a real API server, and the pods that operators create from them."""
 
 from __future__ import annotations
 
@@ -12,37 +12,42 @@ from tests.testkit.admission.registered_webhook import Server
 from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
-from tests.testkit.custom_kinds import defined
-from tests.testkit.end_to_end.steps import ALL_FIXES, fixed_by, running
+from tests.testkit.custom_kinds import custom_kind
+from tests.testkit.end_to_end.steps import PLACEMENT_FIXES, fixing_rules, wait_until_running
 
 pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
-pytestmark = pytest.mark.usefixtures("tidy")
+pytestmark = pytest.mark.usefixtures("clean_up_pods")
 
 
 @pytest.fixture(scope="module")
 def kinds(plane: ControlPlane) -> Iterator[None]:
-    """A kind of an operator that nobody knows, and Ray's."""
-    ours, rays = ("Training", "trainings", "example.com"), ("RayCluster", "rayclusters", "ray.io")
-    with defined(plane, *ours), defined(plane, *rays):
+    """A kind of an unknown operator, and the kind of Ray's operator."""
+    own_kind, ray_kind = (
+        ("Training", "trainings", "example.com"),
+        ("RayCluster", "rayclusters", "ray.io"),
+    )
+    with custom_kind(plane, *own_kind), custom_kind(plane, *ray_kind):
         yield
 
 
 @pytest.mark.usefixtures("gpu_node", "kinds")
-def test_the_pod_that_an_operator_makes_is_fixed_and_runs(plane: ControlPlane, judged: str) -> None:
-    path = f"/apis/example.com/v1/namespaces/{judged}/trainings"
+def test_the_pod_that_an_operator_creates_is_fixed_and_runs(
+    plane: ControlPlane, enforced_namespace: str
+) -> None:
+    path = f"/apis/example.com/v1/namespaces/{enforced_namespace}/trainings"
     whole = {"apiVersion": "example.com/v1", "kind": "Training", "metadata": {"name": "resnet"}}
     owner = plane.create(path, {**whole, "spec": {"gpus": 1}})
     made = pod(container(**gpus(requests=1)))
     made["metadata"] = {"name": "resnet-worker-0", "ownerReferences": [reference(owner)]}
-    # The operator has rights of its own, and nobody reads the warnings that it is sent.
-    operator = operator_of(plane, judged)
-    answer = operator.request("POST", f"/api/v1/namespaces/{judged}/pods", made)
+    # The operator uses its own credentials, and no user reads the warnings that it gets.
+    operator = operator_of(plane, enforced_namespace)
+    answer = operator.request("POST", f"/api/v1/namespaces/{enforced_namespace}/pods", made)
     assert answer.status == 201
-    [ran] = running(plane, judged)
-    assert fixed_by(ran) == {"request-only", *ALL_FIXES}
-    taker = {**made, "spec": pod(container(**variable("all")))["spec"]}
-    taker["metadata"] = {**made["metadata"], "name": "resnet-worker-1"}
-    refused = operator.request("POST", f"/api/v1/namespaces/{judged}/pods", taker)
+    [running_pod] = wait_until_running(plane, enforced_namespace)
+    assert fixing_rules(running_pod) == {"request-only", *PLACEMENT_FIXES}
+    bypass_pod = {**made, "spec": pod(container(**variable("all")))["spec"]}
+    bypass_pod["metadata"] = {**made["metadata"], "name": "resnet-worker-1"}
+    refused = operator.request("POST", f"/api/v1/namespaces/{enforced_namespace}/pods", bypass_pod)
     assert (refused.status, refused.body["reason"]) == (403, "Forbidden")
     assert "[visible-devices-env]" in refused.body["message"]
 
@@ -61,12 +66,12 @@ def operator_of(plane: ControlPlane, namespace: str) -> Any:
     plane.kubectl("create", "rolebinding", "operator", *rights, "-n", namespace, check=False)
     client = plane.client(plane.token("default", namespace))
     path = f"/api/v1/namespaces/{namespace}/pods"
-    eventually(lambda: client.request("GET", path).status == 200, what="the operator may work")
+    eventually(lambda: client.request("GET", path).status == 200, what="the operator may list pods")
     return client
 
 
 @pytest.mark.usefixtures("kinds")
-def test_a_ray_cluster_is_spoken_of_and_stored_as_it_was_sent(
+def test_a_ray_cluster_is_warned_about_and_stored_unchanged(
     plane: ControlPlane, server: Server
 ) -> None:
     assert server.url

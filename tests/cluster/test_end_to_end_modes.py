@@ -1,4 +1,4 @@
-"""The modes at the real API server, which resolves them by the labels of namespaces."""
+"""The modes at a real API server, which selects them by the labels of namespaces."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from tests.testkit.admission.registered_webhook import (
     registered,
 )
 from tests.testkit.admission.reviews import container, deployment, gpus, pod, variable
-from tests.testkit.control_plane.client import Answer
+from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually
-from tests.testkit.end_to_end.steps import AT_ONCE, annotated, apply, fixed_by
+from tests.testkit.end_to_end.steps import NO_DRAIN, apply, audit_annotations, fixing_rules
 
 pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
-pytestmark = pytest.mark.usefixtures("tidy")
+pytestmark = pytest.mark.usefixtures("clean_up_pods")
 
-HOLDER = pod(container(**gpus(limits=1)))
-TAKER = pod(container(**variable("all")))
+GPU_POD = pod(container(**gpus(limits=1)))
+BYPASS_POD = pod(container(**variable("all")))
 
 
 @contextmanager
-def installed(
-    plane: ControlPlane, server: Server, choices: RegistrationOptions, label: str | None
+def installation(
+    plane: ControlPlane, server: Server, options: RegistrationOptions, label: str | None
 ) -> Iterator[str]:
-    """A namespace with that label, in an installation with these choices."""
+    """A namespace with that label, in an installation with these options."""
     namespace = plane.namespace({MODE_LABEL: label} if label else {})
     config = by_url(server.url, plane.authority.bundle)
-    with registered(plane, config, choices, name=f"gpuward-{namespace}", only=namespace):
+    with registered(plane, config, options, name=f"gpuward-{namespace}", only=namespace):
         yield namespace
 
 
-def spoken_to(plane: ControlPlane, namespace: str) -> Answer:
-    """The answer to a pod that takes GPUs, in which we must speak."""
-    answer = create(plane, namespace, TAKER, dry_run=True)
+def warned_response(plane: ControlPlane, namespace: str) -> Response:
+    """The response to a pod that uses a bypass; it must have a warning."""
+    answer = create(plane, namespace, BYPASS_POD, dry_run=True)
     assert answer.warnings
     return answer
 
@@ -55,17 +55,17 @@ def test_warn_leaves_pods_untouched_and_says_what_would_be_fixed_or_refused(
 ) -> None:
     assert server.url
     namespace = plane.namespace({MODE_LABEL: "warn"})
-    held = create(plane, namespace, HOLDER, dry_run=True)
-    assert held.status == 201
+    response = create(plane, namespace, GPU_POD, dry_run=True)
+    assert response.status == 201
     assert "gpuward [toleration-default] would be fixed: tolerate nvidia.com/gpu:NoSchedule" in (
-        held.warnings
+        response.warnings
     )
-    assert fixed_by(held.body) == set()
-    assert "affinity" not in held.body["spec"]
-    done = apply(plane, namespace, TAKER)
+    assert fixing_rules(response.body) == set()
+    assert "affinity" not in response.body["spec"]
+    done = apply(plane, namespace, BYPASS_POD)
     assert done.stdout == "pod/trainer created\n"
-    [said] = done.stderr.splitlines()
-    assert said.startswith("Warning: gpuward [visible-devices-env] would be refused: ")
+    [message] = done.stderr.splitlines()
+    assert message.startswith("Warning: gpuward [visible-devices-env] would be refused: ")
 
 
 def test_warn_says_what_would_have_been_fixed_beside_the_api_servers_refusal(
@@ -79,81 +79,85 @@ def test_warn_says_what_would_have_been_fixed_beside_the_api_servers_refusal(
     assert "Limit must be set" in done.stderr
 
 
-def test_audit_shows_the_user_nothing_and_the_audit_log_everything(
+def test_audit_writes_to_the_audit_log_and_warns_no_user(
     plane: ControlPlane, server: Server
 ) -> None:
     assert server.url
     namespace = plane.namespace({MODE_LABEL: "audit"})
-    for name, sent in (("holder", HOLDER), ("taker", TAKER)):
+    for name, sent in (("gpu-pod", GPU_POD), ("bypass-pod", BYPASS_POD)):
         done = apply(plane, namespace, {**sent, "metadata": {"name": name}})
         assert (done.stdout, done.stderr) == (f"pod/{name} created\n", "")
     assert create(plane, namespace, deployment(container(**variable("all")))).warnings == []
-    assert annotated(plane, namespace, "holder") == {
+    assert audit_annotations(plane, namespace, "gpu-pod") == {
         "pods.audit.gpuward.io/affinity-default": "would-be-fixed",
         "pods.audit.gpuward.io/toleration-default": "would-be-fixed",
     }
-    assert annotated(plane, namespace, "taker") == {
+    assert audit_annotations(plane, namespace, "bypass-pod") == {
         "audit.gpuward.io/visible-devices-env": "would-be-denied"
     }
-    assert annotated(plane, namespace, "trainer") == {
+    assert audit_annotations(plane, namespace, "trainer") == {
         "workloads.audit.gpuward.io/visible-devices-env": "would-be-warned"
     }
 
 
-def test_the_audit_log_says_what_deny_has_done(plane: ControlPlane, server: Server) -> None:
+def test_the_audit_log_has_what_deny_has_fixed(plane: ControlPlane, server: Server) -> None:
     assert server.url
     namespace = plane.namespace({MODE_LABEL: "deny"})
-    assert create(plane, namespace, HOLDER).status == 201
-    assert annotated(plane, namespace, "trainer") == {
+    assert create(plane, namespace, GPU_POD).status == 201
+    assert audit_annotations(plane, namespace, "trainer") == {
         "pods.deny.gpuward.io/affinity-default": "fixed",
         "pods.deny.gpuward.io/toleration-default": "fixed",
     }
 
 
-def test_off_is_never_sent_to_us(plane: ControlPlane, processes: Processes, tmp_path: Path) -> None:
+def test_pods_in_mode_off_are_not_sent_to_gpuward(
+    plane: ControlPlane, processes: Processes, tmp_path: Path
+) -> None:
     pair = plane.authority.issue("gpuward-off", hosts=["127.0.0.1"])
     certificate = folder_of(pair, tmp_path / "certificate")
-    # Nobody else is judged by this server, so it counts what this namespace sends alone.
-    alone = Server(processes, tmp_path, certificate, name="gpuward-off", arguments=AT_ONCE)
-    with installed(plane, alone, RegistrationOptions(default=Action.DENY), "deny") as namespace:
+    # This server evaluates no other namespace, so its counters are those of this one.
+    server = Server(processes, tmp_path, certificate, name="gpuward-off", arguments=NO_DRAIN)
+    with installation(plane, server, RegistrationOptions(default=Action.DENY), "deny") as namespace:
         eventually(partial(is_enforced, plane, namespace), what="it is called")
         plane.kubectl("label", "--overwrite", "namespace", namespace, f"{MODE_LABEL}=off")
-        eventually(lambda: create(plane, namespace, TAKER, dry_run=True).status == 201)
-        before = alone.metric("gpuward_requests_total")
+        eventually(lambda: create(plane, namespace, BYPASS_POD, dry_run=True).status == 201)
+        before = server.metric("gpuward_requests_total")
         assert before > 0
-        for sent in (HOLDER, TAKER, deployment(container(**variable("all")))):
+        for sent in (GPU_POD, BYPASS_POD, deployment(container(**variable("all")))):
             answer = create(plane, namespace, sent, dry_run=True)
-            assert (answer.status, answer.warnings, fixed_by(answer.body)) == (201, [], set())
-        assert alone.metric("gpuward_requests_total") == before
-    alone.stop()
+            assert (answer.status, answer.warnings, fixing_rules(answer.body)) == (201, [], set())
+        assert server.metric("gpuward_requests_total") == before
+    server.stop()
 
 
-def test_a_misspelt_label_falls_into_the_default(plane: ControlPlane, server: Server) -> None:
+def test_a_misspelled_label_means_the_default_mode(plane: ControlPlane, server: Server) -> None:
     deny = RegistrationOptions(default=Action.DENY)
     for label in (None, "denny", "Off", "OFF"):
-        with installed(plane, server, deny, label) as namespace:
+        with installation(plane, server, deny, label) as namespace:
             eventually(partial(is_enforced, plane, namespace), what=f"{label} is deny")
-    with installed(plane, server, deny, "warn") as namespace:
-        answer = eventually(partial(spoken_to, plane, namespace), what="warn is warn")
+    with installation(plane, server, deny, "warn") as namespace:
+        answer = eventually(partial(warned_response, plane, namespace), what="warn is warn")
         assert answer.status == 201
 
 
-def test_a_label_does_not_reach_below_the_floor(plane: ControlPlane, server: Server) -> None:
-    floor = RegistrationOptions(default=Action.DENY, minimum=Action.WARN)
+def test_a_label_cannot_select_less_than_the_minimum_mode(
+    plane: ControlPlane, server: Server
+) -> None:
+    warn_at_least = RegistrationOptions(default=Action.DENY, minimum=Action.WARN)
     for label in ("off", "audit", "warn"):
-        with installed(plane, server, floor, label) as namespace:
-            answer = eventually(partial(spoken_to, plane, namespace), what=f"{label} is warn")
+        with installation(plane, server, warn_at_least, label) as namespace:
+            answer = eventually(partial(warned_response, plane, namespace), what=f"{label} is warn")
             assert answer.status == 201
-            assert [said.split(": ")[0] for said in answer.warnings] == [
+            assert [message.split(": ")[0] for message in answer.warnings] == [
                 "gpuward [visible-devices-env] would be refused"
             ]
 
 
-def test_a_new_label_counts_at_once_without_a_word_to_us(
+def test_a_new_label_takes_effect_without_a_request_to_gpuward(
     plane: ControlPlane, server: Server
 ) -> None:
     assert server.url
     namespace = plane.namespace({MODE_LABEL: "deny"})
-    assert create(plane, namespace, TAKER, dry_run=True).status == 403
+    assert create(plane, namespace, BYPASS_POD, dry_run=True).status == 403
     plane.kubectl("label", "--overwrite", "namespace", namespace, f"{MODE_LABEL}=off")
-    eventually(lambda: create(plane, namespace, TAKER, dry_run=True).status == 201)
+    eventually(lambda: create(plane, namespace, BYPASS_POD, dry_run=True).status == 201)

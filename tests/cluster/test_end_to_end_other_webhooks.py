@@ -1,4 +1,4 @@
-"""gpuward beside others at the real API server: another webhook, and quotas."""
+"""gpuward with another mutating webhook and with quotas, at a real API server."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from tests.testkit.admission.registered_webhook import Server, by_url, create, r
 from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
-from tests.testkit.end_to_end.sidecar_injector import NAME, SIDECAR, configuration, injecting
-from tests.testkit.end_to_end.steps import annotated, apply, stored
+from tests.testkit.end_to_end.sidecar_injector import NAME, SIDECAR, configuration, run_injector
+from tests.testkit.end_to_end.steps import apply, audit_annotations, get_object
 from tests.testkit.match_conditions.chart_condition import chart_condition
 
 pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
-pytestmark = pytest.mark.usefixtures("tidy")
+pytestmark = pytest.mark.usefixtures("clean_up_pods")
 
 MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 VOID = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
 
 
-def test_a_sidecar_that_is_injected_after_us_is_fixed_too_and_once(
+def test_a_sidecar_that_is_injected_after_gpuward_is_fixed_once(
     plane: ControlPlane, server: Server
 ) -> None:
     assert server.url
     namespace = plane.namespace({MODE_LABEL: "deny"})
     pair = plane.authority.issue("injector", hosts=["127.0.0.1"])
-    asking = pod(container(**gpus(requests=1), **variable("all")))
+    manifest = pod(container(**gpus(requests=1), **variable("all")))
 
-    def injected() -> bool:
+    def is_injected() -> bool:
         plain = create(plane, namespace, pod(container()), dry_run=True)
         return len(plain.body["spec"]["containers"]) == 2
 
-    with injecting(pair) as url:
+    with run_injector(pair) as url:
         plane.create(MUTATING, configuration(namespace, url, plane.authority.bundle))
         try:
-            eventually(injected, what="the other webhook is called")
-            answer = create(plane, namespace, asking)
+            eventually(is_injected, what="the other webhook is called")
+            answer = create(plane, namespace, manifest)
         finally:
             plane.request("DELETE", f"{MUTATING}/{NAME}")
     assert answer.status == 201
@@ -56,19 +56,21 @@ def test_a_sidecar_that_is_injected_after_us_is_fixed_too_and_once(
     assert len(names) == len(set(names))
     both_rounds = {"request-only", "visible-devices-env", "toleration-default", "image-default-all"}
     assert both_rounds <= set(names)
-    noted = annotated(plane, namespace, "trainer")
-    assert noted == {f"pods.deny.gpuward.io/{name}": "fixed" for name in names}
-    assert not [line for line in plane.log("kube-apiserver").splitlines() if dropped(line)]
+    annotations = audit_annotations(plane, namespace, "trainer")
+    assert annotations == {f"pods.deny.gpuward.io/{name}": "fixed" for name in names}
+    assert not [
+        line for line in plane.log("kube-apiserver").splitlines() if is_dropped_annotation(line)
+    ]
 
 
-def test_what_another_makes_of_a_pod_that_we_were_not_sent_is_refused(
+def test_a_sidecar_in_a_pod_that_gpuward_was_not_sent_is_refused(
     plane: ControlPlane, server: Server
 ) -> None:
-    # An API server does not ask a webhook again that it has passed over in the first round.
+    # The API server calls a webhook again only if it called it in the first round.
     namespace = plane.namespace()
     pair = plane.authority.issue("injector", hosts=["127.0.0.1"])
     client_config = by_url(server.url, plane.authority.bundle)
-    choices = RegistrationOptions(Action.DENY, timeout_seconds=30)
+    options = RegistrationOptions(Action.DENY, timeout_seconds=30)
     plain = pod(container())
 
     def refused() -> bool:
@@ -76,11 +78,11 @@ def test_what_another_makes_of_a_pod_that_we_were_not_sent_is_refused(
         return answer.status == 403 and "[image-default-all]" in answer.body["message"]
 
     with (
-        injecting(pair) as url,
+        run_injector(pair) as url,
         registered(
             plane,
             client_config,
-            choices,
+            options,
             name="gpuward-conditions",
             only=namespace,
             condition=chart_condition(),
@@ -89,49 +91,51 @@ def test_what_another_makes_of_a_pod_that_we_were_not_sent_is_refused(
         plane.create(MUTATING, configuration(namespace, url, plane.authority.bundle))
         try:
             eventually(refused, what="both webhooks are called")
-            said = create(plane, namespace, plain).body["message"]
+            message = create(plane, namespace, plain).body["message"]
         finally:
             plane.request("DELETE", f"{MUTATING}/{NAME}")
-    assert 'container "sidecar"' in said
-    assert "another webhook changed the pod" in said
+    assert 'container "sidecar"' in message
+    assert "another webhook changed the pod" in message
 
 
-def dropped(line: str) -> bool:
-    """Whether the API server tells that it has thrown an audit annotation of ours away."""
+def is_dropped_annotation(line: str) -> bool:
+    """Whether the API server logs that it dropped an audit annotation."""
     return "Failed to set" in line and "annotation" in line
 
 
 def quota(key: str, amount: str) -> dict[str, Any]:
-    """A ResourceQuota of one key."""
-    whole = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpus"}}
-    return {**whole, "spec": {"hard": {key: amount}}}
+    """A ResourceQuota with one key."""
+    manifest = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpus"}}
+    return {**manifest, "spec": {"hard": {key: amount}}}
 
 
-def counted(plane: ControlPlane, namespace: str) -> Any:
-    """What the quota says is used."""
-    return stored(plane, "ResourceQuota", namespace, "gpus").get("status", {}).get("used")
+def used_quota(plane: ControlPlane, namespace: str) -> Any:
+    """The usage that the quota reports."""
+    return get_object(plane, "ResourceQuota", namespace, "gpus").get("status", {}).get("used")
 
 
-def test_a_quota_that_never_counts_is_warned_about(plane: ControlPlane, server: Server) -> None:
+def test_a_quota_without_effect_is_warned_about(plane: ControlPlane, server: Server) -> None:
     assert server.url
     namespace = plane.namespace({MODE_LABEL: "deny"})
     inert = quota("limits.nvidia.com/gpu", "1")
     done = apply(plane, namespace, inert)
     assert done.stdout == "resourcequota/gpus created\n"
-    [said] = done.stderr.splitlines()
-    assert said.startswith("Warning: gpuward [quota-inert-key] ")
-    assert "requests.nvidia.com/gpu" in said
-    assert stored(plane, "ResourceQuota", namespace, "gpus")["spec"] == inert["spec"]
-    # It speaks the truth: four GPUs pass a quota of one.
+    [message] = done.stderr.splitlines()
+    assert message.startswith("Warning: gpuward [quota-inert-key] ")
+    assert "requests.nvidia.com/gpu" in message
+    assert get_object(plane, "ResourceQuota", namespace, "gpus")["spec"] == inert["spec"]
+    # The warning is right: a pod with four GPUs passes a quota of one.
     assert create(plane, namespace, pod(container(**gpus(limits=4)))).status == 201
 
 
-def test_a_quota_that_counts_is_left_alone_and_counts(plane: ControlPlane, server: Server) -> None:
+def test_a_quota_with_effect_is_not_warned_about_and_limits_pods(
+    plane: ControlPlane, server: Server
+) -> None:
     assert server.url
     namespace = plane.namespace({MODE_LABEL: "deny"})
     counting = quota("requests.nvidia.com/gpu", "1")
     assert apply(plane, namespace, counting).stderr == ""
-    eventually(partial(counted, plane, namespace), what="the quota is counted")
+    eventually(partial(used_quota, plane, namespace), what="the quota is counted")
     refused = create(plane, namespace, pod(container(**gpus(requests=4))))
     assert refused.status == 403
     assert "exceeded quota: gpus" in refused.body["message"]
@@ -143,11 +147,11 @@ def test_a_quota_of_half_a_gpu_is_warned_about_and_admits_none(
     assert server.url
     namespace = plane.namespace({MODE_LABEL: "deny"})
     done = apply(plane, namespace, quota("requests.nvidia.com/gpu", "0.5"))
-    [said] = done.stderr.splitlines()
-    assert said.startswith("Warning: gpuward [quota-fraction] ")
-    # It does not: names that begin with `requests.` are none of extended resources to it.
-    assert "which the API server refuses" not in said
-    eventually(partial(counted, plane, namespace), what="the quota is counted")
+    [message] = done.stderr.splitlines()
+    assert message.startswith("Warning: gpuward [quota-fraction] ")
+    # The API server accepts it: names with the prefix `requests.` are no extended resources to it.
+    assert "which the API server refuses" not in message
+    eventually(partial(used_quota, plane, namespace), what="the quota is counted")
     refused = create(plane, namespace, pod(container(**gpus(limits=1))))
     assert refused.status == 403
     assert "limited: requests.nvidia.com/gpu=500m" in refused.body["message"]

@@ -1,4 +1,4 @@
-"""Workloads at the real API server: spoken of when applied; their pods are what is fixed."""
+"""Workloads at a real API server: a warning when they are applied, and fixes in their pods."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from tests.testkit.admission.reviews import container, deployment, gpus, pod, va
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.end_to_end.steps import (
-    ALL_FIXES,
+    PLACEMENT_FIXES,
+    api_path,
     apply,
-    fixed_by,
+    fixing_rules,
+    get_object,
     patch,
-    path_of,
-    running,
-    stored,
+    wait_until_running,
 )
 from tests.testkit.paths import ROOT
 
 pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
-pytestmark = pytest.mark.usefixtures("tidy")
+pytestmark = pytest.mark.usefixtures("clean_up_pods")
 
-# Laid out as the linter writes YAML, so that its diff fits the file.
-ASKING = """\
+# In the layout in which the linter writes YAML, so that its diff applies to the file.
+REQUEST_ONLY = """\
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -50,11 +50,11 @@ spec:
             requests:
               nvidia.com/gpu: 1
 """
-HOLDING = container(**gpus(limits=1))
+GPU_CONTAINER = container(**gpus(limits=1))
 
 
 def lint(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The linter as its users run it."""
+    """Run the linter as a user does."""
     return subprocess.run(
         [sys.executable, "-m", "gpuward", "lint", *arguments],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
@@ -66,52 +66,59 @@ def lint(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.usefixtures("gpu_node")
-def test_a_deployment_that_only_requests_is_refused_with_the_remedy_which_then_works(
-    plane: ControlPlane, judged: str, tmp_path: Path
+def test_a_deployment_that_only_requests_is_refused_with_a_hint_that_makes_it_run(
+    plane: ControlPlane, enforced_namespace: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "trainer.yaml"
-    file.write_text(ASKING, encoding="utf-8")
-    refused = apply(plane, judged, ASKING, check=False)
+    file.write_text(REQUEST_ONLY, encoding="utf-8")
+    refused = apply(plane, enforced_namespace, REQUEST_ONLY, check=False)
     assert refused.returncode == 1
     warning, rest = refused.stderr.split("\n", 1)
     assert warning.startswith("Warning: gpuward [request-only] ")
     assert 'write "nvidia.com/gpu: 1" under resources.limits' in warning
     assert "Limit must be set for non overcommitable resources" in rest
-    announced = lint("--diff", str(file))
-    assert announced.returncode == 1
-    subprocess.run(["patch", str(file)], input=announced.stdout, text=True, check=True, timeout=60)
-    assert file.read_text(encoding="utf-8").startswith(ASKING)
-    accepted = apply(plane, judged, file.read_text(encoding="utf-8"))
+    linted = lint("--diff", str(file))
+    assert linted.returncode == 1
+    subprocess.run(["patch", str(file)], input=linted.stdout, text=True, check=True, timeout=60)
+    assert file.read_text(encoding="utf-8").startswith(REQUEST_ONLY)
+    accepted = apply(plane, enforced_namespace, file.read_text(encoding="utf-8"))
     assert accepted.stdout == "deployment.apps/trainer created\n"
     assert "gpuward" not in accepted.stderr
-    [made] = running(plane, judged)
+    [made] = wait_until_running(plane, enforced_namespace)
     assert made["metadata"]["generateName"].startswith("trainer-")
-    assert fixed_by(made) == set()
+    assert fixing_rules(made) == set()
 
 
 @pytest.mark.usefixtures("gpu_node")
-def test_the_pods_of_a_job_are_fixed_and_run(plane: ControlPlane, judged: str) -> None:
-    spec = {**pod(HOLDING)["spec"], "restartPolicy": "Never"}
+def test_the_pods_of_a_job_are_fixed_and_run(plane: ControlPlane, enforced_namespace: str) -> None:
+    spec = {**pod(GPU_CONTAINER)["spec"], "restartPolicy": "Never"}
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": "training"},
         "spec": {"template": {"spec": spec}},
     }
-    assert create(plane, judged, job).status == 201
-    [made] = running(plane, judged)
+    assert create(plane, enforced_namespace, job).status == 201
+    [made] = wait_until_running(plane, enforced_namespace)
     assert made["metadata"]["ownerReferences"][0]["kind"] == "Job"
-    assert fixed_by(made) == set(ALL_FIXES)
+    assert fixing_rules(made) == set(PLACEMENT_FIXES)
     eventually(
-        lambda: stored(plane, "Job", judged, "training")["status"].get("succeeded") == 1,
+        lambda: (
+            get_object(plane, "Job", enforced_namespace, "training")["status"].get("succeeded") == 1
+        ),
         what="the job is done",
     )
-    assert "tolerations" not in stored(plane, "Job", judged, "training")["spec"]["template"]["spec"]
+    assert (
+        "tolerations"
+        not in get_object(plane, "Job", enforced_namespace, "training")["spec"]["template"]["spec"]
+    )
 
 
 @pytest.mark.usefixtures("gpu_node")
-def test_the_pods_of_a_cron_job_are_fixed_and_run(plane: ControlPlane, judged: str) -> None:
-    spec = {**pod(HOLDING)["spec"], "restartPolicy": "Never"}
+def test_the_pods_of_a_cron_job_are_fixed_and_run(
+    plane: ControlPlane, enforced_namespace: str
+) -> None:
+    spec = {**pod(GPU_CONTAINER)["spec"], "restartPolicy": "Never"}
     job = {"spec": {"template": {"spec": spec}}}
     nightly = {
         "apiVersion": "batch/v1",
@@ -119,41 +126,45 @@ def test_the_pods_of_a_cron_job_are_fixed_and_run(plane: ControlPlane, judged: s
         "metadata": {"name": "nightly"},
         "spec": {"schedule": "0 * * * *", "jobTemplate": job},
     }
-    assert create(plane, judged, nightly).status == 201
-    # As if it had last run three hours ago, so that nobody has to wait for the next hour.
-    ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=3)
-    status = {"status": {"lastScheduleTime": ago.strftime("%Y-%m-%dT%H:%M:%SZ")}}
-    path = path_of("CronJob", judged, "nightly", "status")
-    assert patch(plane, path, status, how="merge-patch").status == 200
-    [made] = running(plane, judged)
+    assert create(plane, enforced_namespace, nightly).status == 201
+    # As if it had last run three hours ago, so that it runs at once.
+    last_run = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=3)
+    status = {"status": {"lastScheduleTime": last_run.strftime("%Y-%m-%dT%H:%M:%SZ")}}
+    path = api_path("CronJob", enforced_namespace, "nightly", "status")
+    assert patch(plane, path, status, patch_type="merge-patch").status == 200
+    [made] = wait_until_running(plane, enforced_namespace)
     assert made["metadata"]["name"].startswith("nightly-")
-    assert fixed_by(made) == set(ALL_FIXES)
+    assert fixing_rules(made) == set(PLACEMENT_FIXES)
 
 
 def test_a_deployment_is_warned_about_when_applied_and_its_pods_are_refused(
-    plane: ControlPlane, judged: str
+    plane: ControlPlane, enforced_namespace: str
 ) -> None:
-    taker = deployment(container(**variable("all")))
-    done = apply(plane, judged, taker)
+    all_gpus_deployment = deployment(container(**variable("all")))
+    done = apply(plane, enforced_namespace, all_gpus_deployment)
     assert done.stdout == "deployment.apps/trainer created\n"
     [warning] = done.stderr.splitlines()
     assert warning.startswith("Warning: gpuward [visible-devices-env] ")
 
     def failure() -> str:
-        conditions = stored(plane, "Deployment", judged, "trainer")["status"].get("conditions", [])
+        conditions = get_object(plane, "Deployment", enforced_namespace, "trainer")["status"].get(
+            "conditions", []
+        )
         found: list[str] = [c["message"] for c in conditions if c["type"] == "ReplicaFailure"]
         return found[0] if found else ""
 
-    said = eventually(failure, what="the Deployment tells why it has no pods")
-    assert "denied the request: gpuward [visible-devices-env]" in said
-    # A change of something else is not spoken of again.
+    message = eventually(failure, what="the status of the Deployment says why it has no pods")
+    assert "denied the request: gpuward [visible-devices-env]" in message
+    # A change of something else causes no second warning.
     label = {"metadata": {"labels": {"team": "vision"}}}
-    assert patch(plane, path_of("Deployment", judged, "trainer"), label).warnings == []
+    assert patch(plane, api_path("Deployment", enforced_namespace, "trainer"), label).warnings == []
 
 
-def test_what_is_only_spoken_of_is_stored_as_it_was_sent(plane: ControlPlane, judged: str) -> None:
-    sent = deployment(HOLDING)
-    answer = create(plane, judged, sent)
+def test_a_workload_that_is_only_warned_about_is_stored_unchanged(
+    plane: ControlPlane, enforced_namespace: str
+) -> None:
+    manifest = deployment(GPU_CONTAINER)
+    answer = create(plane, enforced_namespace, manifest)
     assert answer.status == 201
     template = answer.body["spec"]["template"]
     assert "tolerations" not in template["spec"]

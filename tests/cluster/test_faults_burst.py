@@ -1,4 +1,4 @@
-"""A thousand pods at once, and pods padded so that nobody may look to their end."""
+"""A thousand pods at once, and large pods whose last container breaks a rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 
-GANG = 1000
+GANG_SIZE = 1000
 MEBIBYTE = 1024 * 1024
 BAD = variable("all")["env"]
 
@@ -32,26 +32,26 @@ def installation(
 @pytest.fixture(scope="module")
 def replica(installation: Installation) -> Server:
     started = installation.replica()
-    installation.enforced()
+    installation.wait_until_enforced()
     return started
 
 
 def padding(number: int, name: int = 0, value: int = 0) -> list[dict[str, str]]:
-    """So many variables, with names and values of that length."""
+    """`number` variables, with names and values of the given lengths."""
     text = "1" * value
     return [{"name": f"V{n}".ljust(name, "_"), "value": text} for n in range(number)]
 
 
-def padded(containers: int, variables: list[dict[str, str]]) -> dict[str, Any]:
-    """A pod of which only the very last variable is bad."""
+def padded_pod(containers: int, variables: list[dict[str, str]]) -> dict[str, Any]:
+    """A pod of which only the last variable breaks a rule."""
     made = [container(f"c{n}", env=variables) for n in range(containers - 1)]
     return pod(*made, container("last", env=[*variables, *BAD]))
 
 
 PADDED = {
-    "100 containers of 1,000 variables": padded(100, padding(1000, value=4)),
-    "30,000 variables in one container": padded(1, padding(30_000, value=60)),
-    "32 containers of 240 long names": padded(32, padding(240, name=380)),
+    "100 containers of 1,000 variables": padded_pod(100, padding(1000, value=4)),
+    "30,000 variables in one container": padded_pod(1, padding(30_000, value=60)),
+    "32 containers of 240 long names": padded_pod(32, padding(240, name=380)),
 }
 
 
@@ -60,7 +60,7 @@ def test_padding_hides_nothing(
     shape: str, plane: ControlPlane, installation: Installation, replica: Server
 ) -> None:
     body = json.dumps(PADDED[shape], separators=(",", ":")).encode()
-    before, spent = counts(plane), cpu_seconds(replica)
+    before, cpu_before = counts(plane), cpu_seconds(replica)
     for namespace in (installation.strict, installation.lenient):
         sent = body.replace(b"team-vision", namespace.encode())
         started = time.perf_counter()
@@ -69,18 +69,18 @@ def test_padding_hides_nothing(
         assert is_refused(answer), str(answer.body)[:1000]
     counted = counts(plane).since(before)
     assert counted.failed == 0
-    assert counted.opened == 0
-    cost = (cpu_seconds(replica) - spent) / counted.calls
-    LOG.info("%.2f s of processor time a call, %d calls", cost, counted.calls)
+    assert counted.failed_open == 0
+    cost = (cpu_seconds(replica) - cpu_before) / counted.calls
+    LOG.info("%.2f s of processor time a request, %d requests", cost, counted.calls)
     assert cost < 1
 
 
 def cpu_seconds(server: Server) -> float:
-    """What it has taken of the processor's time, which is not the time of those beside it."""
+    """The processor time of the server process."""
     return server.metric("process_cpu_seconds_total")
 
 
-def test_every_pod_of_a_gang_of_a_thousand_is_judged(
+def test_every_pod_of_a_job_with_a_thousand_pods_is_evaluated(
     plane: ControlPlane, installation: Installation, replica: Server
 ) -> None:
     namespace = installation.lenient
@@ -89,7 +89,7 @@ def test_every_pod_of_a_gang_of_a_thousand_is_judged(
     try:
         assert create(plane, namespace, gang()).status == CREATED
         eventually(
-            lambda: plane.request("GET", f"{job}/status").body["status"].get("active") == GANG,
+            lambda: plane.request("GET", f"{job}/status").body["status"].get("active") == GANG_SIZE,
             seconds=300,
             what="all pods of the gang are there",
         )
@@ -97,19 +97,19 @@ def test_every_pod_of_a_gang_of_a_thousand_is_judged(
     finally:
         plane.request("DELETE", f"{job}?propagationPolicy=Background")
     counted = counts(plane).since(before)
-    judged = replica.metric("gpuward_requests_total", outcome="fixed")
+    fixed = replica.metric("gpuward_requests_total", outcome="fixed")
     LOG.info("%s, %d connections", counted, installation.forwarder.accepted)
-    assert len(made) == GANG
+    assert len(made) == GANG_SIZE
     assert all("gpuward.io/fixed" in one["metadata"].get("annotations", {}) for one in made)
-    assert judged >= GANG
-    assert counted.calls >= 2 * GANG
-    assert counted.opened == 0
+    assert fixed >= GANG_SIZE
+    assert counted.calls >= 2 * GANG_SIZE
+    assert counted.failed_open == 0
 
 
 def gang() -> dict[str, Any]:
-    """A Job of so many pods at once, which no scheduler bothers to place."""
+    """A Job with `GANG_SIZE` parallel pods, which no scheduler places."""
     worker = container(**gpus(limits=1), **variable("all"))
     template = {"spec": pod(worker, restartPolicy="Never", schedulerName="nobody")["spec"]}
-    spec = {"parallelism": GANG, "completions": GANG, "template": template}
+    spec = {"parallelism": GANG_SIZE, "completions": GANG_SIZE, "template": template}
     metadata = {"name": "gang"}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}

@@ -1,4 +1,4 @@
-"""A clock that jumps and a policy file that is broken, while pods are created."""
+"""A clock that jumps and a broken policy file, while pods are created."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from tests.testkit.control_plane.processes import eventually
 from tests.testkit.paths import TESTS
 
 SHIFTED_CLOCK = TESTS / "testkit" / "admission" / "shifted_clock.py"
-NOTHING = datetime.timedelta()
+NO_SHIFT = datetime.timedelta()
 DECADE = datetime.timedelta(days=3653)
 RULE = "visible-devices-env"
-EXCUSED = pod(container("excused", **variable("all")))
+EXCEPTED_POD = pod(container("excepted", **variable("all")))
 EXCEPTION = """
 exceptions:
   - rules: [{rule}]
-    match: {{container: excused, namespace: {namespace}}}
-    reason: nothing lasts for ever
+    match: {{container: excepted, namespace: {namespace}}}
+    reason: an example
     expires: {expires}
 """
-BROKEN: dict[str, Callable[[Path], object]] = {
+BREAKAGES: dict[str, Callable[[Path], object]] = {
     "half written": lambda file: file.write_text(file.read_text() + "rules:\n  request-only: {act"),
     "empty": lambda file: file.write_bytes(b""),
     "gone": lambda file: file.unlink(),
@@ -53,32 +53,34 @@ def test_a_clock_that_jumps_stops_nothing(
     plane: ControlPlane, installation: Installation, tmp_path: Path
 ) -> None:
     clock = tmp_path / "shift"
-    set_clock(clock, NOTHING)
+    set_clock(clock, NO_SHIFT)
     expires = (now() + datetime.timedelta(days=30)).date()
     policy = EXCEPTION.format(rule=RULE, namespace=installation.strict, expires=expires)
-    server = installation.replica(policy, front=(str(SHIFTED_CLOCK), str(clock)))
-    installation.enforced()
+    server = installation.replica(policy, program=(str(SHIFTED_CLOCK), str(clock)))
+    installation.wait_until_enforced()
 
-    def is_excused() -> bool:
-        return create(plane, installation.strict, EXCUSED, dry_run=True).status == CREATED
+    def is_excepted() -> bool:
+        return create(plane, installation.strict, EXCEPTED_POD, dry_run=True).status == CREATED
 
-    assert is_excused()
+    assert is_excepted()
     before = counts(plane)
     with Load(plane, installation.strict, installation.lenient) as load:
-        for jump, excused in ((DECADE, False), (-DECADE, True)):
+        for jump, excepted in ((DECADE, False), (-DECADE, True)):
             set_clock(clock, jump)
-            # What is in date for all others is not taken; what was served before still is.
+            # By its clock the new certificate is not valid: the server keeps the old one.
             renewed = installation.leaf()
-            put_in_vain(installation, server, renewed)
+            put_refused_certificate(installation, server, renewed)
             assert served(server) != renewed.certificate_pem
             installation.reconnect()
-            load.go_on(100)
-            assert is_excused() is excused
-        set_clock(clock, NOTHING)
-        eventually(lambda: served(server) == renewed.certificate_pem, what="it is taken now")
+            load.wait_for_answers(100)
+            assert is_excepted() is excepted
+        set_clock(clock, NO_SHIFT)
+        eventually(
+            lambda: served(server) == renewed.certificate_pem, what="the certificate is loaded"
+        )
         installation.reconnect()
-        load.go_on(100)
-    assert is_excused()
+        load.wait_for_answers(100)
+    assert is_excepted()
     assert_nothing_lost(load, counts(plane).since(before))
 
 
@@ -88,42 +90,42 @@ def set_clock(file: Path, shift: datetime.timedelta) -> None:
     written.rename(file)
 
 
-def put_in_vain(installation: Installation, server: Server, leaf: KeyPair) -> None:
+def put_refused_certificate(installation: Installation, server: Server, leaf: KeyPair) -> None:
     name = "gpuward_certificate_reload_failures_total"
     failures = server.metric(name)
     installation.secret.put(leaf)
-    eventually(lambda: server.metric(name) > failures, what="it is refused")
+    eventually(lambda: server.metric(name) > failures, what="the certificate is refused")
 
 
-def test_a_broken_policy_file_leaves_the_last_good_policy_in_force(
+def test_with_a_broken_policy_file_the_last_valid_policy_stays_active(
     plane: ControlPlane, installation: Installation
 ) -> None:
     server = installation.replica()
-    installation.enforced()
+    installation.wait_until_enforced()
     good = server.policy_file.read_text(encoding="utf-8")
     before = counts(plane)
     with Load(plane, installation.strict, installation.lenient) as load:
-        for number, (what, spoil) in enumerate(BROKEN.items(), start=1):
-            spoil(server.policy_file)
-            await_refusals(server, number, what)
+        for number, (name, break_file) in enumerate(BREAKAGES.items(), start=1):
+            break_file(server.policy_file)
+            wait_for_reload_failures(server, number, name)
             assert server.metric("gpuward_policy_valid") == 0
-            load.go_on(100)
+            load.wait_for_answers(100)
         server.policy_file.write_text(good, encoding="utf-8")
         eventually(lambda: server.metric("gpuward_policy_valid") == 1, what="it is restored")
-        load.go_on(100)
+        load.wait_for_answers(100)
     assert server.metric("gpuward_policy_loads_total") == 1
     assert_nothing_lost(load, counts(plane).since(before))
     refused = [line for line in server.log() if line["event"] == "policy refused"]
-    assert len(refused) == len(BROKEN)
+    assert len(refused) == len(BREAKAGES)
     assert all(line["error"] for line in refused)
     assert len({line["active"] for line in refused}) == 1
 
     server.policy_file.write_text(f"{good}rules:\n  {RULE}: {{action: warn}}\n", encoding="utf-8")
-    eventually(lambda: admits(plane, installation), what="the whole policy is in force")
+    eventually(lambda: admits(plane, installation), what="the new policy is active")
 
 
-def await_refusals(server: Server, number: int, what: str) -> None:
-    eventually(lambda: server.metric("gpuward_policy_reload_failures_total") == number, what=what)
+def wait_for_reload_failures(server: Server, number: int, name: str) -> None:
+    eventually(lambda: server.metric("gpuward_policy_reload_failures_total") == number, what=name)
 
 
 def admits(plane: ControlPlane, installation: Installation) -> bool:

@@ -1,7 +1,7 @@
-"""Law 8 on a real API server, which has never heard of us: what `fix` writes, it accepts.
+"""A real API server without gpuward accepts what `fix` writes, and the rules predict its refusals.
 
-What it refuses for a GPU's sake, the rules have announced, container by container; and what
-a finding says it refuses, it refuses. Where that is not so, `api_server_differences.yaml` says why.
+If it refuses an object because of GPUs, a finding about the same container says so. If a finding
+says that it refuses an object, it does. `api_server_differences.yaml` explains every difference.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import pytest
 import yaml
 
 from tests.testkit.api_subjects import (
-    Sent,
-    Subjects,
-    of_the_cases,
-    of_the_cases_in_deployments,
-    of_the_corpus,
+    Submission,
+    SubmissionCollector,
+    case_submissions,
+    corpus_submissions,
+    deployment_submissions,
 )
 from tests.testkit.cases import cases
-from tests.testkit.control_plane.client import Answer
+from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.dry_runs import (
     UNREADABLE,
     DryRuns,
-    Objection,
-    concerning,
-    minor,
-    objections,
-    spot,
+    RefusalCause,
+    container_position,
+    differences_in,
+    minor_version,
+    refusal_causes,
 )
 from tests.testkit.paths import DATA
 
@@ -40,62 +40,62 @@ DIFFERENCES = DATA / "api_server_differences.yaml"
 ORIGINS = pytest.mark.parametrize("origin", ["cases", "deployments", "corpus"])
 
 
-class Judged(NamedTuple):
-    """What the API server and the rules say of one object."""
+class SubmittedObject(NamedTuple):
+    """One submitted object with its findings and the response of the API server."""
 
-    sent: Sent
-    answer: Answer
-
-    @property
-    def mark(self) -> tuple[str, str]:
-        """Which object it is."""
-        return self.sent.subject, self.sent.form
+    submission: Submission
+    answer: Response
 
     @property
-    def objections(self) -> set[Objection]:
-        """Why the API server refuses it."""
-        return objections(self.answer)
+    def key(self) -> tuple[str, str]:
+        """Identifies the object."""
+        return self.submission.subject, self.submission.form
+
+    @property
+    def refusal_causes(self) -> set[RefusalCause]:
+        """The causes for which the API server refuses it."""
+        return refusal_causes(self.answer)
 
     @property
     def difference(self) -> str:
-        """What is refused unannounced, or announced and accepted; empty if both agree."""
-        announced = {spot(f.path) for f in self.sent.findings if f.api_refuses}
-        refused = {objection.spot for objection in self.objections}
+        """`refused` without a finding, or `accepted` despite a finding; empty if both agree."""
+        announced = {container_position(f.path) for f in self.submission.findings if f.api_refuses}
+        refused = {cause.container_position for cause in self.refusal_causes}
         if self.answer.status == UNREADABLE and announced:
-            return ""  # such an answer names no container
+            return ""  # such a response names no container
         if refused - announced:
             return "refused"
         return "accepted" if announced - refused else ""
 
 
 @pytest.fixture(scope="module")
-def asked(api_server: Cluster) -> DryRuns:
+def runs(api_server: Cluster) -> DryRuns:
     return DryRuns(api_server)
 
 
 @pytest.fixture(scope="module")
-def from_cases(asked: DryRuns) -> tuple[Subjects, list[Judged]]:
-    return _judged(asked, of_the_cases())
+def from_cases(runs: DryRuns) -> tuple[SubmissionCollector, list[SubmittedObject]]:
+    return _submit(runs, case_submissions())
 
 
 @pytest.fixture(scope="module")
-def from_deployments(asked: DryRuns) -> tuple[Subjects, list[Judged]]:
-    return _judged(asked, of_the_cases_in_deployments())
+def from_deployments(runs: DryRuns) -> tuple[SubmissionCollector, list[SubmittedObject]]:
+    return _submit(runs, deployment_submissions())
 
 
 @pytest.fixture(scope="module")
-def from_corpus(asked: DryRuns, corpus: Path) -> tuple[Subjects, list[Judged]]:
-    return _judged(asked, of_the_corpus(corpus))
+def from_corpus(runs: DryRuns, corpus: Path) -> tuple[SubmissionCollector, list[SubmittedObject]]:
+    return _submit(runs, corpus_submissions(corpus))
 
 
 @pytest.fixture(scope="module")
 def differences(api_server: Cluster) -> dict[str, Any]:
-    """The reviewed differences, without those that concern other releases."""
-    release = minor(api_server)
+    """The reviewed differences that apply to this release."""
+    release = minor_version(api_server)
     reviewed: dict[str, Any] = yaml.safe_load(DIFFERENCES.read_text(encoding="utf-8"))
     origins = (reviewed["cases"], reviewed["deployments"], reviewed["corpus"])
     for entries in (e for sections in origins for e in sections.values()):
-        entries[:] = concerning(entries, release)
+        entries[:] = differences_in(entries, release)
     return reviewed
 
 
@@ -103,29 +103,31 @@ def differences(api_server: Cluster) -> dict[str, Any]:
 def test_no_fix_gives_the_api_server_a_reason_to_refuse(
     request: pytest.FixtureRequest, origin: str
 ) -> None:
-    _, judged = request.getfixturevalue(f"from_{origin}")
-    inputs = {j.sent.subject: j.objections for j in judged if j.sent.form == "input"}
-    new = {j.mark: j.objections - inputs[j.sent.subject] for j in judged}
-    assert {mark: objected for mark, objected in new.items() if objected} == {}
-    assert {j.sent.subject for j in judged} == set(inputs)
+    _, submitted = request.getfixturevalue(f"from_{origin}")
+    inputs = {
+        j.submission.subject: j.refusal_causes for j in submitted if j.submission.form == "input"
+    }
+    new = {j.key: j.refusal_causes - inputs[j.submission.subject] for j in submitted}
+    assert {key: causes for key, causes in new.items() if causes} == {}
+    assert {j.submission.subject for j in submitted} == set(inputs)
 
 
 @ORIGINS
-def test_what_the_api_server_refuses_the_rules_announce(
+def test_the_rules_announce_every_refusal_of_the_api_server(
     request: pytest.FixtureRequest, origin: str, differences: dict[str, Any]
 ) -> None:
-    _, judged = request.getfixturevalue(f"from_{origin}")
+    _, submitted = request.getfixturevalue(f"from_{origin}")
     forms: dict[str, list[str]] = {}
-    for one in judged:
-        forms.setdefault(one.sent.subject, []).append(one.sent.form)
-    found = {one.mark: one.difference for one in judged if one.difference}
-    # Not every case can be a Deployment's.
-    absent = [] if origin == "deployments" else ["never asked about"]
+    for item in submitted:
+        forms.setdefault(item.submission.subject, []).append(item.submission.form)
+    found = {item.key: item.difference for item in submitted if item.difference}
+    # Not every case can be the template of a Deployment.
+    expected_forms = [] if origin == "deployments" else ["not submitted"]
     expected = {
         (subject, form): kind
         for kind, entry in _entries(differences, origin)
         for subject in entry["subjects"]
-        for form in forms.get(subject, absent)
+        for form in forms.get(subject, expected_forms)
         if form in entry.get("forms", [form])
     }
     surplus, missing = found.items() - expected.items(), expected.items() - found.items()
@@ -136,30 +138,30 @@ def test_what_the_api_server_refuses_the_rules_announce(
 def test_each_difference_is_what_its_reason_says(
     request: pytest.FixtureRequest, origin: str, differences: dict[str, Any]
 ) -> None:
-    _, judged = request.getfixturevalue(f"from_{origin}")
-    refusals = [one for one in judged if one.difference == "refused"]
+    _, submitted = request.getfixturevalue(f"from_{origin}")
+    refusals = [item for item in submitted if item.difference == "refused"]
     for kind, entry in _entries(differences, origin):
         assert len(entry["reason"].split()) > 5, entry
         if kind == "refused":
-            about = [one for one in refusals if one.sent.subject in entry["subjects"]]
-            told = [one.answer.body["message"] for one in about]
-            assert [message for message in told if entry["says"] not in message] == []
+            matching = [item for item in refusals if item.submission.subject in entry["subjects"]]
+            messages = [item.answer.body["message"] for item in matching]
+            assert [message for message in messages if entry["says"] not in message] == []
 
 
-def test_unasked_fixes_make_refused_pods_acceptable(
-    from_cases: tuple[Subjects, list[Judged]],
+def test_default_fixes_make_refused_pods_acceptable(
+    from_cases: tuple[SubmissionCollector, list[SubmittedObject]],
 ) -> None:
-    """The control of the laws above: a fix that repairs nothing would obey them too."""
-    refused = {j.mark for j in from_cases[1] if j.objections}
+    """The control of the tests above, which a fix without effect would pass too."""
+    refused = {j.key for j in from_cases[1] if j.refusal_causes}
     inputs = {subject for subject, form in refused if form == "input"}
-    healed = {subject for subject in inputs if (subject, "together") not in refused}
-    whole = [case.name for case in cases() if case.rule == "request-only"]
-    assert healed >= {name for name in whole if name in inputs} - NOT_HEALED
-    assert len(healed) >= 10
+    accepted_when_fixed = {subject for subject in inputs if (subject, "together") not in refused}
+    all_names = [case.name for case in cases() if case.rule == "request-only"]
+    assert accepted_when_fixed >= {name for name in all_names if name in inputs} - STILL_REFUSED
+    assert len(accepted_when_fixed) >= 10
 
 
-# A patch with no image, and what nobody can make a limit of.
-NOT_HEALED = {
+# A patch without an image, and requests from which no limit can be made.
+STILL_REFUSED = {
     "request-only/clean-ephemeral",
     "request-only/clean-fraction-or-placeholder",
     "request-only/clean-patch",
@@ -168,32 +170,36 @@ NOT_HEALED = {
 
 
 @ORIGINS
-def test_nothing_is_left_out_unnoticed(
+def test_every_skipped_object_is_reviewed(
     request: pytest.FixtureRequest, origin: str, differences: dict[str, Any]
 ) -> None:
     subjects, _ = request.getfixturevalue(f"from_{origin}")
     assert dict(subjects.skipped) == differences["skipped"][origin]
 
 
-def test_every_case_is_asked_about(
-    from_cases: tuple[Subjects, list[Judged]], differences: dict[str, Any]
+def test_every_case_is_submitted(
+    from_cases: tuple[SubmissionCollector, list[SubmittedObject]], differences: dict[str, Any]
 ) -> None:
-    asked_about = [one.sent.subject for one in from_cases[1]]
-    missing = {case.name for case in cases() if not _is_among(case.name, asked_about)}
+    names = [item.submission.subject for item in from_cases[1]]
+    missing = {case.name for case in cases() if not _is_submitted(case.name, names)}
     assert missing == set(differences["not_sent"])
 
 
-def _is_among(name: str, subjects: list[str]) -> bool:
+def _is_submitted(name: str, subjects: list[str]) -> bool:
     return any(subject == name or subject.startswith(f"{name}/") for subject in subjects)
 
 
-def _judged(asked: DryRuns, subjects: Subjects) -> tuple[Subjects, list[Judged]]:
-    answers = asked.ask_all(sent.object for sent in subjects.sent)
-    return subjects, [Judged(*pair) for pair in zip(subjects.sent, answers, strict=True)]
+def _submit(
+    runs: DryRuns, subjects: SubmissionCollector
+) -> tuple[SubmissionCollector, list[SubmittedObject]]:
+    answers = runs.submit_all(submission.object for submission in subjects.submissions)
+    return subjects, [
+        SubmittedObject(*pair) for pair in zip(subjects.submissions, answers, strict=True)
+    ]
 
 
 def _entries(differences: dict[str, Any], origin: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each difference of the file with its kind: `refused` unannounced, or `accepted`."""
+    """Each reviewed difference with its kind: `refused` or `accepted`."""
     kinds = {"not_for_a_rule": "refused", "unannounced": "refused", "accepted": "accepted"}
     for section in ("cases", "deployments") if origin == "deployments" else (origin,):
         for name, entries in differences[section].items():

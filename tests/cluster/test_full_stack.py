@@ -1,4 +1,4 @@
-"""Everything together, as processes: controller, webhook, API server, and a Service between."""
+"""Certificate controller, webhook and API server together, as processes, with a real Service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.testkit.chart.permissions import (
     AUTHORITY_SECRET,
     LEASE,
     SERVING_SECRET,
-    prepare,
+    create_controller_account,
 )
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually
@@ -32,7 +32,7 @@ SERVICE, PORT = "gpuward", 8443
 
 
 class Kubelet:
-    """Mounts the serving Secret into `folder` as a kubelet does: by swapping a link."""
+    """Mounts the serving Secret into `folder` as a kubelet does, by replacing a symbolic link."""
 
     def __init__(self, plane: ControlPlane, namespace: str, folder: Path) -> None:
         self._plane = plane
@@ -41,7 +41,7 @@ class Kubelet:
         self._rounds = 0
 
     def sync(self) -> bool:
-        """Bring the folder up to date; whether there is anything in it."""
+        """Update the folder; return whether it has a certificate."""
         data = self._plane.request("GET", self._path).body.get("data") or {}
         self._rounds += 1
         fresh = self._folder / f"..{self._rounds}"
@@ -58,7 +58,7 @@ class Kubelet:
 
 
 def bundles(plane: ControlPlane, name: str) -> set[str]:
-    """What the API server trusts the webhook by."""
+    """The CA bundles by which the API server trusts the webhook."""
     found: set[str] = set()
     for kind in ConfigurationKind:
         body = plane.request("GET", f"{ADMISSION}/{kind.value}/{name}").body
@@ -69,7 +69,7 @@ def bundles(plane: ControlPlane, name: str) -> set[str]:
 def certificate_controller(
     plane: ControlPlane, processes: Processes, namespace: str, name: str
 ) -> None:
-    """Start `gpuward certs run` with a token of its account, and nothing else."""
+    """Start `gpuward certs run` with only a token of its service account."""
     kubeconfig = plane.kubeconfig_for(plane.token(ACCOUNT, namespace))
     command = [sys.executable, "-m", "gpuward", "certs", "run", "--namespace", namespace]
     command += ["--service", SERVICE, "--headless-service", f"{SERVICE}-replicas"]
@@ -82,53 +82,53 @@ def certificate_controller(
 
 @pytest.fixture
 def name(plane: ControlPlane) -> Iterator[str]:
-    """The name of the webhook configurations, which are gone afterwards."""
-    yield "gpuward-whole"
+    """The name of the webhook configurations; they are deleted after the test."""
+    yield "gpuward-full-stack"
     for kind in ConfigurationKind:
-        plane.request("DELETE", f"{ADMISSION}/{kind.value}/gpuward-whole")
+        plane.request("DELETE", f"{ADMISSION}/{kind.value}/gpuward-full-stack")
 
 
-def test_an_installation_comes_up_by_itself_and_heals(
+def test_an_installation_starts_and_restores_its_ca_bundle(
     plane: ControlPlane, processes: Processes, tmp_path: Path, name: str
 ) -> None:
     home = plane.namespace()
-    prepare(plane, home, name)
+    create_controller_account(plane, home, name)
     address = plane.expose(SERVICE, home, PORT)
 
     def client_config(path: str) -> dict[str, Any]:
         return {"service": {"name": SERVICE, "namespace": home, "port": PORT, "path": path}}
 
-    choices = RegistrationOptions(Action.OFF, failure_policy="Fail", excluded_namespaces=(home,))
+    options = RegistrationOptions(Action.OFF, failure_policy="Fail", excluded_namespaces=(home,))
     for kind, made in zip(
-        ConfigurationKind, configurations(name, client_config, choices), strict=True
+        ConfigurationKind, configurations(name, client_config, options), strict=True
     ):
         plane.create(f"{ADMISSION}/{kind.value}", made)
     certificate_controller(plane, processes, home, name)
     kubelet = Kubelet(plane, home, tmp_path / "tls")
-    eventually(kubelet.sync, what="the first certificate is made")
-    serving = Server(
+    eventually(kubelet.sync, what="the first certificate is issued")
+    server = Server(
         processes,
         tmp_path,
         tmp_path / "tls",
-        name="gpuward-whole",
+        name="gpuward-full-stack",
         listen=f"{address}:{PORT}",
         arguments=("--server-name", f"{SERVICE}.{home}.svc", "--drain-seconds", "0"),
     )
 
-    judged = plane.namespace({MODE_LABEL: "deny"})
-    eventually(lambda: is_enforced(plane, judged), what="the webhook is called by its Service")
-    created = create(plane, judged, pod(container(**gpus(requests=1))))
+    enforced = plane.namespace({MODE_LABEL: "deny"})
+    eventually(lambda: is_enforced(plane, enforced), what="the webhook is called by its Service")
+    created = create(plane, enforced, pod(container(**gpus(requests=1))))
     assert created.status == 201
     assert created.body["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
-    assert serving.metric("gpuward_certificate_expiry_seconds") > 0
+    assert server.metric("gpuward_certificate_expiry_seconds") > 0
 
-    # Somebody re-applies the configurations as they were at first.
-    (good,) = bundles(plane, name)
+    # A user re-applies the configurations as they were before the controller ran.
+    (bundle,) = bundles(plane, name)
     path = f"{ADMISSION}/{ConfigurationKind.VALIDATING.value}/{name}"
-    wiped = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]
+    removal = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]
     content_type = "application/json-patch+json"
-    assert plane.request("PATCH", path, wiped, content_type=content_type).status == 200
-    eventually(lambda: bundles(plane, name) == {good}, what="the bundle is written again")
-    eventually(lambda: is_enforced(plane, judged), what="the webhook is trusted again")
-    serving.stop()
+    assert plane.request("PATCH", path, removal, content_type=content_type).status == 200
+    eventually(lambda: bundles(plane, name) == {bundle}, what="the bundle is written again")
+    eventually(lambda: is_enforced(plane, enforced), what="the webhook is trusted again")
+    server.stop()
     processes.end(f"certs-{home}")

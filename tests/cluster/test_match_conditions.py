@@ -1,4 +1,4 @@
-"""The match condition covers what every rule needs, and the chart adds what own profiles know."""
+"""The match condition covers what every rule needs, and the chart adds names of custom profiles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACEHOLDER = re.compile("%[A-Za-z]+%")
 VARIABLE = re.compile("[A-Z][A-Z0-9_]{3,}")
 
 
-def test_a_rule_that_needs_another_trait_must_be_looked_at() -> None:
+def test_a_rule_that_needs_a_trait_without_a_condition_is_an_error() -> None:
     known = CATALOG[0]
     new = known._replace(name="new", needs=(traits.HOST_NAMESPACE,))
     with pytest.raises(UncoveredError, match=r"new .*HOST_NAMESPACE.*in CEL in tools/match_condit"):
@@ -30,13 +30,13 @@ def test_a_rule_that_needs_another_trait_must_be_looked_at() -> None:
     assert condition((*CATALOG, both)) == condition(CATALOG)
 
 
-def test_an_option_that_is_new_must_be_looked_at() -> None:
+def test_a_new_option_of_a_rule_is_an_error() -> None:
     with pytest.raises(UncoveredError, match=f"{CATALOG[0].name} has the option strict"):
         condition((CATALOG[0]._replace(options={"strict": False}), *CATALOG[1:]))
 
 
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])
-def test_the_chart_writes_what_the_rules_make(helm: str) -> None:
+def test_the_chart_has_the_condition_that_the_rules_generate(helm: str) -> None:
     assert chart_condition(helm=helm) == PLACEHOLDER.sub("", condition(CATALOG)).rstrip("\n")
     for policy in ({}, {"profiles": ["gke"]}, {"rules": {"zero-gpu": {"action": "off"}}}):
         assert chart_condition({"policy": policy}, helm) == chart_condition(helm=helm)
@@ -46,11 +46,11 @@ def test_the_chart_writes_what_the_rules_make(helm: str) -> None:
     "values",
     [{"registration": {"matchConditions": False}}, {"policy": {"voidEveryContainer": True}}],
 )
-def test_there_is_none_where_all_pods_are_to_be_judged(values: Any) -> None:
+def test_there_is_no_condition_if_all_pods_must_be_evaluated(values: Any) -> None:
     assert chart_condition(values) == ""
 
 
-OWN: dict[str, tuple[dict[str, Any], list[str]]] = {
+CUSTOM_PROFILES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "annotations of fractions": (
         {"fractions": [{"annotations": ["example.com/share"]}]},
         ['|| key == "example.com/share"'],
@@ -78,26 +78,26 @@ OWN: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("place", ["profiles", "policy"])
-@pytest.mark.parametrize("name", OWN)
-def test_the_chart_adds_what_profiles_of_ones_own_know(name: str, place: str) -> None:
-    fields, tests = OWN[name]
+@pytest.mark.parametrize("name", CUSTOM_PROFILES)
+def test_the_chart_adds_the_names_of_custom_profiles(name: str, place: str) -> None:
+    fields, tests = CUSTOM_PROFILES[name]
     profiles = ["nvidia", {"name": "ours", **fields}]
     values = {"profiles": profiles} if place == "profiles" else {"policy": {"profiles": profiles}}
     found = chart_condition(values)
-    without = found
+    rest = found
     for test in set(tests):
-        assert without.count(f" {test}") == tests.count(test), test
-        without = without.replace(f" {test}", "")
-    assert without == chart_condition()
+        assert rest.count(f" {test}") == tests.count(test), test
+        rest = rest.replace(f" {test}", "")
+    assert rest == chart_condition()
 
 
-def test_what_profiles_of_ones_own_know_must_not_make_it_too_expensive() -> None:
-    def own(number: int) -> dict[str, Any]:
+def test_too_many_names_of_custom_profiles_remove_the_condition() -> None:
+    def with_own_names(number: int) -> dict[str, Any]:
         names = [f"OUR_{n}_*" for n in range(number)]
         return {"profiles": [{"name": "ours", "alternativeVariables": names}]}
 
-    assert chart_condition(own(MOST_OWN_NAMES)).count("OUR_") == MOST_OWN_NAMES
-    assert chart_condition(own(MOST_OWN_NAMES + 1)) == ""
+    assert chart_condition(with_own_names(MOST_OWN_NAMES)).count("OUR_") == MOST_OWN_NAMES
+    assert chart_condition(with_own_names(MOST_OWN_NAMES + 1)) == ""
 
 
 def test_the_manual_names_every_bound() -> None:

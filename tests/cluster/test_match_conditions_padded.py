@@ -1,7 +1,7 @@
-"""No pod gets past the webhook by being so large that the condition cannot be evaluated.
+"""No pod bypasses the webhook by being too large for the evaluation of the match condition.
 
-The recorder is registered with the failure policy Fail, so that an evaluation that fails
-refuses the pod; under Ignore it would let the pod pass unseen.
+The recorder is registered with the failure policy Fail, so that the pod is refused if the
+evaluation fails. With Ignore the pod would be admitted without a request to the webhook.
 """
 
 from __future__ import annotations
@@ -11,24 +11,33 @@ from typing import Any
 
 import pytest
 
-from tests.testkit.control_plane.client import Answer
+from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
-from tests.testkit.dry_runs import DryRuns, minor
+from tests.testkit.dry_runs import DryRuns, minor_version
 from tests.testkit.match_conditions.chart_condition import chart_condition
-from tests.testkit.match_conditions.padded_pods import REQUIRED, SPREADS, full, one_more, placed
-from tests.testkit.match_conditions.padding import RECIPES
-from tests.testkit.match_conditions.recorder import Recorder, recording
+from tests.testkit.match_conditions.padded_pods import (
+    REQUIRED,
+    SPREADS,
+    largest_pod,
+    node_affinity,
+    pod_above_bound,
+)
+from tests.testkit.match_conditions.padding import PADDED_PODS
+from tests.testkit.match_conditions.recorder import Recorder, registered_recorder
 from tools.match_bounds import LONGEST, MOST, MOST_OWN_NAMES
 
-DONE, INVALID = (200, 201), 422
+ACCEPTED, INVALID = (200, 201), 422
 PHASES = ("mutate", "validate")
 FAILED = "resulted in error"
 # Older releases drop a pod's claims before they ask the validating webhooks.
 CLAIMS_ARE_KEPT = 34
-# How many times over the condition can be evaluated of the fullest pod that it looks at: as it
-# is, and with as many names of a user's own as the chart adds, of the sort that costs most.
-SAFETY, SAFETY_WITH_OWN_NAMES = 6, 2
-OWN = {"name": "own", "alternativeVariables": [f"OUR_{n}_*" for n in range(MOST_OWN_NAMES)]}
+# How many times the API server can evaluate the condition for the largest pod within its cost
+# limit: without custom names, and with as many of the most expensive kind as the chart adds.
+COST_FACTOR, COST_FACTOR_WITH_OWN_NAMES = 6, 2
+CUSTOM_PROFILE = {
+    "name": "own",
+    "alternativeVariables": [f"OUR_{n}_*" for n in range(MOST_OWN_NAMES)],
+}
 VISIBLE = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
 
 
@@ -39,48 +48,48 @@ def runs(api_server: Cluster) -> DryRuns:
 
 @pytest.fixture(scope="module")
 def recorder(api_server: Cluster, runs: DryRuns) -> Iterator[Recorder]:
-    with recording(api_server, runs.namespace, {"default": chart_condition()}) as started:
+    with registered_recorder(api_server, runs.namespace, {"default": chart_condition()}) as started:
         yield started
 
 
 def repeated(condition: str, times: int) -> str:
-    """The same condition, evaluated so many times where it does not hold."""
+    """The condition, evaluated `times` times if it does not hold."""
     return f"{[0] * times}.exists(turn,\n{condition}\n)"
 
 
-def seen(recorder: Recorder, answers: dict[str, Answer]) -> set[str]:
-    """The names that were sent in the mutating call and, unless refused, in the other one too."""
-    told = {name: str(answer.body) for name, answer in answers.items()}
-    assert [name for name, text in told.items() if FAILED in text] == []
-    calls = {(call.phase, call.name) for call in recorder.calls["default"]}
-    accepted = {name for name, answer in answers.items() if answer.status in DONE}
+def sent_names(recorder: Recorder, answers: dict[str, Response]) -> set[str]:
+    """The names that were sent to the mutating and, unless refused, to the validating webhook."""
+    texts = {name: str(answer.body) for name, answer in answers.items()}
+    assert [name for name, text in texts.items() if FAILED in text] == []
+    calls = {(call.phase, call.name) for call in recorder.requests["default"]}
+    accepted = {name for name, answer in answers.items() if answer.status in ACCEPTED}
     return {n for n in answers if all((p, n) in calls for p in PHASES[: 1 + (n in accepted)])}
 
 
-@pytest.mark.parametrize("values", [{}, {"profiles": [OWN]}], ids=["alone", "own"])
-def test_the_fullest_pod_costs_a_fraction_of_what_it_may(
+@pytest.mark.parametrize("values", [{}, {"profiles": [CUSTOM_PROFILE]}], ids=["alone", "own"])
+def test_the_largest_pod_costs_a_fraction_of_the_limit(
     api_server: Cluster, values: dict[str, Any]
 ) -> None:
-    times = SAFETY_WITH_OWN_NAMES if values else SAFETY
+    times = COST_FACTOR_WITH_OWN_NAMES if values else COST_FACTOR
     runs = DryRuns(api_server)
-    ways = {"safely": repeated(chart_condition(values), times)}
-    with recording(api_server, runs.namespace, ways) as started:
-        answer = runs.ask_by_name([("full", full())])["full"]
-        assert answer.status in DONE, answer.body
+    conditions = {"safely": repeated(chart_condition(values), times)}
+    with registered_recorder(api_server, runs.namespace, conditions) as started:
+        answer = runs.submit_by_name([("full", largest_pod())])["full"]
+        assert answer.status in ACCEPTED, answer.body
         assert "full" not in started.names("safely")
 
 
 def test_what_is_too_expensive_is_refused(api_server: Cluster) -> None:
-    """The control of all others: what a condition that cannot be evaluated looks like."""
+    """The control of the other tests: the response if a condition cannot be evaluated."""
     runs = DryRuns(api_server)
-    ways = {"dear": repeated(chart_condition(), 100)}
-    with recording(api_server, runs.namespace, ways) as started:
-        answer = runs.ask_by_name([("full", full())])["full"]
+    conditions = {"expensive": repeated(chart_condition(), 100)}
+    with registered_recorder(api_server, runs.namespace, conditions) as started:
+        answer = runs.submit_by_name([("full", largest_pod())])["full"]
         assert FAILED in answer.body["message"]
-        assert "full" not in started.names("dear")
+        assert "full" not in started.names("expensive")
 
 
-SPOILED: dict[str, Callable[[Any], Any]] = {
+CHANGES: dict[str, Callable[[Any], Any]] = {
     "variable": lambda s: s["containers"][-1]["env"].__setitem__(-1, VISIBLE),
     "init-variable": lambda s: s["initContainers"][-1]["env"].__setitem__(-1, VISIBLE),
     "prefix": lambda s: s["containers"][-1]["envFrom"][-1].update(prefix="NVIDIA_"),
@@ -90,49 +99,51 @@ SPOILED: dict[str, Callable[[Any], Any]] = {
     "volume": lambda s: s["volumes"][-1].update(emptyDir=None, hostPath={"path": "/dev/dri"}),
     "runtime": lambda s: s.update(runtimeClassName="nvidia"),
     "node": lambda s: s["nodeSelector"].update({"node.kubernetes.io/instance-type": "p5.48xlarge"}),
-    "term": lambda s: terms(s)[-1]["matchExpressions"][-1]["values"].__setitem__(-1, "g6.xlarge"),
+    "term": lambda s: node_selector_terms(s)[-1]["matchExpressions"][-1]["values"].__setitem__(
+        -1, "g6.xlarge"
+    ),
     "spread": lambda s: s[SPREADS][-1].update(topologyKey="nvidia.com/gpu.product"),
-    "near": lambda s: near(s)[-1].update(topologyKey="nvidia.com/gpu.product"),
-    "label": lambda s: terms(s)[-1]["matchExpressions"][-1].update(key="gpu"),
+    "near": lambda s: pod_affinity_terms(s)[-1].update(topologyKey="nvidia.com/gpu.product"),
+    "label": lambda s: node_selector_terms(s)[-1]["matchExpressions"][-1].update(key="gpu"),
 }
 
 
-def terms(spec: Any) -> Any:
+def node_selector_terms(spec: Any) -> Any:
     (required,) = spec["affinity"]["nodeAffinity"].values()
     return required["nodeSelectorTerms"]
 
 
-def near(spec: Any) -> Any:
+def pod_affinity_terms(spec: Any) -> Any:
     return spec["affinity"]["podAffinity"][REQUIRED]
 
 
-def test_the_last_thing_in_the_fullest_pod_is_seen(
+def test_the_last_item_in_the_largest_pod_is_evaluated(
     api_server: Cluster, runs: DryRuns, recorder: Recorder
 ) -> None:
-    pods = {name: full() for name in ("control", *SPOILED, "annotation", "pod-label")}
-    for name, spoil in SPOILED.items():
-        spoil(pods[name]["spec"])
+    pods = {name: largest_pod() for name in ("control", *CHANGES, "annotation", "pod-label")}
+    for name, change in CHANGES.items():
+        change(pods[name]["spec"])
     for name, field in (("annotation", "annotations"), ("pod-label", "labels")):
         metadata = pods[name]["metadata"]
         metadata[field].popitem()
         metadata[field]["example.com/gpu"] = "1"
-    if minor(api_server) < CLAIMS_ARE_KEPT:
+    if minor_version(api_server) < CLAIMS_ARE_KEPT:
         del pods["claim"]
-    answers = runs.ask_by_name(pods.items())
-    assert seen(recorder, answers) == pods.keys() - {"control"}
+    answers = runs.submit_by_name(pods.items())
+    assert sent_names(recorder, answers) == pods.keys() - {"control"}
 
 
-def test_one_thing_more_than_is_looked_at_is_sent(runs: DryRuns, recorder: Recorder) -> None:
-    pods = {f"more-{name.lower()}": one_more(name) for name in (*MOST, *LONGEST)}
-    answers = runs.ask_by_name(pods.items())
-    assert seen(recorder, answers) == pods.keys()
+def test_a_pod_above_a_bound_is_sent(runs: DryRuns, recorder: Recorder) -> None:
+    pods = {f"more-{name.lower()}": pod_above_bound(name) for name in (*MOST, *LONGEST)}
+    answers = runs.submit_by_name(pods.items())
+    assert sent_names(recorder, answers) == pods.keys()
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", PADDED_PODS)
 def test_a_padded_pod_is_sent(runs: DryRuns, recorder: Recorder, name: str) -> None:
-    answers = runs.ask_by_name([(name, RECIPES[name]())])
-    assert answers[name].status in (*DONE, INVALID), answers[name].body
-    assert seen(recorder, answers) == {name}
+    answers = runs.submit_by_name([(name, PADDED_PODS[name]())])
+    assert answers[name].status in (*ACCEPTED, INVALID), answers[name].body
+    assert sent_names(recorder, answers) == {name}
 
 
 SPARSE: dict[str, dict[str, Any]] = {
@@ -145,21 +156,21 @@ SPARSE: dict[str, dict[str, Any]] = {
     "null-spreads": {"affinity": {"podAffinity": {REQUIRED: [None]}}, SPREADS: [None]},
     "null-terms": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": None}}}},
     "empty-terms": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [None]}}}},
-    "null-expressions": {"affinity": placed([[None]])},
+    "null-expressions": {"affinity": node_affinity([[None]])},
     "null-env": {"containers": [{"env": [None], "envFrom": [None], "resources": None}]},
 }
 
 
 @pytest.mark.parametrize("name", SPARSE)
-def test_what_is_missing_is_no_error(
+def test_a_missing_field_is_no_error(
     api_server: Cluster, runs: DryRuns, recorder: Recorder, name: str
 ) -> None:
-    """The API server asks mutating webhooks first, and only then refuses what is incomplete."""
+    """The API server calls mutating webhooks before it refuses an incomplete pod."""
     path = f"/api/v1/namespaces/{runs.namespace}/pods?dryRun=All"
     made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": SPARSE[name]}
     answer = api_server.request("POST", path, made)
     assert answer.status == INVALID, answer.body
-    assert seen(recorder, {name: answer}) == set()
+    assert sent_names(recorder, {name: answer}) == set()
     init = [{"name": "last", "image": "a", "env": [VISIBLE]}]
-    taking = {**made, "spec": {**SPARSE[name], "initContainers": init}}
-    assert seen(recorder, {name: api_server.request("POST", path, taking)}) == {name}
+    gpu_pod = {**made, "spec": {**SPARSE[name], "initContainers": init}}
+    assert sent_names(recorder, {name: api_server.request("POST", path, gpu_pod)}) == {name}

@@ -1,7 +1,7 @@
-"""Whatever concerns a rule reaches the webhook through a real API server, and little else does.
+"""A real API server sends every pod that a rule reports, and few others, to the webhook.
 
-The judge is the engine, asked about every pod that did not reach us: all rules, whatever traits
-they need and whatever a policy says of them, under every profile.
+Every pod that was not sent is checked with all rules, with every profile, without regard to the
+traits that the rules need and to the actions that a policy sets.
 """
 
 from __future__ import annotations
@@ -15,20 +15,25 @@ import yaml
 from policies.loading import default_policy
 from policies.profiles import built_in
 from tests.testkit.admission.reviews import container, pod
-from tests.testkit.api_subjects import of_the_cases, of_the_corpus
+from tests.testkit.api_subjects import case_submissions, corpus_submissions
 from tests.testkit.control_plane.cluster import Cluster
-from tests.testkit.dry_runs import DryRuns, objections
+from tests.testkit.dry_runs import DryRuns, refusal_causes
 from tests.testkit.match_conditions.chart_condition import chart_condition
-from tests.testkit.match_conditions.outcomes import Asked, asked_about, concerned, own_profiles
-from tests.testkit.match_conditions.recorder import Recorder, recording
+from tests.testkit.match_conditions.outcomes import (
+    SubmittedPods,
+    custom_profiles,
+    missed_rules,
+    submit_pods,
+)
+from tests.testkit.match_conditions.recorder import Recorder, registered_recorder
 from tests.testkit.paths import DATA, DOCS
 
 ORDINARY = DATA / "ordinary_pods.yaml"
 MANUAL = DOCS / "matching.md"
-# How the API server begins to say that a condition could not be evaluated.
-FAILED = "resulted in error"
+# Part of the API server's message about a condition that it cannot evaluate.
+EVALUATION_FAILED = "resulted in error"
 ACCEPTED = 201
-UNTOLD = ("creationTimestamp", "managedFields", "name", "namespace", "uid")
+IDENTITY_FIELDS = ("creationTimestamp", "managedFields", "name", "namespace", "uid")
 FROM_EACH = pytest.mark.parametrize("origin", ["cases", "corpus"])
 
 
@@ -39,52 +44,56 @@ def runs(api_server: Cluster) -> DryRuns:
 
 @pytest.fixture(scope="module")
 def recorder(api_server: Cluster, runs: DryRuns) -> Iterator[Recorder]:
-    """A webhook registered three times: for all pods, by default, and with the cases' profiles."""
-    own = [profile for _, chosen in own_profiles() for profile in chosen]
-    widened = chart_condition({"profiles": own})
-    ways = {"everything": "", "default": chart_condition(), "own": widened}
-    with recording(api_server, runs.namespace, ways) as started:
+    """Registered three times: without a condition, with the default one, with custom profiles."""
+    own = [profile for _, chosen in custom_profiles() for profile in chosen]
+    with_custom_profiles = chart_condition({"profiles": own})
+    conditions = {"everything": "", "default": chart_condition(), "own": with_custom_profiles}
+    with registered_recorder(api_server, runs.namespace, conditions) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def from_cases(runs: DryRuns, recorder: Recorder) -> Asked:
-    return asked_about(runs, recorder, "case", of_the_cases().sent)
+def from_cases(runs: DryRuns, recorder: Recorder) -> SubmittedPods:
+    return submit_pods(runs, recorder, "case", case_submissions().submissions)
 
 
 @pytest.fixture(scope="module")
-def from_corpus(runs: DryRuns, recorder: Recorder, corpus: Path) -> Asked:
-    return asked_about(runs, recorder, "public", of_the_corpus(corpus).sent)
+def from_corpus(runs: DryRuns, recorder: Recorder, corpus: Path) -> SubmittedPods:
+    return submit_pods(runs, recorder, "public", corpus_submissions(corpus).submissions)
 
 
 @FROM_EACH
-def test_what_is_not_sent_concerns_no_rule(request: pytest.FixtureRequest, origin: str) -> None:
-    asked: Asked = request.getfixturevalue(f"from_{origin}")
+def test_no_rule_reports_a_pod_that_is_not_sent(
+    request: pytest.FixtureRequest, origin: str
+) -> None:
+    submitted: SubmittedPods = request.getfixturevalue(f"from_{origin}")
     profiles = [default_policy([name]).profile for name in built_in()]
-    assert concerned(asked.unsent("default"), profiles) == {}
-    assert concerned(asked.unsent("own"), [profile for profile, _ in own_profiles()]) == {}
+    assert missed_rules(submitted.not_sent("default"), profiles) == {}
+    assert (
+        missed_rules(submitted.not_sent("own"), [profile for profile, _ in custom_profiles()]) == {}
+    )
 
 
 @FROM_EACH
-def test_everything_was_asked_about(request: pytest.FixtureRequest, origin: str) -> None:
-    """The control: all of it was seen but what cannot be decoded, of which there is little."""
-    asked: Asked = request.getfixturevalue(f"from_{origin}")
-    assert asked.readable - asked.recorder.names("everything") == set()
-    unreadable = asked.answers.keys() - asked.readable
-    told = [asked.answers[name].body["message"] for name in unreadable]
-    assert [message for message in told if "cannot be handled as" not in message] == []
-    assert len(unreadable) * 20 < len(asked.answers)
+def test_every_object_was_submitted(request: pytest.FixtureRequest, origin: str) -> None:
+    """The control: all objects were sent, except the few that cannot be decoded."""
+    submitted: SubmittedPods = request.getfixturevalue(f"from_{origin}")
+    assert submitted.readable - submitted.recorder.names("everything") == set()
+    unreadable = submitted.answers.keys() - submitted.readable
+    messages = [submitted.answers[name].body["message"] for name in unreadable]
+    assert [message for message in messages if "cannot be handled as" not in message] == []
+    assert len(unreadable) * 20 < len(submitted.answers)
 
 
 @FROM_EACH
 def test_no_condition_fails(request: pytest.FixtureRequest, origin: str) -> None:
-    asked: Asked = request.getfixturevalue(f"from_{origin}")
-    told = [o.message for answer in asked.answers.values() for o in objections(answer)]
-    assert [message for message in told if FAILED in message] == []
+    submitted: SubmittedPods = request.getfixturevalue(f"from_{origin}")
+    messages = [o.message for answer in submitted.answers.values() for o in refusal_causes(answer)]
+    assert [message for message in messages if EVALUATION_FAILED in message] == []
 
 
-def test_every_quota_is_sent(from_cases: Asked) -> None:
-    calls = from_cases.recorder.calls
+def test_every_quota_is_sent(from_cases: SubmittedPods) -> None:
+    calls = from_cases.recorder.requests
     quotas = {c for c, sent in calls["everything"].items() if sent["kind"] == "ResourceQuota"}
     assert quotas
     assert quotas <= calls["default"].keys()
@@ -93,12 +102,12 @@ def test_every_quota_is_sent(from_cases: Asked) -> None:
 def test_a_gpu_in_the_overhead_is_sent(
     api_server: Cluster, runs: DryRuns, recorder: Recorder
 ) -> None:
-    """A runtime class brings it, and only one that does lets a pod have it."""
+    """The API server accepts an overhead only from a runtime class that has it."""
     name = f"heavy-{runs.namespace}"
     made = {"metadata": {"name": name}, "handler": "h"}
     overhead = {"podFixed": {"nvidia.com/gpu": "1"}}
     api_server.create("/apis/node.k8s.io/v1/runtimeclasses", {**made, "overhead": overhead})
-    answers = runs.ask_by_name([("heavy", pod(container(), runtimeClassName=name))])
+    answers = runs.submit_by_name([("heavy", pod(container(), runtimeClassName=name))])
     assert answers["heavy"].status == ACCEPTED
     assert "heavy" in recorder.names("default")
 
@@ -106,14 +115,16 @@ def test_a_gpu_in_the_overhead_is_sent(
 def test_no_ordinary_pod_is_sent(runs: DryRuns, recorder: Recorder) -> None:
     pods = {p["metadata"]["name"]: p for p in yaml.safe_load_all(ORDINARY.read_text("utf-8"))}
     assert len(pods) >= 15
-    answers = runs.ask_by_name(pods.items())
+    answers = runs.submit_by_name(pods.items())
     assert {name for name, answer in answers.items() if answer.status != ACCEPTED} == set()
     assert pods.keys() <= recorder.names("everything")
     assert pods.keys() & (recorder.names("default") | recorder.names("own")) == set()
 
 
-def test_the_manual_tells_how_many_public_pods_are_not_sent(from_corpus: Asked) -> None:
+def test_the_manual_has_the_number_of_public_pods_that_are_not_sent(
+    from_corpus: SubmittedPods,
+) -> None:
     inputs = {n for n in from_corpus.readable if from_corpus.subjects[n].endswith(" input")}
-    spared = inputs - from_corpus.recorder.names("default")
+    not_sent = inputs - from_corpus.recorder.names("default")
     text = " ".join(MANUAL.read_text(encoding="utf-8").split())
-    assert f"{len(spared)} of the {len(inputs)} public pods" in text
+    assert f"{len(not_sent)} of the {len(inputs)} public pods" in text

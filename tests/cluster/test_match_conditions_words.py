@@ -1,4 +1,4 @@
-"""Every word by which a rule or a profile knows GPUs is enough by itself for a pod to be sent."""
+"""Every name by which a rule or a profile recognizes GPUs makes the API server send the pod."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tests.testkit.cases import TODAY
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.dry_runs import DryRuns
 from tests.testkit.match_conditions.chart_condition import chart_condition
-from tests.testkit.match_conditions.padded_pods import REQUIRED, placed
-from tests.testkit.match_conditions.recorder import recording
+from tests.testkit.match_conditions.padded_pods import REQUIRED, node_affinity
+from tests.testkit.match_conditions.recorder import registered_recorder
 
-ADMINISTRATOR: dict[str, Any] = {"securityContext": {"privileged": True}}
+PRIVILEGED: dict[str, Any] = {"securityContext": {"privileged": True}}
 MIRROR = "mirror.example.com:5000/"
 
 
@@ -35,24 +35,24 @@ def node_labels() -> Iterator[tuple[str, Any]]:
             key = pattern.replace("*", "x")
             for value in (value.replace("*", "x") for value in values or ["x"]):
                 yield f"{key}={value}", pod(container(), nodeSelector={key: value})
-                wanted = {"key": key, "operator": "In", "values": ["other", value]}
-                yield f"{key} in {value}", pod(container(), affinity=placed([[wanted]]))
+                requirement = {"key": key, "operator": "In", "values": ["other", value]}
+                yield f"{key} in {value}", pod(container(), affinity=node_affinity([[requirement]]))
             if key in LABELS_OF_EVERY_NODE:
                 continue
-            for operator, asked in (("Exists", []), ("Gt", ["1"]), ("Lt", ["2"])):
-                wanted = {"key": key, "operator": operator, "values": asked}
-                yield f"{key} {operator}", pod(container(), affinity=placed([[wanted]]))
+            for operator, operands in (("Exists", []), ("Gt", ["1"]), ("Lt", ["2"])):
+                requirement = {"key": key, "operator": operator, "values": operands}
+                yield f"{key} {operator}", pod(container(), affinity=node_affinity([[requirement]]))
             spread = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
             yield f"over {key}", pod(container(), topologySpreadConstraints=[spread])
-            near = {"podAffinity": {REQUIRED: [{"topologyKey": key}]}}
-            yield f"near by {key}", pod(container(), affinity=near)
+            pod_affinity = {"podAffinity": {REQUIRED: [{"topologyKey": key}]}}
+            yield f"near by {key}", pod(container(), affinity=pod_affinity)
 
 
 def images() -> Iterator[tuple[str, Any]]:
     for registry, tail in product(NVIDIA_REGISTRIES, ("pytorch:1", "a/b@sha256:" + "0" * 64)):
         host, _, path = (registry + tail).partition("/")
-        for where in (host, MIRROR + host, f"{host}:443", f"{host}:0443", host.upper()):
-            yield f"{where}/{path}", pod(container(image=f"{where}/{path}"))
+        for registry_name in (host, MIRROR + host, f"{host}:443", f"{host}:0443", host.upper()):
+            yield f"{registry_name}/{path}", pod(container(image=f"{registry_name}/{path}"))
     for name, words in CUDA_IMAGES.items():
         for word in words or ("1",):
             for image in (f"{name}:{word}", f"{MIRROR}{name}:{word}"):
@@ -62,28 +62,28 @@ def images() -> Iterator[tuple[str, Any]]:
 def keys() -> Iterator[tuple[str, Any]]:
     annotations = [f"{cdi_annotation.PREFIX}x", nri_cdi_annotation.DOMAIN]
     annotations += [nri_cdi_annotation.FOR_POD, f"{nri_cdi_annotation.FOR_CONTAINER}main"]
-    annotations += [f"{beginning}x" for beginning in reserved_gpushare_keys.RESERVED_ANNOTATIONS]
+    annotations += [f"{prefix}x" for prefix in reserved_gpushare_keys.RESERVED_ANNOTATIONS]
     annotations += [
         f"{reserved_gpushare_keys.HAMI}a-{word}" for word in reserved_gpushare_keys.ALLOCATIONS
     ]
     for raw in built_in().values():
         for fact in (*raw.get("fractions", ()), *raw.get("schedulers", ())):
             annotations += fact.get("annotations", ())
-    marks = [("annotations", key) for key in annotations]
-    marks += [("labels", key) for key in (gpu_count_label.CARDS, placement_label.PLACEMENT)]
-    for field, key in marks:
-        whole = pod(container(**ADMINISTRATOR))
-        whole["metadata"][field] = {key: "x"}
-        yield f"{field} {key}", whole
+    metadata_keys = [("annotations", key) for key in annotations]
+    metadata_keys += [("labels", key) for key in (gpu_count_label.CARDS, placement_label.PLACEMENT)]
+    for field, key in metadata_keys:
+        manifest = pod(container(**PRIVILEGED))
+        manifest["metadata"][field] = {key: "x"}
+        yield f"{field} {key}", manifest
 
 
 def variables() -> Iterator[tuple[str, Any]]:
     alternative = [n for raw in built_in().values() for n in raw.get("alternativeVariables", ())]
-    granting = (*VISIBILITY_VARIABLES, *alternative)
+    visibility_names = (*VISIBILITY_VARIABLES, *alternative)
     others = (*mig_admin_env.POWERS, *reserved_gpushare_keys.VARIABLES, CUDA_VERSION)
-    for name in (*granting, *others):
+    for name in (*visibility_names, *others):
         yield name, pod(container(**variable("all", name)))
-    for name in granting:
+    for name in visibility_names:
         source = {"prefix": name[:-3], "configMapRef": {"name": "a"}}
         yield f"prefix of {name}", pod(container(envFrom=[source]))
 
@@ -91,8 +91,8 @@ def variables() -> Iterator[tuple[str, Any]]:
 def resources() -> Iterator[tuple[str, Any]]:
     patterns = sorted({name for raw in built_in().values() for name in raw.get("resources", {})})
     for name, field in product(patterns, ("limits", "requests")):
-        asking = container(resources={field: {name.replace("*", "x"): "1"}})
-        yield f"{field} {name}", pod(asking, container("other"))
+        gpu_container = container(resources={field: {name.replace("*", "x"): "1"}})
+        yield f"{field} {name}", pod(gpu_container, container("other"))
 
 
 def runtime_classes() -> Iterator[tuple[str, Any]]:
@@ -103,24 +103,24 @@ def runtime_classes() -> Iterator[tuple[str, Any]]:
 @pytest.mark.parametrize(
     "words", [node_labels, images, keys, variables, resources, runtime_classes]
 )
-def test_each_word_alone_is_sent(api_server: Cluster, words: Any) -> None:
-    told = dict(words())
-    names = {f"word-{number}": word for number, word in enumerate(told)}
+def test_a_pod_with_each_name_alone_is_sent(api_server: Cluster, words: Any) -> None:
+    pods = dict(words())
+    names = {f"word-{number}": word for number, word in enumerate(pods)}
     runs = DryRuns(api_server)
     for name, _ in runtime_classes():
-        made = {"metadata": {"name": name}, "handler": name}
-        api_server.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", made)
-    ways = {"everything": "", "default": chart_condition()}
-    with recording(api_server, runs.namespace, ways) as recorder:
-        runs.ask_by_name((name, told[word]) for name, word in names.items())
-        assert [word for name, word in names.items() if not _concerns_a_rule(told[word])] == []
+        runtime_class = {"metadata": {"name": name}, "handler": name}
+        api_server.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", runtime_class)
+    conditions = {"everything": "", "default": chart_condition()}
+    with registered_recorder(api_server, runs.namespace, conditions) as recorder:
+        runs.submit_by_name((name, pods[word]) for name, word in names.items())
+        assert [word for name, word in names.items() if not _is_reported(pods[word])] == []
         assert names.keys() <= recorder.names("everything")
         sent = recorder.names("default")
         assert [word for name, word in names.items() if name not in sent] == []
 
 
-def _concerns_a_rule(manifest: Any) -> bool:
-    """Under some profile; a word about which nobody speaks would be no word to test."""
+def _is_reported(manifest: Any) -> bool:
+    """Whether some profile makes a rule report the pod: otherwise the name tests nothing."""
     context = Context(TODAY, "team-a", user="alice", operation="CREATE")
     sets = (default_policy([name]).rule_set() for name in built_in())
     return any(check(manifest, rules, context).findings for rules in sets)

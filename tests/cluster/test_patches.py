@@ -1,7 +1,7 @@
-"""Every patch is applied by a real API server, and comes out as `jsonpatch` applies it.
+"""A real API server applies every patch with the same result as `jsonpatch`.
 
-Each pod of the cases is judged by the policy of its case, with the fixes that are made
-unasked and then with all of them, as the API server sends it: completed with defaults.
+Each pod of the cases is evaluated with the policy of its case: once with the default fixes, once
+with all fixes. The webhook gets it with the default values that the API server adds.
 """
 
 from __future__ import annotations
@@ -16,22 +16,27 @@ from registration.configurations import RegistrationOptions
 from rules.catalog import CATALOG
 from rules.finding import Action
 from rules.policy import Policy, RuleSettings
-from tests.testkit.admission.evaluating_webhook import Judging, Seen, content, judging
+from tests.testkit.admission.evaluating_webhook import (
+    EvaluatingWebhook,
+    RecordedRequest,
+    content,
+    evaluating_webhook,
+)
 from tests.testkit.admission.registered_webhook import by_url, registered
 from tests.testkit.cases import Case, cases
-from tests.testkit.control_plane.client import Answer
+from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
-from tests.testkit.dry_runs import DryRuns, minor, objections
+from tests.testkit.dry_runs import DryRuns, minor_version, refusal_causes
 from webhook.admission.decider import Decider
 
-# Older releases drop a pod's claims once they have asked the mutating webhooks.
+# Older releases remove a pod's resource claims after the mutating webhooks.
 CLAIMS_ARE_KEPT = 34
 PODS = [case for case in cases() if case.manifest["kind"] == "Pod"]
 
 
-def asked_for(policy: Policy) -> Policy:
-    """The same policy with every fix asked for."""
+def with_all_fixes(policy: Policy) -> Policy:
+    """The same policy with `fix: true` for every rule."""
     rules = {
         rule.name: policy.rules.get(rule.name, RuleSettings())._replace(fix=True)
         for rule in CATALOG
@@ -39,43 +44,43 @@ def asked_for(policy: Policy) -> Policy:
     return policy._replace(rules=rules)
 
 
-def named(case: Case, scope: str) -> str:
+def name_of(case: Case, scope: str) -> str:
     return f"{scope}-{PODS.index(case)}"
 
 
 @pytest.fixture(scope="module")
-def before(plane: ControlPlane) -> dict[str, Answer]:
-    """What the API server says of the pods while nobody changes them: the control."""
+def before(plane: ControlPlane) -> dict[str, Response]:
+    """The responses to the pods without a webhook: the control."""
     runs = DryRuns(plane)
-    return runs.ask_by_name((named(c, s), c.manifest) for c in PODS for s in ("safe", "all"))
+    return runs.submit_by_name((name_of(c, s), c.manifest) for c in PODS for s in ("safe", "all"))
 
 
 @pytest.fixture(scope="module")
-def after(plane: ControlPlane) -> Iterator[tuple[Judging, dict[str, Answer]]]:
-    """The calls that the webhook got, and what has become of each pod."""
-    judges = {}
+def after(plane: ControlPlane) -> Iterator[tuple[EvaluatingWebhook, dict[str, Response]]]:
+    """The requests that the webhook got, and the response to each pod."""
+    deciders = {}
     for case in PODS:
-        judges[named(case, "safe")] = Decider(case.policy)
-        judges[named(case, "all")] = Decider(asked_for(case.policy))
+        deciders[name_of(case, "safe")] = Decider(case.policy)
+        deciders[name_of(case, "all")] = Decider(with_all_fixes(case.policy))
     runs = DryRuns(plane)
-    pair = plane.authority.issue("judging", hosts=["127.0.0.1"])
-    with judging({**judges, "probe": Decider(PODS[0].policy)}, pair) as webhook:
+    pair = plane.authority.issue("evaluating", hosts=["127.0.0.1"])
+    with evaluating_webhook({**deciders, "probe": Decider(PODS[0].policy)}, pair) as webhook:
         config = by_url(webhook.url, plane.authority.bundle)
-        everywhere = RegistrationOptions(default=Action.DENY, failure_policy="Fail")
-        with registered(plane, config, everywhere, name="laws", only=runs.namespace):
+        options = RegistrationOptions(default=Action.DENY, failure_policy="Fail")
+        with registered(plane, config, options, name="gpuward-patches", only=runs.namespace):
             eventually(lambda: _is_called(runs, webhook), what="the webhook is called")
-            yield webhook, runs.ask_by_name((n, _manifest(n)) for n in judges)
+            yield webhook, runs.submit_by_name((n, _manifest(n)) for n in deciders)
 
 
-def test_every_patch_comes_out_as_offline(
-    plane: ControlPlane, after: tuple[Judging, dict[str, Answer]]
+def test_every_patch_has_the_same_result_as_jsonpatch(
+    plane: ControlPlane, after: tuple[EvaluatingWebhook, dict[str, Response]]
 ) -> None:
     webhook, answers = after
     different = {}
-    for name, seen in _accepted(webhook, answers).items():
-        patched = jsonpatch.apply_patch(seen.review.object, list(seen.answer.operations))
+    for name, recorded in _accepted(webhook, answers).items():
+        patched = jsonpatch.apply_patch(recorded.review.object, list(recorded.decision.operations))
         offline, stored = content(patched), content(answers[name].body)
-        if "resourceClaims" in offline["spec"] and minor(plane) < CLAIMS_ARE_KEPT:
+        if "resourceClaims" in offline["spec"] and minor_version(plane) < CLAIMS_ARE_KEPT:
             continue
         if offline != stored:
             different[BY_NAME[name].name] = jsonpatch.make_patch(offline, stored).patch
@@ -83,45 +88,57 @@ def test_every_patch_comes_out_as_offline(
 
 
 def test_no_patch_makes_the_api_server_refuse(
-    before: dict[str, Answer], after: tuple[Judging, dict[str, Answer]]
+    before: dict[str, Response], after: tuple[EvaluatingWebhook, dict[str, Response]]
 ) -> None:
     _, answers = after
-    new = {BY_NAME[n].name: objections(a) - objections(before[n]) for n, a in answers.items()}
-    assert {name: objected for name, objected in new.items() if objected} == {}
+    new = {
+        BY_NAME[n].name: refusal_causes(a) - refusal_causes(before[n]) for n, a in answers.items()
+    }
+    assert {name: causes for name, causes in new.items() if causes} == {}
 
 
 def test_patches_make_acceptable_what_was_refused(
-    before: dict[str, Answer], after: tuple[Judging, dict[str, Answer]]
+    before: dict[str, Response], after: tuple[EvaluatingWebhook, dict[str, Response]]
 ) -> None:
-    """The control of the test above: doing nothing would pass it too."""
-    healed = {n for n, a in after[1].items() if objections(before[n]) and not objections(a)}
-    rules = {BY_NAME[name].rule for name in healed if name.startswith("safe-")}
+    """The control of the test above, which patches without effect would pass too."""
+    accepted_when_patched = {
+        n for n, a in after[1].items() if refusal_causes(before[n]) and not refusal_causes(a)
+    }
+    rules = {BY_NAME[name].rule for name in accepted_when_patched if name.startswith("safe-")}
     assert {"fractional-gpu", "request-ne-limit", "request-only", "zero-gpu"} <= rules
 
 
 def test_the_patches_of_every_fixing_rule_were_applied(
-    after: tuple[Judging, dict[str, Answer]],
+    after: tuple[EvaluatingWebhook, dict[str, Response]],
 ) -> None:
     webhook, answers = after
-    applied = {f.rule for seen in _accepted(webhook, answers).values() for f in seen.answer.fixed}
+    applied = {
+        f.rule for recorded in _accepted(webhook, answers).values() for f in recorded.decision.fixed
+    }
     findings = [(case.rule, f) for case in PODS for f in case.expected["findings"]]
-    # Which requests their owner has repeated, nobody can see once defaults are filled in.
+    # The API server copies limits to requests, so a repeated request cannot be recognized.
     fixing = {rule for rule, finding in findings if "fix" in finding} - {"redundant-request"}
     assert applied == fixing
 
 
-def _accepted(webhook: Judging, answers: dict[str, Answer]) -> dict[str, Seen]:
-    """The last call about each pod that the API server took; of a debugged one, about that."""
-    last = {name: seen for (name, _), seen in webhook.seen.items()}
-    return {n: seen for n, seen in last.items() if n in answers and not objections(answers[n])}
+def _accepted(
+    webhook: EvaluatingWebhook, answers: dict[str, Response]
+) -> dict[str, RecordedRequest]:
+    """The last request about each pod that was accepted."""
+    last = {name: recorded for (name, _), recorded in webhook.requests.items()}
+    return {
+        n: recorded
+        for n, recorded in last.items()
+        if n in answers and not refusal_causes(answers[n])
+    }
 
 
-def _is_called(runs: DryRuns, webhook: Judging) -> bool:
-    runs.ask_by_name([("probe", PODS[0].manifest)])
-    return ("probe", "pods") in webhook.seen
+def _is_called(runs: DryRuns, webhook: EvaluatingWebhook) -> bool:
+    runs.submit_by_name([("probe", PODS[0].manifest)])
+    return ("probe", "pods") in webhook.requests
 
 
-BY_NAME = {named(case, scope): case for case in PODS for scope in ("safe", "all")}
+BY_NAME = {name_of(case, scope): case for case in PODS for scope in ("safe", "all")}
 
 
 def _manifest(name: str) -> Any:

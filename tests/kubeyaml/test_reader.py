@@ -1,4 +1,4 @@
-"""The YAML reader: kubectl's values, exact spans, and no text that does any harm."""
+"""Tests of the YAML reader: kubectl's values, exact spans, and hostile texts."""
 
 import json
 import math
@@ -47,7 +47,7 @@ def refusal(text: str, limits: Limits | None = None) -> tuple[str, int]:
 
 
 def places(place: Place, value: Json, path: tuple[str | int, ...] = ()) -> Iterator[Any]:
-    """Yield path, place and value of all in a document, checking that the two trees match."""
+    """Yield path, place and value of each node, and check that the two trees match."""
     yield path, place, value
     if isinstance(place.inside, dict):
         assert isinstance(value, dict)
@@ -63,7 +63,7 @@ def places(place: Place, value: Json, path: tuple[str | int, ...] = ()) -> Itera
 
 
 def spans(text: str) -> dict[str, str]:
-    """Return the text of each value of a document under its dotted path, the root's under ''."""
+    """The text of each value of a document by its dotted path; the root has the path ''."""
     found = document(text)
     return {
         ".".join(map(str, path)): text[place.start : place.end]
@@ -72,7 +72,7 @@ def spans(text: str) -> dict[str, str]:
 
 
 def same(one: Json, other: Json) -> bool:
-    """Compare, unlike `==`, without taking 1, 1.0 and True for the same."""
+    """Whether both are equal, with 1, 1.0 and True as different values."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -239,7 +239,7 @@ def test_marks(text: str, path: str, span: str) -> None:
         ("? a\n# c\n: # d\n? b\n", "a", "? a\n# c\n:"),
     ],
 )
-def test_an_empty_value_stands_behind_its_colon_or_dash_or_else_its_key(
+def test_the_span_of_an_empty_value_follows_its_colon_dash_or_key(
     text: str, path: str, before: str
 ) -> None:
     found = document(text)
@@ -261,7 +261,7 @@ def test_offsets_count_from_the_start_of_the_file_past_byte_order_marks() -> Non
     assert text[second.place.start : second.place.end] == "b:\n  c: é"
 
 
-def test_what_an_edit_has_to_beware_of_is_noted() -> None:
+def test_anchors_aliases_merges_and_tags_are_noted() -> None:
     found = document(
         "a: &a {x: &x 1, z: !!str 2}\nb: *a\nc: {<<: *a, z: 3}\nd: !t &d [1]\ne: !t {f: 1}\n"
     )
@@ -283,7 +283,7 @@ def test_what_an_edit_has_to_beware_of_is_noted() -> None:
     }
 
 
-def test_what_an_alias_or_merge_supplies_keeps_the_place_where_it_was_written() -> None:
+def test_values_of_an_alias_or_merge_keep_the_span_where_they_were_written() -> None:
     text = "a: &a {x: [1]}\nb: *a\nc: {<<: *a}\n"
     found = spans(text)
     assert (found["b"], found["c"]) == ("*a", "{<<: *a}")
@@ -384,7 +384,7 @@ def test_a_document_may_use_aliases_freely_within_the_limit() -> None:
     assert "more than 299 nodes" in refusal(text, Limits(max_alias_nodes=299))[0]
 
 
-def test_a_large_document_is_read_and_a_monstrous_one_refused() -> None:
+def test_a_large_document_is_read_and_a_huge_one_refused() -> None:
     item = "- name: web\n  labels: {app: web}\n  ports: [80, 443]\n  image: registry.local/web:1\n"
     value = document(item * 25_000).value
     assert isinstance(value, list)
@@ -406,7 +406,7 @@ TOKENS = (
 
 
 @given(st.lists(st.sampled_from(TOKENS), max_size=20).map("".join))
-def test_nothing_but_a_yaml_error_comes_out_and_it_points_into_the_text(text: str) -> None:
+def test_only_a_yaml_error_is_raised_with_an_offset_in_the_text(text: str) -> None:
     for chunk in split(text):
         try:
             found = read(chunk)
@@ -431,7 +431,7 @@ def test_split_cuts_where_kubectl_does() -> None:
 
 
 @pytest.mark.parametrize("separator", ["---x", "--- x", "----", "--- |", "--- {a: 1}", "---\ta"])
-def test_a_separator_with_content_spoils_only_its_own_chunk(separator: str) -> None:
+def test_a_separator_with_content_breaks_only_its_own_chunk(separator: str) -> None:
     text = f"a: 1\n{separator}\nb: 2\n---\nc: 3\n"
     first, second, third = split(text)
     assert read(first) is not None
@@ -475,7 +475,7 @@ def test_lines_end_at_newlines_only(text: str) -> None:
         assert lines.at(offset) == (len(before), len(before[-1]) + 1)
 
 
-# Documents made up at random
+# Random documents
 
 STRINGS = st.text("ab:#-?'\"[]{},&*!|>% \té😀\n0~", max_size=6) | st.sampled_from(
     ["a\n", "a\nb\n", "a\n  b #\n", "a\n\nb", "a: b\n\tc", "no", "1e3", "a b"]
@@ -490,7 +490,7 @@ VALUES = st.recursive(
 
 
 class Writer:
-    """Writes a value in any style that YAML has for it; `draw` chooses."""
+    """Writes a value in a YAML style that `draw` chooses."""
 
     def __init__(self, draw: Callable[..., Any]) -> None:
         self.draw = draw
@@ -522,7 +522,7 @@ class Writer:
         return self.one_of(*choices)
 
     def value(self, value: Json, indent: int) -> str:
-        """Return what stands behind a colon or dash."""
+        """The text after a colon or dash."""
         if isinstance(value, dict | list) and value and not self.once_in(3):
             lines = self.block(value, indent + self.indent())
             return self.one_of("", "  # c") + "\n" + "\n".join(lines)
@@ -536,7 +536,7 @@ class Writer:
         return self.one_of(" ", "   ") + self.inline(value) + self.one_of("", " # c: 'd'", "  ")
 
     def block(self, value: dict[str, Json] | list[Json], indent: int) -> list[str]:
-        """Return the lines of a block collection."""
+        """The lines of a block collection."""
         lines: list[str] = []
         items: Any = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in items:
@@ -549,7 +549,7 @@ class Writer:
 
 @st.composite
 def written(draw: Callable[..., Any]) -> tuple[str, Json]:
-    """Return a text, with the value that it means."""
+    """A text, and the value that it means."""
     writer = Writer(draw)
     value = draw(VALUES)
     if isinstance(value, dict | list) and value and not writer.once_in(4):
@@ -562,8 +562,8 @@ def written(draw: Callable[..., Any]) -> tuple[str, Json]:
 
 
 @given(written())
-def test_what_was_written_is_read(made: tuple[str, Json]) -> None:
-    text, value = made
+def test_a_written_value_is_read_back(text_and_value: tuple[str, Json]) -> None:
+    text, value = text_and_value
     assert same(document(text).value, value)
 
 
@@ -573,10 +573,10 @@ def test_json_is_read_as_json(value: Json) -> None:
 
 
 @given(written())
-def test_the_span_of_a_value_holds_the_value_and_that_of_a_key_the_key(
-    made: tuple[str, Json],
+def test_the_span_of_a_value_covers_the_value_and_that_of_a_key_the_key(
+    text_and_value: tuple[str, Json],
 ) -> None:
-    text, value = made
+    text, value = text_and_value
     for path, place, item in places(document(text).place, value):
         if place.style in {"plain", "single", "double", "flow"}:
             assert same(document(text[place.start : place.end]).value, item)
@@ -586,8 +586,8 @@ def test_the_span_of_a_value_holds_the_value_and_that_of_a_key_the_key(
 
 
 @given(written())
-def test_spans_lie_inside_one_another_one_after_the_other(made: tuple[str, Json]) -> None:
-    text, value = made
+def test_spans_are_nested_and_ordered(text_and_value: tuple[str, Json]) -> None:
+    text, value = text_and_value
     for _, place, _ in places(document(text).place, value):
         inside = place.inside.values() if isinstance(place.inside, dict) else place.inside or ()
         end = place.start

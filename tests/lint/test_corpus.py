@@ -1,13 +1,12 @@
-"""Public GPU manifests as they are: no crash, and exactly the reviewed errors and warnings.
+"""Tests of the linter with public GPU manifests: exactly the reviewed errors and warnings.
 
-`corpus_review.md` lists every one with the reason why it is right. The corpus itself is
-data of others and not part of this repository.
+`corpus_review.csv` lists each of them with the reason why it is right. The corpus itself is not
+part of this repository.
 """
 
 from __future__ import annotations
 
 import csv
-import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -23,16 +22,13 @@ from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import TODAY
 from tests.testkit.paths import DATA
 
-# The index counts mentions of a GPU; a quantity of nothing, or zero, holds none.
-HOLD_NONE = {
+# The index counts every mention of a GPU; an empty or zero quantity requests none.
+WITHOUT_GPU = {
     "4.validation_and_observability/5.nsight/EKS/fsdp.yaml": 1,
     "other/check-nvidia-gpu/.chainsaw-test/pods-good.yaml": 1,
 }
-REVIEW = DATA / "corpus_review.md"
+REVIEW = DATA / "corpus_review.csv"
 FIXTURES = "kubernetes__pod-security-admission"
-ROW = re.compile(
-    r"^\| (error|warning) \| (\S+) \| `([^`]*)` \| ([^|]*) \| ([^|]*) \|$", re.MULTILINE
-)
 
 
 @cache
@@ -42,10 +38,14 @@ def linted(corpus: Path) -> Linter:
     return linter
 
 
+def reviews() -> list[dict[str, str]]:
+    with REVIEW.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def reviewed() -> Counter[tuple[str, ...]]:
     """Level, rule, file, and object with container of every reviewed finding."""
-    rows = ROW.findall(REVIEW.read_text(encoding="utf-8"))
-    return Counter((level, rule, file, where.strip()) for level, rule, file, where, _ in rows)
+    return Counter((row["level"], row["rule"], row["file"], row["where"]) for row in reviews())
 
 
 def found(corpus: Path) -> Counter[tuple[str, ...]]:
@@ -66,8 +66,8 @@ def test_every_error_and_warning_is_reviewed_and_no_other_is_found(corpus: Path)
 
 
 def test_every_review_gives_a_reason() -> None:
-    for *_, reason in ROW.findall(REVIEW.read_text(encoding="utf-8")):
-        assert len(reason.split()) > 3, reason
+    for row in reviews():
+        assert len(row["reason"].split()) > 3, row
 
 
 def test_everything_is_read(corpus: Path) -> None:
@@ -93,7 +93,7 @@ def index(corpus: Path) -> list[dict[str, str]]:
 
 
 def test_every_pod_is_found(corpus: Path) -> None:
-    """The index was made by another reader: its counts are an independent check of ours."""
+    """Another program made the index, so its counts are an independent check."""
     profile = default_policy().profile
     for row in index(corpus):
         name = f"{row['repository'].replace('/', '__')}/{row['path'].replace('/', '__')}"
@@ -106,5 +106,5 @@ def test_every_pod_is_found(corpus: Path) -> None:
             if isinstance(subject, Pod)
         ]
         assert len(pods) == int(row["pod_specs"]), name
-        holders = sum(pod_requests_gpu(pod) for pod in pods)
-        assert holders == int(row["gpu_pod_specs"]) - HOLD_NONE.get(row["path"], 0), name
+        gpu_pods = sum(pod_requests_gpu(pod) for pod in pods)
+        assert gpu_pods == int(row["gpu_pod_specs"]) - WITHOUT_GPU.get(row["path"], 0), name

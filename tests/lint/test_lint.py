@@ -1,4 +1,4 @@
-"""`gpuward lint` as its users see it: files in, report and exit status out."""
+"""Tests of `gpuward lint` as its users run it: its report and its exit status for files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lint import cli
 from rules.engine.fixing import check as real_check
 from tests.testkit.paths import ROOT
 
-TAKER = """\
+POD = """\
 apiVersion: v1
 kind: Pod
 metadata:
@@ -30,7 +30,7 @@ spec:
         - name: NVIDIA_VISIBLE_DEVICES
           value: all
 """
-TAKER_DATA = {
+POD_DATA = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"name": "x"},
@@ -38,12 +38,12 @@ TAKER_DATA = {
         "containers": [{"name": "a", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}]
     },
 }
-GREEDY = TAKER.replace("taker", "greedy") + "      resources: {limits: {nvidia.com/gpu: 1}}\n"
-CLEAN = TAKER.replace("value: all", "value: void")
+GPU_POD = POD.replace("taker", "greedy") + "      resources: {limits: {nvidia.com/gpu: 1}}\n"
+CLEAN_POD = POD.replace("value: all", "value: void")
 
 
 class Lint:
-    """Runs the command in a folder of its own."""
+    """Runs the command in a temporary folder."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
@@ -78,14 +78,14 @@ def lint(
 
 
 def test_a_finding_names_the_line_and_column_of_the_field(lint: Lint) -> None:
-    lint.write("pod.yaml", TAKER)
+    lint.write("pod.yaml", POD)
     status, out = lint("--format", "concise", "pod.yaml")
     assert status == 1
     assert out.startswith("pod.yaml:12:18: error visible-devices-env: ")
 
 
-def test_the_report_for_people_shows_the_source_and_the_remedy(lint: Lint) -> None:
-    lint.write("pod.yaml", TAKER)
+def test_the_text_report_shows_the_source_and_the_remedy(lint: Lint) -> None:
+    lint.write("pod.yaml", POD)
     _, out = lint("--color", "never", "pod.yaml")
     assert "error[visible-devices-env]" in out
     assert "12 |           value: all\n   |                  ^^^\n" in out
@@ -96,7 +96,7 @@ def test_the_report_for_people_shows_the_source_and_the_remedy(lint: Lint) -> No
 
 
 def test_json_has_the_documented_keys(lint: Lint) -> None:
-    lint.write("pod.yaml", TAKER)
+    lint.write("pod.yaml", POD)
     report = lint.json("pod.yaml")
     assert report["version"] == 1
     (finding,) = [f for f in report["findings"] if f["level"] == "error"]
@@ -122,8 +122,7 @@ def test_json_has_the_documented_keys(lint: Lint) -> None:
 def test_a_missing_field_is_reported_at_its_nearest_parent(lint: Lint) -> None:
     lint.write(
         "pod.yaml",
-        TAKER.split("      env:", maxsplit=1)[0]
-        + "      resources: {limits: {nvidia.com/gpu: 1}}\n",
+        POD.split("      env:", maxsplit=1)[0] + "      resources: {limits: {nvidia.com/gpu: 1}}\n",
     )
     findings = lint.json("pod.yaml")["findings"]
     lines = {f["rule"]: (f["line"], f["column"], f["pointer"]) for f in findings}
@@ -133,11 +132,11 @@ def test_a_missing_field_is_reported_at_its_nearest_parent(lint: Lint) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("﻿" + TAKER, 12),
-        (TAKER.replace("\n", "\r\n"), 12),
-        ("# first\n--- # a comment\n" + TAKER, 14),
-        (CLEAN + "---\n---\n" + TAKER, 26),
-        ("a: b\n---\n" + TAKER, 14),
+        ("﻿" + POD, 12),
+        (POD.replace("\n", "\r\n"), 12),
+        ("# first\n--- # a comment\n" + POD, 14),
+        (CLEAN_POD + "---\n---\n" + POD, 26),
+        ("a: b\n---\n" + POD, 14),
     ],
     ids=["byte order mark", "CRLF", "separator with comment", "second document", "after another"],
 )
@@ -148,12 +147,12 @@ def test_lines_are_right_in_every_layout(lint: Lint, text: str, line: int) -> No
 
 
 def test_json_manifests_are_read(lint: Lint) -> None:
-    lint.write("pod.json", json.dumps(TAKER_DATA, indent=1))
+    lint.write("pod.json", json.dumps(POD_DATA, indent=1))
     assert lint.json("pod.json")["summary"]["errors"] == 1
 
 
-def test_a_list_is_opened(lint: Lint) -> None:
-    indented = "".join(f"    {line}\n" for line in TAKER.splitlines())
+def test_the_items_of_a_list_are_read(lint: Lint) -> None:
+    indented = "".join(f"    {line}\n" for line in POD.splitlines())
     items = f"  -\n{indented}" * 2
     lint.write("list.yaml", f"apiVersion: v1\nkind: List\nitems:\n{items}")
     report = lint.json("list.yaml")
@@ -163,10 +162,10 @@ def test_a_list_is_opened(lint: Lint) -> None:
 
 
 def test_folders_globs_and_exclusions(lint: Lint) -> None:
-    lint.write("a/pod.yaml", TAKER)
-    lint.write("a/b/pod.yml", TAKER)
-    lint.write("a/b/notes.txt", TAKER)
-    lint.write("a/.hidden/pod.yaml", TAKER)
+    lint.write("a/pod.yaml", POD)
+    lint.write("a/b/pod.yml", POD)
+    lint.write("a/b/notes.txt", POD)
+    lint.write("a/.hidden/pod.yaml", POD)
     assert lint.json("a")["summary"]["files"] == 2
     assert lint.json("a/*.yaml")["summary"]["files"] == 1
     assert lint.json("a/**/*.y*ml")["summary"]["files"] == 2
@@ -176,7 +175,7 @@ def test_folders_globs_and_exclusions(lint: Lint) -> None:
 
 @pytest.mark.parametrize("arguments", [["-"], []])
 def test_standard_input(lint: Lint, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.TextIOWrapper(io.BytesIO(TAKER.encode()))
+    stream = io.TextIOWrapper(io.BytesIO(POD.encode()))
     monkeypatch.setattr(sys, "stdin", stream)
     status, out = lint("--format", "concise", *arguments)
     assert status == 1
@@ -184,9 +183,9 @@ def test_standard_input(lint: Lint, arguments: list[str], monkeypatch: pytest.Mo
 
 
 def test_exit_statuses(lint: Lint) -> None:
-    lint.write("clean.yaml", CLEAN)
-    lint.write("bad.yaml", TAKER)
-    lint.write("hidden.yaml", GREEDY.replace("value: all", "value: void"))
+    lint.write("clean.yaml", CLEAN_POD)
+    lint.write("bad.yaml", POD)
+    lint.write("hidden.yaml", GPU_POD.replace("value: all", "value: void"))
     lint.write("broken.yaml", "kind: [")
     assert lint("clean.yaml")[0] == 0
     assert lint("bad.yaml")[0] == 1
@@ -205,10 +204,10 @@ def test_wrong_options_are_usage_errors(lint: Lint) -> None:
     assert 'did you mean "nvidia"' in lint.errors
 
 
-def test_what_cannot_be_read_is_never_green(lint: Lint) -> None:
-    lint.write("clean.yaml", CLEAN)
-    lint.write("latin.yaml", CLEAN.encode() + b"# \xff\n")
-    lint.write("torn.yaml", "a: [1, 2\n---\n" + TAKER)
+def test_a_file_that_cannot_be_read_is_never_a_success(lint: Lint) -> None:
+    lint.write("clean.yaml", CLEAN_POD)
+    lint.write("latin.yaml", CLEAN_POD.encode() + b"# \xff\n")
+    lint.write("torn.yaml", "a: [1, 2\n---\n" + POD)
     lint.write(
         "text.yaml", "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:\n    spec: none\n"
     )
@@ -248,7 +247,7 @@ def test_bombs_end_in_an_error(lint: Lint, bomb: str) -> None:
     assert len(out) < 1_000
 
 
-def test_other_files_are_passed_over_quietly(lint: Lint) -> None:
+def test_files_without_manifests_are_skipped_silently(lint: Lint) -> None:
     lint.write("compose.yaml", "services: {web: {image: nginx}}\n")
     lint.write("list.yaml", "- a\n- b\n")
     lint.write("empty.yaml", "# nothing\n")
@@ -258,10 +257,10 @@ def test_other_files_are_passed_over_quietly(lint: Lint) -> None:
     assert out.count("\n") == 1
 
 
-def test_chart_templates_are_passed_over_with_a_note(lint: Lint) -> None:
+def test_chart_templates_are_skipped_with_a_note(lint: Lint) -> None:
     lint.write("chart/Chart.yaml", "apiVersion: v2\nname: x\n")
-    lint.write("chart/templates/pod.yaml", "{{ if .Values.gpu }}\n" + TAKER + "{{ end }}\n")
-    lint.write("chart/templates/plain.yaml", TAKER)
+    lint.write("chart/templates/pod.yaml", "{{ if .Values.gpu }}\n" + POD + "{{ end }}\n")
+    lint.write("chart/templates/plain.yaml", POD)
     status, out = lint("chart")
     assert "skipped: chart/templates/pod.yaml: a chart's template" in out
     assert status == 1, "a template without placeholders is an ordinary manifest"
@@ -269,7 +268,7 @@ def test_chart_templates_are_passed_over_with_a_note(lint: Lint) -> None:
 
 
 def test_json_of_any_alphabet_is_read(lint: Lint) -> None:
-    pod = json.loads(json.dumps(TAKER_DATA))
+    pod = json.loads(json.dumps(POD_DATA))
     pod["metadata"]["annotations"] = {"mood": "\U0001f600", "path": "\\ud83d\\ude00"}
     lint.write("pod.json", json.dumps(pod))
     report = lint.json("pod.json")
@@ -279,34 +278,32 @@ def test_json_of_any_alphabet_is_read(lint: Lint) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [TAKER.encode("utf-16"), b'{"apiVersion": "v1"}' + b" " * 11_000_000, b"\xff\xfe"],
+    [POD.encode("utf-16"), b'{"apiVersion": "v1"}' + b" " * 11_000_000, b"\xff\xfe"],
     ids=["another encoding", "too large", "binary"],
 )
-def test_json_that_cannot_be_read_is_not_taken_for_another_tools(
-    lint: Lint, content: bytes
-) -> None:
+def test_json_that_cannot_be_read_is_not_skipped(lint: Lint, content: bytes) -> None:
     lint.write("pod.json", content)
     assert lint(".")[0] == 3
 
 
-def test_json_that_hides_its_words_is_read(lint: Lint) -> None:
-    lint.write("a/pod.json", TAKER.replace("apiVersion", '"api\\x56ersion"'))
-    lint.write("b/pod.json", TAKER.replace("apiVersion", "!!binary YXBpVmVyc2lvbg=="))
+def test_a_json_file_with_escaped_keys_is_read(lint: Lint) -> None:
+    lint.write("a/pod.json", POD.replace("apiVersion", '"api\\x56ersion"'))
+    lint.write("b/pod.json", POD.replace("apiVersion", "!!binary YXBpVmVyc2lvbg=="))
     assert lint.json(".")["summary"]["errors"] == 2
 
 
-def test_whatever_has_items_is_a_list(lint: Lint) -> None:
-    """As it is for kubectl, which makes the items and not the object around them."""
-    items = "".join(f"    {line}\n" for line in TAKER.splitlines())
+def test_an_object_with_items_is_a_list(lint: Lint) -> None:
+    """As for kubectl, which creates the items and not the object around them."""
+    items = "".join(f"    {line}\n" for line in POD.splitlines())
     lint.write("a.yaml", f"apiVersion: v1\nkind: ConfigMap\nitems:\n  -\n{items}")
     kindless = items.replace("kind: Pod", 'kind: ""')
     lint.write("b.yaml", f"apiVersion: v1\nkind: PodList\nitems:\n  -\n{kindless}")
-    lint.write("c.yaml", TAKER.replace("apiVersion: v1\n", ""))
+    lint.write("c.yaml", POD.replace("apiVersion: v1\n", ""))
     assert lint.json(".")["summary"]["errors"] == 3
 
 
-def test_folders_that_cannot_be_opened_are_not_green(lint: Lint) -> None:
-    lint.write("a/pod.yaml", CLEAN)
+def test_a_link_to_a_folder_is_skipped_with_a_note(lint: Lint) -> None:
+    lint.write("a/pod.yaml", CLEAN_POD)
     (lint.folder / "link").symlink_to(lint.folder / "a")
     status, out = lint(".")
     assert status == 0
@@ -314,27 +311,25 @@ def test_folders_that_cannot_be_opened_are_not_green(lint: Lint) -> None:
 
 
 def test_components_are_counted(lint: Lint) -> None:
-    lint.write("pod.yaml", TAKER.replace("namespace: ml", "namespace: kube-system"))
+    lint.write("pod.yaml", POD.replace("namespace: ml", "namespace: kube-system"))
     status, out = lint("pod.yaml")
     assert status == 0
     assert "1 of them components, not evaluated" in out
-    nested = TAKER.replace("namespace: ml", "namespace: kube-system").replace(
-        "v1", "example.com/v1"
-    )
+    nested = POD.replace("namespace: ml", "namespace: kube-system").replace("v1", "example.com/v1")
     lint.write("pod.yaml", nested)
-    assert lint("pod.yaml")[0] == 1, "a custom resource may make its pods elsewhere"
+    assert lint("pod.yaml")[0] == 1, "a custom resource may create its pods in another namespace"
 
 
-def test_the_policy_is_named(lint: Lint) -> None:
-    lint.write("pod.yaml", CLEAN)
+def test_the_report_names_the_policy(lint: Lint) -> None:
+    lint.write("pod.yaml", CLEAN_POD)
     assert lint.json("pod.yaml")["policy"] is None
     lint.write("gpuward.yaml", "apiVersion: gpuward.io/v1\nkind: Policy\n")
     assert lint.json("pod.yaml")["policy"] == "gpuward.yaml"
     assert "policy gpuward.yaml: 1 file" in lint("pod.yaml")[1]
 
 
-def test_a_policy_that_cannot_be_opened_is_not_passed_over(lint: Lint) -> None:
-    lint.write("pod.yaml", CLEAN)
+def test_a_policy_that_cannot_be_opened_is_an_error(lint: Lint) -> None:
+    lint.write("pod.yaml", CLEAN_POD)
     (lint.folder / "gpuward.yaml").symlink_to("nowhere")
     assert lint("pod.yaml")[0] == 2
     (lint.folder / "gpuward.yaml").unlink()
@@ -345,12 +340,12 @@ def test_a_policy_that_cannot_be_opened_is_not_passed_over(lint: Lint) -> None:
 
 def test_a_long_object_is_not_compared_line_by_line(lint: Lint) -> None:
     env = "".join(f"        - {{name: V{n}, value: x}}\n" for n in range(3_000))
-    lint.write("pod.yaml", GREEDY.replace("      env:\n", f"      env:\n{env}"))
+    lint.write("pod.yaml", GPU_POD.replace("      env:\n", f"      env:\n{env}"))
     assert "too long for a diff" in lint("--diff", "pod.yaml")[1]
 
 
 def test_hostile_text_cannot_steer_the_terminal(lint: Lint) -> None:
-    lint.write("pod.yaml", TAKER.replace("name: main", 'name: "x\\e[2J\\u202e"'))
+    lint.write("pod.yaml", POD.replace("name: main", 'name: "x\\e[2J\\u202e"'))
     for form in ("text", "concise"):
         _, out = lint("--format", form, "--color", "never", "pod.yaml")
         assert "\x1b" not in out
@@ -359,7 +354,7 @@ def test_hostile_text_cannot_steer_the_terminal(lint: Lint) -> None:
 
 
 def test_colour(lint: Lint, monkeypatch: pytest.MonkeyPatch) -> None:
-    lint.write("pod.yaml", TAKER)
+    lint.write("pod.yaml", POD)
     assert "\x1b[1;31m" in lint("--color", "always", "pod.yaml")[1]
     assert "\x1b" not in lint("pod.yaml")[1]
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -369,7 +364,7 @@ def test_colour(lint: Lint, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_diff_shows_what_a_fix_would_do(lint: Lint) -> None:
-    lint.write("pod.yaml", GREEDY + "---\n" + CLEAN)
+    lint.write("pod.yaml", GPU_POD + "---\n" + CLEAN_POD)
     status, out = lint("--diff", "pod.yaml")
     assert status == 1
     assert "-        - name: NVIDIA_VISIBLE_DEVICES\n-          value: all\n" in out
@@ -377,7 +372,7 @@ def test_the_diff_shows_what_a_fix_would_do(lint: Lint) -> None:
 
 
 def test_the_patch_is_what_admission_would_send(lint: Lint) -> None:
-    lint.write("pod.yaml", GREEDY)
+    lint.write("pod.yaml", GPU_POD)
     _, out = lint("--patch", "pod.yaml")
     entry = json.loads(out)
     assert entry["object"] == "Pod ml/greedy"
@@ -385,7 +380,7 @@ def test_the_patch_is_what_admission_would_send(lint: Lint) -> None:
 
 
 def test_the_namespace_of_objects_that_name_none(lint: Lint) -> None:
-    lint.write("pod.yaml", TAKER.replace("  namespace: ml\n", ""))
+    lint.write("pod.yaml", POD.replace("  namespace: ml\n", ""))
     lint.write(
         "gpuward.yaml",
         "apiVersion: gpuward.io/v1\nkind: Policy\nexceptions:\n"
@@ -401,7 +396,7 @@ def test_the_nearest_policy_up_to_the_repository_counts(
     lint: Lint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     off = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: {visible-devices-env: {action: 'off'}}\n"
-    pod = lint.write("a/b/pod.yaml", TAKER)
+    pod = lint.write("a/b/pod.yaml", POD)
     lint.write("gpuward.yaml", off)
     monkeypatch.chdir(lint.folder / "a" / "b")
     assert lint(pod)[0] == 0
@@ -410,16 +405,16 @@ def test_the_nearest_policy_up_to_the_repository_counts(
     assert lint(pod, "--policy", str(lint.folder / "gpuward.yaml"))[0] == 0
 
 
-def test_a_bad_policy_is_refused_with_its_place(lint: Lint) -> None:
-    lint.write("pod.yaml", TAKER)
+def test_a_bad_policy_is_refused_with_its_line(lint: Lint) -> None:
+    lint.write("pod.yaml", POD)
     lint.write("gpuward.yaml", "apiVersion: gpuward.io/v1\nkind: Policy\nprofile: [nvidia]\n")
     assert lint("pod.yaml")[0] == 2
     assert "gpuward.yaml:3:1: unknown key 'profile'; did you mean \"profiles\"?" in lint.errors
     assert lint("pod.yaml", "--policy", "nowhere.yaml")[0] == 2
 
 
-def test_exceptions_that_ran_out_or_are_of_no_use_are_reported(lint: Lint) -> None:
-    lint.write("pod.yaml", TAKER)
+def test_expired_and_unused_exceptions_are_reported(lint: Lint) -> None:
+    lint.write("pod.yaml", POD)
     lint.write(
         "gpuward.yaml",
         "apiVersion: gpuward.io/v1\nkind: Policy\nexceptions:\n"
@@ -442,8 +437,8 @@ def test_a_rule_that_fails_is_named_and_the_others_go_on(
         return real_check(*arguments)
 
     monkeypatch.setattr("lint.linter.check", failing)
-    lint.write("a.yaml", TAKER.replace("taker", "boom"))
-    lint.write("b.yaml", TAKER)
+    lint.write("a.yaml", POD.replace("taker", "boom"))
+    lint.write("b.yaml", POD)
     status, out = lint(".")
     assert status == 3
     assert "not evaluated: a.yaml: gpuward itself failed here" in out
@@ -451,7 +446,7 @@ def test_a_rule_that_fails_is_named_and_the_others_go_on(
 
 
 @pytest.mark.parametrize("verb", ["rules", "explain", "nonsense", "--help", "--version"])
-def test_the_front_door(verb: str) -> None:
+def test_the_command_line(verb: str) -> None:
     arguments = ["visible-devices-env"] if verb == "explain" else []
     done = subprocess.run(
         [sys.executable, "-m", "gpuward", verb, *arguments],
@@ -486,7 +481,7 @@ def test_a_path_cannot_steer_the_terminal(lint: Lint) -> None:
 
 
 def test_a_closed_pipe_is_no_crash(lint: Lint) -> None:
-    lint.write("pod.yaml", "---\n".join([TAKER] * 2_000))
+    lint.write("pod.yaml", "---\n".join([POD] * 2_000))
     done = subprocess.run(
         ["sh", "-c", f"{sys.executable} -m gpuward lint {lint.folder}/pod.yaml | head -1"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""The hook, installed and run by pre-commit from a local git repository."""
+"""Tests of the pre-commit hook, installed from a local git repository."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def hook(tmp_path: Path, git: str) -> Path:
-    """A repository that holds this project as it stands in the work tree."""
+    """A git repository with this project as it is in the work tree."""
     listed = run(ROOT, git, "ls-files", "--cached", "--others", "--exclude-standard")
     copy = tmp_path / "gpuward"
     for name in listed.stdout.splitlines():

@@ -1,4 +1,4 @@
-"""Comments that silence a rule, and comments that only look like it."""
+"""Tests of comments that suppress a rule, and of text that only looks like one."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ spec:
 IGNORE = "# gpuward: ignore[visible-devices-env] it is the monitoring agent"
 
 
-def judged(text: str, policy: str = "") -> Linter:
+def lint(text: str, policy: str = "") -> Linter:
     loaded = load_policy(policy, "gpuward.yaml") if policy else default_policy()
     linter = Linter(loaded, Context(TODAY))
     linter.evaluate([Source("pod.yaml", text)])
     return linter
 
 
-def filled(**parts: str) -> str:
+def pod_with(**parts: str) -> str:
     names = ("object", "above", "container", "entry", "field", "text")
     return POD.format(**{name: parts.get(name, "") for name in names})
 
@@ -49,22 +49,22 @@ def errors(linter: Linter) -> list[str]:
 
 @pytest.mark.parametrize("place", ["above", "container", "entry", "field"])
 def test_a_comment_silences_what_begins_on_its_line(place: str) -> None:
-    linter = judged(filled(**{place: IGNORE}))
+    linter = lint(pod_with(**{place: IGNORE}))
     assert errors(linter) == ["other"]
     assert linter.results.suppressed == 1
     assert linter.results.remarks == []
 
 
 def test_a_comment_on_the_first_line_covers_the_object() -> None:
-    linter = judged(filled(object=IGNORE))
+    linter = lint(pod_with(object=IGNORE))
     assert errors(linter) == []
     assert linter.results.suppressed == 2
 
 
-def test_the_fix_leaves_alone_what_is_silenced() -> None:
+def test_a_suppressed_finding_is_not_fixed() -> None:
     policy = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: {visible-devices-env: {fix: true}}\n"
     linter = Linter(load_policy(policy, "p"), Context(TODAY), preview=True)
-    linter.evaluate([Source("pod.yaml", filled(field=IGNORE))])
+    linter.evaluate([Source("pod.yaml", pod_with(field=IGNORE))])
     (preview,) = linter.previews
     assert {o["path"].rsplit("/", 2)[0] for o in preview.operations} == {"/spec/containers/1"}
 
@@ -80,7 +80,7 @@ def test_the_fix_leaves_alone_what_is_silenced() -> None:
     ],
 )
 def test_comments_that_do_nothing_are_reported(comment: str, complaint: str) -> None:
-    linter = judged(filled(field=comment))
+    linter = lint(pod_with(field=comment))
     assert len(errors(linter)) == 2
     (remark,) = linter.results.remarks
     assert complaint in remark.message
@@ -88,7 +88,7 @@ def test_comments_that_do_nothing_are_reported(comment: str, complaint: str) -> 
 
 
 def test_text_that_looks_like_a_comment_is_none() -> None:
-    linter = judged(filled(text=" " + IGNORE))
+    linter = lint(pod_with(text=" " + IGNORE))
     assert len(errors(linter)) == 2
     assert linter.results.remarks == []
 
@@ -101,36 +101,36 @@ def test_text_that_looks_like_a_comment_is_none() -> None:
     ],
 )
 def test_a_key_is_no_comment(text: str) -> None:
-    inside = filled().replace("  name: taker\n", f"  name: taker\n  annotations: {{{text}}}\n")
-    linter = judged(inside if text.startswith('"') else filled())
+    inside = pod_with().replace("  name: taker\n", f"  name: taker\n  annotations: {{{text}}}\n")
+    linter = lint(inside if text.startswith('"') else pod_with())
     assert len(errors(linter)) == 2
 
 
 def test_a_comment_ends_with_its_line() -> None:
-    text = filled().replace(
+    text = pod_with().replace(
         "    - name: main",
         "    - #\n      gpuward: ignore[visible-devices-env] data\n      name: main",
     )
-    assert len(errors(judged(text))) == 2
+    assert len(errors(lint(text))) == 2
 
 
-def test_a_rule_that_may_not_be_silenced_is_not_silenced_through_another() -> None:
+def test_an_unsuppressible_rule_is_not_silenced_through_another() -> None:
     policy = (
         "apiVersion: gpuward.io/v1\nkind: Policy\n"
         "rules: {visible-devices-env: {suppressible: false}}\n"
     )
     comment = "# gpuward: ignore[share-visible-devices] nothing to see"
-    shared = filled(field=comment).replace(
+    shared = pod_with(field=comment).replace(
         "      args:", "      resources: {limits: {nvidia.com/gpu.shared: 1}}\n      args:"
     )
-    assert errors(judged(shared, policy)) == ["main", "other"]
+    assert errors(lint(shared, policy)) == ["main", "other"]
 
 
 def test_many_comments_in_a_long_object() -> None:
     container = "    - {{name: c{0}, env: [{{name: NVIDIA_VISIBLE_DEVICES, value: all}}]}} {1}\n"
     lines = "".join(container.format(n, IGNORE) for n in range(3_000))
     text = f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n{lines}"
-    assert judged(text).results.suppressed == 3_000
+    assert lint(text).results.suppressed == 3_000
 
 
 def test_a_policy_may_forbid_comments_for_a_rule() -> None:
@@ -138,21 +138,21 @@ def test_a_policy_may_forbid_comments_for_a_rule() -> None:
         "apiVersion: gpuward.io/v1\nkind: Policy\n"
         "rules: {visible-devices-env: {suppressible: false}}\n"
     )
-    linter = judged(filled(field=IGNORE), policy)
+    linter = lint(pod_with(field=IGNORE), policy)
     assert len(errors(linter)) == 2
     (remark,) = linter.results.remarks
     assert "does not allow" in remark.message
 
 
 def test_annotations_silence_nothing() -> None:
-    text = filled().replace(
+    text = pod_with().replace(
         "  name: taker\n",
         "  name: taker\n  annotations: {gpuward.io/ignore: visible-devices-env}\n",
     )
-    assert len(errors(judged(text))) == 2
+    assert len(errors(lint(text))) == 2
 
 
 def test_a_comment_of_one_document_does_not_reach_the_next() -> None:
-    linter = judged(filled() + f"{IGNORE}\n---\n" + filled())
+    linter = lint(pod_with() + f"{IGNORE}\n---\n" + pod_with())
     assert len(errors(linter)) == 4
     assert len(linter.results.remarks) == 1

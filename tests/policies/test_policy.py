@@ -1,4 +1,4 @@
-"""Policies: what is wrong with one is said where it stands, what is right does what it says."""
+"""Tests of policies: mistakes are reported with their line, and every setting has its effect."""
 
 from __future__ import annotations
 
@@ -29,24 +29,30 @@ from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import Rule
 from tests.testkit.cases import TODAY
-from tests.testkit.policy_mistakes import BEGINNING, GUARD, MISTAKES, OTHER, exception
+from tests.testkit.policy_mistakes import (
+    MISTAKES,
+    OTHER_RULE,
+    POLICY_HEADER,
+    SECURITY_RULE,
+    exception,
+)
 
 CONTEXT = Context(TODAY)
 
 
 def policy(text: str) -> Policy:
-    return load_policy(BEGINNING + text, "p.yaml")
+    return load_policy(POLICY_HEADER + text, "p.yaml")
 
 
-def refused(text: str) -> list[str]:
+def error_lines(text: str) -> list[str]:
     with pytest.raises(PolicyError) as error:
         load_policy(text, "p.yaml")
     return str(error.value).splitlines()
 
 
 @pytest.mark.parametrize(("text", "place", "says"), MISTAKES)
-def test_a_mistake_is_shown_with_its_place_and_remedy(text: str, place: str, says: str) -> None:
-    first = refused(BEGINNING + text)[0]
+def test_a_mistake_is_reported_with_its_line_and_remedy(text: str, place: str, says: str) -> None:
+    first = error_lines(POLICY_HEADER + text)[0]
     assert first.startswith(f"p.yaml:{place}: "), first
     assert says in first
 
@@ -62,27 +68,27 @@ def test_a_mistake_is_shown_with_its_place_and_remedy(text: str, place: str, say
         ("apiVersion: v1\nkind: Policy", 'p.yaml:1:1: this should be gpuward.io/v1 and is "v1"'),
     ],
 )
-def test_what_is_no_policy_at_all(text: str, says: str) -> None:
-    assert refused(text)[0].startswith(says)
+def test_a_text_that_is_no_policy_is_refused(text: str, says: str) -> None:
+    assert error_lines(text)[0].startswith(says)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        BEGINNING + "rules: " + "[" * 5000,
+        POLICY_HEADER + "rules: " + "[" * 5000,
         "".join(f"{' ' * depth}a:\n" for depth in range(500)),
         "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
         + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdef")),
         "#" * (1 << 21),
         "a: " + "x" * (1 << 21),
-        BEGINNING + "rules:\n" + "".join(f"  no-rule-{n}: {{}}\n" for n in range(20_000)),
-        BEGINNING + "".join(f"no-key-{n}: 1\n" for n in range(20_000)),
-        BEGINNING + "exceptions:\n" + "- 7\n" * 20_000,
-        BEGINNING + "profiles: [" + "{name: Bad}, " * 10_000 + "]\n",
-        BEGINNING + "---\n" * 200_000,
+        POLICY_HEADER + "rules:\n" + "".join(f"  no-rule-{n}: {{}}\n" for n in range(20_000)),
+        POLICY_HEADER + "".join(f"no-key-{n}: 1\n" for n in range(20_000)),
+        POLICY_HEADER + "exceptions:\n" + "- 7\n" * 20_000,
+        POLICY_HEADER + "profiles: [" + "{name: Bad}, " * 10_000 + "]\n",
+        POLICY_HEADER + "---\n" * 200_000,
     ],
 )
-def test_a_monster_ends_in_a_short_error(text: str) -> None:
+def test_a_huge_policy_ends_in_a_short_error(text: str) -> None:
     try:
         load_policy(text, "p.yaml")
     except PolicyError as error:
@@ -90,26 +96,26 @@ def test_a_monster_ends_in_a_short_error(text: str) -> None:
         assert len(lines) <= 21
         assert all(len(line) < 300 for line in lines)
     else:
-        assert text.startswith(BEGINNING + "---")
+        assert text.startswith(POLICY_HEADER + "---")
 
 
 def test_mistakes_are_listed_in_the_order_of_the_text() -> None:
-    text = f"rules: {{{GUARD}: {{action: 1, fix: 2}}}}\nworkloads: 3\nsome: 4\n"
-    places = [line.split(": ")[0] for line in refused(BEGINNING + text)]
+    text = f"rules: {{{SECURITY_RULE}: {{action: 1, fix: 2}}}}\nworkloads: 3\nsome: 4\n"
+    places = [line.split(": ")[0] for line in error_lines(POLICY_HEADER + text)]
     assert places == ["p.yaml:3:31", "p.yaml:3:42", "p.yaml:4:1", "p.yaml:5:1"]
-    assert refused(BEGINNING + "exceptions:\n" + "- 7\n" * 30)[-1] == "and more"
+    assert error_lines(POLICY_HEADER + "exceptions:\n" + "- 7\n" * 30)[-1] == "and more"
 
 
 @pytest.mark.parametrize("rule", [r.name for r in CATALOG if r.family in SECURITY_FAMILIES])
-def test_an_exception_to_a_guard_names_a_namespace(rule: str) -> None:
+def test_an_exception_to_a_security_rule_names_a_namespace(rule: str) -> None:
     for match in ("{name: a}", "{serviceAccount: a, image: b}", '{namespace: "*", name: a}'):
         assert (
             f"an exception to {rule} must name a namespace"
-            in refused(BEGINNING + exception(match, rule=rule))[0]
+            in error_lines(POLICY_HEADER + exception(match, rule=rule))[0]
         )
     assert (
         f"an exception to {rule}"
-        in refused(BEGINNING + exception('{namespace: [a, "**"], name: a}', rule=rule))[0]
+        in error_lines(POLICY_HEADER + exception('{namespace: [a, "**"], name: a}', rule=rule))[0]
     )
     assert policy(exception('{namespace: "team-*"}', rule=rule)).exceptions
 
@@ -121,30 +127,30 @@ def test_an_exception_to_a_guard_names_a_namespace(rule: str) -> None:
         *('{image: a, name: "*"}', '{container: a, namespace: "*"}'),
     ],
 )
-def test_what_tenants_write_is_not_enough_for_an_exception(match: str) -> None:
-    assert "alone proves nothing" in refused(BEGINNING + exception(match))[0]
+def test_an_exception_needs_more_than_fields_that_tenants_write(match: str) -> None:
+    assert "alone proves nothing" in error_lines(POLICY_HEADER + exception(match))[0]
 
 
 def test_an_exception_that_fits_everything_is_refused() -> None:
-    assert "fits everything" in refused(BEGINNING + exception('{name: "*"}'))[0]
+    assert "matches every object" in error_lines(POLICY_HEADER + exception('{name: "*"}'))[0]
 
 
 @pytest.mark.parametrize(
     "match", ["{namespace: a}", "{serviceAccount: a}", "{kind: A}", "{name: a, image: b}"]
 )
-def test_other_exceptions_are_free(match: str) -> None:
+def test_other_exceptions_are_accepted(match: str) -> None:
     assert policy(exception(match)).exceptions
 
 
-def test_everything_that_can_be_said() -> None:
+def test_every_key_of_a_policy_is_loaded() -> None:
     loaded = policy(
         f"""catalog: "0.1"
 profiles: [ack, {{name: own, resources: {{x.com/gpu: {{vendor: x}}}}}}]
 rules:
-  {GUARD}: {{action: warn, fix: true, suppressible: false}}
-  {OTHER}: {{action: "off", fix: false, options: {{max_devices: 3}}}}
+  {SECURITY_RULE}: {{action: warn, fix: true, suppressible: false}}
+  {OTHER_RULE}: {{action: "off", fix: false, options: {{max_devices: 3}}}}
 exceptions:
-- rules: [{GUARD}, {OTHER}]
+- rules: [{SECURITY_RULE}, {OTHER_RULE}]
   reason: why
   expires: 2030-06-15
   match: {{namespace: [a, b*], kind: K, name: job, serviceAccount: s, image: i, container: c}}
@@ -156,12 +162,12 @@ voidEveryContainer: true
     assert loaded.catalog == "0.1"
     assert loaded.profile.name == "ack+own"
     assert loaded.rules == {
-        GUARD: RuleSettings(Action.WARN, fix=True, suppressible=False),
-        OTHER: RuleSettings(Action.OFF, fix=False, options={"max_devices": 3}),
+        SECURITY_RULE: RuleSettings(Action.WARN, fix=True, suppressible=False),
+        OTHER_RULE: RuleSettings(Action.OFF, fix=False, options={"max_devices": 3}),
     }
     assert loaded.exceptions == (
         PolicyException(
-            rules=(GUARD, OTHER),
+            rules=(SECURITY_RULE, OTHER_RULE),
             reason="why",
             expires=datetime.date(2030, 6, 15),
             namespaces=("a", "b*"),
@@ -177,19 +183,19 @@ voidEveryContainer: true
 
 
 @pytest.mark.parametrize("text", ["", "rules: {}\nexceptions: []\n", "---\n"])
-def test_a_policy_that_says_nothing_is_the_default_one(text: str) -> None:
-    said, default = policy(text), default_policy()
-    assert said._replace(profile=default.profile) == default
-    assert said.profile.name == default.profile.name
-    assert said.profile.resources == default.profile.resources
-    assert load_policy("---\n" + BEGINNING, "p.yaml").profile.name == default.profile.name
+def test_an_empty_policy_is_the_default_policy(text: str) -> None:
+    loaded, default = policy(text), default_policy()
+    assert loaded._replace(profile=default.profile) == default
+    assert loaded.profile.name == default.profile.name
+    assert loaded.profile.resources == default.profile.resources
+    assert load_policy("---\n" + POLICY_HEADER, "p.yaml").profile.name == default.profile.name
 
 
 def test_profiles_of_the_command_line_replace_those_of_the_policy() -> None:
-    text = BEGINNING + "profiles: [{name: own, extends: [nvidia]}, amd]\n"
+    text = POLICY_HEADER + "profiles: [{name: own, extends: [nvidia]}, amd]\n"
     assert load_policy(text, "p.yaml").profile.name == "own+amd"
     assert load_policy(text, "p.yaml", ["gke"]).profile.name == "gke"
-    # The policy's own can be named there too.
+    # The profiles that the policy defines can be named there too.
     assert load_policy(text, "p.yaml", ["own"]).profile.name == "own"
     with pytest.raises(PolicyError, match='did you mean "nvidia"'):
         load_policy(text, "p.yaml", ["nvidai"])
@@ -251,12 +257,12 @@ def test_off_is_off_for_a_newer_rule_too(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("said", "scope"), [(None, FixScope.SAFE), (True, FixScope.ALL), (False, FixScope.NONE)]
+    ("value", "scope"), [(None, FixScope.SAFE), (True, FixScope.ALL), (False, FixScope.NONE)]
 )
 def test_which_fixes_are_made(
-    monkeypatch: pytest.MonkeyPatch, scope: FixScope, *, said: bool | None
+    monkeypatch: pytest.MonkeyPatch, scope: FixScope, *, value: bool | None
 ) -> None:
-    made = activated(monkeypatch, rule(), settings=RuleSettings(fix=said))
+    made = activated(monkeypatch, rule(), settings=RuleSettings(fix=value))
     assert [active.scope for active in made] == [scope]
 
 
@@ -268,18 +274,18 @@ def test_options_are_the_defaults_and_what_the_policy_says(monkeypatch: pytest.M
     assert not active.suppressible
 
 
-@pytest.mark.parametrize("said", ["false", "true"])
-def test_void_every_container_reaches_its_rule(said: str) -> None:
+@pytest.mark.parametrize("value", ["false", "true"])
+def test_void_every_container_reaches_its_rule(value: str) -> None:
     names = {"image-default-all"}
-    (active,) = policy(f"voidEveryContainer: {said}\n").rule_set().restricted_to(names).rules
-    assert active.options["every_container"] is (said == "true")
+    (active,) = policy(f"voidEveryContainer: {value}\n").rule_set().restricted_to(names).rules
+    assert active.options["every_container"] is (value == "true")
 
 
-def test_only_keeps_what_is_named_in_running_order() -> None:
-    whole = default_policy().rule_set()
-    kept = whole.restricted_to([OTHER, GUARD, "no-such-rule"])
-    assert [active.rule.name for active in kept.rules] == [GUARD, OTHER]
-    assert (kept.profile, kept.exceptions) == (whole.profile, whole.exceptions)
+def test_restricted_to_keeps_the_named_rules_in_order() -> None:
+    all_rules = default_policy().rule_set()
+    restricted = all_rules.restricted_to([OTHER_RULE, SECURITY_RULE, "no-such-rule"])
+    assert [active.rule.name for active in restricted.rules] == [SECURITY_RULE, OTHER_RULE]
+    assert (restricted.profile, restricted.exceptions) == (all_rules.profile, all_rules.exceptions)
 
 
 def test_versions() -> None:
@@ -331,7 +337,7 @@ def test_an_exception_for_a_container_does_not_cover_the_whole_object() -> None:
     assert not accepted.covers(FOUND._replace(object=None), "default")
 
 
-def test_an_exception_holds_to_the_end_of_its_last_day() -> None:
+def test_an_exception_is_valid_until_the_end_of_its_last_day() -> None:
     accepted = PolicyException(rules=("r",), reason="why", expires=TODAY)
     assert not accepted.expired(TODAY)
     assert accepted.expired(TODAY + datetime.timedelta(days=1))
@@ -346,11 +352,13 @@ def bad_pod(namespace: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def test_what_is_excepted_is_neither_found_nor_fixed_but_counted() -> None:
-    text = f"rules: {{{GUARD}: {{fix: true}}}}\n" + exception("{namespace: a}", rule=GUARD)
-    accepting = policy(text).rule_set().restricted_to([GUARD])
+def test_an_excepted_finding_is_neither_reported_nor_fixed_but_counted() -> None:
+    text = f"rules: {{{SECURITY_RULE}: {{fix: true}}}}\n" + exception(
+        "{namespace: a}", rule=SECURITY_RULE
+    )
+    accepting = policy(text).rule_set().restricted_to([SECURITY_RULE])
     result = check(bad_pod("a"), accepting, CONTEXT)
-    assert (result.findings, result.excepted) == ([], [GUARD])
+    assert (result.findings, result.excepted) == ([], [SECURITY_RULE])
     assert result.used_exceptions == set(accepting.exceptions)
     assert fix(bad_pod("a"), accepting, CONTEXT).operations == []
     elsewhere = check(bad_pod("b"), accepting, CONTEXT)
@@ -359,9 +367,9 @@ def test_what_is_excepted_is_neither_found_nor_fixed_but_counted() -> None:
     assert fix(bad_pod("b"), accepting, CONTEXT).operations
 
 
-def test_an_exception_that_has_run_out_accepts_nothing() -> None:
-    text = exception("{namespace: a}", rule=GUARD, more=f"  expires: {TODAY}\n")
-    accepting = policy(text).rule_set().restricted_to([GUARD])
+def test_an_expired_exception_accepts_nothing() -> None:
+    text = exception("{namespace: a}", rule=SECURITY_RULE, more=f"  expires: {TODAY}\n")
+    accepting = policy(text).rule_set().restricted_to([SECURITY_RULE])
     assert not check(bad_pod("a"), accepting, CONTEXT).findings
     tomorrow = Context(TODAY + datetime.timedelta(days=1))
     result = check(bad_pod("a"), accepting, tomorrow)

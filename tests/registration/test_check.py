@@ -1,4 +1,4 @@
-"""`gpuward webhooks check` on a real API server, with the rights of the chart's test."""
+"""Tests of `gpuward webhooks check` on a real API server, with the rights of the chart's test."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ import pytest
 from cluster.api import ConfigurationKind
 from registration.routes import MODES
 from tests.testkit.admission.registered_webhook import Server, folder_of
-from tests.testkit.chart.permissions import CHECKER, prepare_check, take_back_check
+from tests.testkit.chart.permissions import (
+    CHECK_ACCOUNT,
+    create_check_account,
+    delete_check_permissions,
+)
 from tests.testkit.control_plane.pki import Authority
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually, free_port
 from tests.testkit.registration.checked_installation import ENVIRONMENT, PORT, SERVICE, Installation
 
-PATHS = [f"/{door}/{mode.word}" for door in ("validate", "mutate") for mode in MODES]
+PATHS = [f"/{kind}/{mode.word}" for kind in ("validate", "mutate") for mode in MODES]
 
 
 @pytest.fixture(scope="module")
-def here(
+def installation(
     plane: ControlPlane, processes: Processes, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("check")
@@ -35,125 +39,143 @@ def here(
         listen=f"{address}:{PORT}",
         arguments=("--drain-seconds", "0"),
     )
-    prepare_check(plane, namespace, f"gpuward-{namespace}")
-    kubeconfig = plane.kubeconfig_for(plane.token(CHECKER, namespace))
+    create_check_account(plane, namespace, f"gpuward-{namespace}")
+    kubeconfig = plane.kubeconfig_for(plane.token(CHECK_ACCOUNT, namespace))
     yield Installation(plane, namespace, server, kubeconfig, folder)
     server.stop()
-    take_back_check(plane, f"gpuward-{namespace}")
+    delete_check_permissions(plane, f"gpuward-{namespace}")
 
 
-def test_all_answer(here: Installation) -> None:
-    with here.registered():
-        done = here.check()
+def test_every_webhook_answers(installation: Installation) -> None:
+    with installation.registered():
+        done = installation.check()
     assert (done.returncode, done.stderr) == (0, "")
     *lines, last = done.stdout.splitlines()
-    assert [line.partition(": ")[0] for line in lines] == [here.place + path for path in PATHS]
-    refusing, *others = (line.partition(": ")[2] for line in lines)
-    assert refusing.startswith("answers, and refuses the sample; certificate until 20")
+    assert [line.partition(": ")[0] for line in lines] == [
+        installation.url + path for path in PATHS
+    ]
+    refusal, *others = (line.partition(": ")[2] for line in lines)
+    assert refusal.startswith("answers, and refuses the sample; certificate until 20")
     assert {other.partition(" until ")[0] for other in others} == {"answers; certificate"}
-    told = "failurePolicy Fail for 6 and Ignore for 3; timeoutSeconds 3"
-    assert last == f"the webhook works: 9 webhooks; {told}"
-    # In the log of the webhook it is plain what this was, and that it was only for show.
-    decided = [line for line in here.server.log() if line.get("name") == "gpuward-check"]
+    expected = "failurePolicy Fail for 6 and Ignore for 3; timeoutSeconds 3"
+    assert last == f"the webhook works: 9 webhooks; {expected}"
+    # The log of the webhook names the check, and shows that its requests were dry runs.
+    decided = [line for line in installation.server.log() if line.get("name") == "gpuward-check"]
     assert {line["event"] for line in decided} >= {"denied"}
     assert all(line["dry_run"] and line["namespace"] == "gpuward-check" for line in decided)
 
 
-def test_where_no_certificate_has_been_written_yet(here: Installation) -> None:
-    with here.registered():
-        here.edit(ConfigurationKind.VALIDATING, "remove", "/webhooks/0/clientConfig/caBundle")
-        done = here.check()
+def test_an_empty_ca_bundle_is_reported(installation: Installation) -> None:
+    with installation.registered():
+        installation.edit(
+            ConfigurationKind.VALIDATING, "remove", "/webhooks/0/clientConfig/caBundle"
+        )
+        done = installation.check()
     assert done.returncode == 1
-    fault, *hint = done.stderr.splitlines()
-    assert fault.startswith(f"gpuward webhooks: {here.place}/validate/deny: caBundle is empty")
-    assert hint[-1] == f"  kubectl logs -n {here.namespace} -l app.kubernetes.io/component=certs"
-    assert done.stdout.count(": answers") == 5, "the others do all the same"
+    message, *hint = done.stderr.splitlines()
+    assert message.startswith(
+        f"gpuward webhooks: {installation.url}/validate/deny: caBundle is empty"
+    )
+    assert (
+        hint[-1]
+        == f"  kubectl logs -n {installation.namespace} -l app.kubernetes.io/component=certs"
+    )
+    assert done.stdout.count(": answers") == 5, "the other webhooks answer"
     assert "the webhook works" not in done.stdout
 
 
-def test_what_another_authority_signed(here: Installation) -> None:
-    folder = here.folder / "another"
+def test_a_certificate_of_another_authority_is_reported(installation: Installation) -> None:
+    folder = installation.folder / "another"
     folder.mkdir(exist_ok=True)
-    with here.registered(here.client_config(bundle=Authority(folder).bundle)):
-        done = here.check()
+    with installation.registered(installation.client_config(bundle=Authority(folder).bundle)):
+        done = installation.check()
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("the certificate is not trusted by caBundle: ") == 6
-    assert done.stderr.count("app.kubernetes.io/component=certs") == 1, "one remedy is enough"
+    assert done.stderr.count("app.kubernetes.io/component=certs") == 1, "the remedy is given once"
 
 
-def test_a_certificate_for_another_name(here: Installation) -> None:
-    with here.registered(here.client_config("another")):
-        done = here.check()
+def test_a_certificate_for_another_name_is_reported(installation: Installation) -> None:
+    with installation.registered(installation.client_config("another")):
+        done = installation.check()
     assert (done.returncode, done.stdout) == (1, "")
-    told = f"the certificate is not for another.{here.namespace}.svc\n"
-    assert done.stderr.count(told) == 6
+    expected = f"the certificate is not for another.{installation.namespace}.svc\n"
+    assert done.stderr.count(expected) == 6
 
 
-def test_nobody_listens(here: Installation) -> None:
-    with here.registered():
-        done = here.check(address=f"127.0.0.1:{free_port()}")
+def test_a_refused_connection_is_reported(installation: Installation) -> None:
+    with installation.registered():
+        done = installation.check(address=f"127.0.0.1:{free_port()}")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count(": Connection refused\n") == 6
-    told = f"  kubectl get pods -n {here.namespace} -l app.kubernetes.io/component=webhook\n"
-    assert done.stderr.endswith(told)
+    expected = (
+        f"  kubectl get pods -n {installation.namespace} -l app.kubernetes.io/component=webhook\n"
+    )
+    assert done.stderr.endswith(expected)
 
 
-def test_the_policy_may_let_the_sample_pass(
-    here: Installation, processes: Processes, tmp_path: Path
+def test_the_policy_may_allow_the_sample(
+    installation: Installation, processes: Processes, tmp_path: Path
 ) -> None:
     rule_off = 'rules: {visible-devices-env: {action: "off"}}\n'
-    certificate = here.folder / "certificate"
+    certificate = installation.folder / "certificate"
     arguments = ("--drain-seconds", "0")
     server = Server(
         processes, tmp_path, certificate, rule_off, name="gpuward-lax", arguments=arguments
     )
-    with here.registered():
-        done = here.check(address=server.address)
+    with installation.registered():
+        done = installation.check(address=server.address)
     server.stop()
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = (line for line in done.stdout.splitlines() if "/validate/deny: " in line)
     assert "note: the policy allows a pod that takes every GPU without requesting one" in line
 
 
-def test_callers_who_must_show_a_certificate(
-    here: Installation, processes: Processes, tmp_path: Path
+def test_tls_only_checks_a_webhook_that_requires_client_certificates(
+    installation: Installation, processes: Processes, tmp_path: Path
 ) -> None:
-    arguments = ("--client-ca", str(here.plane.authority.file), "--drain-seconds", "0")
-    certificate = here.folder / "certificate"
+    arguments = ("--client-ca", str(installation.plane.authority.file), "--drain-seconds", "0")
+    certificate = installation.folder / "certificate"
     server = Server(
         processes, tmp_path, certificate, name="gpuward-check-mtls", arguments=arguments
     )
-    with here.registered():
-        asking = here.check(address=server.address)
-        looking = here.check("--tls-only", address=server.address)
+    with installation.registered():
+        full_check = installation.check(address=server.address)
+        tls_check = installation.check("--tls-only", address=server.address)
     server.stop()
-    assert (asking.returncode, asking.stdout) == (1, "")
-    assert asking.stderr.count(": the connection was closed without an answer\n") == 6
-    assert asking.stderr.endswith("This has none; add --tls-only.\n")
-    assert (looking.returncode, looking.stderr) == (0, "")
-    assert looking.stdout.count(": only its certificate was checked; certificate until 20") == 6
+    assert (full_check.returncode, full_check.stdout) == (1, "")
+    assert full_check.stderr.count(": the connection was closed without an answer\n") == 6
+    assert full_check.stderr.endswith("This has none; add --tls-only.\n")
+    assert (tls_check.returncode, tls_check.stderr) == (0, "")
+    assert tls_check.stdout.count(": only its certificate was checked; certificate until 20") == 6
 
 
-def test_nothing_is_installed(here: Installation) -> None:
-    done = here.check()
+def test_missing_configurations_are_reported(installation: Installation) -> None:
+    done = installation.check()
     assert (done.returncode, done.stdout) == (1, "")
     for kind in ConfigurationKind:
-        assert f"gpuward webhooks: {kind.value}/{here.name}: it does not exist\n" in done.stderr
+        assert (
+            f"gpuward webhooks: {kind.value}/{installation.name}: it does not exist\n"
+            in done.stderr
+        )
     assert done.stderr.count("gpuward is not installed, or ") == 1
 
 
-def test_who_may_not_look_is_told_so(here: Installation) -> None:
-    stranger = here.plane.kubeconfig_for(here.plane.token("default", here.namespace))
-    with here.registered():
-        done = here.check("--kubeconfig", str(stranger))
+def test_missing_rights_are_reported(installation: Installation) -> None:
+    unprivileged = installation.plane.kubeconfig_for(
+        installation.plane.token("default", installation.namespace)
+    )
+    with installation.registered():
+        done = installation.check("--kubeconfig", str(unprivileged))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("cannot get resource") == 2
 
 
-def test_the_webhooks_of_others_are_not_called(here: Installation) -> None:
-    with here.registered():
-        here.edit(ConfigurationKind.MUTATING, "replace", "/webhooks/0/name", "pods.example.com")
-        done = here.check()
+def test_webhooks_of_others_are_not_called(installation: Installation) -> None:
+    with installation.registered():
+        installation.edit(
+            ConfigurationKind.MUTATING, "replace", "/webhooks/0/name", "pods.example.com"
+        )
+        done = installation.check()
     assert done.returncode == 1
     assert (
         "not gpuward's, so it is not called: it contains the webhook pods.example.com"
@@ -163,16 +185,20 @@ def test_the_webhooks_of_others_are_not_called(here: Installation) -> None:
     assert done.stdout.count(": answers") == 3
 
 
-def test_it_waits_for_what_takes_a_moment(here: Installation, processes: Processes) -> None:
-    processes.start("waiting-check", here.command("--wait", "600"), ENVIRONMENT)
+def test_wait_retries_until_the_webhook_answers(
+    installation: Installation, processes: Processes
+) -> None:
+    processes.start("waiting-check", installation.command("--wait", "600"), ENVIRONMENT)
     log = processes.log("waiting-check")
-    eventually(lambda: "not yet: " in log.read_text(), what="it has looked once")
-    with here.registered():
+    eventually(lambda: "not yet: " in log.read_text(), what="the first check")
+    with installation.registered():
         eventually(
-            lambda: processes.exit_status("waiting-check") is not None, what="it has seen enough"
+            lambda: processes.exit_status("waiting-check") is not None, what="the end of the check"
         )
     assert processes.exit_status("waiting-check") == 0
     lines = log.read_text().splitlines()
     assert lines[-1].startswith("the webhook works: 9 webhooks; ")
     missing = [line for line in lines if line.endswith(": it does not exist")]
-    assert len(missing) == len(set(missing)) == 2, "each is said once, however often it was tried"
+    assert len(missing) == len(set(missing)) == 2, (
+        "each failure is printed once, however many retries there were"
+    )

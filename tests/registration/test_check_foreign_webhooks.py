@@ -1,4 +1,4 @@
-"""What `gpuward webhooks check` makes of whatever else may answer."""
+"""Tests of `gpuward webhooks check` with servers that answer in place of the webhook."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
-from registration import webhook_client as calling
+from registration import webhook_client
 from registration.webhook_client import MAX_BYTES
 from tests.testkit.control_plane.pki import Authority
 from tests.testkit.registration.fake_servers import (
     DAY,
     NAME,
     Answer,
-    Signed,
-    allowing,
-    answering,
+    SignedCertificate,
+    allow,
     check_result,
     review,
-    saying,
+    serve_answer,
+    serve_bytes,
 )
 
 
 @pytest.fixture
-def signed(tmp_path: Path) -> Signed:
-    return Signed(tmp_path, datetime.datetime.now(tz=datetime.UTC))
+def certificate(tmp_path: Path) -> SignedCertificate:
+    return SignedCertificate(tmp_path, datetime.datetime.now(tz=datetime.UTC))
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,11 @@ def signed(tmp_path: Path) -> Signed:
         ),
     ],
 )
-def test_an_answer_that_is_not_ours(
-    signed: Signed, path: str, answer: Answer, expected: str
+def test_a_wrong_answer_is_reported(
+    certificate: SignedCertificate, path: str, answer: Answer, expected: str
 ) -> None:
-    with answering(signed.file, answer) as address:
-        only = check_result(signed.bundle, address, path)
+    with serve_answer(certificate.file, answer) as address:
+        only = check_result(certificate.bundle, address, path)
     assert not only.ok
     assert expected in only.message
     assert len(only.message) < 300
@@ -60,71 +60,77 @@ def test_an_answer_that_is_not_ours(
     assert slices in only.hint
 
 
-def test_the_sample_is_a_pod_for_show(signed: Signed) -> None:
+def test_the_sample_is_a_dry_run(certificate: SignedCertificate) -> None:
     requests: list[dict[str, Any]] = []
 
     def answer(request: dict[str, Any]) -> tuple[int, bytes]:
         requests.append(request)
-        return allowing(request)
+        return allow(request)
 
-    with answering(signed.file, answer) as address:
-        assert check_result(signed.bundle, address).ok
+    with serve_answer(certificate.file, answer) as address:
+        assert check_result(certificate.bundle, address).ok
     (request,) = requests
     assert request["dryRun"] is True
     assert request["object"]["metadata"] == {"name": "gpuward-check", "namespace": "gpuward-check"}
 
 
-def test_whatever_stands_in_the_bundle_is_trusted_as_by_an_api_server(signed: Signed) -> None:
-    with answering(signed.file) as address:
-        assert check_result(signed.certificate, address).ok
+def test_a_leaf_certificate_in_the_bundle_is_trusted_as_by_an_api_server(
+    certificate: SignedCertificate,
+) -> None:
+    with serve_answer(certificate.file) as address:
+        assert check_result(certificate.certificate, address).ok
 
 
 @pytest.mark.parametrize(
     ("days", "expected"), [(-3, "certificate has expired"), (3, "certificate is not yet valid")]
 )
-def test_a_certificate_out_of_date(tmp_path: Path, days: int, expected: str) -> None:
-    signed = Signed(tmp_path, datetime.datetime.now(tz=datetime.UTC) + days * DAY)
-    with answering(signed.file) as address:
-        only = check_result(signed.bundle, address)
+def test_a_certificate_outside_of_its_validity_is_reported(
+    tmp_path: Path, days: int, expected: str
+) -> None:
+    certificate = SignedCertificate(tmp_path, datetime.datetime.now(tz=datetime.UTC) + days * DAY)
+    with serve_answer(certificate.file) as address:
+        only = check_result(certificate.bundle, address)
     assert not only.ok
     assert only.message == f"the certificate is not trusted by caBundle: {expected}"
     assert "app.kubernetes.io/component=certs" in only.hint
 
 
-def test_a_name_outside_of_the_alternative_names_does_not_count(tmp_path: Path) -> None:
+def test_the_common_name_does_not_count(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    pair = authority.issue(NAME)  # as its common name alone
+    pair = authority.issue(NAME)  # as common name only
     file = tmp_path / "both.pem"
     file.write_bytes(pair.certificate.read_bytes() + pair.key.read_bytes())
-    with answering(file) as address:
+    with serve_answer(file) as address:
         only = check_result(authority.bundle, address)
     assert (only.ok, only.message) == (False, f"the certificate is not for {NAME}")
 
 
-def test_a_bundle_that_cannot_be_read() -> None:
+def test_a_bundle_that_cannot_be_read_is_reported() -> None:
     only = check_result(b"none", ("127.0.0.1", 1))
     assert (only.ok, only.message) == (False, "caBundle holds no certificate that can be read")
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("content", "expected"),
     [(b"SSH-2.0-OpenSSH_9\r\n", "TLS failed: WRONG_VERSION_NUMBER"), (b"", "UNEXPECTED_EOF")],
 )
-def test_somebody_who_speaks_no_tls(signed: Signed, words: bytes, expected: str) -> None:
-    with saying(words) as address:
-        only = check_result(signed.bundle, address)
+def test_a_server_without_tls_is_reported(
+    certificate: SignedCertificate, content: bytes, expected: str
+) -> None:
+    with serve_bytes(content) as address:
+        only = check_result(certificate.bundle, address)
     assert not only.ok
     assert expected in only.message
 
 
-def test_a_name_that_only_the_cluster_knows(
-    signed: Signed, monkeypatch: pytest.MonkeyPatch
+def test_a_name_that_only_the_cluster_resolves_is_reported(
+    certificate: SignedCertificate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nobody(*_: Any, **__: Any) -> Any:
+    def fail_to_resolve(*_: Any, **__: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(socket, "getaddrinfo", nobody)
-    only = check_result(signed.bundle, None)
+    monkeypatch.setattr(socket, "getaddrinfo", fail_to_resolve)
+    only = check_result(certificate.bundle, None)
     assert not only.ok
     assert only.message == "the name cannot be resolved here: Name or service not known"
     forward = "  kubectl port-forward -n gpuward-system service/gpuward 8443:443\n"
@@ -132,10 +138,12 @@ def test_a_name_that_only_the_cluster_knows(
     assert only.hint.endswith("--address 127.0.0.1:8443")
 
 
-def test_somebody_who_never_answers(signed: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calling, "SECONDS", 0.2)
+def test_a_server_that_never_answers_is_reported(
+    certificate: SignedCertificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook_client, "SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        only = check_result(signed.bundle, silent.getsockname())
+        only = check_result(certificate.bundle, silent.getsockname())
     assert (only.ok, only.message) == (False, "no response within 0.2 seconds")
     assert "kubectl get pods" in only.hint
 
@@ -147,8 +155,10 @@ def test_somebody_who_never_answers(signed: Signed, monkeypatch: pytest.MonkeyPa
         ("https://[::1]:8443/mutate/deny", "https://[::1]:8443/mutate/deny"),
     ],
 )
-def test_a_webhook_with_a_url(signed: Signed, url: str, expected: str) -> None:
-    with answering(signed.file) as address:
-        only = check_result(signed.bundle, address, url=url)
+def test_a_webhook_with_a_url_is_checked(
+    certificate: SignedCertificate, url: str, expected: str
+) -> None:
+    with serve_answer(certificate.file) as address:
+        only = check_result(certificate.bundle, address, url=url)
     assert only.subject == expected
     assert only.ok == (NAME in url), only

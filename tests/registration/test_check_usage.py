@@ -1,4 +1,4 @@
-"""The options of `gpuward webhooks check`, and how the chart uses them."""
+"""Tests of the options of `gpuward webhooks check`, and of their use in the chart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 
 from registration.cli import main
-from tests.testkit.chart.rendering import rendered, the
+from tests.testkit.chart.rendering import find_one, render
 
 
 @pytest.mark.parametrize(
@@ -18,27 +18,29 @@ from tests.testkit.chart.rendering import rendered, the
         ["--mutating-configuration", ","],
     ],
 )
-def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
+def test_wrong_usage_ends_with_status_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_info:
         main(["check", *arguments])
-    assert ended.value.code == 2
+    assert exit_info.value.code == 2
     assert f"argument {arguments[0]}: " in capsys.readouterr().err
 
 
-def test_the_help_says_how_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_lists_the_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["check", "--help"])
-    told = re.sub(r"\s+", " ", capsys.readouterr().out)
-    assert "exit status: 0 all addresses answer, 1 one does not, 2 wrong usage" in told
+    expected = re.sub(r"\s+", " ", capsys.readouterr().out)
+    assert "exit status: 0 all addresses answer, 1 one does not, 2 wrong usage" in expected
 
 
-def test_without_credentials(
+def test_missing_credentials_are_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     assert main(["check", "--kubeconfig", "/nonexistent/c", "--wait", "600"]) == 1
-    told = "gpuward webhooks: no credentials for the Kubernetes API: there is no file "
-    assert capsys.readouterr().err == f"{told}/nonexistent/c\n"
+    expected = "gpuward webhooks: no credentials for the Kubernetes API: there is no file "
+    assert capsys.readouterr().err == f"{expected}/nonexistent/c\n"
 
 
 @pytest.mark.parametrize(
@@ -47,6 +49,6 @@ def test_without_credentials(
 def test_the_chart_s_test_waits_and_knows_where_callers_need_a_certificate(
     values: str, more: list[str]
 ) -> None:
-    pod = the(rendered(values), "Pod")
+    pod = find_one(render(values), "Pod")
     (container,) = pod["spec"]["containers"]
     assert container["args"] == ["webhooks", "check", "--wait=60", *more]

@@ -1,4 +1,4 @@
-"""What is registered with the API server, and which namespace is in which mode."""
+"""Tests of the webhook configurations, and of the mode that each namespace gets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rules.finding import Action
 from rules.workloads.kinds import CUSTOM_POD_LAYOUTS, POD_TEMPLATE_PATHS
 
 LABELS = ["deny", "warn", "audit", "off", "dney", "", None]
-CHOICES = [
+OPTIONS = [
     RegistrationOptions(default, minimum)
     for default, minimum in itertools.product(Action, Action)
     if default >= minimum
@@ -31,8 +31,8 @@ def client_config(path: str) -> dict[str, Any]:
     return {"url": f"https://127.0.0.1{path}"}
 
 
-def both(choices: RegistrationOptions) -> tuple[dict[str, Any], dict[str, Any]]:
-    return configurations("gpuward", client_config, choices)
+def both(options: RegistrationOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+    return configurations("gpuward", client_config, options)
 
 
 def selects(entry: dict[str, Any], labels: dict[str, str]) -> bool:
@@ -46,14 +46,14 @@ def selects(entry: dict[str, Any], labels: dict[str, str]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("choices", CHOICES, ids=str)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("label", LABELS)
-def test_every_namespace_is_led_to_its_mode_by_exactly_one_entry(
-    choices: RegistrationOptions, label: str | None
+def test_exactly_one_webhook_selects_a_namespace_for_its_mode(
+    options: RegistrationOptions, label: str | None
 ) -> None:
     labels = {NAME_LABEL: "team"} | ({MODE_LABEL: label} if label is not None else {})
-    mode = effective_mode(label, choices)
-    for configuration in both(choices):
+    mode = effective_mode(label, options)
+    for configuration in both(options):
         paths = {
             entry["clientConfig"]["url"].rpartition("/")[2]
             for entry in configuration["webhooks"]
@@ -62,10 +62,10 @@ def test_every_namespace_is_led_to_its_mode_by_exactly_one_entry(
         assert paths == (set() if mode is Action.OFF else {mode.name.lower()})
 
 
-def test_a_misspelt_mode_is_the_default_and_a_loose_one_is_the_minimum() -> None:
-    choices = RegistrationOptions(default=Action.DENY, minimum=Action.WARN)
-    assert effective_mode("dney", choices) is Action.DENY
-    assert effective_mode("off", choices) is Action.WARN
+def test_a_misspelt_mode_is_the_default_and_a_weak_one_is_the_minimum() -> None:
+    options = RegistrationOptions(default=Action.DENY, minimum=Action.WARN)
+    assert effective_mode("dney", options) is Action.DENY
+    assert effective_mode("off", options) is Action.WARN
     assert effective_mode("deny", RegistrationOptions(Action.WARN)) is Action.DENY
 
 
@@ -74,16 +74,16 @@ def test_a_default_below_the_minimum_is_refused() -> None:
         both(RegistrationOptions(Action.AUDIT, Action.WARN))
 
 
-@pytest.mark.parametrize("choices", CHOICES, ids=str)
-def test_the_system_s_own_namespaces_never_reach_us(choices: RegistrationOptions) -> None:
-    choices = choices._replace(excluded_namespaces=("gpuward-system",))
-    for configuration in both(choices):
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_system_namespaces_are_never_selected(options: RegistrationOptions) -> None:
+    options = options._replace(excluded_namespaces=("gpuward-system",))
+    for configuration in both(options):
         for entry in configuration["webhooks"]:
             for name in ("kube-system", "kube-public", "kube-node-lease", "gpuward-system"):
                 assert not selects(entry, {NAME_LABEL: name, MODE_LABEL: "deny"})
 
 
-def test_entries_are_well_formed_and_never_hold_up_what_is_only_spoken_of() -> None:
+def test_webhooks_are_well_formed_and_those_for_workloads_fail_open() -> None:
     for configuration in both(RegistrationOptions(failure_policy="Fail")):
         names = [entry["name"] for entry in configuration["webhooks"]]
         assert len(names) == len(set(names))
@@ -92,25 +92,25 @@ def test_entries_are_well_formed_and_never_hold_up_what_is_only_spoken_of() -> N
             assert entry["sideEffects"] == "None"
             assert entry["admissionReviewVersions"] == ["v1"]
             assert entry["matchPolicy"] == "Equivalent"
-            speaks = entry["name"].startswith("workloads.")
-            assert entry["failurePolicy"] == ("Ignore" if speaks else "Fail")
+            is_advisory = entry["name"].startswith("workloads.")
+            assert entry["failurePolicy"] == ("Ignore" if is_advisory else "Fail")
 
 
-def test_nothing_is_registered_that_could_keep_a_cluster_from_starting() -> None:
-    fatal = {"nodes", "leases", "events", "bindings", "tokenreviews", "*", "pods/binding"}
+def test_no_resource_is_registered_that_a_cluster_needs_to_start() -> None:
+    vital_resources = {"nodes", "leases", "events", "bindings", "tokenreviews", "*", "pods/binding"}
     for configuration in both(RegistrationOptions()):
         for entry in configuration["webhooks"]:
             for rule in entry["rules"]:
                 assert rule["scope"] == "Namespaced"
-                assert not fatal & set(rule["resources"])
+                assert not vital_resources & set(rule["resources"])
                 assert not any(r.endswith("/status") for r in rule["resources"])
 
 
-def test_every_kind_whose_pods_we_know_is_registered() -> None:
+def test_every_known_kind_with_pods_is_registered() -> None:
     built_in = {name for names in BUILT_IN_WORKLOADS.values() for name in names}
     assert built_in == {f"{kind.lower()}s" for kind in POD_TEMPLATE_PATHS if kind != "Pod"}
-    # Those of the whole cluster belong to no namespace and so have no mode; a PodDefault
-    # and a Task's parts are patches of pods that are yet to be made.
-    left = {"ClusterWorkflowTemplate", "ClusterTask", "PodDefault"}
+    # Cluster-scoped kinds belong to no namespace and so have no mode. A PodDefault is a patch of
+    # pods that are created later.
+    unregistered = {"ClusterWorkflowTemplate", "ClusterTask", "PodDefault"}
     for group, kind in CUSTOM_POD_LAYOUTS:
-        assert kind in left or f"{kind.lower()}s" in CUSTOM_WORKLOADS[group]
+        assert kind in unregistered or f"{kind.lower()}s" in CUSTOM_WORKLOADS[group]

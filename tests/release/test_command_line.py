@@ -1,4 +1,4 @@
-"""What every command has in common."""
+"""Errors that every gpuward command reports in the same way."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from gpuward.__main__ import COMMANDS
-from tests.testkit.missing_packages import without
+from tests.testkit.missing_packages import run_without
 from tests.testkit.paths import ROOT
 
-RUN = ["certs", "run", "--mutating-configuration", "x"]
+CERTS_RUN = ["certs", "run", "--mutating-configuration", "x"]
 for _option in ("namespace", "service", "headless-service", "secret", "ca-secret", "lease"):
-    RUN += [f"--{_option}", "x"]
+    CERTS_RUN += [f"--{_option}", "x"]
 
 
 @pytest.mark.parametrize(
@@ -22,28 +22,28 @@ for _option in ("namespace", "service", "headless-service", "secret", "ca-secret
         ("aiohttp", ["serve", "--dev"], "gpuward[webhook]"),
         ("aiohttp.web", ["serve", "--help"], "gpuward[webhook]"),
         ("cryptography", ["certs", "check", "."], "gpuward[certs]"),
-        ("structlog", RUN, "gpuward[certs]"),
-        ("kubernetes", RUN, "gpuward[certs]"),
+        ("structlog", CERTS_RUN, "gpuward[certs]"),
+        ("kubernetes", CERTS_RUN, "gpuward[certs]"),
         ("yaml", ["lint", "examples"], "gpuward"),
     ],
 )
-def test_a_package_that_is_missing_is_named_with_its_extra(
+def test_a_missing_package_is_named_with_its_extra(
     module: str, arguments: list[str], extra: str
 ) -> None:
-    done = without(module, *arguments)
+    done = run_without(module, *arguments)
     package = module.partition(".")[0]
-    told = f"gpuward {arguments[0]} needs the package {package}: pip install '{extra}'\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
+    error = f"gpuward {arguments[0]} needs the package {package}: pip install '{extra}'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", error)
 
 
-def test_a_module_of_ours_that_is_missing_is_a_fault() -> None:
-    done = without("rules.catalog", "rules")
+def test_a_missing_module_of_gpuward_is_an_internal_error() -> None:
+    done = run_without("rules.catalog", "rules")
     assert done.returncode == 1
     assert "Traceback" in done.stderr
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_a_reader_that_has_had_enough_is_no_fault(verb: str) -> None:
+def test_a_closed_output_pipe_is_no_error(verb: str) -> None:
     arguments = {"rules": "", "explain": "visible-devices-env"}.get(verb, "--help")
     command = f"{sys.executable} -m gpuward {verb} {arguments} | true"
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The built wheel in an environment of its own, also inside a hostile repository."""
+"""The built wheel, installed into a new virtual environment and run in a hostile repository."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ HEAVY = ("aiohttp", "kubernetes", "cryptography", "jsonschema")
 
 @dataclass(frozen=True)
 class Installation:
-    """A fresh environment with the wheel in it."""
+    """A new virtual environment with the wheel installed."""
 
     wheel: Path
     environment: Path
 
     def run(self, folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of the environment in `folder`, with nothing of this process's own."""
+        """Run a command of the environment in `folder`, with few environment variables."""
         program = self.environment / "bin" / command[0]
         return subprocess.run(
             [str(program), *command[1:]],
@@ -44,7 +44,7 @@ class Installation:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
@@ -58,8 +58,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     return Installation(wheel, environment)
 
 
-def test_the_wheel_holds_one_top_level_name(installed: Installation) -> None:
-    with zipfile.ZipFile(installed.wheel) as archive:
+def test_the_wheel_has_one_top_level_package(installation: Installation) -> None:
+    with zipfile.ZipFile(installation.wheel) as archive:
         names = {name.split("/")[0] for name in archive.namelist()}
         files = set(archive.namelist())
     assert {name for name in names if not name.endswith(".dist-info")} == {"gpuward"}
@@ -69,7 +69,7 @@ def test_the_wheel_holds_one_top_level_name(installed: Installation) -> None:
 
 @pytest.mark.parametrize("command", [["gpuward"], ["python", "-m", "gpuward"]], ids=" ".join)
 def test_it_works_in_a_hostile_repository(
-    installed: Installation, tmp_path: Path, command: list[str]
+    installation: Installation, tmp_path: Path, command: list[str]
 ) -> None:
     (tmp_path / "pod.yaml").write_text(POD)
     for name in ("rules", "lint", "policies", "kubeyaml", "packages"):
@@ -79,34 +79,34 @@ def test_it_works_in_a_hostile_repository(
         (tmp_path / f"{name}.py").write_text(TRAP)
     if command == ["python", "-m", "gpuward"]:
         (tmp_path / "sitecustomize.py").unlink()
-    done = installed.run(tmp_path, *command, "lint", "--format", "concise", ".")
+    done = installation.run(tmp_path, *command, "lint", "--format", "concise", ".")
     assert done.returncode == 1, done.stderr
     assert "error visible-devices-env" in done.stdout
     assert done.stderr == ""
 
 
-def test_every_command_works_from_the_wheel(installed: Installation, tmp_path: Path) -> None:
-    assert "visible-devices-env" in installed.run(tmp_path, "gpuward", "rules").stdout
-    explained = installed.run(tmp_path, "gpuward", "explain", "visible-devices-env")
+def test_every_command_works_from_the_wheel(installation: Installation, tmp_path: Path) -> None:
+    assert "visible-devices-env" in installation.run(tmp_path, "gpuward", "rules").stdout
+    explained = installation.run(tmp_path, "gpuward", "explain", "visible-devices-env")
     assert "Why it matters" in explained.stdout
     policy = "apiVersion: gpuward.io/v1\nkind: Policy\nprofiles: [ack, amd]\n"
     (tmp_path / "gpuward.yaml").write_text(policy)
     (tmp_path / "pod.yaml").write_text(POD)
-    assert installed.run(tmp_path, "gpuward", "lint", ".").returncode == 1
+    assert installation.run(tmp_path, "gpuward", "lint", ".").returncode == 1
     for verb, extra in (("serve", "webhook"), ("certs", "certs")):
-        done = installed.run(tmp_path, "gpuward", verb, "--help")
+        done = installation.run(tmp_path, "gpuward", verb, "--help")
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"gpuward {verb} needs the package ")
         assert done.stderr.endswith(f": pip install 'gpuward[{extra}]'\n")
 
 
-def test_linting_without_a_policy_loads_nothing_heavy(
-    installed: Installation, tmp_path: Path
+def test_linting_without_a_policy_imports_no_heavy_package(
+    installation: Installation, tmp_path: Path
 ) -> None:
     (tmp_path / "pod.yaml").write_text(POD)
     program = (
         "import sys\nfrom gpuward.__main__ import main\nmain(['lint', 'pod.yaml'])\n"
         f"print('LOADED', sorted(set({HEAVY!r}) & set(sys.modules)))"
     )
-    done = installed.run(tmp_path, "python", "-c", program)
+    done = installation.run(tmp_path, "python", "-c", program)
     assert done.stdout.endswith("LOADED []\n"), done.stderr

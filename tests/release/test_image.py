@@ -1,4 +1,4 @@
-"""The image, built step by step in a folder: what runs in it, and what it consists of."""
+"""The image, built in a folder without a container engine: its programs and its files."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ import pytest
 from packaging.requirements import Requirement
 
 from gpuward import __version__
-from tests.testkit.admission.server import ANY_PORT, PATIENT, REVIEW, write_certificate
+from tests.testkit.admission.server import ANY_PORT, REVIEW, TIMEOUT_SECONDS, write_certificate
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.image.dockerfile_replay import Replay
-from tests.testkit.image.programs import Image, asked, told
+from tests.testkit.image.programs import Image, fetch, read_event
 from tests.testkit.paths import ROOT
 
 EXTRAS = ("webhook", "certs", "fast")
-LARGEST = 75 << 20  # bytes; the Kubernetes client alone would be 126 MB
+SIZE_LIMIT = 75 << 20  # bytes; the Kubernetes client alone would be 126 MB
 UNCHECKED = (1).to_bytes(4, "little")  # flags of bytecode that does not look at its source
 TRAP = "raise SystemExit('imported from the working folder')\n"
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: [{name: a}]}\n"
 
 
-def installed(image: Image) -> list[Distribution]:
-    """What is installed in the image."""
+def installed_packages(image: Image) -> list[Distribution]:
+    """The packages that are installed in the image."""
     return list(distributions(path=[str(image.tree)]))
 
 
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    """The image, built by the steps of the Dockerfile itself."""
+    """The image, built with the instructions of the Dockerfile."""
     folder = tmp_path_factory.mktemp("image")
     return Image(Replay(ROOT / "Dockerfile", folder), folder)
 
 
-class _Empty(BaseHTTPRequestHandler):
-    """An API server without any object."""
+class _EmptyApiServer(BaseHTTPRequestHandler):
+    """A fake API server without any objects."""
 
     def do_GET(self) -> None:
         self.send_response(404)
@@ -50,13 +50,13 @@ class _Empty(BaseHTTPRequestHandler):
         self.wfile.write(b'{"kind": "Status", "message": "there is none"}')
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> Iterator[str]:
-    """Credentials for an API server without any object."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Empty) as server:
+    """The path of a kubeconfig for a fake API server without any objects."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _EmptyApiServer) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         names = {"cluster": "x", "user": "x"}
@@ -74,34 +74,34 @@ def kubeconfig(tmp_path: Path) -> Iterator[str]:
         thread.join()
 
 
-def test_it_serves_and_leaves_when_asked(image: Image, tmp_path: Path) -> None:
+def test_it_serves_and_stops_on_sigterm(image: Image, tmp_path: Path) -> None:
     authority = write_certificate(tmp_path / "tls")
     options = ["--listen", ANY_PORT, "--metrics-listen", ANY_PORT, "--drain-seconds", "0"]
     before = set(image.files())
-    with image.running(
+    with image.start(
         tmp_path, "serve", *options, "--certificate", str(authority.parent)
     ) as process:
-        serving = told(process.stderr, "serving")
-        eventually(lambda: asked(f"http://{serving['metrics_address']}/readyz"), what="it is ready")
+        serving = read_event(process.stderr, "serving")
+        eventually(lambda: fetch(f"http://{serving['metrics_address']}/readyz"), what="it is ready")
         url = f"https://localhost:{serving['address'].rsplit(':', 1)[1]}/validate/deny"
-        answer = asked(url, REVIEW, ssl.create_default_context(cafile=str(authority)))
+        answer = fetch(url, REVIEW, ssl.create_default_context(cafile=str(authority)))
         assert json.loads(answer)["response"]["allowed"] is False
         process.terminate()
-        assert told(process.stderr, "stopped")
-        assert process.wait(PATIENT) == 0
+        assert read_event(process.stderr, "stopped")
+        assert process.wait(TIMEOUT_SECONDS) == 0
     assert set(image.files()) == before
 
 
-def test_the_certificate_controller_finds_its_way(
+def test_the_certificate_controller_reaches_the_api_server(
     image: Image, tmp_path: Path, kubeconfig: str
 ) -> None:
-    """All that is used of the Kubernetes client has been left in the image."""
-    names = [f"--{one}=x" for one in ("namespace", "service", "headless-service", "secret")]
-    names += [f"--{one}=x" for one in ("ca-secret", "lease", "mutating-configuration")]
-    with image.running(
+    """The image has all modules of the Kubernetes client that gpuward uses."""
+    names = [f"--{option}=x" for option in ("namespace", "service", "headless-service", "secret")]
+    names += [f"--{option}=x" for option in ("ca-secret", "lease", "mutating-configuration")]
+    with image.start(
         tmp_path, "certs", "run", *names, "--kubeconfig", kubeconfig, "--status-port", "0"
     ) as process:
-        failed = told(process.stderr, "reconciliation failed")
+        failed = read_event(process.stderr, "reconciliation failed")
     assert "404 there is none" in str(failed)
 
 
@@ -118,9 +118,9 @@ def test_it_lints_and_imports_nothing_from_the_working_folder(image: Image, tmp_
     assert image.run(tmp_path, "--version") == (0, f"gpuward {__version__}\n", "")
 
 
-def test_it_holds_what_is_pinned_and_nothing_else(image: Image) -> None:
+def test_it_contains_the_pinned_packages_and_nothing_else(image: Image) -> None:
     pinned = re.findall(r"^(\S+)==", (ROOT / "requirements/image.txt").read_text(), re.MULTILINE)
-    found = installed(image)
+    found = installed_packages(image)
     assert sorted(one.metadata["Name"].lower().replace("_", "-") for one in found) == sorted(
         ["gpuward", *pinned]
     )
@@ -132,7 +132,9 @@ def test_it_holds_what_is_pinned_and_nothing_else(image: Image) -> None:
 
 
 def test_every_requirement_is_met(image: Image) -> None:
-    found = {one.metadata["Name"].lower().replace("_", "-"): one for one in installed(image)}
+    found = {
+        one.metadata["Name"].lower().replace("_", "-"): one for one in installed_packages(image)
+    }
     for name, one in found.items():
         extras = EXTRAS if name == "gpuward" else ("",)
         for requirement in map(Requirement, one.requires or ()):
@@ -142,7 +144,7 @@ def test_every_requirement_is_met(image: Image) -> None:
                 assert found[wanted].version in requirement.specifier, f"{name}: {requirement}"
 
 
-def test_everything_is_compiled_wherever_its_layer_is_copied(image: Image) -> None:
+def test_all_bytecode_is_valid_without_a_check_of_the_source(image: Image) -> None:
     files = image.files()
     compiled = {
         re.sub(r"__pycache__/(.+)\.cpython-\d+\.pyc$", r"\1.py", name): path.read_bytes()
@@ -152,10 +154,10 @@ def test_everything_is_compiled_wherever_its_layer_is_copied(image: Image) -> No
     assert set(compiled) == {name for name in files if name.endswith(".py")}
     assert {content[4:8] for content in compiled.values()} == {UNCHECKED}
     assert b"/opt/gpuward/gpuward/__main__.py" in compiled["gpuward/__main__.py"]
-    here = str(image.built_in).encode()
+    here = str(image.build_folder).encode()
     assert [name for name, path in files.items() if here in path.read_bytes()] == []
 
 
-def test_it_stays_small(image: Image) -> None:
+def test_its_size_is_below_the_limit(image: Image) -> None:
     size = sum(path.stat().st_size for path in image.files().values())
-    assert size < LARGEST, f"{size / (1 << 20):.1f} MiB"
+    assert size < SIZE_LIMIT, f"{size / (1 << 20):.1f} MiB"

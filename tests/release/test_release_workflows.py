@@ -1,4 +1,4 @@
-"""The workflows that check, build, sign and publish; they run on GitHub, so here they are read."""
+"""The GitHub workflows that check, build, sign and publish; these tests only read the files."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pytest
 import yaml
 
 from gpuward import __version__
-from tests.testkit.control_plane.toolchain import BuildError, cache, go_command, made_once, run
+from tests.testkit.control_plane.toolchain import BuildError, build_once, cache, go_command, run
 from tests.testkit.paths import ROOT, TESTS
-from tests.testkit.skipping import missing
+from tests.testkit.skipping import skip_missing
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 MODULE = TESTS / "workflows"
 ACTIONLINT = "github.com/rhysd/actionlint"
 CHECK = ROOT / "tools" / "check_release.py"
 PUBLISHING = {"packages", "id-token", "attestations"}
-# What each job of a release may write; reading the repository is all that the others may.
+# The write permissions of each release job; all other jobs may only read the repository.
 MAY_WRITE = {"image": PUBLISHING, "chart": PUBLISHING, "pypi": {"id-token"}}
 
 
@@ -39,45 +39,47 @@ def actionlint() -> str:
     assert version
     target = cache() / f"actionlint-{version[1]}"
     try:
-        with made_once(target) as folder:
+        with build_once(target) as folder:
             if folder:
                 package = f"{ACTIONLINT}/cmd/actionlint"
                 run([go_command(), "build", "-o", str(folder / "actionlint"), package], MODULE)
     except BuildError as error:
-        missing(f"actionlint cannot be built: {error}")
+        skip_missing(f"actionlint cannot be built: {error}")
     return str(target / "actionlint")
 
 
-def said(*command: str) -> tuple[int, str]:
-    """Exit status, and all that a command printed."""
+def run_command(*command: str) -> tuple[int, str]:
+    """Run a command; returns the exit status and the whole output."""
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
-def needed(jobs: dict[str, Any], name: str) -> set[str]:
-    """All that must have gone well before the job `name` begins."""
+def required_jobs(jobs: dict[str, Any], name: str) -> set[str]:
+    """All jobs that must succeed before the job `name` starts."""
     direct = jobs[name].get("needs", [])
     first = {direct} if isinstance(direct, str) else set(direct)
-    return first.union(*(needed(jobs, one) for one in first))
+    return first.union(*(required_jobs(jobs, one) for one in first))
 
 
 def steps(job: dict[str, Any]) -> list[str]:
-    """What a job does, a word or line for each step."""
+    """The steps of a job: the action or the shell command of each."""
     return [step.get("uses", "").partition("@")[0] or step["run"] for step in job["steps"]]
 
 
-def test_actionlint_has_nothing_to_say(actionlint: str) -> None:
-    # Its findings do not depend on whether a shellcheck is at hand.
-    assert said(actionlint, "-shellcheck=", *map(str, WORKFLOWS)) == (0, "")
+def test_actionlint_finds_nothing(actionlint: str) -> None:
+    # Without shellcheck, so that the findings do not depend on whether it is installed.
+    assert run_command(actionlint, "-shellcheck=", *map(str, WORKFLOWS)) == (0, "")
 
 
-def test_zizmor_has_nothing_to_say() -> None:
+def test_zizmor_finds_nothing() -> None:
     zizmor = str(Path(sys.executable).with_name("zizmor"))
-    status, text = said(zizmor, "--offline", "--no-progress", "--strict-collection", ".github")
+    status, text = run_command(
+        zizmor, "--offline", "--no-progress", "--strict-collection", ".github"
+    )
     assert status == 0, text
 
 
-def test_every_action_is_one_commit() -> None:
+def test_every_action_is_pinned_to_one_commit() -> None:
     used: dict[str, set[str]] = {}
     for path in WORKFLOWS:
         for line in re.findall(r"uses: (?!\./)(.+)", path.read_text(encoding="utf-8")):
@@ -88,7 +90,7 @@ def test_every_action_is_one_commit() -> None:
     assert {name: found for name, found in used.items() if len(found) > 1} == {}
 
 
-def test_jobs_have_no_more_rights_than_they_need(release: dict[str, Any]) -> None:
+def test_jobs_have_no_more_permissions_than_they_need(release: dict[str, Any]) -> None:
     for path in WORKFLOWS:
         assert yaml.safe_load(path.read_text(encoding="utf-8"))["permissions"] == {}
     for name, job in release["jobs"].items():
@@ -98,17 +100,17 @@ def test_jobs_have_no_more_rights_than_they_need(release: dict[str, Any]) -> Non
     assert "secrets." not in str(release)
 
 
-def test_nothing_is_published_unchecked(release: dict[str, Any]) -> None:
+def test_nothing_is_published_without_checks(release: dict[str, Any]) -> None:
     jobs = release["jobs"]
     for name in ("image", "chart", "pypi"):
-        assert {"version", "check"} <= needed(jobs, name)
-    # The chart starts the image, and nothing on PyPI can be replaced.
-    assert "image" in needed(jobs, "chart")
-    assert needed(jobs, "pypi") == set(jobs) - {"pypi"}
+        assert {"version", "check"} <= required_jobs(jobs, name)
+    # The chart uses the image, and a file on PyPI can never be replaced, so PyPI comes last.
+    assert "image" in required_jobs(jobs, "chart")
+    assert required_jobs(jobs, "pypi") == set(jobs) - {"pypi"}
     assert jobs["pypi"]["environment"]["name"] == "pypi"
 
 
-def test_the_image_gets_its_tag_when_it_has_run_and_is_scanned_and_signed(
+def test_the_image_is_tagged_after_it_has_run_and_is_scanned_and_signed(
     release: dict[str, Any],
 ) -> None:
     job = release["jobs"]["image"]
@@ -133,15 +135,17 @@ def test_the_image_gets_its_tag_when_it_has_run_and_is_scanned_and_signed(
 
 def test_a_release_has_one_version(tmp_path: Path, release: dict[str, Any]) -> None:
     assert any("tools/check_release.py" in step for step in steps(release["jobs"]["version"]))
-    assert said(sys.executable, str(CHECK), f"v{__version__}") == (0, "")
+    assert run_command(sys.executable, str(CHECK), f"v{__version__}") == (0, "")
     for name in ("gpuward/__init__.py", "charts/gpuward/Chart.yaml", "tools/check_release.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     chart = tmp_path / "charts/gpuward/Chart.yaml"
     chart.write_text(re.sub(r"(?m)^appVersion: .*$", 'appVersion: "9.9.9"', chart.read_text()))
-    status, text = said(sys.executable, str(tmp_path / "tools/check_release.py"), f"v{__version__}")
+    status, text = run_command(
+        sys.executable, str(tmp_path / "tools/check_release.py"), f"v{__version__}"
+    )
     assert (status, text) == (
         1,
         f"charts/gpuward/Chart.yaml: appVersion: 9.9.9, not {__version__}\n",
     )
-    assert said(sys.executable, str(CHECK), __version__)[0] == 1
+    assert run_command(sys.executable, str(CHECK), __version__)[0] == 1

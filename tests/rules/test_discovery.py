@@ -1,4 +1,4 @@
-"""Pods are found wherever they sit. The table is `data/workloads.yaml`."""
+"""Tests that pods are found in every kind of workload. The table is `data/workloads.yaml`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_pods_in_a_list_are_the_same_with_longer_paths(name: str) -> None:
         ("{apiVersion: v1, spec: {containers: [{name: a}]}}", 0),
     ],
 )
-def test_what_little_an_object_holds_is_read(text: str, count: int) -> None:
+def test_a_partial_object_is_read(text: str, count: int) -> None:
     assert len(pods_in(parsed(text))) == count
 
 
@@ -72,7 +72,7 @@ PATTERNS = {
 
 
 @pytest.mark.parametrize("version", PATTERNS)
-def test_patterns_of_pods_are_not_judged(version: str) -> None:
+def test_policy_patterns_are_not_evaluated(version: str) -> None:
     pattern = {"spec": {"containers": [{"env": "=(text)"}], "volumes": "X"}}
     manifest = {"apiVersion": version, "kind": PATTERNS[version], "spec": {"pattern": pattern}}
     assert list(find_subjects(manifest, PROFILE)) == []
@@ -86,16 +86,16 @@ def test_patterns_of_pods_are_not_judged(version: str) -> None:
         "{apiVersion: example.com/v1, kind: X, spec: {containers: 3}}",
         "{apiVersion: example.com/v1, kind: X, spec: {containers: [a, b]}}",
         "{apiVersion: example.com/v1, kind: X, spec: {containers: {a: {image: b}}}}",
-        # A kind of this name in another group has a shape of its own.
+        # A kind with this name in another group has its own schema.
         "{apiVersion: example.com/v1, kind: TrainJob, spec: {trainer: text}}",
         "{apiVersion: example.com/v1, kind: Workflow, spec: {templates: {a: b}}}",
     ],
 )
-def test_what_only_resembles_a_pod_is_left_alone(text: str) -> None:
+def test_an_object_that_only_resembles_a_pod_is_no_subject(text: str) -> None:
     assert list(find_subjects(parsed(text), PROFILE)) == []
 
 
-def test_lists_are_opened() -> None:
+def test_pods_in_lists_are_found() -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "spec": {}}
     bare = {"metadata": {"name": "x"}, "spec": {}}
     inner = {"kind": "List", "items": [pod]}
@@ -135,18 +135,18 @@ def test_an_object_is_named_by_group_kind_namespace_and_name() -> None:
         ),
     ],
 )
-def test_a_place_has_names_instead_of_indices(name: str, places: list[str]) -> None:
+def test_a_stable_path_has_names_instead_of_indices(name: str, places: list[str]) -> None:
     assert [pod.stable_path for pod in pods_in(manifest_of(name))] == places
 
 
-def test_places_stay_when_elements_change_places() -> None:
+def test_stable_paths_stay_when_elements_are_reordered() -> None:
     manifest = manifest_of("Workflow")
     before = {pod.stable_path for pod in pods_in(manifest)}
     manifest["spec"]["templates"].reverse()
     assert {pod.stable_path for pod in pods_in(manifest)} == before
 
 
-def test_where_a_kind_keeps_its_resources() -> None:
+def test_resources_are_read_from_the_fields_of_the_kind() -> None:
     spark = manifest_of("SparkApplication")
     spark["spec"]["executor"]["sidecars"][0]["resources"] = {"limits": {"nvidia.com/gpu": 2}}
     driver, executor, _ = pods_in(spark)
@@ -159,7 +159,7 @@ def test_where_a_kind_keeps_its_resources() -> None:
     assert pointer(trainer.containers[0].resources_path) == "/spec/trainer/resourcesPerNode"
 
 
-def test_a_resource_that_spark_does_not_know_is_none() -> None:
+def test_a_spark_driver_ignores_the_resources_field() -> None:
     driver = {"resources": {"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": 1}}}
     head = {"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication"}
     (pod,) = pods_in({**head, "spec": {"driver": driver}})

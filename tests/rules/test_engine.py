@@ -1,4 +1,4 @@
-"""The engine, with rules made for the purpose: what it does with good ones and with broken ones."""
+"""Tests of the engine with artificial rules, both correct and faulty ones."""
 
 from __future__ import annotations
 
@@ -52,37 +52,37 @@ def active(
         needs=(),
         **facts,
     )
-    return ActiveRule(rule, action, scope, {"told": name}, suppressible=True)
+    return ActiveRule(rule, action, scope, {"name": name}, suppressible=True)
 
 
 def rule_set(*rules: ActiveRule, exceptions: tuple[PolicyException, ...] = ()) -> RuleSet:
     return RuleSet(rules, PROFILE, exceptions)
 
 
-def finds(field: str, *, mend: bool = False, safe: bool = True, message: str = "") -> Check:
-    """Find `field` in every container, and perhaps remove it."""
+def find_field(field: str, *, fixable: bool = False, safe: bool = True, message: str = "") -> Check:
+    """A check that finds `field` in every container; if `fixable`, its fix removes the field."""
 
     def body(pod: Pod, _context: Context) -> Iterator[Finding]:
         for container in pod.containers:
             if field in container.raw:
                 path = (*container.path, field)
-                cure = Fix(f"remove {field}", (remove(path),), safe) if mend else None
+                removal = Fix(f"remove {field}", (remove(path),), safe) if fixable else None
                 yield Finding(
                     path=path,
                     key=field,
                     message=message or f"has {field}",
                     container=container,
-                    fix=cure,
+                    fix=removal,
                 )
 
     return body
 
 
-def does(*edits: Edit, key: str = "x") -> Check:
-    """Find one thing in the pod and want `edits`, whose paths start at its spec."""
+def edit_pod(*edits: Edit, key: str = "x") -> Check:
+    """A check that finds one thing in the pod, with `edits` whose paths start at its spec."""
 
     def body(pod: Pod, _context: Context) -> Iterator[Finding]:
-        if "cured" not in pod.spec:
+        if "fixed" not in pod.spec:
             own = tuple(edit._replace(path=(*pod.path, *edit.path)) for edit in edits)
             yield Finding(
                 path=pod.path, key=key, message="wants edits", fix=Fix("edit", own, safe=True)
@@ -91,17 +91,17 @@ def does(*edits: Edit, key: str = "x") -> Check:
     return body
 
 
-def breaks(body: Check, after: int = 0) -> Check:
-    """Do as `body` does, and raise after so many findings."""
+def raise_after(body: Check, after: int = 0) -> Check:
+    """A check that yields the first `after` findings of `body` and then raises."""
 
-    def broken(subject: Any, context: Context) -> Iterator[Finding]:
+    def raising(subject: Any, context: Context) -> Iterator[Finding]:
         for number, finding in enumerate(body(subject, context)):
             if number == after:
                 break
             yield finding
-        raise RuntimeError("our own bug")
+        raise RuntimeError("a bug")
 
-    return broken
+    return raising
 
 
 def pod(*containers: dict[str, Any], **metadata: Any) -> dict[str, Any]:
@@ -121,14 +121,14 @@ def quota() -> dict[str, Any]:
     }
 
 
-def judged(manifest: Any, *rules: ActiveRule, **facts: Any) -> EvaluationResult:
+def run_check(manifest: Any, *rules: ActiveRule, **facts: Any) -> EvaluationResult:
     before = copy.deepcopy(manifest)
     result = check(manifest, rule_set(*rules), CONTEXT, **facts)
     assert manifest == before
     return result
 
 
-def mended(manifest: Any, *rules: ActiveRule, **facts: Any) -> FixResult:
+def run_fix(manifest: Any, *rules: ActiveRule, **facts: Any) -> FixResult:
     before = copy.deepcopy(manifest)
     fixed = fix(manifest, rule_set(*rules), CONTEXT, **facts)
     assert manifest == before
@@ -138,12 +138,12 @@ def mended(manifest: Any, *rules: ActiveRule, **facts: Any) -> FixResult:
     return fixed
 
 
-def spoken(found: list[Finding]) -> list[tuple[str, str, str]]:
-    return [(finding.rule, finding.container_name, finding.key) for finding in found]
+def summaries(findings: list[Finding]) -> list[tuple[str, str, str]]:
+    return [(finding.rule, finding.container_name, finding.key) for finding in findings]
 
 
-def test_findings_are_stamped() -> None:
-    (finding,) = judged(pod({"a": 1}), active("r", finds("a", mend=True))).findings
+def test_findings_carry_rule_object_action_and_identity() -> None:
+    (finding,) = run_check(pod({"a": 1}), active("r", find_field("a", fixable=True))).findings
     assert finding.rule == "r"
     assert str(finding.object) == "Pod n/p"
     assert finding.stable_path == "spec"
@@ -158,39 +158,39 @@ def test_the_weaker_of_two_actions_counts() -> None:
             yield Finding(path=pod.path, key=action.name, message="x", action=action)
 
     for cap in (Action.AUDIT, Action.WARN, Action.DENY):
-        found = judged(pod({}), active("r", body, action=cap)).findings
+        findings = run_check(pod({}), active("r", body, action=cap)).findings
         expected = [min(cap, own) for own in (Action.AUDIT, Action.WARN, Action.DENY)]
-        assert [finding.action for finding in found] == expected
+        assert [finding.action for finding in findings] == expected
 
 
 def test_rules_see_their_own_options_and_the_profile() -> None:
-    seen = []
+    recorded = []
 
     def body(_pod: Pod, context: Context) -> Iterator[Finding]:
-        seen.append((context.options["told"], context.profile, context.today))
+        recorded.append((context.options["name"], context.profile, context.today))
         yield from ()
 
-    judged(pod({}), active("one", body), active("two", body))
-    assert seen == [("one", PROFILE, TODAY), ("two", PROFILE, TODAY)]
+    run_check(pod({}), active("one", body), active("two", body))
+    assert recorded == [("one", PROFILE, TODAY), ("two", PROFILE, TODAY)]
 
 
-def test_a_rule_is_asked_about_its_own_kind_of_subject() -> None:
-    seen = []
+def test_a_rule_runs_on_its_own_kind_of_subject() -> None:
+    recorded = []
 
     def body(subject: Any, _context: Context) -> Iterator[Finding]:
-        seen.append(type(subject))
+        recorded.append(type(subject))
         yield from ()
 
     both = {"kind": "List", "items": [pod({}), quota()]}
-    judged(both, active("pods", body), active("quotas", body, subject=Quota))
-    assert seen == [Pod, Quota]
+    run_check(both, active("pods", body), active("quotas", body, subject=Quota))
+    assert recorded == [Pod, Quota]
 
 
-def test_a_rule_is_asked_only_about_pods_that_have_what_it_needs() -> None:
-    seen = []
+def test_a_rule_runs_only_on_pods_with_the_traits_that_it_needs() -> None:
+    recorded = []
 
     def body(pod: Pod, _context: Context) -> Iterator[Finding]:
-        seen.append(pod.object.name)
+        recorded.append(pod.object.name)
         yield from ()
 
     rule = active("r", body)._replace(needs=(NODE_NAME | NODE_CONSTRAINT, HOST_NAMESPACE))
@@ -198,28 +198,28 @@ def test_a_rule_is_asked_only_about_pods_that_have_what_it_needs() -> None:
     manifests[1]["spec"] |= {"nodeName": "n"}
     manifests[2]["spec"] |= {"nodeSelector": {"a": "b"}, "hostPID": True}
     for manifest in manifests:
-        judged(manifest, rule)
-    judged({"kind": "List", "items": manifests}, rule)
-    assert seen == ["both", "both"]
+        run_check(manifest, rule)
+    run_check({"kind": "List", "items": manifests}, rule)
+    assert recorded == ["both", "both"]
 
 
-def test_a_pod_that_no_edit_has_touched_is_asked_about_once() -> None:
-    seen = []
+def test_a_pod_without_edits_is_evaluated_once() -> None:
+    recorded = []
 
     def body(pod: Pod, _context: Context) -> Iterator[Finding]:
-        seen.append(pod.object.name)
+        recorded.append(pod.object.name)
         yield from ()
 
     both = {"kind": "List", "items": [pod({"a": 1}), pod({}, name="untouched")]}
-    mended(both, active("watching", body), active("cure", finds("a", mend=True)))
-    # Once in each of two runs; the other also after the fix.
-    assert seen == ["p", "untouched", "p", "p", "untouched"]
+    run_fix(both, active("watching", body), active("fixing", find_field("a", fixable=True)))
+    # Each pod once in each of two runs, and the fixed pod once more after the fix.
+    assert recorded == ["p", "untouched", "p", "p", "untouched"]
 
 
 def test_a_finding_keeps_its_container() -> None:
     limits = {"cpu": 1}
-    (finding,) = judged(
-        pod({"a": 1, "resources": {"limits": limits}}), active("r", finds("a"))
+    (finding,) = run_check(
+        pod({"a": 1, "resources": {"limits": limits}}), active("r", find_field("a"))
     ).findings
     container = finding.container
     assert container is not None
@@ -228,27 +228,27 @@ def test_a_finding_keeps_its_container() -> None:
 
 def test_a_rule_that_raises_is_named_and_hides_nothing() -> None:
     rules = [
-        active("first", finds("a")),
-        active("broken", breaks(finds("a", mend=True), after=1)),
-        active("last", finds("b", mend=True)),
+        active("first", find_field("a")),
+        active("broken", raise_after(find_field("a", fixable=True), after=1)),
+        active("last", find_field("b", fixable=True)),
     ]
     manifest = pod({"a": 1, "b": 1}, {"a": 1})
-    result = judged(manifest, *rules)
-    assert [(f.rule, f.error) for f in result.failures] == [("broken", "RuntimeError: our own bug")]
-    assert spoken(result.findings) == [
+    result = run_check(manifest, *rules)
+    assert [(f.rule, f.error) for f in result.failures] == [("broken", "RuntimeError: a bug")]
+    assert summaries(result.findings) == [
         *(("first", "c0", "a"), ("first", "c1", "a")),
         *(("broken", "c0", "a"), ("last", "c0", "b")),
     ]
     assert [f.fixable for f in result.findings if f.rule == "broken"] == [False]
-    # None of its edits is made; those of others are.
-    fixed = mended(manifest, *rules)
+    # None of its edits is made; those of other rules are.
+    fixed = run_fix(manifest, *rules)
     assert [operation["path"] for operation in fixed.operations] == ["/spec/containers/0/b"]
     assert [failure.rule for failure in fixed.remaining.failures] == ["broken"]
 
 
 def test_a_rule_that_raises_about_every_pod_is_named_once() -> None:
     manifest = {"kind": "List", "items": [pod({"a": 1}), pod({"a": 1})]}
-    result = judged(manifest, active("broken", breaks(finds("a"), after=1)))
+    result = run_check(manifest, active("broken", raise_after(find_field("a"), after=1)))
     assert [failure.rule for failure in result.failures] == ["broken"]
     assert len(result.findings) == 2
 
@@ -259,16 +259,18 @@ def test_a_rule_that_raises_only_before_the_fix_is_still_named() -> None:
             raise ValueError("only before")
         yield from ()
 
-    fixed = mended(pod({"a": 1}), active("broken", body), active("cure", finds("a", mend=True)))
+    fixed = run_fix(
+        pod({"a": 1}), active("broken", body), active("fixing", find_field("a", fixable=True))
+    )
     assert len(fixed.operations) == 1
     assert [failure.rule for failure in fixed.remaining.failures] == ["broken"]
 
 
-def test_a_rule_that_is_no_generator_at_all_is_caught() -> None:
+def test_a_check_that_returns_none_is_a_failure() -> None:
     def body(_pod: Pod, _context: Context) -> Iterator[Finding]:
         return None  # type: ignore[return-value]
 
-    assert judged(pod({}), active("broken", body)).failures
+    assert run_check(pod({}), active("broken", body)).failures
 
 
 @pytest.mark.parametrize(
@@ -279,35 +281,35 @@ def test_a_rule_that_is_no_generator_at_all_is_caught() -> None:
         [append(("containers", 0), 1)],
         [put(("a",), 1), put(("a",), 2)],
         [put(("containers",), []), remove(("containers", 0))],
-        # The first would fit, but all or none are made.
+        # The first edit fits, but either all edits are made or none.
         [put(("a",), 1), remove(("missing",))],
     ],
 )
 def test_edits_that_do_not_fit_are_dropped_with_their_rule(edits: list[Edit]) -> None:
-    rules = [active("misfit", does(*edits)), active("good", finds("a", mend=True))]
-    fixed = mended(pod({"a": 1}), *rules)
+    rules = [active("misfit", edit_pod(*edits)), active("good", find_field("a", fixable=True))]
+    fixed = run_fix(pod({"a": 1}), *rules)
     assert fixed.manifest == pod({})
     assert [failure.rule for failure in fixed.remaining.failures] == ["misfit"]
     assert "EditError" in fixed.remaining.failures[0].error
-    # What it has found remains.
+    # Its finding remains.
     assert [finding.rule for finding in fixed.remaining.findings] == ["misfit"]
 
 
-def test_a_misfit_alone_leaves_everything_as_it_is() -> None:
+def test_edits_that_do_not_fit_leave_the_manifest_unchanged() -> None:
     manifest = pod({"a": 1})
-    fixed = mended(manifest, active("misfit", does(remove(("missing",)))))
+    fixed = run_fix(manifest, active("misfit", edit_pod(remove(("missing",)))))
     assert fixed.manifest is manifest
     assert fixed.fixed == []
     assert [failure.rule for failure in fixed.remaining.failures] == ["misfit"]
 
 
-def test_a_fix_that_does_not_cure_bars_its_rule_and_the_rest_is_still_fixed() -> None:
+def test_a_fix_that_does_not_resolve_its_finding_disables_only_its_rule() -> None:
     rules = [
-        active("before", finds("a", mend=True)),
-        active("useless", does(put(("useless",), 1))),
-        active("after", finds("b", mend=True)),
+        active("before", find_field("a", fixable=True)),
+        active("useless", edit_pod(put(("useless",), 1))),
+        active("after", find_field("b", fixable=True)),
     ]
-    fixed = mended(pod({"a": 1, "b": 1}), *rules)
+    fixed = run_fix(pod({"a": 1, "b": 1}), *rules)
     assert fixed.manifest == pod({})
     assert [finding.rule for finding in fixed.fixed] == ["before", "after"]
     (failure,) = fixed.remaining.failures
@@ -316,13 +318,13 @@ def test_a_fix_that_does_not_cure_bars_its_rule_and_the_rest_is_still_fixed() ->
     assert [finding.rule for finding in fixed.remaining.findings] == ["useless"]
 
 
-def test_a_fix_without_edits_cures_nothing() -> None:
-    fixed = mended(pod({}), active("idle", does()))
+def test_a_fix_without_edits_is_a_failure() -> None:
+    fixed = run_fix(pod({}), active("idle", edit_pod()))
     assert fixed.operations == []
     assert [failure.rule for failure in fixed.remaining.failures] == ["idle"]
 
 
-def test_rules_that_undo_each_other_come_to_an_end() -> None:
+def test_rules_that_undo_each_other_terminate() -> None:
     def wants(value: int) -> Check:
         def body(pod: Pod, _context: Context) -> Iterator[Finding]:
             if pod.spec.get("x") != value:
@@ -336,19 +338,19 @@ def test_rules_that_undo_each_other_come_to_an_end() -> None:
 
         return body
 
-    fixed = mended(pod({}), active("one", wants(1)), active("two", wants(2)))
+    fixed = run_fix(pod({}), active("one", wants(1)), active("two", wants(2)))
     assert [failure.rule for failure in fixed.remaining.failures] == ["one"]
     assert fixed.manifest["spec"]["x"] == 2  # type: ignore[call-overload, index]
 
 
-def test_many_useless_rules_come_to_an_end() -> None:
-    rules = [active(f"useless-{n}", does(put((f"x{n}",), 1), key=str(n))) for n in range(30)]
-    fixed = mended(pod({}), *rules)
+def test_many_useless_rules_terminate() -> None:
+    rules = [active(f"useless-{n}", edit_pod(put((f"x{n}",), 1), key=str(n))) for n in range(30)]
+    fixed = run_fix(pod({}), *rules)
     assert fixed.operations == []
     assert len(fixed.remaining.failures) == 30
 
 
-def test_a_rule_that_always_finds_something_new_comes_to_an_end() -> None:
+def test_a_rule_that_always_finds_something_new_terminates() -> None:
     def body(pod: Pod, _context: Context) -> Iterator[Finding]:
         count = pod.spec.get("count", 0)
         edits = (put((*pod.path, "count"), count + 1),)
@@ -359,13 +361,13 @@ def test_a_rule_that_always_finds_something_new_comes_to_an_end() -> None:
             fix=Fix("count", edits, safe=True),
         )
 
-    rules = [active("endless", body), active("good", finds("a", mend=True))]
-    fixed = mended(pod({"a": 1}), *rules)
+    rules = [active("endless", body), active("good", find_field("a", fixable=True))]
+    fixed = run_fix(pod({"a": 1}), *rules)
     assert fixed.manifest == pod({})
     assert [failure.rule for failure in fixed.remaining.failures] == ["endless"]
 
 
-def test_one_fix_may_open_the_way_for_an_earlier_one() -> None:
+def test_a_fix_may_enable_the_fix_of_an_earlier_rule() -> None:
     def needs(pod: Pod, _context: Context) -> Iterator[Finding]:
         if "a" not in pod.containers[0].raw and "x" not in pod.spec:
             edits = (put((*pod.path, "x"), 1),)
@@ -373,24 +375,26 @@ def test_one_fix_may_open_the_way_for_an_earlier_one() -> None:
                 path=pod.path, key="x", message="has no x", fix=Fix("add x", edits, safe=True)
             )
 
-    fixed = mended(pod({"a": 1}), active("early", needs), active("late", finds("a", mend=True)))
+    fixed = run_fix(
+        pod({"a": 1}), active("early", needs), active("late", find_field("a", fixable=True))
+    )
     assert [finding.rule for finding in fixed.fixed] == ["late", "early"]
     assert fixed.remaining.findings == []
 
 
-def test_what_was_never_to_be_fixed_is_no_relapse() -> None:
-    """Two nameless siblings share every identity; only one of their findings can be fixed."""
+def test_an_unfixable_finding_is_no_failure_of_the_fix() -> None:
+    """Two siblings without names share an identity; only one of their findings can be fixed."""
 
     def body(pod: Pod, _context: Context) -> Iterator[Finding]:
         for container in pod.containers:
             if "a" in container.raw:
                 path = (*container.path, "a")
-                cure = Fix("remove", (remove(path),), safe=container.raw["a"] == 1)
-                yield Finding(path=path, key="a", message="has a", container=container, fix=cure)
+                removal = Fix("remove", (remove(path),), safe=container.raw["a"] == 1)
+                yield Finding(path=path, key="a", message="has a", container=container, fix=removal)
 
     spec = [{"template": {"containers": [{"name": "c", "a": n}]}} for n in (1, 2)]
     manifest = {"apiVersion": "example.com/v1", "kind": "Twins", "spec": spec}
-    fixed = mended(manifest, active("r", body, scope=FixScope.SAFE))
+    fixed = run_fix(manifest, active("r", body, scope=FixScope.SAFE))
     assert [operation["path"] for operation in fixed.operations] == [
         "/spec/0/template/containers/0/a"
     ]
@@ -409,88 +413,94 @@ def test_what_was_never_to_be_fixed_is_no_relapse() -> None:
     ],
 )
 def test_only_fixes_in_scope_are_made(scope: FixScope, *, safe: bool, made: bool) -> None:
-    rule = active("r", finds("a", mend=True, safe=safe), scope=scope)
-    (finding,) = judged(pod({"a": 1}), rule).findings
+    rule = active("r", find_field("a", fixable=True, safe=safe), scope=scope)
+    (finding,) = run_check(pod({"a": 1}), rule).findings
     assert finding.fixable is made
-    assert bool(mended(pod({"a": 1}), rule).operations) is made
+    assert bool(run_fix(pod({"a": 1}), rule).operations) is made
 
 
 def test_no_rule_sees_the_edits_of_a_later_one() -> None:
-    seen: dict[str, list[list[str]]] = {"first": [], "last": []}
+    recorded: dict[str, list[list[str]]] = {"first": [], "last": []}
 
-    def watching(name: str, body: Check) -> Check:
-        def watched(pod: Pod, context: Context) -> Iterator[Finding]:
-            seen[name].append(sorted(key for c in pod.containers for key in c.raw if key != "name"))
+    def recording(name: str, body: Check) -> Check:
+        def record(pod: Pod, context: Context) -> Iterator[Finding]:
+            recorded[name].append(
+                sorted(key for c in pod.containers for key in c.raw if key != "name")
+            )
             yield from body(pod, context)
 
-        return watched
+        return record
 
-    mended(
+    run_fix(
         pod({"a": 1, "b": 1}),
-        active("first", watching("first", finds("a", mend=True))),
-        active("last", watching("last", finds("b", mend=True))),
+        active("first", recording("first", find_field("a", fixable=True))),
+        active("last", recording("last", find_field("b", fixable=True))),
     )
-    # Asked before its fix, and once more in the end.
-    assert seen["first"][:2] == [["a", "b"], []]
-    assert seen["last"][:2] == [["b"], []]
+    # Each rule runs before its fix, and once more at the end.
+    assert recorded["first"][:2] == [["a", "b"], []]
+    assert recorded["last"][:2] == [["b"], []]
 
 
 def test_operations_are_in_the_order_of_the_rules() -> None:
-    rules = [active(f"r{n}", finds(field, mend=True)) for n, field in enumerate("cab")]
-    fixed = mended(pod({"a": 1, "b": 1, "c": 1}), *rules)
+    rules = [active(f"r{n}", find_field(field, fixable=True)) for n, field in enumerate("cab")]
+    fixed = run_fix(pod({"a": 1, "b": 1, "c": 1}), *rules)
     assert [operation["path"][-1] for operation in fixed.operations] == ["c", "a", "b"]
     assert [finding.rule for finding in fixed.fixed] == ["r0", "r1", "r2"]
 
 
 def test_untouched_parts_stay_the_same_objects() -> None:
     manifest = pod({"a": 1}, {"b": {}})
-    fixed: Any = mended(manifest, active("r", finds("a", mend=True))).manifest
+    fixed: Any = run_fix(manifest, active("r", find_field("a", fixable=True))).manifest
     assert fixed["metadata"] is manifest["metadata"]
     assert fixed["spec"]["containers"][1] is manifest["spec"]["containers"][1]
 
 
-def test_only_the_named_containers_are_mended() -> None:
-    fixed = mended(pod({"a": 1}, {"a": 1}), active("r", finds("a", mend=True)), only=["c1"])
+def test_only_the_named_containers_are_fixed() -> None:
+    fixed = run_fix(
+        pod({"a": 1}, {"a": 1}), active("r", find_field("a", fixable=True)), only=["c1"]
+    )
     assert [operation["path"] for operation in fixed.operations] == ["/spec/containers/1/a"]
-    assert spoken(fixed.remaining.findings) == [("r", "c0", "a")]
-    # What concerns the whole pod concerns none of them.
-    assert mended(pod({}), active("w", does(put(("cured",), 1))), only=["c0"]).operations == []
-    assert mended(pod({"a": 1}), active("r", finds("a", mend=True)), only=[]).operations == []
+    assert summaries(fixed.remaining.findings) == [("r", "c0", "a")]
+    # A finding about the pod itself belongs to no container.
+    assert run_fix(pod({}), active("w", edit_pod(put(("fixed",), 1))), only=["c0"]).operations == []
+    assert (
+        run_fix(pod({"a": 1}), active("r", find_field("a", fixable=True)), only=[]).operations == []
+    )
 
 
-def test_a_rule_silences_those_that_it_stands_for() -> None:
-    first = active("first", finds("a"), supersedes=("second",))
-    second = active("second", finds("a"))
+def test_a_rule_silences_the_rules_that_it_supersedes() -> None:
+    first = active("first", find_field("a"), supersedes=("second",))
+    second = active("second", find_field("a"))
     both = pod({"a": 1})
-    assert spoken(judged(both, first, second).findings) == [("first", "c0", "a")]
-    # Off means that the other speaks.
-    assert spoken(judged(both, second).findings) == [("second", "c0", "a")]
-    # It stands for others only where it has spoken itself: this container, this key.
-    picky = active("first", finds("b"), supersedes=("second",))
-    assert spoken(judged(pod({"a": 1, "b": 1}), picky, second).findings) == [
+    assert summaries(run_check(both, first, second).findings) == [("first", "c0", "a")]
+    # If the first rule is off, the second one reports.
+    assert summaries(run_check(both, second).findings) == [("second", "c0", "a")]
+    # It supersedes only where it has a finding itself: the same container and key.
+    picky = active("first", find_field("b"), supersedes=("second",))
+    assert summaries(run_check(pod({"a": 1, "b": 1}), picky, second).findings) == [
         ("first", "c0", "b"),
         ("second", "c0", "a"),
     ]
     twins = {"kind": "List", "items": [pod({"a": 1}), pod({"a": 1})]}
-    assert len(judged(twins, first, second).findings) == 2
+    assert len(run_check(twins, first, second).findings) == 2
 
 
-def test_a_rule_stays_silenced_when_another_has_mended_something() -> None:
+def test_a_rule_stays_superseded_after_a_fix_of_another_rule() -> None:
     rules = [
-        active("first", finds("a"), supersedes=("second",)),
-        active("other", finds("b", mend=True)),
-        active("second", finds("a", mend=True)),
+        active("first", find_field("a"), supersedes=("second",)),
+        active("other", find_field("b", fixable=True)),
+        active("second", find_field("a", fixable=True)),
     ]
-    fixed = mended(pod({"a": 1, "b": 1}), *rules)
+    fixed = run_fix(pod({"a": 1, "b": 1}), *rules)
     assert [finding.rule for finding in fixed.fixed] == ["other"]
-    assert spoken(fixed.remaining.findings) == [("first", "c0", "a")]
+    assert summaries(fixed.remaining.findings) == [("first", "c0", "a")]
 
 
-def test_what_is_excepted_stays_silent_in_the_words_of_another_rule_too() -> None:
+def test_an_exception_also_covers_the_superseded_rules() -> None:
     accepted = PolicyException(rules=("first",), reason="why", namespaces=("n",))
     rules = rule_set(
-        active("first", finds("a"), supersedes=("second",)),
-        active("second", finds("a")),
+        active("first", find_field("a"), supersedes=("second",)),
+        active("second", find_field("a")),
         exceptions=(accepted,),
     )
     result = check(pod({"a": 1}), rules, CONTEXT)
@@ -498,37 +508,37 @@ def test_what_is_excepted_stays_silent_in_the_words_of_another_rule_too() -> Non
     assert result.used_exceptions == {accepted}
 
 
-def test_suppressed_findings_are_counted_and_not_mended() -> None:
+def test_suppressed_findings_are_counted_and_not_fixed() -> None:
     def suppress(finding: Finding, rule: ActiveRule) -> bool:
         assert finding.rule == rule.rule.name
         return finding.container_name == "c0"
 
     manifest = pod({"a": 1}, {"a": 1})
-    rule = active("r", finds("a", mend=True))
-    result = judged(manifest, rule, suppress=suppress)
-    assert (spoken(result.findings), result.suppressed) == ([("r", "c1", "a")], 1)
-    fixed = mended(manifest, rule, suppress=suppress)
+    rule = active("r", find_field("a", fixable=True))
+    result = run_check(manifest, rule, suppress=suppress)
+    assert (summaries(result.findings), result.suppressed) == ([("r", "c1", "a")], 1)
+    fixed = run_fix(manifest, rule, suppress=suppress)
     assert [operation["path"] for operation in fixed.operations] == ["/spec/containers/1/a"]
     assert (fixed.remaining.findings, fixed.remaining.suppressed) == ([], 1)
 
 
-def test_a_comment_keeps_its_place_while_indices_shift() -> None:
-    """The linter silences by path; the paths that it knows are those of the text."""
+def test_a_suppression_keeps_its_finding_while_indices_shift() -> None:
+    """The linter suppresses by path, and it knows only the paths of the original text."""
 
     def finds_env(pod: Pod, _context: Context) -> Iterator[Finding]:
         for container in pod.containers:
             for name, entries in container.env.items():
                 path = (*container.path, "env", entries[-1][0])
-                cure = Fix("remove", (remove(path),), safe=name != "B")
+                removal = Fix("remove", (remove(path),), safe=name != "B")
                 yield Finding(
-                    path=path, key=name, message=f"sets {name}", container=container, fix=cure
+                    path=path, key=name, message=f"sets {name}", container=container, fix=removal
                 )
 
     def suppress(finding: Finding, _rule: ActiveRule) -> bool:
         return pointer(finding.path).endswith("/1")
 
     env = [{"name": name} for name in "ABC"]
-    fixed = mended(
+    fixed = run_fix(
         pod({"env": env}), active("r", finds_env, scope=FixScope.SAFE), suppress=suppress
     )
     assert fixed.manifest == pod({"env": [{"name": "B"}]})
@@ -538,32 +548,32 @@ def test_a_comment_keeps_its_place_while_indices_shift() -> None:
 
 def test_exceptions_come_before_suppression() -> None:
     accepted = PolicyException(rules=("r",), reason="why", containers=("c0",))
-    asked = []
+    asked_about = []
 
     def suppress(finding: Finding, _rule: ActiveRule) -> bool:
-        asked.append(finding.container_name)
+        asked_about.append(finding.container_name)
         return True
 
-    rules = rule_set(active("r", finds("a")), exceptions=(accepted,))
+    rules = rule_set(active("r", find_field("a")), exceptions=(accepted,))
     result = check(pod({"a": 1}, {"a": 1}), rules, CONTEXT, suppress)
     assert (result.findings, result.excepted, result.suppressed) == ([], ["r"], 1)
-    assert asked == ["c1"]
+    assert asked_about == ["c1"]
 
 
-def test_the_pods_of_a_list_are_judged_each_for_itself() -> None:
+def test_each_pod_of_a_list_is_evaluated_on_its_own() -> None:
     manifest = {"kind": "List", "items": [pod({"a": 1}), quota(), pod({}, name="q"), pod({"a": 1})]}
-    rule = active("r", finds("a", mend=True))
-    result = judged(manifest, rule)
+    rule = active("r", find_field("a", fixable=True))
+    result = run_check(manifest, rule)
     assert [finding.path[:2] for finding in result.findings] == [("items", 0), ("items", 3)]
     assert result.pods == 3
-    fixed: Any = mended(manifest, rule).manifest
+    fixed: Any = run_fix(manifest, rule).manifest
     assert fixed["items"] == [pod({}), quota(), pod({}, name="q"), pod({})]
     assert fixed["items"][1] is manifest["items"][1]
 
 
-def test_what_cannot_be_read_is_reported_beside_what_can() -> None:
+def test_malformed_fields_are_reported_beside_findings() -> None:
     manifest = pod({"a": 1, "env": "text"})
-    result = judged(manifest, active("r", finds("a")))
+    result = run_check(manifest, active("r", find_field("a")))
     assert [pointer(unreadable.path) for unreadable in result.malformed_fields] == [
         "/spec/containers/0/env"
     ]
@@ -571,10 +581,10 @@ def test_what_cannot_be_read_is_reported_beside_what_can() -> None:
 
 
 @pytest.mark.parametrize("manifest", [None, [], "text", 1, {}, {"kind": "Pod"}, {"kind": 1}])
-def test_what_holds_no_pod_is_nothing(manifest: Any) -> None:
-    result = judged(manifest, active("r", finds("a")))
+def test_a_manifest_without_a_pod_has_no_findings(manifest: Any) -> None:
+    result = run_check(manifest, active("r", find_field("a")))
     assert (result.findings, result.pods) == ([], 0)
-    assert mended(manifest, active("r", finds("a", mend=True))).manifest is manifest
+    assert run_fix(manifest, active("r", find_field("a", fixable=True))).manifest is manifest
 
 
 def component(account: str = "agent", namespace: str = "system") -> dict[str, Any]:
@@ -584,53 +594,55 @@ def component(account: str = "agent", namespace: str = "system") -> dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("manifest", "user", "is_left_alone"),
+    ("manifest", "user", "is_skipped"),
     [
         (pod({"a": 1}, annotations={MIRROR: "hash"}), None, True),
         (pod({"a": 1}, annotations={MIRROR: "hash"}), "system:node:one", True),
         (component(), None, True),
         (component(), CONTROLLER, True),
         (component(), "operator", True),
-        # A tenant who writes the right names is still a tenant.
+        # A tenant who writes the names of a component is still a tenant.
         (component(), "tenant", False),
         (component(account="default"), CONTROLLER, False),
         (component(namespace="n"), CONTROLLER, False),
         (component(namespace="n"), None, False),
     ],
 )
-def test_mirrors_and_components_are_left_alone(
-    manifest: dict[str, Any], user: str | None, *, is_left_alone: bool
+def test_mirror_pods_and_components_are_not_evaluated(
+    manifest: dict[str, Any], user: str | None, *, is_skipped: bool
 ) -> None:
-    rules = rule_set(active("r", finds("a", mend=True)))
+    rules = rule_set(active("r", find_field("a", fixable=True)))
     context = CONTEXT._replace(user=user, operation="CREATE" if user else None)
     result = check(manifest, rules, context)
-    assert (result.pods, result.findings == []) == (1, is_left_alone)
+    assert (result.pods, result.findings == []) == (1, is_skipped)
     fixed = fix(manifest, rules, context)
-    assert (fixed.manifest is manifest) is is_left_alone
+    assert (fixed.manifest is manifest) is is_skipped
 
 
-def test_the_namespace_of_the_call_counts_where_the_object_names_none() -> None:
+def test_the_namespace_of_the_request_counts_where_the_object_names_none() -> None:
     manifest = component()
     del manifest["metadata"]["namespace"]
-    rules = rule_set(active("r", finds("a")))
+    rules = rule_set(active("r", find_field("a")))
     assert not check(manifest, rules, CONTEXT._replace(namespace="system")).findings
     (finding,) = check(manifest, rules, CONTEXT._replace(namespace="n")).findings
     assert str(finding.object) == "Pod n/p"
 
 
-def test_only_what_was_not_there_is_introduced() -> None:
-    rule = active("r", finds("a"))
-    old = judged(pod({"a": 1}, {}), rule).findings
-    new = judged(pod({"a": 1}, {"a": 1}), rule).findings
-    assert spoken(introduced(new, old)) == [("r", "c1", "a")]
+def test_only_new_findings_are_introduced() -> None:
+    rule = active("r", find_field("a"))
+    old = run_check(pod({"a": 1}, {}), rule).findings
+    new = run_check(pod({"a": 1}, {"a": 1}), rule).findings
+    assert summaries(introduced(new, old)) == [("r", "c1", "a")]
     assert introduced(old, new) == []
     assert introduced(new, []) == new
-    # A message carries the value, so what gets worse is new.
-    worse = judged(pod({"a": 1}, {}), active("r", finds("a", message="has more of a"))).findings
+    # The message has the value, so a finding that got worse is new.
+    worse = run_check(
+        pod({"a": 1}, {}), active("r", find_field("a", message="has more of a"))
+    ).findings
     assert introduced(worse, old) == worse
 
 
-found = st.sampled_from(
+findings = st.sampled_from(
     [
         Finding(path=(), key=key, message=message, rule=rule)
         for key in ("a", "b")
@@ -641,7 +653,7 @@ found = st.sampled_from(
 
 
 @settings(deadline=None)
-@given(st.lists(found), st.lists(found))
+@given(st.lists(findings), st.lists(findings))
 def test_introduced_is_the_difference_of_multisets(new: list[Finding], old: list[Finding]) -> None:
     fresh = introduced(new, old)
     for finding in set(new):
@@ -651,7 +663,7 @@ def test_introduced_is_the_difference_of_multisets(new: list[Finding], old: list
 
 
 def test_indices_do_not_matter_for_what_is_introduced() -> None:
-    rule = active("r", finds("a"))
+    rule = active("r", find_field("a"))
     old = pod({"name": "x", "a": 1}, {"name": "y", "a": 1})
     new = pod({"name": "z"}, {"name": "y", "a": 1}, {"name": "x", "a": 1})
-    assert introduced(judged(new, rule).findings, judged(old, rule).findings) == []
+    assert introduced(run_check(new, rule).findings, run_check(old, rule).findings) == []

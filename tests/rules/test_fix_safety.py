@@ -1,4 +1,4 @@
-"""No fix gives a pod a power that it did not ask for, whatever a policy allows."""
+"""Tests that no fix gives a pod a privilege that it did not have, whatever the policy."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.testkit.cases import TODAY, cases
 ALL = [case for case in cases() if case.manifest.get("kind") == "Pod"]
 LISTS = ("initContainers", "containers", "ephemeralContainers")
 
-# All that fixes may touch; everything else must come out as it went in.
-OF_THE_POD = {"tolerations", "affinity", "nodeSelector", "schedulerName", "nodeName"}
-OF_A_CONTAINER = {"env", "resources", "volumeMounts"}
-LESSENED = {"hostPID", "hostIPC", "hostNetwork", "securityContext"}
+# The fields that fixes may change. Everything else must stay the same.
+FIXABLE_POD_FIELDS = {"tolerations", "affinity", "nodeSelector", "schedulerName", "nodeName"}
+FIXABLE_CONTAINER_FIELDS = {"env", "resources", "volumeMounts"}
+REDUCIBLE_FIELDS = {"hostPID", "hostIPC", "hostNetwork", "securityContext"}
 
 
 def every_fix(profiles: str) -> RuleSet:
@@ -39,64 +39,64 @@ def containers(pod: Any) -> list[tuple[str, Any]]:
     ]
 
 
-def powers(pod: Any) -> set[str]:
-    """What makes a pod more dangerous than it would be without."""
+def privileges(pod: Any) -> set[str]:
+    """The settings of a pod that give it privileges."""
     spec = pod["spec"]
     found = {name for name in ("hostPID", "hostIPC", "hostNetwork") if spec.get(name)}
     found |= {f"hostPath {v['hostPath']}" for v in spec.get("volumes") or [] if v.get("hostPath")}
-    for place, container in containers(pod):
+    for label, container in containers(pod):
         context = container.get("securityContext") or {}
         capabilities = context.get("capabilities") or {}
-        found |= {f"{place} {key}" for key in ("privileged", "procMount") if context.get(key)}
-        found |= {f"{place} +{name}" for name in capabilities.get("add") or []}
+        found |= {f"{label} {key}" for key in ("privileged", "procMount") if context.get(key)}
+        found |= {f"{label} +{name}" for name in capabilities.get("add") or []}
         if context.get("allowPrivilegeEscalation", True):
-            found.add(f"{place} may escalate")
-        found |= {f"{place} mounts {m}" for m in map(str, container.get("volumeMounts") or [])}
+            found.add(f"{label} may escalate")
+        found |= {f"{label} mounts {m}" for m in map(str, container.get("volumeMounts") or [])}
     return found
 
 
-def restraints(pod: Any) -> set[str]:
-    """What makes it less dangerous."""
+def dropped_capabilities(pod: Any) -> set[str]:
+    """The capabilities that the containers drop."""
     return {
-        f"{place} -{name}"
-        for place, container in containers(pod)
+        f"{label} -{name}"
+        for label, container in containers(pod)
         for name in ((container.get("securityContext") or {}).get("capabilities") or {}).get("drop")
         or []
     }
 
 
-def untouched(pod: Any) -> Any:
-    """The pod without what fixes may touch."""
+def without_fixable_fields(pod: Any) -> Any:
+    """The pod without the fields that fixes may change."""
     rest = copy.deepcopy(pod)
     rest.get("metadata", {}).pop("annotations", None)
     rest.get("metadata", {}).pop("labels", None)
-    for field in OF_THE_POD | LESSENED:
+    for field in FIXABLE_POD_FIELDS | REDUCIBLE_FIELDS:
         rest["spec"].pop(field, None)
     for _, container in containers(rest):
-        for field in OF_A_CONTAINER | LESSENED:
+        for field in FIXABLE_CONTAINER_FIELDS | REDUCIBLE_FIELDS:
             container.pop(field, None)
     return rest
 
 
-def check_harmless(pod: Any, rules: RuleSet) -> None:
+def assert_no_new_privileges(pod: Any, rules: RuleSet) -> None:
     fixed = fix(pod, rules, Context(TODAY)).manifest
-    assert powers(fixed) <= powers(pod)
-    assert restraints(fixed) >= restraints(pod)
-    assert untouched(fixed) == untouched(pod)
-    for (place, after), (_, before) in zip(containers(fixed), containers(pod), strict=True):
-        kept = dict(after.get("securityContext") or {})
-        given = dict(before.get("securityContext") or {})
+    assert privileges(fixed) <= privileges(pod)
+    assert dropped_capabilities(fixed) >= dropped_capabilities(pod)
+    assert without_fixable_fields(fixed) == without_fixable_fields(pod)
+    for (label, after), (_, before) in zip(containers(fixed), containers(pod), strict=True):
+        new_context = dict(after.get("securityContext") or {})
+        old_context = dict(before.get("securityContext") or {})
         for name in ("privileged", "capabilities"):
-            kept.pop(name, None)
-            given.pop(name, None)
-        assert kept == given, place
+            new_context.pop(name, None)
+            old_context.pop(name, None)
+        assert new_context == old_context, label
 
 
 @pytest.mark.parametrize("profile", ["nvidia", "hami", "volcano", "kai", "ack", "amd", "gke"])
-def test_no_fix_of_any_case_adds_a_power(profile: str) -> None:
+def test_no_fix_of_any_case_adds_a_privilege(profile: str) -> None:
     rules = every_fix(profile)
     for case in ALL:
-        check_harmless(case.manifest, rules)
+        assert_no_new_privileges(case.manifest, rules)
 
 
 NAMES = st.sampled_from(["NVIDIA_VISIBLE_DEVICES", "LD_PRELOAD", "CUDA_VERSION", "PATH"])
@@ -150,5 +150,5 @@ EVERY_FIX = every_fix("nvidia")
 
 
 @given(PODS)
-def test_no_fix_of_any_pod_adds_a_power(pod: Any) -> None:
-    check_harmless(pod, EVERY_FIX)
+def test_no_fix_of_any_pod_adds_a_privilege(pod: Any) -> None:
+    assert_no_new_privileges(pod, EVERY_FIX)

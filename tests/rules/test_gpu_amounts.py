@@ -1,9 +1,8 @@
-"""What the API server says of GPU amounts, and what we say: the same verdicts, told by which rule.
+"""Tests that the rules about GPU amounts agree with the API server, and which rule reports what.
 
-The first table replays the cases about extended resources in Kubernetes' own
-`validation_test.go`, the second the texts of quantities; both once for containers and
-once for init containers. At the end stand the examples of the documents that the rules
-were made from.
+The first table repeats the cases about extended resources in Kubernetes' `validation_test.go`,
+the second one lists quantities; both run for containers and for init containers. At the end are
+the examples from the vendors' documents on which the rules are based.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from tests.testkit.cases import TODAY
 
 GPU = "nvidia.com/gpu"
 MEM, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"
-# What is judged here; rules about variables, privileges and scheduling have tests of their own.
+# The families under test; rules about variables, privileges and scheduling have other tests.
 FAMILIES = frozenset({"requests", "quota", "sharing"})
-JUDGING = [rule.name for rule in CATALOG if rule.family in FAMILIES]
+RULES_UNDER_TEST = [rule.name for rule in CATALOG if rule.family in FAMILIES]
 
 
 def findings(manifest: dict[str, Any], profile: str = "nvidia") -> list[tuple[str, str]]:
     text = f"apiVersion: gpuward.io/v1\nkind: Policy\nprofiles: [{profile}]\n"
-    rules = load_policy(text, "policy").rule_set().restricted_to(JUDGING)
+    rules = load_policy(text, "policy").rule_set().restricted_to(RULES_UNDER_TEST)
     result = check(manifest, rules, Context(today=TODAY))
     assert not result.failures
     return [(finding.rule, finding.action.name.lower()) for finding in result.findings]
@@ -36,7 +35,7 @@ def findings(manifest: dict[str, Any], profile: str = "nvidia") -> list[tuple[st
 
 def pod(resources: dict[str, Any], field: str = "containers", /, **spec: Any) -> dict[str, Any]:
     containers = {"containers": [{"name": "other", "image": "example.com/other:1"}], **spec}
-    containers[field] = [{"name": "judged", "image": "example.com/a:1", "resources": resources}]
+    containers[field] = [{"name": "main", "image": "example.com/a:1", "resources": resources}]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -65,7 +64,7 @@ def quota(hard: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# Resources of a container, and the rule that tells what the API server says; None: it accepts.
+# Resources of a container, and the rule that reports the refusal; None if the API server accepts.
 VALIDATION = {
     "limit alone": ({"limits": {GPU: "10"}}, None),
     "limit and request": ({"limits": {GPU: "2"}, "requests": {GPU: "2"}}, None),
@@ -87,18 +86,18 @@ VALIDATION = {
 
 @pytest.mark.parametrize("field", ["containers", "initContainers"])
 @pytest.mark.parametrize("case", VALIDATION)
-def test_the_verdicts_are_those_of_the_api_server(case: str, field: str) -> None:
+def test_the_findings_agree_with_the_api_server(case: str, field: str) -> None:
     resources, rule = VALIDATION[case]
     expected = [] if rule is None else [(rule, "deny")]
     assert findings(pod(resources, field)) == expected
 
 
-def test_a_gpu_belongs_to_no_pod_as_a_whole() -> None:
+def test_a_gpu_in_the_resources_of_the_pod_is_misplaced() -> None:
     manifest = pod({}, resources={"limits": {"cpu": "4", GPU: "1"}})
     assert findings(manifest) == [("misplaced-gpu", "warn")]
 
 
-def test_a_gpu_belongs_to_no_ephemeral_container() -> None:
+def test_a_gpu_in_an_ephemeral_container_is_misplaced() -> None:
     manifest = pod({"limits": {GPU: "1"}}, "ephemeralContainers")
     assert findings(manifest) == [("misplaced-gpu", "warn")]
 
@@ -127,7 +126,7 @@ PLACEHOLDERS = ["$GPU_PER_NODE", "${N}", "$(N)", "{{ .Values.gpu }}"]
     ],
     ids=["whole", "thousands", "zero", "let through", "fraction", "negative", "text", "later"],
 )
-def test_each_text_is_told_by_one_rule(
+def test_each_quantity_is_reported_by_one_rule(
     texts: list[str], expected: list[tuple[str, str]], field: str
 ) -> None:
     for text in texts:
@@ -148,7 +147,7 @@ def test_numbers_are_quantities(value: Any) -> None:
     assert findings(pod({"limits": {GPU: value}})) == []
 
 
-def test_a_message_tells_what_the_api_server_lets_through() -> None:
+def test_the_message_says_that_the_api_server_lets_a_fraction_through() -> None:
     rules = load_policy("apiVersion: gpuward.io/v1\nkind: Policy\n", "policy").rule_set()
     manifest = pod({"limits": {GPU: "1.9995"}})
     [finding] = check(
@@ -158,10 +157,10 @@ def test_a_message_tells_what_the_api_server_lets_through() -> None:
     assert "acts as 2" in finding.message
 
 
-# The documents: what they show as right stays clean, what they warn of is found.
+# The documents: their correct examples are clean, and what they warn about is found.
 
 
-def test_one_card_in_the_limits_is_how_to_ask() -> None:
+def test_one_card_in_the_limits_is_clean() -> None:
     assert findings(pod({"limits": {GPU: 1}}), "ack") == []
 
 
@@ -209,19 +208,19 @@ def test_half_a_gpu_fails() -> None:
     assert findings(pod({"limits": {GPU: 0.5}})) == [("fractional-gpu", "deny")]
 
 
-def test_the_lessons_quota_has_a_line_that_never_counts() -> None:
+def test_a_quota_on_gpu_limits_never_counts() -> None:
     hard = {f"requests.{GPU}": "8", f"limits.{GPU}": "8"}
     assert findings(quota(hard)) == [("quota-inert-key", "warn")]
 
 
-def test_a_pod_that_only_shares_is_judged_alike_under_every_profile() -> None:
+def test_a_pod_of_shares_gets_the_same_findings_under_every_profile() -> None:
     for profile in ("nvidia", "ack"):
         assert findings(pod({"limits": {MEM: 5.5}}), profile) == [("gpu-mem-fraction", "deny")]
         assert findings(pod({"limits": {MEM: "10G"}}), profile) == [("gpu-mem-unit", "deny")]
         assert findings(pod({"limits": {CORE: 30}}), profile) == [("core-without-mem", "deny")]
 
 
-def test_rules_about_quotas_judge_quotas() -> None:
+def test_rules_about_quotas_evaluate_quotas() -> None:
     assert {rule.name for rule in CATALOG if rule.subject is Quota} >= {
         "quota-inert-key",
         "quota-fraction",

@@ -1,4 +1,4 @@
-"""Which labels mean GPU nodes, of which clouds, and what is demanded of them."""
+"""Tests of the node labels of each cloud, and of the expressions that select GPU nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rules.profile.context import Context
 from rules.profile.profile import Profile, merge_profiles
 from tests.testkit.admission.reviews import container, pod
 from tests.testkit.cases import TODAY
-from tests.testkit.match_conditions.padded_pods import placed
+from tests.testkit.match_conditions.padded_pods import node_affinity
 
 MACHINES = "node.kubernetes.io/instance-type"
 
@@ -44,7 +44,7 @@ MACHINES = "node.kubernetes.io/instance-type"
         (MACHINES, "g2-standard-96", True),
         (MACHINES, "ct5lp-hightpu-4t", True),
         (MACHINES, "c4-standard-8", False),
-        (MACHINES, "g6-standard-2", False),  # of another cloud: a machine without a GPU
+        (MACHINES, "g6-standard-2", False),  # a machine without a GPU in another cloud
         ("cloud.google.com/machine-family", "a3", True),
         ("cloud.google.com/machine-family", "e2", False),
     ],
@@ -55,7 +55,7 @@ def test_machines_with_gpus_are_known_of_every_cloud(
     assert is_gpu_label(default_policy(["nvidia"]).profile, key, value) is expected
 
 
-def test_values_of_a_label_that_clouds_share_come_together() -> None:
+def test_values_of_a_label_that_clouds_share_are_merged() -> None:
     some, more, any_will_do = (
         Profile(name, node_labels={"l": values})
         for name, values in (("a", ("x",)), ("b", ("y", "x")), ("c", ()))
@@ -89,11 +89,11 @@ COUNT, CATEGORY = "nvidia.com/gpu.count", "karpenter.k8s.aws/instance-category"
         (CATEGORY, "In", ["m", "g"], True),
     ],
 )
-def test_what_is_demanded_of_a_label_selects_gpu_nodes(
+def test_an_affinity_expression_selects_gpu_nodes(
     key: str, operator: str, values: list[Any], expected: object
 ) -> None:
-    wanted = {"key": key, "operator": operator, "values": values}
-    manifest = pod(container(env=[]), affinity=placed([[wanted]]))
+    expression = {"key": key, "operator": operator, "values": values}
+    manifest = pod(container(env=[]), affinity=node_affinity([[expression]]))
     rules = default_policy(["nvidia"]).rule_set()
     found = {f.rule for f in check(manifest, rules, Context(TODAY, "team-a")).findings}
     assert ("image-default-all" in found) is expected

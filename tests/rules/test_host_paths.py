@@ -1,6 +1,6 @@
-"""Which paths of a node the host path rules take for what, however they are written."""
+"""Tests of the host path rules: which paths they report, in every spelling."""
 
-# ruff: noqa: S108  # paths of a node, to which nothing is written
+# ruff: noqa: S108  # paths of a node; the tests write nothing to them
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pod(path: Any, *, gpu: bool, **mount: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "sample"}, "spec": spec}
 
 
-def spoken(path: Any, *, gpu: bool = True, **mount: Any) -> list[str]:
+def rules_found(path: Any, *, gpu: bool = True, **mount: Any) -> list[str]:
     result = check(pod(path, gpu=gpu, **mount), RULES.restricted_to(FAMILY), CONTEXT)
     assert not result.failures
     return [finding.rule for finding in result.findings]
@@ -63,7 +63,7 @@ DEVICE_FILES = [
     "/dev/cambricon_dev0",
     "/dev/iluvatar0",
     "/dev/mxcd",
-    # However they are written.
+    # Other spellings of a device file.
     "/dev/nvidia0/",
     "//dev//nvidia0",
     "/dev/./nvidia0/.",
@@ -97,19 +97,19 @@ SIBLINGS = [
 
 @pytest.mark.parametrize("path", DEVICE_FILES)
 @pytest.mark.parametrize("gpu", [True, False])
-def test_a_device_file_is_judged_in_every_pod(path: str, gpu: bool) -> None:  # noqa: FBT001
-    assert spoken(path, gpu=gpu) == ["device-hostpath"]
+def test_a_device_file_is_reported_in_every_pod(path: str, gpu: bool) -> None:  # noqa: FBT001
+    assert rules_found(path, gpu=gpu) == ["device-hostpath"]
 
 
 @pytest.mark.parametrize("path", SIBLINGS)
 def test_a_sibling_is_no_device_file(path: str) -> None:
-    assert spoken(path) == []
+    assert rules_found(path) == []
 
 
 @pytest.mark.parametrize("path", ["/", "//", "/.", "/dev", "/dev/", "//dev/.", "/x/../dev"])
-def test_a_whole_tree_is_judged_only_in_pods_for_gpus(path: str) -> None:
-    assert spoken(path, gpu=True) == ["device-hostpath"]
-    assert spoken(path, gpu=False) == []
+def test_a_parent_of_device_files_is_reported_only_in_gpu_pods(path: str) -> None:
+    assert rules_found(path, gpu=True) == ["device-hostpath"]
+    assert rules_found(path, gpu=False) == []
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,10 @@ def test_a_whole_tree_is_judged_only_in_pods_for_gpus(path: str) -> None:
         ("/var/lib/kubelet", "pods", []),
     ],
 )
-def test_a_sub_path_decides_what_is_seen(path: str, sub_path: str, rules: list[str]) -> None:
-    assert spoken(path, subPath=sub_path) == rules
+def test_a_sub_path_decides_which_part_is_mounted(
+    path: str, sub_path: str, rules: list[str]
+) -> None:
+    assert rules_found(path, subPath=sub_path) == rules
 
 
 @pytest.mark.parametrize(
@@ -155,10 +157,10 @@ def test_a_sub_path_decides_what_is_seen(path: str, sub_path: str, rules: list[s
         "/var/log/../run",
     ],
 )
-def test_a_socket_of_the_runtime_and_what_holds_it(path: str) -> None:
-    assert spoken(path) == ["runtime-socket"]
-    assert spoken(path, readOnly=True) == ["runtime-socket"]
-    assert spoken(path, gpu=False) == []
+def test_a_runtime_socket_and_its_parents_are_reported(path: str) -> None:
+    assert rules_found(path) == ["runtime-socket"]
+    assert rules_found(path, readOnly=True) == ["runtime-socket"]
+    assert rules_found(path, gpu=False) == []
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,7 @@ def test_a_socket_of_the_runtime_and_what_holds_it(path: str) -> None:
     ["/run/docker.sock2", "/run/containerd-debug", "/runtime", "/run/lock", "/srv/run/docker.sock"],
 )
 def test_a_sibling_is_no_socket(path: str) -> None:
-    assert spoken(path) == []
+    assert rules_found(path) == []
 
 
 @pytest.mark.parametrize(
@@ -181,26 +183,26 @@ def test_a_sibling_is_no_socket(path: str) -> None:
         "/var",
     ],
 )
-def test_a_directory_of_the_kubelet_and_what_holds_it(path: str) -> None:
-    assert spoken(path, readOnly=True) == ["plugin-dir-hostpath"]
-    assert spoken(path, gpu=False) == []
+def test_a_kubelet_directory_and_its_parents_are_reported(path: str) -> None:
+    assert rules_found(path, readOnly=True) == ["plugin-dir-hostpath"]
+    assert rules_found(path, gpu=False) == []
 
 
 @pytest.mark.parametrize("path", ["/etc/cdi", "/etc/cdi/nvidia.yaml", "/etc", "/var/run/cdi/"])
 def test_a_cdi_directory_matters_only_if_writable(path: str) -> None:
-    assert spoken(path) == ["plugin-dir-hostpath"]
-    assert spoken(path, readOnly=False) == ["plugin-dir-hostpath"]
-    assert spoken(path, readOnly=True) == []
+    assert rules_found(path) == ["plugin-dir-hostpath"]
+    assert rules_found(path, readOnly=False) == ["plugin-dir-hostpath"]
+    assert rules_found(path, readOnly=True) == []
 
 
 @pytest.mark.parametrize("path", ["/var/lib/kubelet/pods", "/var/lib/kubelet2", "/etc/cdi2", "/et"])
 def test_a_sibling_is_no_such_directory(path: str) -> None:
-    assert spoken(path) == []
+    assert rules_found(path) == []
 
 
 @pytest.mark.parametrize("path", [None, "", 7, [], {}, True])
-def test_what_is_no_path_is_left_to_the_api_server(path: Any) -> None:
-    assert spoken(path) == []
+def test_a_value_that_is_no_path_has_no_finding(path: Any) -> None:
+    assert rules_found(path) == []
 
 
 @pytest.mark.parametrize("mount", [None, 7, [], {"name": 7}, {"name": "host", "subPath": 7}])
@@ -210,7 +212,7 @@ def test_a_misshapen_mount_breaks_nothing(mount: Any) -> None:
     assert not check(manifest, RULES.restricted_to(FAMILY), CONTEXT).failures
 
 
-def test_of_two_mounts_the_worse_decides() -> None:
+def test_of_two_mounts_the_more_severe_decides() -> None:
     manifest = pod("/dev/nvidia0", gpu=False)
     container = manifest["spec"]["containers"][0]
     manifest["spec"]["containers"] = [

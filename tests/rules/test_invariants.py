@@ -1,9 +1,39 @@
-"""The laws that every rule obeys, over every case inside every kind of workload."""
+"""The invariants that every rule obeys, checked over every case inside every kind of workload.
+
+1. A case has exactly the findings and the fixed manifest of its golden file.
+2. No rule raises an exception.
+3. Fixing a fixed manifest changes nothing.
+4. The JSON Patch of a fix leads to the fixed manifest.
+5. Checking and fixing leave the input unchanged.
+6. A pod gets the same findings and fixes in every kind of workload.
+7. A finding points at an existing field or at a missing one directly below an existing field.
+8. A rule reports the same alone as among all rules, except what another rule supersedes.
+9. The identity of a finding does not depend on the order of the containers.
+10. After fixing, every finding is either fixed or still reported.
+11. No two findings of a pod share both the container and the key.
+12. A fix creates no finding of a rule that ran earlier.
+13. A rule has no findings where the traits that it needs are missing.
+14. The findings that remain after fixing are those of a check of the fixed manifest.
+15. The fast path reads a pod exactly as the search for pods does, or leaves it to the search.
+16. Checking and fixing create no reference cycles.
+17. The catalog lists every rule module once, and nothing else.
+18. Every rule documents its behavior, reasons, references, options and fix safety.
+19. Every rule has a failing and a clean case, and every case says what it shows.
+20. Every case file belongs to a rule and to a case.
+21. There are rules about pods.
+22. A rule has fixes, safe fixes or none, as its group in the catalog says.
+23. The catalog refuses a list of rules that cannot be right, and names the rule.
+24. The API server accepts what a fix writes; a real one proves it in
+    `tests/cluster/test_fixes_accepted.py`.
+25. The linter and the webhook report the same about a pod; a real API server and webhook prove it
+    in `tests/cluster/test_lint_admission_parity.py`.
+"""
 
 from __future__ import annotations
 
 import copy
 import gc
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,13 +42,15 @@ import pytest
 
 from rules.base.json_patch import Path as Place
 from rules.base.json_patch import pointer, value_at
-from rules.catalog import CATALOG
+from rules.catalog import CATALOG, OPT_IN_FIXES, REPORTS, SAFE_FIXES
+from rules.catalog.checks import CatalogError, checked
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.finding import Finding
 from rules.objects.pod import Pod
+from rules.rule import Rule
 from rules.traits.extraction import raw_traits, traits_of
 from rules.workloads.discovery import find_subjects
-from tests.testkit.cases import Case, answer, asking_all, cases, described
+from tests.testkit.cases import Case, cases, current_result, describe_finding, without_needs
 from tests.testkit.full_pod import FULL_POD
 from tests.testkit.paths import CASES, ROOT
 from tests.testkit.workload_table import places
@@ -28,8 +60,8 @@ PODS = [case for case in ALL if case.manifest.get("kind") == "Pod"]
 RULES = {rule.name: rule for rule in CATALOG}
 
 
-def named(selection: list[Case]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("case", selection, ids=[case.name for case in selection])
+def for_each_case(selection: list[Case]) -> pytest.MarkDecorator:
+    return pytest.place.parametrize("case", selection, ids=[case.name for case in selection])
 
 
 def template(pod: dict[str, Any]) -> dict[str, Any]:
@@ -74,44 +106,49 @@ WORKLOADS: Mapping[str, tuple[Place, Callable[[dict[str, Any]], dict[str, Any]]]
 }
 
 
-def portable(case: Case) -> bool:
+def applies_to_pod_templates(case: Case) -> bool:
     return "pod_only" not in case.circumstances
 
 
-def facts(finding: Finding, prefix: Place = ()) -> dict[str, Any]:
-    """What must not depend on the kind of workload, its path shortened by `prefix`."""
+def relative_to_pod(finding: Finding, prefix: Place = ()) -> dict[str, Any]:
+    """The facts that do not depend on the kind of workload; the path is relative to `prefix`."""
     assert finding.path[: len(prefix)] == prefix
-    return {**described(finding), "path": pointer(finding.path[len(prefix) :])}
+    return {**describe_finding(finding), "path": pointer(finding.path[len(prefix) :])}
 
 
-@named(ALL)
-def test_a_case_gets_its_golden_answer(case: Case) -> None:
-    assert answer(case) == case.expected
+@for_each_case(ALL)
+def test_a_case_gets_its_golden_result(case: Case) -> None:
+    """Invariant 1."""
+    assert current_result(case) == case.expected
 
 
-@named(ALL)
+@for_each_case(ALL)
 def test_no_rule_fails(case: Case) -> None:
+    """Invariant 2."""
     result = case.check(case.manifest, case.policy.rule_set())
     assert not result.failures
     assert not case.fix(case.manifest, case.policy.rule_set()).remaining.failures
 
 
-@named(ALL)
+@for_each_case(ALL)
 def test_fixing_the_fixed_changes_nothing(case: Case) -> None:
+    """Invariant 3."""
     for rules in (case.alone, case.policy.rule_set()):
         once = case.fix(case.manifest, rules)
         assert case.fix(once.manifest, rules).operations == []
 
 
-@named(ALL)
-def test_the_patch_leads_to_the_fixed_form(case: Case) -> None:
+@for_each_case(ALL)
+def test_the_patch_leads_to_the_fixed_manifest(case: Case) -> None:
+    """Invariant 4."""
     for rules in (case.alone, case.policy.rule_set()):
         fixed = case.fix(case.manifest, rules)
         assert jsonpatch.apply_patch(case.manifest, fixed.operations) == fixed.manifest
 
 
-@named(ALL)
-def test_the_input_is_left_untouched(case: Case) -> None:
+@for_each_case(ALL)
+def test_the_input_stays_unchanged(case: Case) -> None:
+    """Invariant 5."""
     manifest = case.manifest
     before = copy.deepcopy(manifest)
     case.check(manifest)
@@ -119,18 +156,19 @@ def test_the_input_is_left_untouched(case: Case) -> None:
     assert manifest == before
 
 
-@pytest.mark.parametrize("kind", WORKLOADS)
-@named([case for case in PODS if portable(case)])
-def test_a_pod_is_judged_alike_in_every_workload(case: Case, kind: str) -> None:
+@pytest.place.parametrize("kind", WORKLOADS)
+@for_each_case([case for case in PODS if applies_to_pod_templates(case)])
+def test_a_pod_gets_the_same_findings_in_every_workload(case: Case, kind: str) -> None:
+    """Invariant 6."""
     prefix, wrap = WORKLOADS[kind]
     if kind == "RayCluster" and "built_in_only" in case.circumstances:
         return
     pod = case.manifest
     wrapped = wrap(pod)
-    expected = [facts(finding) for finding in case.check(pod).findings]
-    found = [facts(finding, prefix) for finding in case.check(wrapped).findings]
+    expected = [relative_to_pod(finding) for finding in case.check(pod).findings]
+    found = [relative_to_pod(finding, prefix) for finding in case.check(wrapped).findings]
     if kind == "RayCluster" and [f.get("safe") for f in found] != [f.get("safe") for f in expected]:
-        # What a controller adds to a pod is not to be seen, so a fix may be less safe there.
+        # What the controller adds to the pod is unknown, so a fix may be less safe there.
         unsafe = [{**fact, "safe": False} for fact in expected]
         assert [{**fact, "safe": False} for fact in found] == unsafe
         return
@@ -141,8 +179,9 @@ def test_a_pod_is_judged_alike_in_every_workload(case: Case, kind: str) -> None:
     assert inner["spec"] == case.fix(pod).manifest["spec"]  # type: ignore[call-overload, index]
 
 
-@named(ALL)
+@for_each_case(ALL)
 def test_a_finding_points_at_a_field_or_directly_below_one(case: Case) -> None:
+    """Invariant 7."""
     for finding in case.check(case.manifest, case.policy.rule_set()).findings:
         node: Any = case.manifest
         for depth, step in enumerate(finding.path, start=1):
@@ -152,37 +191,40 @@ def test_a_finding_points_at_a_field_or_directly_below_one(case: Case) -> None:
                 assert depth == len(finding.path), pointer(finding.path)
 
 
-@named(ALL)
-def test_a_rule_says_the_same_alone_and_in_company(case: Case) -> None:
-    together = case.check(case.manifest, case.policy.rule_set()).findings
-    spoken = {
+@for_each_case(ALL)
+def test_a_rule_reports_the_same_alone_and_among_all_rules(case: Case) -> None:
+    """Invariant 8."""
+    all_findings = case.check(case.manifest, case.policy.rule_set()).findings
+    superseded = {
         (name, finding.container_name, finding.key)
-        for finding in together
+        for finding in all_findings
         for name in RULES[finding.rule].supersedes
     }
     alone = [
         finding
         for finding in case.check(case.manifest).findings
-        if (finding.rule, finding.container_name, finding.key) not in spoken
+        if (finding.rule, finding.container_name, finding.key) not in superseded
     ]
-    company = [finding for finding in together if finding.rule == case.rule]
-    assert [described(f) for f in company] == [described(f) for f in alone]
+    among_all = [finding for finding in all_findings if finding.rule == case.rule]
+    assert [describe_finding(f) for f in among_all] == [describe_finding(f) for f in alone]
 
 
-@named(PODS)
-def test_a_finding_keeps_its_identity_when_containers_change_places(case: Case) -> None:
+@for_each_case(PODS)
+def test_a_finding_keeps_its_identity_when_containers_are_reordered(case: Case) -> None:
+    """Invariant 9."""
     pod = case.manifest
-    turned = copy.deepcopy(pod)
+    reordered = copy.deepcopy(pod)
     for role in ("initContainers", "containers", "ephemeralContainers"):
-        if isinstance(turned["spec"].get(role), list):
-            turned["spec"][role].reverse()
+        if isinstance(reordered["spec"].get(role), list):
+            reordered["spec"][role].reverse()
     rules = case.policy.rule_set()
     identities = {finding.identity for finding in case.check(pod, rules).findings}
-    assert {finding.identity for finding in case.check(turned, rules).findings} == identities
+    assert {finding.identity for finding in case.check(reordered, rules).findings} == identities
 
 
-@named(ALL)
-def test_every_finding_is_fixed_or_still_there(case: Case) -> None:
+@for_each_case(ALL)
+def test_every_finding_is_fixed_or_still_reported(case: Case) -> None:
+    """Invariant 10."""
     rules = case.policy.rule_set()
     before = {finding.identity for finding in case.check(case.manifest, rules).findings}
     result = case.fix(case.manifest, rules)
@@ -190,15 +232,19 @@ def test_every_finding_is_fixed_or_still_there(case: Case) -> None:
     assert before <= after
 
 
-@named(ALL)
+@for_each_case(ALL)
 def test_no_two_findings_share_container_and_key(case: Case) -> None:
+    """Invariant 11."""
     findings = case.check(case.manifest, case.policy.rule_set()).findings
-    marks = [(f.object_identity, f.stable_path, f.container_name, f.key) for f in findings]
-    shared = {mark for mark in marks if marks.count(mark) > 1}
-    assert not shared
+    places_of_findings = [
+        (f.object_identity, f.stable_path, f.container_name, f.key) for f in findings
+    ]
+    duplicates = {place for place in places_of_findings if places_of_findings.count(place) > 1}
+    assert not duplicates
 
 
 def test_no_fix_creates_a_finding_of_a_rule_that_ran_before() -> None:
+    """Invariant 12."""
     order = {rule.name: number for number, rule in enumerate(CATALOG)}
     for case in ALL:
         rules = case.policy.rule_set()
@@ -209,29 +255,31 @@ def test_no_fix_creates_a_finding_of_a_rule_that_ran_before() -> None:
                 assert order[finding.rule] > order[case.rule], (case.name, finding.message)
 
 
-@pytest.mark.parametrize("kind", [None, *WORKLOADS])
-@named(PODS)
-def test_a_rule_is_silent_where_its_traits_are_missing(case: Case, kind: str | None) -> None:
-    """It is not even asked there, so nothing may be found."""
+@pytest.place.parametrize("kind", [None, *WORKLOADS])
+@for_each_case(PODS)
+def test_a_rule_has_no_findings_where_its_traits_are_missing(case: Case, kind: str | None) -> None:
+    """Invariant 13. The engine does not run it there."""
     manifest = WORKLOADS[kind][1](case.manifest) if kind else case.manifest
     rules = case.policy.rule_set()
-    asked = [described(finding) for finding in case.check(manifest, rules).findings]
-    assert [described(f) for f in case.check(manifest, asking_all(rules)).findings] == asked
+    expected = [describe_finding(finding) for finding in case.check(manifest, rules).findings]
+    assert [
+        describe_finding(f) for f in case.check(manifest, without_needs(rules)).findings
+    ] == expected
 
 
-@named(ALL)
-def test_what_remains_is_what_a_check_of_the_fixed_form_finds(case: Case) -> None:
-    """Views and answers are used again while fixing; nobody may notice."""
+@for_each_case(ALL)
+def test_the_remaining_findings_are_those_of_the_fixed_manifest(case: Case) -> None:
+    """Invariant 14. Fixing reuses evaluated pods, which must not change the result."""
     rules = case.policy.rule_set()
     fixed = case.fix(case.manifest, rules)
     after = case.check(fixed.manifest, rules)
-    remaining = [(described(f), f.identity) for f in fixed.remaining.findings]
-    assert remaining == [(described(f), f.identity) for f in after.findings]
+    remaining = [(describe_finding(f), f.identity) for f in fixed.remaining.findings]
+    assert remaining == [(describe_finding(f), f.identity) for f in after.findings]
     assert fixed.remaining.pods == after.pods
 
 
-def glanced_at(manifest: Any, case: Case) -> bool:
-    """Whether a glance was enough for `manifest`; then it must be as good as the search."""
+def fast_path_reads(manifest: Any, case: Case) -> bool:
+    """Whether the fast path reads `manifest`; if so, check that the search finds the same pod."""
     profile = case.policy.profile
     plain = well_formed_pod(manifest)
     if plain is None:
@@ -248,28 +296,30 @@ def glanced_at(manifest: Any, case: Case) -> bool:
     return True
 
 
-@named(PODS)
-def test_a_pod_is_told_at_a_glance_as_by_a_search(case: Case) -> None:
+@for_each_case(PODS)
+def test_the_fast_path_reads_a_pod_as_the_search_does(case: Case) -> None:
+    """Invariant 15. Here for the pods of the cases."""
     manifest = case.manifest
     unreadable = case.check(manifest).malformed_fields
-    assert glanced_at(manifest, case) is (not unreadable and "metadata" in manifest)
+    assert fast_path_reads(manifest, case) is (not unreadable and "metadata" in manifest)
 
 
-@pytest.mark.parametrize(
+@pytest.place.parametrize(
     "value", [None, 0, "x", [], {}, [None], [{}], [{"x": 0}], {"x": 0}], ids=str
 )
-def test_a_broken_pod_is_told_at_a_glance_or_searched(value: Any) -> None:
-    judged = set()
+def test_the_fast_path_reads_a_broken_pod_or_leaves_it_to_the_search(value: Any) -> None:
+    """Invariant 15. Here for pods in which one field has another value."""
+    outcomes = set()
     for path in places(FULL_POD):
         manifest: Any = copy.deepcopy(FULL_POD)
         parent: Any = value_at(manifest, path[:-1])
         parent[path[-1]] = value
-        judged.add(glanced_at(manifest, ALL[0]))
-    assert judged == {True, False}
+        outcomes.add(fast_path_reads(manifest, ALL[0]))
+    assert outcomes == {True, False}
 
 
-def test_no_judgement_leaves_anything_to_the_garbage_collector() -> None:
-    """What refers to itself is freed by it alone, in pauses that requests have to wait for."""
+def test_checking_and_fixing_create_no_reference_cycles() -> None:
+    """Invariant 16. Requests would have to wait for the garbage collector."""
     manifests = [(case, case.manifest, case.policy.rule_set()) for case in ALL]
     gc.collect()
     gc.freeze()
@@ -285,29 +335,32 @@ def test_no_judgement_leaves_anything_to_the_garbage_collector() -> None:
 
 
 def test_the_catalog_lists_every_module_and_nothing_else() -> None:
+    """Invariant 17."""
     folder = ROOT / "rules" / "catalog"
     modules = {f"{f.parent.name}/{f.stem}" for f in folder.glob("*/*.py") if f.stem != "__init__"}
     assert modules == {f"{r.family}/{r.name.replace('-', '_')}" for r in CATALOG}
     assert len({rule.name for rule in CATALOG}) == len(CATALOG)
 
 
-@pytest.mark.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
-def test_a_rule_explains_itself(rule: Any) -> None:
-    written = rule.documentation
+@pytest.place.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
+def test_a_rule_is_documented(rule: Any) -> None:
+    """Invariant 18."""
+    documentation = rule.documentation
     headings = {"What it does", "Why it matters", "References"}
     if rule.options:
         headings.add("Options")
     if any("fix" in f for case in ALL if case.rule == rule.name for f in case.expected["findings"]):
         headings.add("Fix safety")
-    assert headings <= {heading for heading, text in written.items() if text}
+    assert headings <= {heading for heading, text in documentation.items() if text}
     assert rule.summary
     assert not rule.summary.endswith(".")
     for option in rule.options:
-        assert f"`{option}`" in written["Options"]
+        assert f"`{option}`" in documentation["Options"]
 
 
-@pytest.mark.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
+@pytest.place.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
 def test_a_rule_has_a_failing_and_a_clean_case(rule: Any) -> None:
+    """Invariant 19."""
     own = [case for case in ALL if case.rule == rule.name]
     assert any(case.expected["findings"] for case in own)
     assert any(not case.expected["findings"] for case in own)
@@ -317,12 +370,56 @@ def test_a_rule_has_a_failing_and_a_clean_case(rule: Any) -> None:
             assert not case.expected["findings"]
 
 
-def test_no_case_is_an_orphan() -> None:
+def test_every_case_file_belongs_to_a_rule() -> None:
+    """Invariant 20."""
     assert {folder.name for folder in CASES.iterdir()} == set(RULES)
     inputs = {case.file.stem for case in ALL}
     for file in CASES.glob("*/*.*.yaml"):
         assert file.name.split(".")[0] in inputs, file
 
 
-def test_every_kind_of_subject_is_judged() -> None:
+def test_there_are_rules_about_pods() -> None:
+    """Invariant 21."""
     assert {rule.subject for rule in CATALOG} >= {Pod}
+
+
+@pytest.place.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
+def test_fixes_are_those_of_the_rules_group(rule: Any) -> None:
+    """Invariant 22, derived from the golden files."""
+    own = [case for case in ALL if case.rule == rule.name]
+    fixable = [f for case in own for f in case.expected["findings"] if "fix" in f]
+    assert bool(fixable) is (rule not in REPORTS)
+    if rule in SAFE_FIXES:
+        assert any(finding["safe"] for finding in fixable)
+
+
+FIRST, SECOND = OPT_IN_FIXES[:2]
+
+
+@pytest.place.parametrize(
+    ("rules", "message"),
+    [
+        ((FIRST, SECOND, FIRST), f"{FIRST.name} is listed 2 times"),
+        ((FIRST._replace(needs=()), SECOND), f"{FIRST.name} needs no trait"),
+        ((FIRST, SECOND._replace(summary="")), f"{SECOND.name} has no docstring"),
+        (
+            (FIRST, SECOND._replace(supersedes=(FIRST.name,))),
+            f"{SECOND.name} supersedes {FIRST.name}, which must be listed after it",
+        ),
+        (
+            (FIRST._replace(supersedes=("no-such-rule",)), SECOND),
+            f"{FIRST.name} supersedes no-such-rule, which must be listed after it",
+        ),
+    ],
+    ids=["listed-twice", "without-needs", "without-docstring", "earlier-rule", "unknown-rule"],
+)
+def test_the_catalog_refuses_a_wrong_list(rules: tuple[Rule[Any], ...], message: str) -> None:
+    """Invariant 23."""
+    with pytest.raises(CatalogError, match=re.escape(message)):
+        checked(rules[:1], rules[1:])
+
+
+def test_the_catalog_accepts_a_right_list() -> None:
+    """Invariant 23: the counterpart, so that the refusals above have no other reason."""
+    superseding = FIRST._replace(supersedes=(SECOND.name,))
+    assert checked((superseding,), (SECOND,)) == (superseding, SECOND)

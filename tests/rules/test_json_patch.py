@@ -1,4 +1,4 @@
-"""Edits and the JSON Patch that they become."""
+"""Tests of edits and of the JSON Patch operations that they become."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ def replace(path: str, value: Json) -> dict[str, Any]:
     return {"op": "replace", "path": path, "value": value}
 
 
-def taken(path: str) -> dict[str, Any]:
+def removal(path: str) -> dict[str, Any]:
     return {"op": "remove", "path": path}
 
 
 @pytest.mark.parametrize(
     ("document", "edit", "operation"),
     [
-        # A member: added where there is none, and null is none to the API server.
+        # A member is added where there is none; the API server treats null as none.
         ({}, put(("a",), 1), add("/a", 1)),
         ({"a": None}, put(("a",), 1), add("/a", 1)),
         ({"a": 0}, put(("a",), 1), replace("/a", 1)),
         ({"a": {}}, put(("a",), None), replace("/a", None)),
-        # Missing parents come with it, at the highest that is missing.
+        # Missing parents are added too, by one operation at the highest missing one.
         ({}, put(("a", "b", "c"), 1), add("/a", {"b": {"c": 1}})),
         ({"a": None}, put(("a", "b", "c"), 1), add("/a", {"b": {"c": 1}})),
         ({"a": {"b": None}}, put(("a", "b", "c"), 1), add("/a/b", {"c": 1})),
         ({"a": [None]}, put(("a", 0, "b"), 1), replace("/a/0", {"b": 1})),
-        # Elements can be replaced, never made.
+        # Elements can be replaced, but not added.
         ({"a": [1, 2]}, put(("a", 1), 3), replace("/a/1", 3)),
         ([1, 2], put((0,), 3), replace("/0", 3)),
         # Lists.
@@ -65,18 +65,18 @@ def taken(path: str) -> dict[str, Any]:
         ({"a": None}, append(("a",), 2), add("/a", [2])),
         ({}, append(("a", "b"), 2), add("/a", {"b": [2]})),
         # Removal, also of what is null.
-        ({"a": 1}, remove(("a",)), taken("/a")),
-        ({"a": None}, remove(("a",)), taken("/a")),
-        ({"a": [1, 2]}, remove(("a", 1)), taken("/a/1")),
+        ({"a": 1}, remove(("a",)), removal("/a")),
+        ({"a": None}, remove(("a",)), removal("/a")),
+        ({"a": [1, 2]}, remove(("a", 1)), removal("/a/1")),
     ],
 )
 def test_one_edit_becomes_one_operation(
     document: Json, edit: Edit, operation: dict[str, Any]
 ) -> None:
     before = copy.deepcopy(document)
-    result, made = apply(document, [edit])
-    assert made == [operation]
-    assert jsonpatch.apply_patch(document, copy.deepcopy(made)) == result
+    result, patch = apply(document, [edit])
+    assert patch == [operation]
+    assert jsonpatch.apply_patch(document, copy.deepcopy(patch)) == result
     assert document == before
 
 
@@ -105,12 +105,12 @@ def test_one_edit_becomes_one_operation(
         ({"a": [1]}, [remove(("a", -1))]),
         ({"a": [1]}, [remove(("a", "0"))]),
         ({"a": "text"}, [remove(("a", 0))]),
-        # The document itself is nobody's to replace.
+        # The document itself cannot be replaced.
         ({}, [put((), {})]),
         ([], [put((), [])]),
         (None, [append((), 1)]),
         ({}, [remove(())]),
-        # Edits speak of the document as it is given, not of what others make of it.
+        # Paths refer to the original document, not to the result of other edits.
         ({"a": [1]}, [append(("a",), 2), put(("a", 1), 3)]),
         ({}, [append(("a",), 1), put(("a", 0), 2)]),
         ({}, [append(("a",), 1), remove(("a", 0))]),
@@ -121,7 +121,7 @@ def test_one_edit_becomes_one_operation(
         ({}, [put(("a", "b"), 1), remove(("a", "c"))]),
     ],
 )
-def test_what_does_not_fit_is_refused(document: Json, edits: list[Edit]) -> None:
+def test_edits_that_do_not_fit_are_refused(document: Json, edits: list[Edit]) -> None:
     before = copy.deepcopy(document)
     with pytest.raises(EditError):
         apply(document, edits)
@@ -153,20 +153,20 @@ def test_overlapping_edits_are_refused(edits: list[Edit]) -> None:
 
 def test_several_edits_below_one_missing_parent() -> None:
     edits = [put(("a", "b"), 1), put(("a", "c", "d"), 2), append(("a", "e"), 3)]
-    result, made = apply({}, [*edits, append(("a", "e"), 4)])
+    result, patch = apply({}, [*edits, append(("a", "e"), 4)])
     assert result == {"a": {"b": 1, "c": {"d": 2}, "e": [3, 4]}}
-    assert made == [add("/a", {"b": 1}), add("/a/c", {"d": 2}), add("/a/e", [3]), add("/a/e/-", 4)]
+    assert patch == [add("/a", {"b": 1}), add("/a/c", {"d": 2}), add("/a/e", [3]), add("/a/e/-", 4)]
 
 
 def test_removals_come_last_and_from_the_back() -> None:
     document: Json = {"l": list(range(12)), "m": {"x": 1, "y": 2}}
     edits = [remove(("l", 2)), remove(("m", "x")), remove(("l", 10)), put(("l", 11), "new")]
-    result, made = apply(document, edits)
+    result, patch = apply(document, edits)
     assert result == {"l": [0, 1, 3, 4, 5, 6, 7, 8, 9, "new"], "m": {"y": 2}}
-    assert made == [replace("/l/11", "new"), taken("/m/x"), taken("/l/10"), taken("/l/2")]
+    assert patch == [replace("/l/11", "new"), removal("/m/x"), removal("/l/10"), removal("/l/2")]
 
 
-def test_what_is_inside_of_an_element_goes_before_the_element_of_another_list() -> None:
+def test_a_removal_inside_an_element_comes_before_the_removal_of_another_element() -> None:
     document: Json = {"c": [{"e": [1, 2]}, {"e": [3]}]}
     result, _ = apply(document, [remove(("c", 0, "e", 0)), remove(("c", 1))])
     assert result == {"c": [{"e": [2]}]}
@@ -178,11 +178,11 @@ def test_keys_are_escaped() -> None:
         add("/limits/nvidia.com~1gpu", 1)
     ]
     document: Json = {"a/b": {"~1": [1]}}
-    result, made = apply(document, [append(("a/b", "~1"), 2), put(("a/b", "~"), 3)])
-    assert jsonpatch.apply_patch(document, copy.deepcopy(made)) == result
+    result, patch = apply(document, [append(("a/b", "~1"), 2), put(("a/b", "~"), 3)])
+    assert jsonpatch.apply_patch(document, copy.deepcopy(patch)) == result
 
 
-def test_what_is_untouched_is_the_same_object() -> None:
+def test_unedited_values_stay_the_same_objects() -> None:
     document: Any = {"a": {"b": {}, "c": [{}, {}]}, "d": {"e": []}}
     result: Any = apply(document, [put(("a", "c", 1, "x"), 1)])[0]
     assert result["d"] is document["d"]
@@ -191,7 +191,7 @@ def test_what_is_untouched_is_the_same_object() -> None:
     assert result["a"]["c"][1] is not document["a"]["c"][1]
 
 
-def test_an_object_that_stands_in_two_places_changes_in_one() -> None:
+def test_an_object_that_occurs_twice_changes_only_where_it_is_edited() -> None:
     shared: dict[str, Any] = {"x": 1}
     document: Any = {"a": shared, "b": shared}
     result, _ = apply(document, [put(("a", "x"), 2)])
@@ -201,29 +201,29 @@ def test_an_object_that_stands_in_two_places_changes_in_one() -> None:
 
 def test_values_are_never_changed() -> None:
     value: dict[str, Any] = {"l": []}
-    first, made = apply({}, [put(("a",), value)])
+    first, patch = apply({}, [put(("a",), value)])
     second, _ = apply(first, [append(("a", "l"), 1)])
     assert second == {"a": {"l": [1]}}
     assert value == {"l": []}
-    assert made == [add("/a", {"l": []})]
+    assert patch == [add("/a", {"l": []})]
 
 
 def test_no_edits_change_nothing() -> None:
     document: Json = {"a": 1}
-    result, made = apply(document, [])
+    result, patch = apply(document, [])
     assert result is document
-    assert made == []
+    assert patch == []
 
 
 def test_twenty_thousand_removals_in_one_batch() -> None:
     document: Json = {"l": list(range(20_000)), "kept": {}}
-    result, made = apply(document, [remove(("l", index)) for index in range(20_000)])
+    result, patch = apply(document, [remove(("l", index)) for index in range(20_000)])
     assert result == {"l": [], "kept": {}}
-    assert made[0] == taken("/l/19999")
-    assert made[-1] == taken("/l/0")
+    assert patch[0] == removal("/l/19999")
+    assert patch[-1] == removal("/l/0")
 
 
-def test_at_finds_what_stands_at_a_path() -> None:
+def test_value_at_returns_the_value_at_a_path() -> None:
     assert value_at({"a": [{"b": 1}]}, ("a", 0, "b")) == 1
     with pytest.raises(KeyError):
         value_at({}, ("a",))
@@ -239,17 +239,17 @@ values = st.recursive(
 documents = st.lists(values, max_size=3) | st.dictionaries(keys, values, min_size=2, max_size=6)
 
 
-def places(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def paths_and_values(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     yield path, node
     if isinstance(node, dict | list):
         for step in node if isinstance(node, dict) else range(len(node)):
-            yield from places(node[step], (*path, step))
+            yield from paths_and_values(node[step], (*path, step))
 
 
 @st.composite
 def edits(draw: st.DrawFn, document: Json) -> Edit:
-    """An edit that mostly fits: where it does not, it is by one step or by its kind."""
-    path, node = draw(st.sampled_from(list(places(document))))
+    """An edit that usually fits; otherwise its last step or its kind is wrong."""
+    path, node = draw(st.sampled_from(list(paths_and_values(document))))
     new = tuple(draw(st.lists(keys, min_size=1, max_size=3)))
     choices = [remove(path), put(path, draw(values))]
     if isinstance(node, dict):
@@ -271,19 +271,19 @@ def test_the_operations_lead_to_the_result_or_nothing_happens(
     batch = data.draw(st.lists(edits(document), max_size=5))
     before = copy.deepcopy(document)
     try:
-        result, made = apply(document, batch)
+        result, patch = apply(document, batch)
     except EditError:
         assert document == before
         return
     assert document == before
-    assert len(made) == len(batch)
-    replayed = jsonpatch.apply_patch(document, copy.deepcopy(made))
+    assert len(patch) == len(batch)
+    replayed = jsonpatch.apply_patch(document, copy.deepcopy(patch))
     assert replayed == result
     assert typed(replayed) == typed(result)
 
 
 def typed(value: Json) -> Any:
-    """Told apart where Python does not: 1 and True, 0 and False."""
+    """`value` with types, because Python treats 1 and True as equal, and 0 and False."""
     if isinstance(value, dict):
         return {key: typed(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -293,7 +293,7 @@ def typed(value: Json) -> Any:
 
 @settings(deadline=None)
 @given(st.data(), documents)
-def test_what_no_edit_goes_through_stays_the_same_object(
+def test_values_outside_of_every_edited_path_stay_the_same_objects(
     data: st.DataObject, document: Json
 ) -> None:
     batch = data.draw(st.lists(edits(document), max_size=3))

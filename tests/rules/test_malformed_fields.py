@@ -1,4 +1,4 @@
-"""What cannot be read as a pod is said instead of skipped; what is merely missing is not."""
+"""Tests that malformed fields of a pod are reported, and that missing fields are not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEMPLATE = "apiVersion: example.com/v1\nkind: X\nspec: {template: {metadata: %s,
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "message"),
     [
         (POD + "spec: text", "/spec should be an object and is text"),
         (POD + "spec: [{containers: []}]", "/spec should be an object and is a list"),
@@ -112,20 +112,20 @@ TEMPLATE = "apiVersion: example.com/v1\nkind: X\nspec: {template: {metadata: %s,
         ),
     ],
 )
-def test_what_is_misshapen_is_said_once_with_its_place(text: str, why: str) -> None:
+def test_a_malformed_field_is_reported_once_with_its_path(text: str, message: str) -> None:
     manifest = parsed(text)
-    assert unreadable_in(manifest) == [why]
-    assert unreadable_in({"kind": "List", "items": [manifest]}) == [why]
+    assert unreadable_in(manifest) == [message]
+    assert unreadable_in({"kind": "List", "items": [manifest]}) == [message]
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_partial_object_can_be_read(name: str) -> None:
-    """A patch may hold any part of an object, so every part may be missing or null."""
+    """A patch may be any part of an object, so every field may be missing or null."""
     for path in places(manifest_of(name)):
         if path not in {("kind",), ("apiVersion",)}:
-            nulled: Any = manifest_of(name)
-            parent: Any = value_at(nulled, path[:-1])
+            changed: Any = manifest_of(name)
+            parent: Any = value_at(changed, path[:-1])
             parent[path[-1]] = None
-            assert unreadable_in(nulled) == []
+            assert unreadable_in(changed) == []
             del parent[path[-1]]
-            assert unreadable_in(nulled) == []
+            assert unreadable_in(changed) == []

@@ -1,6 +1,6 @@
-"""Placement against the tables of those who do it in Kubernetes, written anew.
+"""Tests of placement by the test tables of Kubernetes, Volcano and HAMi, written anew.
 
-Where we differ from a table on purpose, a comment at the row says why.
+Where gpuward differs from a table on purpose, a comment at the row says why.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEFAULTS = ("scheduler-name", "toleration-default", "affinity-default")
 
 
 def placed(spec: dict[str, Any], profile: Profile, **metadata: Any) -> dict[str, Any]:
-    """The spec of a pod as our three placing rules leave it."""
+    """The spec of a pod after the fixes of the three rules about placement."""
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     result = fix(pod, Policy(profile=profile).rule_set().restricted_to(DEFAULTS), CONTEXT)
     assert not result.remaining.failures
@@ -41,8 +41,8 @@ def placed(spec: dict[str, Any], profile: Profile, **metadata: Any) -> dict[str,
     return placed_spec
 
 
-def asking(*resources: str, amount: object = 1) -> dict[str, Any]:
-    """A container that asks for `resources`."""
+def requesting(*resources: str, amount: object = 1) -> dict[str, Any]:
+    """A container that requests `resources`."""
     return {"name": "c", "resources": {"limits": dict.fromkeys(resources, amount)}}
 
 
@@ -94,29 +94,31 @@ def test_a_toleration_tolerates_as_in_kubernetes(
         ({"key": "foo"}, taint("foo", ""), True),
         ({"key": "foo"}, taint("foo", "bar"), False),
         ({"key": "foo", "operator": "exists"}, taint("foo"), False),
-        # Upstream compares the values of a toleration with neither key nor Exists; the API
-        # server refuses such a one, so nothing is tolerated by it here.
+        # Upstream compares the values of a toleration with neither key nor Exists. The API
+        # server refuses such a toleration, so here it tolerates nothing.
         ({"value": "bar"}, taint("foo", "bar"), False),
-        # A profile may not know the value. Then any may be right, and numbers are still numbers.
+        # If the profile has no value, any value may be right, but Gt and Lt still need numbers.
         (toleration("foo", "Equal", value="bar"), taint("foo", None), True),
         (toleration("foo", "Gt", value="1"), taint("foo", None), True),
         (toleration("foo", "Gt", value="much"), taint("foo", None), False),
-        # In text a value may be yet to be filled in.
+        # The value may be a placeholder.
         (toleration("foo", "Equal", value="${POOL}"), taint("foo", "bar"), True),
         # strconv.ParseInt takes no blanks, underscores or other digits, which Python's int does.
         (toleration("k", "Lt", value="1_000"), taint("k", "1"), False),
         (toleration("k", "Lt", value=" 9"), taint("k", "1"), False),
         (toleration("k", "Lt", value="٩"), taint("k", "1"), False),
-        # Fields of wrong types never fail; what cannot be read says nothing.
+        # Fields of wrong types raise no exception; such a toleration tolerates nothing.
         ({"key": 5, "operator": ["Exists"], "effect": {}}, taint("foo"), False),
     ],
 )
-def test_what_the_table_leaves_out(given: Any, against: Taint, expected: object) -> None:
+def test_tolerations_that_the_upstream_table_omits(
+    given: Any, against: Taint, expected: object
+) -> None:
     assert tolerates(given, against) is expected
 
 
 @pytest.mark.parametrize(
-    ("key", "meant"),
+    ("key", "is_near_miss"),
     [
         ("nvidia.com/gpu", True),
         ("nvidia/gpu", True),
@@ -131,9 +133,9 @@ def test_what_the_table_leaves_out(given: Any, against: Taint, expected: object)
         ("", False),
     ],
 )
-def test_which_keys_are_misspelt(key: str, meant: object) -> None:
+def test_which_keys_are_misspelt(key: str, is_near_miss: object) -> None:
     pod = pod_of({"containers": [], "tolerations": [{"key": key, "effect": "NoExecute"}]})
-    assert (near_miss_toleration(pod, taint("nvidia.com/gpu", None)) is not None) is meant
+    assert (near_miss_toleration(pod, taint("nvidia.com/gpu", None)) is not None) is is_near_miss
 
 
 # --- extendedresourcetoleration/admission_test.go: TestAdmit -----------------------------------
@@ -159,33 +161,33 @@ def exists(key: str) -> dict[str, Any]:
         ({"containers": []}, None),
         ({"containers": [CPU]}, None),
         ({"initContainers": [MEMORY], "containers": []}, None),
-        ({"containers": [asking(EK)]}, [exists(EK)]),
-        ({"initContainers": [asking(DO)], "containers": []}, [exists(DO)]),
-        ({"containers": [CPU, asking(EK)], "tolerations": [FOO]}, [FOO, exists(EK)]),
+        ({"containers": [requesting(EK)]}, [exists(EK)]),
+        ({"initContainers": [requesting(DO)], "containers": []}, [exists(DO)]),
+        ({"containers": [CPU, requesting(EK)], "tolerations": [FOO]}, [FOO, exists(EK)]),
         # Sorted by key, whichever container asks first.
         (
-            {"containers": [MEMORY, asking(EK)], "initContainers": [CPU, asking(DO)]},
+            {"containers": [MEMORY, requesting(EK)], "initContainers": [CPU, requesting(DO)]},
             [exists(DO), exists(EK)],
         ),
-        ({"containers": [CPU, asking(EK)], "tolerations": [exists(EK)]}, [exists(EK)]),
-        # Upstream appends beside a toleration of the same key with another effect or value. We do
-        # not unasked: it was meant for this taint or is a choice among nodes, and only the user
-        # knows which; `toleration-mismatch` says so.
+        ({"containers": [CPU, requesting(EK)], "tolerations": [exists(EK)]}, [exists(EK)]),
+        # Upstream appends beside a toleration of the same key with another effect or value.
+        # gpuward does not do so by default: only the user knows whether the toleration is a mistake
+        # or selects nodes; `toleration-mismatch` reports it.
         (
             {
-                "containers": [asking(EK)],
+                "containers": [requesting(EK)],
                 "tolerations": [toleration(EK, "Equal", "NoExecute", "foo")],
             },
             [toleration(EK, "Equal", "NoExecute", "foo")],
         ),
-        # Upstream appends beside a wildcard; its test demands it. The wildcard tolerates already.
+        # Upstream appends beside a wildcard, and its test requires it. The wildcard suffices.
         (
-            {"containers": [asking(EK)], "tolerations": [{"operator": "Exists"}]},
+            {"containers": [requesting(EK)], "tolerations": [{"operator": "Exists"}]},
             [{"operator": "Exists"}],
         ),
-        # Upstream tolerates for a quantity of nothing. A pod without a device needs no such node.
-        ({"containers": [asking(EK, amount=0)]}, None),
-        ({"containers": [asking(EK, amount="0")]}, None),
+        # Upstream adds a toleration for a quantity of zero. A pod without a device needs none.
+        ({"containers": [requesting(EK, amount=0)]}, None),
+        ({"containers": [requesting(EK, amount="0")]}, None),
     ],
 )
 def test_tolerations_are_added_as_by_the_admission_plugin(
@@ -195,13 +197,13 @@ def test_tolerations_are_added_as_by_the_admission_plugin(
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared"])
-def test_parts_of_a_card_carry_the_taint_of_its_vendor(resource: str) -> None:
-    # Upstream would add a toleration with the resource's own name, which no node bears.
-    spec = placed({"containers": [asking(resource)]}, default_policy().profile)
+def test_partial_gpus_tolerate_the_taint_of_their_vendor(resource: str) -> None:
+    # Upstream adds a toleration with the resource's own name. No node has such a taint.
+    spec = placed({"containers": [requesting(resource)]}, default_policy().profile)
     assert spec["tolerations"] == [exists("nvidia.com/gpu")]
 
 
-# --- component-helpers nodeaffinity_test.go, as far as it can be known without a node -----------
+# --- component-helpers nodeaffinity_test.go, as far as it applies without a node -----------------
 
 
 def pod_of(spec: dict[str, Any]) -> Pod:
@@ -215,22 +217,22 @@ def pod_of(spec: dict[str, Any]) -> Pod:
     )
 
 
-def demand(key: str, operator: str, *values: str) -> dict[str, Any]:
+def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
 def could_match(spec: dict[str, Any], labels: dict[str, str]) -> bool:
     """Whether a node with `labels` meets nodeSelector and one of the terms.
 
-    Our own functions, given what such a node would say of itself.
+    Calls gpuward's functions with the labels of the node as requirements.
     """
     pod = pod_of(spec)
-    node = [demand(key, "In", value) for key, value in labels.items()]
-    mentioned = {
+    node = [requirement(key, "In", value) for key, value in labels.items()]
+    keys = {
         expression["key"] for _, term in required_terms(pod) for _, expression in expressions(term)
     } | set(pod.node_selector)
-    node += [demand(key, "DoesNotExist") for key in mentioned - set(labels)]
-    node += [demand(key, "In", value) for key, value in pod.node_selector.items()]
+    node += [requirement(key, "DoesNotExist") for key in keys - set(labels)]
+    node += [requirement(key, "In", value) for key, value in pod.node_selector.items()]
     if "affinity" not in spec:
         return impossible_label(node) is None
     return any(
@@ -252,47 +254,47 @@ def terms(*lists: list[dict[str, Any]]) -> dict[str, Any]:
         ({"nodeSelector": {"foo": "bar"}}, {"foo": "bar"}, True),
         ({"nodeSelector": {"foo": "bar"}}, {"foo": "bar", "baz": "blah"}, True),
         ({"nodeSelector": {"foo": "bar", "baz": "blah"}}, {"foo": "bar"}, False),
-        (terms([demand("foo", "In", "bar", "value2")]), {"foo": "bar"}, True),
-        (terms([demand("version", "Gt", "0204")]), {"version": "0206"}, True),
-        (terms([demand("mem-type", "NotIn", "DDR", "DDR2")]), {"mem-type": "DDR3"}, True),
+        (terms([requirement("foo", "In", "bar", "value2")]), {"foo": "bar"}, True),
+        (terms([requirement("version", "Gt", "0204")]), {"version": "0206"}, True),
+        (terms([requirement("mem-type", "NotIn", "DDR", "DDR2")]), {"mem-type": "DDR3"}, True),
         # NotIn also fits a node without the label.
-        (terms([demand("mem-type", "NotIn", "DDR", "DDR2")]), {}, True),
-        (terms([demand("GPU", "Exists")]), {"GPU": "NVIDIA-GRID-K1"}, True),
-        (terms([demand("foo", "In", "value1", "value2")]), {"foo": "bar"}, False),
+        (terms([requirement("mem-type", "NotIn", "DDR", "DDR2")]), {}, True),
+        (terms([requirement("GPU", "Exists")]), {"GPU": "NVIDIA-GRID-K1"}, True),
+        (terms([requirement("foo", "In", "value1", "value2")]), {"foo": "bar"}, False),
         (terms(), {"foo": "bar"}, False),
         (terms([]), {"foo": "bar"}, False),
         (
-            terms([demand("GPU", "Exists"), demand("GPU", "NotIn", "AMD", "INTER")]),
+            terms([requirement("GPU", "Exists"), requirement("GPU", "NotIn", "AMD", "INTER")]),
             {"GPU": "NVIDIA-GRID-K1"},
             True,
         ),
         (
-            terms([demand("GPU", "Exists"), demand("GPU", "In", "AMD", "INTER")]),
+            terms([requirement("GPU", "Exists"), requirement("GPU", "In", "AMD", "INTER")]),
             {"GPU": "NVIDIA-GRID-K1"},
             False,
         ),
         (
-            terms([demand("foo", "In", "bar")], [demand("diffkey", "In", "wrong")]),
+            terms([requirement("foo", "In", "bar")], [requirement("diffkey", "In", "wrong")]),
             {"foo": "bar"},
             True,
         ),
         (
-            {"nodeSelector": {"foo": "bar"}, **terms([demand("foo", "Exists")])},
+            {"nodeSelector": {"foo": "bar"}, **terms([requirement("foo", "Exists")])},
             {"foo": "bar"},
             True,
         ),
         (
-            {"nodeSelector": {"foo": "bar"}, **terms([demand("foo", "Exists")])},
+            {"nodeSelector": {"foo": "bar"}, **terms([requirement("foo", "Exists")])},
             {"foo": "barrrrrr"},
             False,
         ),
-        # Upstream a term with a value that no label can have matches nothing. The API server
-        # refuses it; we read NotIn as written and say nothing.
-        (terms([demand("foo", "NotIn", "invalid value: ___@#$%^")]), {"foo": "bar"}, True),
-        # Upstream compares numbers in Gt and Lt. We only know that the label must exist: a
-        # contradiction of numbers is not reported.
-        (terms([demand("version", "Gt", "0300")]), {"version": "0206"}, True),
-        (terms([demand("version", "Gt", "0204")]), {}, False),
+        # Upstream, a term with a value that no label can have matches nothing. The API server
+        # refuses it; gpuward takes NotIn literally and reports nothing.
+        (terms([requirement("foo", "NotIn", "invalid value: ___@#$%^")]), {"foo": "bar"}, True),
+        # Upstream compares numbers in Gt and Lt. gpuward only requires that the label exists: it
+        # does not report a contradiction of numbers.
+        (terms([requirement("version", "Gt", "0300")]), {"version": "0206"}, True),
+        (terms([requirement("version", "Gt", "0204")]), {}, False),
     ],
 )
 def test_terms_are_read_as_the_scheduler_reads_them(
@@ -301,7 +303,7 @@ def test_terms_are_read_as_the_scheduler_reads_them(
     assert could_match(spec, labels) is expected
 
 
-# --- volcano mutate_pod_test.go: what we do otherwise ------------------------------------------
+# --- volcano mutate_pod_test.go: where gpuward differs ------------------------------------------
 
 GROUP = Profile(
     "group",
@@ -310,45 +312,45 @@ GROUP = Profile(
     affinities=(NodeAffinity(("example.com/gpu",), "kubernetes.io/os", ("linux",), required=True),),
     schedulers=(Scheduler("volcano", ("example.com/gpu",)),),
 )
-LINUX = terms([demand("kubernetes.io/os", "In", "linux")])["affinity"]
+LINUX = terms([requirement("kubernetes.io/os", "In", "linux")])["affinity"]
 
 
 def test_a_pod_of_the_group_is_placed() -> None:
-    # Its resource makes it one, not its namespace or an annotation that anybody may write.
-    spec = placed({"containers": [asking("example.com/gpu")]}, GROUP)
+    # Its resource puts it into the group, not its namespace or an annotation.
+    spec = placed({"containers": [requesting("example.com/gpu")]}, GROUP)
     assert spec["schedulerName"] == "volcano"
     assert spec["tolerations"] == [exists("mng-taint-1")]
     assert spec["affinity"] == LINUX
 
 
-def test_a_pod_outside_the_group_is_left_alone() -> None:
+def test_a_pod_outside_the_group_is_unchanged() -> None:
     spec = {"containers": [CPU]}
     assert placed(spec, GROUP) is spec
 
 
-def test_tolerations_are_not_appended_blindly() -> None:
-    once = placed({"containers": [asking("example.com/gpu")]}, GROUP)
+def test_tolerations_are_not_appended_twice() -> None:
+    once = placed({"containers": [requesting("example.com/gpu")]}, GROUP)
     assert placed(once, GROUP) is once
 
 
 def test_another_scheduler_is_not_overwritten() -> None:
-    # Volcano sets its own name over any other, and the rest as well.
-    spec = {"schedulerName": "yunikorn", "containers": [asking("example.com/gpu")]}
+    # Volcano overwrites the scheduler name and the other fields.
+    spec = {"schedulerName": "yunikorn", "containers": [requesting("example.com/gpu")]}
     assert placed(spec, GROUP) is spec
 
 
 def test_the_users_selector_is_not_overwritten() -> None:
-    # Volcano replaces the values of nodeSelector; ours names the label, so nothing is added.
+    # Volcano replaces the values of nodeSelector. gpuward adds nothing if the label is there.
     chosen = {"kubernetes.io/os": "windows"}
-    spec = {"nodeSelector": chosen, "containers": [asking("example.com/gpu")]}
-    mended = placed(spec, GROUP)
-    assert mended["nodeSelector"] == chosen
-    assert "affinity" not in mended
+    spec = {"nodeSelector": chosen, "containers": [requesting("example.com/gpu")]}
+    fixed = placed(spec, GROUP)
+    assert fixed["nodeSelector"] == chosen
+    assert "affinity" not in fixed
 
 
-def test_an_affinity_to_other_pods_does_not_hinder_ours() -> None:
-    # Volcano adds none if the pod has any affinity at all.
-    spec = {"affinity": {"podAntiAffinity": {}}, "containers": [asking("example.com/gpu")]}
+def test_a_pod_affinity_does_not_prevent_the_node_affinity() -> None:
+    # Volcano adds no node affinity if the pod has any affinity.
+    spec = {"affinity": {"podAntiAffinity": {}}, "containers": [requesting("example.com/gpu")]}
     assert placed(spec, GROUP)["affinity"] == {"podAntiAffinity": {}, **LINUX}
 
 
@@ -360,32 +362,39 @@ HAMI = default_policy(["hami"]).profile
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        ({"containers": [asking("nvidia.com/gpu")]}, "hami-scheduler"),
-        ({"containers": [asking("nvidia.com/gpu")], "schedulerName": ""}, "hami-scheduler"),
-        # With forceOverwriteDefaultScheduler off HAMi skips this one. Behind the API server's
-        # defaulting it is every pod that names no scheduler, so it must count as none.
+        ({"containers": [requesting("nvidia.com/gpu")]}, "hami-scheduler"),
+        ({"containers": [requesting("nvidia.com/gpu")], "schedulerName": ""}, "hami-scheduler"),
+        # With forceOverwriteDefaultScheduler off HAMi skips this pod. The API server sets this
+        # default in every pod without a scheduler name, so it must count as none.
         (
-            {"containers": [asking("nvidia.com/gpu")], "schedulerName": "default-scheduler"},
+            {"containers": [requesting("nvidia.com/gpu")], "schedulerName": "default-scheduler"},
             "hami-scheduler",
         ),
         (
-            {"containers": [asking("nvidia.com/gpu")], "schedulerName": "different-scheduler"},
+            {"containers": [requesting("nvidia.com/gpu")], "schedulerName": "different-scheduler"},
             "different-scheduler",
         ),
         ({"containers": [CPU]}, None),
-        # HAMi refuses a pod without containers; the API server has the better words for it.
+        # HAMi refuses a pod without containers; the API server refuses it anyway.
         ({"containers": []}, None),
-        # HAMi refuses this one too. `nodename-pinned` speaks; no scheduler will see the pod.
-        ({"containers": [asking("nvidia.com/gpu")], "nodeName": "test-node"}, None),
-        # HAMi skipped privileged containers, and the pod hung at the default scheduler. Whether it
-        # may run is for `privileged-gpu` to say; where it runs does not depend on it.
+        # HAMi refuses this pod too. No scheduler sees it; `nodename-pinned` reports it.
+        ({"containers": [requesting("nvidia.com/gpu")], "nodeName": "test-node"}, None),
+        # HAMi skipped privileged containers, and the pod stayed with the default scheduler. Whether
+        # it may run is decided by `privileged-gpu`; where it runs does not depend on that.
         (
-            {"containers": [{**asking("nvidia.com/gpu"), "securityContext": {"privileged": True}}]},
+            {
+                "containers": [
+                    {**requesting("nvidia.com/gpu"), "securityContext": {"privileged": True}}
+                ]
+            },
             "hami-scheduler",
         ),
-        # Init containers count; HAMi ignored them for long.
-        ({"initContainers": [asking("nvidia.com/gpumem")], "containers": [CPU]}, "hami-scheduler"),
-        ({"containers": [CPU, asking("nvidia.com/gpu")]}, "hami-scheduler"),
+        # Init containers count. Earlier versions of HAMi ignored them.
+        (
+            {"initContainers": [requesting("nvidia.com/gpumem")], "containers": [CPU]},
+            "hami-scheduler",
+        ),
+        ({"containers": [CPU, requesting("nvidia.com/gpu")]}, "hami-scheduler"),
     ],
 )
 def test_the_scheduler_is_set_as_by_hami(spec: dict[str, Any], expected: object) -> None:

@@ -1,4 +1,4 @@
-"""Profiles: patterns, what several of them make together, and the built-in ones."""
+"""Tests of profiles: patterns, merging, inheritance, and the built-in profiles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rules.base.patterns import matches
 from rules.profile.profile import Profile, merge_profiles
 from rules.profile.records import Component, Resource, Scheduler, Taint
 
-# Every family of the registry that all rules share, by a name of its own.
+# Every family of resources in the registry, by one name each.
 FAMILIES = [
     *("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb.shared"),
     *("nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.10gb.me", "nvidia.com/mig-1c.3g.20gb"),
@@ -38,8 +38,8 @@ FAMILIES = [
     "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
     "deviceclass.resource.kubernetes.io/of-somebody-else",
 ]
-# Names of vendors that are no device: a count of a node, a priority, a network card, all of a node.
-NO_DEVICES = [
+# Names of vendors that are no devices: counts of a node, a priority, a network card.
+OTHER_RESOURCES = [
     *("cpu", "memory", "", "*", "nvidia.com", "nvidia.com/", "aliyun.com/gpu-count"),
     *("nvidia.com/priority", "koordinator.sh/rdma", "gpu.intel.com/i915_monitoring"),
     *("rdma/hca_shared_devices_a", "Nvidia.com/GPU", "requests.nvidia.com/gpu"),
@@ -50,14 +50,14 @@ REQUIRED += ["gke", "eks", "aks", "amd", "intel"]
 pieces = st.text("ab*.", max_size=8)
 
 
-def oracle(pattern: str, text: str) -> bool:
+def matches_by_regex(pattern: str, text: str) -> bool:
     return bool(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL))
 
 
 @settings(deadline=None)
 @given(pieces, st.text("ab.\n", max_size=12))
 def test_patterns_match_as_regular_expressions_do(pattern: str, text: str) -> None:
-    assert matches(pattern, text) == oracle(pattern, text)
+    assert matches(pattern, text) == matches_by_regex(pattern, text)
 
 
 @settings(deadline=None)
@@ -84,30 +84,30 @@ def profile(name: str, *resources: str, **facts: Any) -> Profile:
     return Profile(name, resources={r: Resource(r, "acme") for r in resources}, **facts)
 
 
-def test_the_facts_of_all_chosen_profiles_come_together() -> None:
+def test_the_facts_of_all_selected_profiles_are_merged() -> None:
     first = profile("a", "x/1", taints=(Taint(("x/1",), "t"),), runtime_classes=("r", "s"))
     second = profile(
         "b", "y/1", schedulers=(Scheduler("s", ("y/1",)),), components=(Component(("n",), ("a",)),)
     )
     known = profile("c", "z/1", taints=(Taint(("z/1",), "u"),), runtime_classes=("s", "t"))
-    both = merge_profiles([first, second], [known])
-    assert both.name == "a+b"
-    assert both.active == ("x/1", "y/1")
-    assert set(both.resources) == {"x/1", "y/1", "z/1"}
-    assert [taint.key for taint in both.taints] == ["t"]
-    assert [scheduler.name for scheduler in both.schedulers] == ["s"]
-    assert both.components == second.components
-    assert set(both.runtime_classes) == {"r", "s", "t"}
+    merged = merge_profiles([first, second], [known])
+    assert merged.name == "a+b"
+    assert merged.active == ("x/1", "y/1")
+    assert set(merged.resources) == {"x/1", "y/1", "z/1"}
+    assert [taint.key for taint in merged.taints] == ["t"]
+    assert [scheduler.name for scheduler in merged.schedulers] == ["s"]
+    assert merged.components == second.components
+    assert set(merged.runtime_classes) == {"r", "s", "t"}
 
 
-def test_two_chosen_profiles_may_not_describe_one_resource() -> None:
-    both = [profile("a", "x/1", "x/2"), profile("b", "x/2")]
+def test_two_selected_profiles_may_not_describe_one_resource() -> None:
+    merged = [profile("a", "x/1", "x/2"), profile("b", "x/2")]
     with pytest.raises(ValueError, match=r"'a' and 'b' both describe the resource 'x/2'"):
-        merge_profiles(both, [])
-    assert merge_profiles(both[:1], both).active == ("x/1", "x/2")
+        merge_profiles(merged, [])
+    assert merge_profiles(merged[:1], merged).active == ("x/1", "x/2")
 
 
-def test_what_was_chosen_outweighs_what_is_merely_known() -> None:
+def test_selected_profiles_take_precedence_over_known_ones() -> None:
     own = Profile(
         "own",
         resources={"x/gpu-*": Resource("x/gpu-*", "own"), "x/1": Resource("x/1", "own")},
@@ -118,24 +118,26 @@ def test_what_was_chosen_outweighs_what_is_merely_known() -> None:
         resources={"x/*": Resource("x/*", "known"), "x/1": Resource("x/1", "known")},
         node_labels={"l": ("known",), "m": ()},
     )
-    both = merge_profiles([own], [known])
-    vendors = {n: both.resource(n) for n in ("x/gpu-1", "x/1", "x/other")}
+    merged = merge_profiles([own], [known])
+    vendors = {n: merged.resource(n) for n in ("x/gpu-1", "x/1", "x/other")}
     assert {n: r and r.vendor for n, r in vendors.items()} == {
         "x/gpu-1": "own",
         "x/1": "own",
         "x/other": "known",
     }
-    assert both.node_labels == {"l": ("own",), "m": ()}
+    assert merged.node_labels == {"l": ("own",), "m": ()}
 
 
 def test_a_name_is_found_before_a_pattern_and_of_patterns_the_first() -> None:
     names = {"x/*": "any", "x/a*": "later", "x/ab": "exact"}
-    both = Profile("p", resources={name: Resource(name, vendor) for name, vendor in names.items()})
-    found = [both.resource(name) for name in ("x/ab", "x/ac", "y")]
+    merged = Profile(
+        "p", resources={name: Resource(name, vendor) for name, vendor in names.items()}
+    )
+    found = [merged.resource(name) for name in ("x/ab", "x/ac", "y")]
     assert [resource and resource.vendor for resource in found] == ["exact", "any", None]
 
 
-def test_the_memory_for_names_is_bounded() -> None:
+def test_the_cache_of_resource_names_is_bounded() -> None:
     own = profile("p", "x/*")
     tracemalloc.start()
     try:
@@ -153,7 +155,7 @@ def test_the_memory_for_names_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("name", REQUIRED)
-def test_the_profiles_that_are_promised_are_there(name: str) -> None:
+def test_the_required_profiles_are_built_in(name: str) -> None:
     assert name in built_in()
 
 
@@ -176,12 +178,12 @@ def test_every_family_is_known_whatever_the_profile(name: str) -> None:
     assert default_policy(["amd"]).profile.resource(name) is not None
 
 
-@pytest.mark.parametrize("name", NO_DEVICES)
-def test_what_is_no_device_is_not_taken_for_one(name: str) -> None:
+@pytest.mark.parametrize("name", OTHER_RESOURCES)
+def test_other_resources_of_vendors_are_no_devices(name: str) -> None:
     assert default_policy().profile.resource(name) is None
 
 
-def test_shares_and_partitions_are_told_apart() -> None:
+def test_shares_and_partitions_are_distinguished() -> None:
     found = default_policy().profile
     expected = {
         "nvidia.com/gpu": "whole",
@@ -193,7 +195,7 @@ def test_shares_and_partitions_are_told_apart() -> None:
     assert {n: r.sharing for n in expected if (r := found.resource(n))} == expected
 
 
-def test_one_extends_another() -> None:
+def test_a_profile_extends_another() -> None:
     parent: dict[str, Any] = {
         "name": "parent",
         "description": "the parent",
@@ -214,32 +216,32 @@ def test_one_extends_another() -> None:
         "runtimeClasses": ["child"],
         "nodeLabels": {"child": ["true"]},
     }
-    whole = merged_profile([child], [parent])
-    assert whole.name == "child"
-    assert whole.active == ("x/1", "x/2", "x/3")
-    assert [whole.resources[n].vendor for n in whole.active] == ["a", "b", "b"]
-    # What places pods is replaced, and stays if nothing is said of it.
-    assert [taint.key for taint in whole.taints] == ["child"]
-    assert [affinity.key for affinity in whole.affinities] == ["parent"]
-    assert [scheduler.name for scheduler in whole.schedulers] == ["parent"]
-    # All else is added.
-    assert [c.namespaces for c in whole.components][:2] == [("parent",), ("child",)]
-    assert {"parent", "child"} <= set(whole.runtime_classes)
-    assert {"parent", "child"} <= set(whole.node_labels)
+    merged = merged_profile([child], [parent])
+    assert merged.name == "child"
+    assert merged.active == ("x/1", "x/2", "x/3")
+    assert [merged.resources[n].vendor for n in merged.active] == ["a", "b", "b"]
+    # Taints, affinities and schedulers of the child replace those of the parent, if it has any.
+    assert [taint.key for taint in merged.taints] == ["child"]
+    assert [affinity.key for affinity in merged.affinities] == ["parent"]
+    assert [scheduler.name for scheduler in merged.schedulers] == ["parent"]
+    # Everything else is added.
+    assert [c.namespaces for c in merged.components][:2] == [("parent",), ("child",)]
+    assert {"parent", "child"} <= set(merged.runtime_classes)
+    assert {"parent", "child"} <= set(merged.node_labels)
 
 
-def test_what_two_parents_have_from_one_is_there_once() -> None:
+def test_facts_inherited_through_two_parents_occur_once() -> None:
     component = {"namespaces": ["only-here"], "serviceAccounts": ["x"]}
     family: list[dict[str, Any]] = [
         {"name": "old", "components": [component]},
         {"name": "left", "extends": ["old"]},
         {"name": "right", "extends": ["old"]},
     ]
-    whole = merged_profile([{"name": "young", "extends": ["left", "right"]}], family)
-    assert [c.namespaces for c in whole.components].count(("only-here",)) == 1
+    merged = merged_profile([{"name": "young", "extends": ["left", "right"]}], family)
+    assert [c.namespaces for c in merged.components].count(("only-here",)) == 1
 
 
-def test_a_family_in_which_everybody_has_many_parents_is_read_once() -> None:
+def test_a_deep_hierarchy_with_many_parents_is_read_once() -> None:
     family: list[dict[str, Any]] = [
         {"name": f"p{age}-{one}", "extends": [f"p{age - 1}-{other}" for other in range(8)]}
         for age in range(1, 18)
@@ -261,10 +263,10 @@ def test_an_own_profile_replaces_the_built_in_one_of_its_name() -> None:
     alone = merged_profile([own])
     assert alone.active == ("nvidia.com/gpu",)
     assert alone.taints == ()
-    # Also for those that extend it.
+    # Also for the profiles that extend it.
     through_gke = merged_profile(["gke"], [own])
     assert "nvidia.com/mig-*" not in through_gke.active
-    # Its resources are still known to be devices.
+    # The resources of the built-in profile are still known devices.
     assert alone.resource("nvidia.com/mig-1g.5gb") is not None
 
 
@@ -294,11 +296,11 @@ def test_an_own_profile_refines_the_built_in_one_of_its_name() -> None:
             [{"name": f"p{n}", "extends": [f"p{n + 1}"]} for n in range(2000)],
             "more than 20 profiles extend each other in a row",
         ),
-        # It replaces `nvidia`, which `gke` extends.
+        # This profile replaces `nvidia`, which `gke` extends.
         ([{"name": "nvidia", "extends": ["gke"]}], "in a circle: nvidia -> gke -> nvidia"),
     ],
 )
-def test_a_choice_that_makes_no_sense_is_refused(choice: list[Any], why: str) -> None:
+def test_an_invalid_selection_of_profiles_is_refused(choice: list[Any], why: str) -> None:
     with pytest.raises(ProfileError, match=why):
         merged_profile(choice)
 

@@ -1,4 +1,4 @@
-"""Quantities against Kubernetes' own answers, against their laws, and against hostile input."""
+"""Tests of quantities: Kubernetes' own results, algebraic properties, and hostile input."""
 
 import json
 from itertools import pairwise
@@ -51,7 +51,7 @@ def test_agrees_with_the_api_server(row: list[str]) -> None:
     assert sign(quantity) == int(expected_sign)
     if nano != "huge":
         assert quantity.nano == max(-MOST, min(int(nano), MOST))
-    # Past int64, and for negative numbers, Kubernetes' answer depends on the spelling.
+    # Beyond int64, and for negative numbers, Kubernetes' result depends on the spelling.
     if 0 <= quantity.value <= INT64_MAX:
         assert quantity.value == int(acts_as)
     if quantity.nano >= 0 and not quantity.overflows:

@@ -1,4 +1,4 @@
-"""Nothing that a tenant writes makes a rule, the search for pods or the fixing fail."""
+"""Tests that no input of a tenant makes a rule, the search for pods or a fix raise."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rules.engine.fixing import check, fix
 from rules.engine.result import EvaluationResult
 from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects
-from tests.testkit.cases import TODAY, asking_all
+from tests.testkit.cases import TODAY, without_needs
 from tests.testkit.full_pod import FULL_CONTAINER, FULL_POD
 from tests.testkit.workload_table import PROFILE, places, pods_in, unreadable_in
 
 CONTEXT = Context(TODAY)
 RULES = default_policy().rule_set()
-EAGER = load_policy(
+ALL_FIXES = load_policy(
     "apiVersion: gpuward.io/v1\nkind: Policy\nvoidEveryContainer: true\nprofiles: [hami, amd]\n"
     "rules:\n" + "".join(f"  {rule.name}: {{fix: true}}\n" for rule in CATALOG),
-    "eager.yaml",
+    "all-fixes.yaml",
 ).rule_set()
 
 KEYS = st.sampled_from(
@@ -82,23 +82,23 @@ ORIGINALS = [FULL_POD, QUOTA] + [
 ]
 
 
-def marks(result: EvaluationResult) -> list[Any]:
+def summary(result: EvaluationResult) -> list[Any]:
     found = [(f.identity, f.message, f.path, f.action, f.fixable) for f in result.findings]
     return [found, [unreadable.path for unreadable in result.malformed_fields]]
 
 
-def judge_without_a_failure(manifest: Any) -> None:
+def evaluate_without_failure(manifest: Any) -> None:
     before = copy.deepcopy(manifest)
-    for rules in (RULES, EAGER):
+    for rules in (RULES, ALL_FIXES):
         result = check(manifest, rules, CONTEXT)
         assert not result.failures
-        # A rule that is not asked for the lack of its traits would have said nothing.
-        everything = check(manifest, asking_all(rules), CONTEXT)
-        assert marks(everything) == marks(result)
+        # A rule that is skipped because a trait is missing has no findings there.
+        everything = check(manifest, without_needs(rules), CONTEXT)
+        assert summary(everything) == summary(result)
         fixed = fix(manifest, rules, CONTEXT)
         assert not fixed.remaining.failures
-        # Views are used again while fixing, and nobody may notice.
-        assert marks(fixed.remaining) == marks(check(fixed.manifest, rules, CONTEXT))
+        # Fixing reuses evaluated pods, which must not change the result.
+        assert summary(fixed.remaining) == summary(check(fixed.manifest, rules, CONTEXT))
         for subject in result.malformed_fields:
             value_at(manifest, subject.path)
     assert manifest == before
@@ -107,15 +107,15 @@ def judge_without_a_failure(manifest: Any) -> None:
 @settings(deadline=None)
 @given(JSON)
 def test_no_json_makes_anything_fail(manifest: Any) -> None:
-    judge_without_a_failure(manifest)
+    evaluate_without_failure(manifest)
 
 
 @settings(deadline=None)
 @given(st.sampled_from(["Pod", "Deployment", "List", "X", "ResourceQuota"]), JSON, JSON)
 def test_no_object_makes_anything_fail(kind: str, metadata: Any, spec: Any) -> None:
     head = {"apiVersion": "v1", "kind": kind, "metadata": metadata}
-    judge_without_a_failure({**head, "spec": spec, "items": spec})
-    judge_without_a_failure({**head, "spec": {"template": {"spec": {"containers": spec}}}})
+    evaluate_without_failure({**head, "spec": spec, "items": spec})
+    evaluate_without_failure({**head, "spec": {"template": {"spec": {"containers": spec}}}})
 
 
 PLACES = [places(original) for original in ORIGINALS]
@@ -123,23 +123,21 @@ PLACES = [places(original) for original in ORIGINALS]
 
 @settings(max_examples=300, deadline=None)
 @given(st.data(), st.integers(0, len(ORIGINALS) - 1))
-def test_no_part_of_a_pod_makes_anything_fail_whatever_it_becomes(
-    data: st.DataObject, number: int
-) -> None:
+def test_no_replaced_part_of_a_pod_makes_anything_fail(data: st.DataObject, number: int) -> None:
     manifest = copy.deepcopy(ORIGINALS[number])
     for path in data.draw(st.lists(st.sampled_from(PLACES[number]), min_size=1, max_size=4)):
         try:
             parent: Any = value_at(manifest, path[:-1])
             value_at(parent, path[-1:])
         except (LookupError, TypeError):
-            continue  # an earlier change has taken it away
+            continue  # an earlier change has removed it
         parent[path[-1]] = data.draw(JSON)
-    judge_without_a_failure(manifest)
+    evaluate_without_failure(manifest)
 
 
 @pytest.mark.parametrize("number", range(len(ORIGINALS)))
 def test_the_originals_make_nothing_fail(number: int) -> None:
-    judge_without_a_failure(copy.deepcopy(ORIGINALS[number]))
+    evaluate_without_failure(copy.deepcopy(ORIGINALS[number]))
     assert unreadable_in(ORIGINALS[number]) == []
     assert list(find_subjects(ORIGINALS[number], PROFILE))
 
@@ -147,7 +145,7 @@ def test_the_originals_make_nothing_fail(number: int) -> None:
 DEPTH = 5_000
 
 
-def deep(inner: Any, wrap: Any) -> Any:
+def nested(inner: Any, wrap: Any) -> Any:
     for _ in range(DEPTH):
         inner = wrap(inner)
     return inner
@@ -157,7 +155,7 @@ def deep(inner: Any, wrap: Any) -> Any:
     "wrap", [lambda v: {"a": v}, lambda v: [v], lambda v: {"containers": v}], ids=["a", "[]", "c"]
 )
 def test_a_deep_object_does_not_overflow_the_stack(wrap: Any) -> None:
-    inner = deep({"x": {"containers": [{"name": "c"}]}}, wrap)
+    inner = nested({"x": {"containers": [{"name": "c"}]}}, wrap)
     manifest = {"apiVersion": "example.com/v1", "kind": "X", "spec": inner}
     found = list(find_subjects(manifest, PROFILE))
     assert len(found) <= 1
@@ -166,11 +164,11 @@ def test_a_deep_object_does_not_overflow_the_stack(wrap: Any) -> None:
 
 def test_deep_lists_do_not_overflow_the_stack() -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c"}]}}
-    (found,) = pods_in(deep(pod, lambda item: {"kind": "List", "items": [item]}))
+    (found,) = pods_in(nested(pod, lambda item: {"kind": "List", "items": [item]}))
     assert len(found.path) == 2 * DEPTH + 1
 
 
 def test_a_wide_object_below_a_deep_one_costs_no_paths() -> None:
-    """Were every node to carry its path, this would take gigabytes."""
-    inner = deep([{} for _ in range(100_000)], lambda v: {"a": v})
+    """If every node kept its path, this would need gigabytes."""
+    inner = nested([{} for _ in range(100_000)], lambda v: {"a": v})
     assert list(find_subjects({"apiVersion": "x/v1", "kind": "X", "spec": inner}, PROFILE)) == []

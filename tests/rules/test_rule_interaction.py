@@ -1,4 +1,4 @@
-"""What rules leave to each other: one fault, one voice."""
+"""Tests of rules that apply to the same problem: which of them reports it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ REFERENCE = [
     ],
     ids=["all", "void", "reference"],
 )
-def test_a_share_has_a_rule_of_its_own_and_the_general_ones_behind_it(
+def test_the_rule_about_shares_supersedes_the_general_rules(
     env: list[dict[str, Any]], general: str
 ) -> None:
     manifest = pod(SHARE, env)
@@ -56,15 +56,15 @@ def test_a_share_has_a_rule_of_its_own_and_the_general_ones_behind_it(
     assert rules_of(manifest, excepted) == []
 
 
-def test_half_a_gib_is_told_once() -> None:
+def test_half_a_gib_is_reported_once() -> None:
     manifest = pod({"aliyun.com/gpu-mem": "0.5"}, [])
     assert rules_of(manifest) == ["gpu-mem-fraction"]
     off = 'rules: {gpu-mem-fraction: {action: "off"}}'
     assert rules_of(manifest, off) == ["fractional-gpu"]
 
 
-def test_a_fix_that_opens_the_way_for_another_is_followed_by_it() -> None:
-    """Zero of a GPU beside a misspelt one: the zero must go before the name can be mended."""
+def test_a_fix_that_enables_another_fix_is_followed_by_it() -> None:
+    """A zero amount beside a misspelt name: the zero must go before the name can be fixed."""
     policy = load_policy(
         "apiVersion: gpuward.io/v1\nkind: Policy\n"
         "rules: {zero-gpu: {fix: true}, unknown-gpu-resource: {fix: true}}\n",
@@ -77,7 +77,7 @@ def test_a_fix_that_opens_the_way_for_another_is_followed_by_it() -> None:
     assert fix(once.manifest, policy, CONTEXT).operations == []
 
 
-def test_a_privileged_gpu_pod_with_sys_admin_is_told_both() -> None:
+def test_a_privileged_gpu_pod_with_sys_admin_gets_both_findings() -> None:
     manifest = pod({"nvidia.com/gpu": 1}, [])
     manifest["spec"]["containers"][0]["securityContext"] = {
         "privileged": True,

@@ -1,8 +1,8 @@
-"""What the rules make of the cases by which container runtimes and other webhooks test themselves.
+"""Tests of the rules with the test cases of container runtimes and of other webhooks.
 
 The tables are those of NVIDIA's container toolkit (`cuda_image_test.go`,
 `container_config_test.go`), of KAI's `device_access_test.go` and of HAMi's `device_test.go`,
-told anew as pods and findings. Every difference from their answers has its reason beside it.
+written anew as pods and findings. A comment gives the reason for each difference.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def pod(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
     }
 
 
-def spoken(manifest: Any, rules: RuleSet = DEFAULT, of: Iterable[str] = CHANNELS) -> set[str]:
+def rules_found(manifest: Any, rules: RuleSet = DEFAULT, of: Iterable[str] = CHANNELS) -> set[str]:
     result = check(manifest, rules, CONTEXT)
     assert not result.failures
     return {finding.rule for finding in result.findings} & set(of)
@@ -96,8 +96,8 @@ DOCKER, DOCKER_2 = "DOCKER_RESOURCE_GPUS", "DOCKER_RESOURCE_GPUS_ADDITIONAL"
 VERSION, REQUIRE = "CUDA_VERSION", "NVIDIA_REQUIRE_CUDA"
 ALTERNATIVES = policy(profiles=["nvidia", {"name": "more", "alternativeVariables": [DOCKER_2]}])
 
-# The toolkit's variables, and the rules that speak. It injects a device wherever one does,
-# except in the last rows; "none" brings the driver alone, which is no device.
+# Variables for the toolkit, and the rules that report them. The toolkit injects a device in every
+# row with a rule, except in the last rows; "none" injects only the driver, which is no device.
 TOOLKIT_ENV: list[tuple[dict[str, str], set[str]]] = [
     ({}, set()),
     ({NVIDIA: ""}, set()),
@@ -111,14 +111,14 @@ TOOLKIT_ENV: list[tuple[dict[str, str], set[str]]] = [
     ({DOCKER: "none"}, set()),
     ({DOCKER: GPU}, {SWARM}),
     ({DOCKER: OTHER}, {SWARM}),
-    # The toolkit takes the devices of the alternatives alone; we also name what would be
-    # taken on the next node, where none is configured.
+    # The toolkit takes only the devices of the alternatives. gpuward also reports those of a
+    # node on which no alternative is configured.
     ({NVIDIA: GPU, DOCKER: OTHER}, {ENV, SWARM}),
     ({NVIDIA: GPU, DOCKER_2: OTHER}, {ENV, SWARM}),
     ({NVIDIA: GPU, DOCKER: MIG_DEVICE, DOCKER_2: OTHER}, {ENV, SWARM}),
     ({DOCKER: GPU, VERSION: "legacy"}, {SWARM, LEGACY}),
-    # Where the alternatives are not configured the toolkit ignores them. How a node is
-    # configured is not written in the pod, so what a profile names counts everywhere.
+    # The toolkit ignores alternatives that are not configured. The pod does not tell how its node
+    # is configured, so the alternatives of the profile count everywhere.
     ({NVIDIA: "", DOCKER: OTHER}, {SWARM}),
     ({NVIDIA: "void", DOCKER: OTHER}, {SWARM}),
     ({NVIDIA: "none", DOCKER: OTHER}, {SWARM}),
@@ -130,11 +130,11 @@ TOOLKIT_ENV: list[tuple[dict[str, str], set[str]]] = [
 @pytest.mark.parametrize("role", ["containers", "initContainers", "ephemeralContainers"])
 def test_the_toolkits_environment(variables: dict[str, str], expected: set[str], role: str) -> None:
     manifest = pod(container("app"), **{role: [container(env=env(variables))]})
-    assert spoken(manifest, ALTERNATIVES) == expected
+    assert rules_found(manifest, ALTERNATIVES) == expected
 
 
-def test_an_alternative_that_no_profile_names_is_nothing() -> None:
-    assert not spoken(pod(container(env=env({DOCKER_2: GPU}))))
+def test_an_alternative_that_no_profile_names_is_ignored() -> None:
+    assert not rules_found(pod(container(env=env({DOCKER_2: GPU}))))
 
 
 # --- NVIDIA's toolkit: mounts
@@ -161,8 +161,8 @@ TOOLKIT_MOUNTS: list[tuple[list[tuple[str, str]], int]] = [
     ([(NULL, ROOT)], 0),
     ([(NULL, f"{ROOT}/GPU0"), (NULL, f"{ROOT}/GPU1")], 2),
     ([(NULL, f"{ROOT}/GPU0-MIG0/0/1"), (NULL, f"{ROOT}/GPU1-MIG0/0/1")], 2),
-    # The toolkit's table leaves these two out because it reads them elsewhere: as a CDI
-    # device and as an IMEX channel. They are requests all the same.
+    # The toolkit's table omits these two because other code reads them, as a CDI device and as
+    # an IMEX channel. They are requests all the same.
     ([(NULL, f"{ROOT}/{name}") for name in ("GPU0", "cdi/nvidia.com/gpu=all", "GPU1")], 3),
     ([(NULL, f"{ROOT}/{name}") for name in ("GPU0", "imex/0", "GPU1")], 3),
 ]
@@ -186,9 +186,9 @@ def test_one_destination_is_one_request_however_it_is_written() -> None:
 
 BOTH = [(NULL, f"{ROOT}/GPU0"), (NULL, f"{ROOT}/GPU1")]
 ADMIN = {"capabilities": {"add": ["SYS_ADMIN"]}}
-# Mounts, whether the container may administer, and the rules that speak. The toolkit answers
-# by the configuration of the node, which may take the mounts, or the environment, or either
-# only from whoever may administer. The pod is refused for what any node may grant it.
+# Mounts, whether the container has SYS_ADMIN, and the rules that report it. By the configuration
+# of the node the toolkit accepts mounts, the environment, or either only from containers with
+# SYS_ADMIN. gpuward refuses the pod for what any node may grant it.
 TOOLKIT_PRECEDENCE: list[tuple[list[tuple[str, str]], bool, set[str]]] = [
     (BOTH, False, {MOUNT, ENV}),  # mounts accepted: the mounts win over the environment
     ([], False, {ENV}),  # environment of the unprivileged not accepted: nothing is injected
@@ -202,11 +202,11 @@ def test_the_toolkits_precedence(
     mounts: list[tuple[str, str]], expected: set[str], *, admin: bool
 ) -> None:
     context = {"securityContext": ADMIN} if admin else {}
-    assert spoken(mounted(*mounts, env=env({NVIDIA: "GPU2,GPU3"}), **context)) == expected
+    assert rules_found(mounted(*mounts, env=env({NVIDIA: "GPU2,GPU3"}), **context)) == expected
 
 
 def test_void_does_not_hide_a_request_by_mount() -> None:
-    assert spoken(mounted(*BOTH, env=env({NVIDIA: "void"}))) == {MOUNT}
+    assert rules_found(mounted(*BOTH, env=env({NVIDIA: "void"}))) == {MOUNT}
 
 
 # --- NVIDIA's hook: old and modern images, MIG, capabilities
@@ -229,7 +229,7 @@ HOOK: list[tuple[dict[str, str], set[str]]] = [
     ({**OLD, **TWO, CAPABILITIES: "video,display"}, {ENV}),
     ({**OLD, **TWO, CAPABILITIES: "video,display", **REQUIREMENTS}, {ENV}),
     ({**OLD, **TWO, **REQUIREMENTS, "NVIDIA_DISABLE_REQUIRE": "true"}, {ENV}),
-    # Other requirements than that of CUDA do not make an image modern.
+    # Only the requirement of CUDA makes an image modern.
     ({**OLD, **REQUIREMENTS}, {LEGACY}),
     (MODERN, set()),
     ({**OLD, **MODERN}, set()),
@@ -254,9 +254,9 @@ HOOK: list[tuple[dict[str, str], set[str]]] = [
 def test_the_hooks_configuration(
     variables: dict[str, str], expected: set[str], *, admin: bool
 ) -> None:
-    """The hook reads devices alike from both; only for MIG does it refuse the unprivileged."""
+    """The hook reads devices alike from both; it refuses unprivileged containers only for MIG."""
     context = {"securityContext": ADMIN} if admin else {}
-    assert spoken(pod(container(env=env(variables), **context))) == expected
+    assert rules_found(pod(container(env=env(variables), **context))) == expected
 
 
 @pytest.mark.parametrize("variable", [CONFIG, MONITOR])
@@ -281,7 +281,7 @@ def test_mig_is_an_escalation_only_with_the_capability(
     assert ("refuses to start it" in finding.message) is not allowed
 
 
-# --- The words and lists that the runtimes know
+# --- The values that the runtimes know
 
 GRANTED, HIDDEN, DRIVER = Visibility.GRANTED, Visibility.HIDDEN, Visibility.DRIVER_ONLY
 WORDS: list[tuple[str, str, Visibility]] = [
@@ -297,7 +297,7 @@ WORDS: list[tuple[str, str, Visibility]] = [
     (NVIDIA, "nvidia.com/gpu=all", GRANTED),
     (NVIDIA, "$(ANY)", GRANTED),
     (NVIDIA, "void,$(ANY)", GRANTED),
-    # Names may hold any printable character but `=`, so no comma inside the reference counts.
+    # A name may have any printable character but `=`, so a comma in the reference is no separator.
     (NVIDIA, "$(A,void,B)", GRANTED),
     (NVIDIA, "$(A(,void,B)", GRANTED),
     # AMD's and Gaudi's runtimes take every index that they can read and skip the rest.
@@ -333,7 +333,7 @@ def test_the_words_that_runtimes_know(variable: str, value: str, expected: Visib
         ("NVCR.IO/nvidia/pytorch:24.05-py3", True),
         ("NvCr.Io:443/nvidia/pytorch:24.05-py3", True),
         ("nvcr.io:443/nvidia/dcgm-exporter:4.1", False),
-        # Beside a digest the tag says nothing.
+        # With a digest the tag does not matter.
         ("nvidia/cuda:cpu@sha256:00", True),
         ("pytorch/pytorch:cpu@sha256:00", True),
         ("rayproject/ray:2.46.0-gpu@sha256:00", True),
@@ -357,7 +357,7 @@ def test_the_words_that_runtimes_know(variable: str, value: str, expected: Visib
         ("@", False),
     ],
 )
-def test_images_that_say_all_themselves(image: str, *, expected: bool) -> None:
+def test_images_that_set_the_variable_themselves(image: str, *, expected: bool) -> None:
     assert is_cuda_image(image) is expected
 
 
@@ -382,10 +382,10 @@ KAI_VALIDATES: list[tuple[Any, set[str]]] = [
 def test_what_kai_refuses(entry: Any, expected: set[str], role: str) -> None:
     variables = [] if entry is None else [{"name": NVIDIA, **entry}]
     manifest = pod(**{role: [container(env=variables, resources=CPU)]})
-    assert spoken(manifest, policy(**KAI)) == expected
+    assert rules_found(manifest, policy(**KAI)) == expected
 
 
-def asking(name: str, resource: str) -> dict[str, Any]:
+def requesting(name: str, resource: str) -> dict[str, Any]:
     return container(name, resources={"requests": {resource: "1"}})
 
 
@@ -398,17 +398,25 @@ KAI_MUTATES: list[tuple[dict[str, Any], list[str]]] = [
         ["init-container-0", "container-0", "container-1"],
     ),
     (pod({**ONE, "env": env({NVIDIA: "7"})}), ["container-0"]),
-    (pod(asking("container-0", "nvidia.com/gpu")), []),
-    (pod(asking("container-0", "nvidia.com/gpu"), asking("container-1", "nvidia.com/gpu")), []),
-    (pod(asking("container-0", "nvidia.com/gpu"), TWO_CPU), ["container-1"]),
-    (pod(asking("container-0", "nvidia.com/gpu"), initContainers=[BEFORE]), ["init-container-0"]),
+    (pod(requesting("container-0", "nvidia.com/gpu")), []),
+    (
+        pod(
+            requesting("container-0", "nvidia.com/gpu"), requesting("container-1", "nvidia.com/gpu")
+        ),
+        [],
+    ),
+    (pod(requesting("container-0", "nvidia.com/gpu"), TWO_CPU), ["container-1"]),
+    (
+        pod(requesting("container-0", "nvidia.com/gpu"), initContainers=[BEFORE]),
+        ["init-container-0"],
+    ),
     (pod(ONE, annotations=FRACTION), []),
     (pod(ONE, TWO_CPU, annotations=FRACTION), ["container-1"]),
     (pod(ONE, initContainers=[BEFORE], annotations=FRACTION), ["init-container-0"]),
-    (pod(asking("container-0", "nvidia.com/mig-3g.20gb")), []),
-    # KAI knows no other names and takes the GPU away from these three.
-    (pod(asking("container-0", "nvidia.com/gpu.shared")), []),
-    (pod(asking("container-0", "aliyun.com/gpu-mem")), []),
+    (pod(requesting("container-0", "nvidia.com/mig-3g.20gb")), []),
+    # KAI knows no other resource names and hides the GPU from these three.
+    (pod(requesting("container-0", "nvidia.com/gpu.shared")), []),
+    (pod(requesting("container-0", "aliyun.com/gpu-mem")), []),
     (pod(container("container-0", resources={"claims": [{"name": "gpu"}]})), []),
     # A pod without containers is no reason to fail.
     ({**pod(annotations=FRACTION), "spec": {"initContainers": [BEFORE]}}, ["init-container-0"]),
@@ -416,16 +424,19 @@ KAI_MUTATES: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("manifest", "blocked"), KAI_MUTATES)
-def test_whom_kai_blocks(manifest: dict[str, Any], blocked: list[str]) -> None:
-    """KAI voids whatever asks for no GPU; so do we, once the policy says both of these things."""
+def test_the_containers_that_kai_blocks(manifest: dict[str, Any], blocked: list[str]) -> None:
+    """KAI voids containers that request no GPU; gpuward does so with these two settings."""
     rules = policy(**KAI, voidEveryContainer=True, rules={ENV: {"fix": True}})
     result: Any = fixed(manifest, rules).manifest
-    everyone = [*result["spec"].get("initContainers", ()), *result["spec"].get("containers", ())]
+    all_containers = [
+        *result["spec"].get("initContainers", ()),
+        *result["spec"].get("containers", ()),
+    ]
     entry = {"name": NVIDIA, "value": "void"}
-    assert [c["name"] for c in everyone if entry in c.get("env", ())] == blocked
+    assert [c["name"] for c in all_containers if entry in c.get("env", ())] == blocked
 
 
-def test_a_reference_is_voided_without_leaving_it_behind() -> None:
+def test_a_voided_reference_loses_its_value_from() -> None:
     """KAI sets the value beside `valueFrom`, and the API server refuses the pod."""
     manifest = pod(container(env=[{"name": NVIDIA, "valueFrom": CONFIG_MAP}]))
     result: Any = fixed(manifest, policy(rules={REFERENCE: {"fix": True}})).manifest
@@ -433,14 +444,14 @@ def test_a_reference_is_voided_without_leaving_it_behind() -> None:
 
 
 @pytest.mark.parametrize("number", ["0", "12", "i0"])
-def test_the_reference_that_kai_injects_is_left_alone(number: str) -> None:
+def test_the_reference_that_kai_injects_is_accepted(number: str) -> None:
     reference = {"configMapKeyRef": {"name": f"sample-shared-gpu-{number}", "key": NVIDIA}}
     annotations = {**FRACTION, "runai/shared-gpu-configmap": "sample-shared-gpu"}
     manifest = pod(
         container(env=[{"name": NVIDIA, "valueFrom": reference}]), annotations=annotations
     )
-    assert not spoken(manifest, policy(**KAI))
-    assert spoken(manifest) == {REFERENCE}
+    assert not rules_found(manifest, policy(**KAI))
+    assert rules_found(manifest) == {REFERENCE}
 
 
 # --- HAMi's overwriteEnv
@@ -449,13 +460,13 @@ HAMI = {"profiles": ["hami"], "voidEveryContainer": True}
 
 
 def test_a_container_without_a_device_sees_none() -> None:
-    """HAMi appends `none`, which still brings the driver's files; `void` brings nothing."""
+    """HAMi appends `none`, which still mounts the driver's files; `void` mounts nothing."""
     result: Any = fixed(pod(container(resources={"limits": {}})), policy(**HAMI)).manifest
     assert result["spec"]["containers"][0]["env"] == [{"name": NVIDIA, "value": "void"}]
 
 
 def test_a_second_run_changes_nothing() -> None:
-    """HAMi once appended its entry at every run (issue 2929)."""
+    """An earlier HAMi appended its entry at every run (issue 2929)."""
     rules = policy(**HAMI, rules={ENV: {"fix": True}})
     for entries in ([], env({NVIDIA: "all"}), [*env({NVIDIA: "all"}), *env({NVIDIA: "none"})]):
         once = fixed(pod(container(env=entries)), rules).manifest
@@ -463,25 +474,25 @@ def test_a_second_run_changes_nothing() -> None:
 
 
 def test_a_conflicting_value_is_refused_rather_than_overridden() -> None:
-    """HAMi keeps the user's `all` and appends `none`; a refusal says what is wrong."""
-    assert spoken(pod(container(env=env({NVIDIA: "all"}))), policy(**HAMI)) == {ENV}
+    """HAMi keeps the user's `all` and appends `none`; gpuward's refusal names the problem."""
+    assert rules_found(pod(container(env=env({NVIDIA: "all"}))), policy(**HAMI)) == {ENV}
 
 
-def test_what_hami_appends_is_fine() -> None:
+def test_the_variables_that_hami_appends_are_accepted() -> None:
     appended = [*env({NVIDIA: "all"}), *env({NVIDIA: "none"}), *env({ASCEND: ""})]
-    assert not spoken(pod(container(env=appended)), policy(**HAMI))
+    assert not rules_found(pod(container(env=appended)), policy(**HAMI))
     share = {"limits": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 4096, "nvidia.com/priority": 5}}
     policies = env({"CUDA_TASK_PRIORITY": "5", "GPU_CORE_UTILIZATION_POLICY": "force", ASCEND: ""})
     sharing = ("share-limit-override", "share-visible-devices", "gpu-container-hidden")
     manifest = pod(container(resources=share, env=policies))
-    assert not spoken(manifest, policy(**HAMI), of=(*CHANNELS, *sharing))
+    assert not rules_found(manifest, policy(**HAMI), of=(*CHANNELS, *sharing))
 
 
 # --- The profiles
 
 
 def test_nvidias_variable_concerns_the_cards_of_nvidia_by_every_name() -> None:
-    """A vendor that is spelt otherwise in a profile would leave its shares unguarded."""
+    """A vendor spelt differently in a profile would leave its shares without protection."""
     domains = ("nvidia.com/", "aliyun.com/", "volcano.sh/", "koordinator.sh/", "tencent.com/")
     for profile in built_in().values():
         for resource in profile.get("resources", {}):
@@ -510,8 +521,8 @@ sources = st.sampled_from(
 VARIABLES = {NVIDIA, AMD, ASCEND, HABANA, "DOCKER_RESOURCE_GPU", "DOCKER_RESOURCE_GPUS"}
 
 
-def may_see(entries: list[dict[str, Any]], prefixes: list[str]) -> bool:
-    """Whether such a container, asking for nothing, may be given a GPU through its environment."""
+def may_see_gpu(entries: list[dict[str, Any]], prefixes: list[str]) -> bool:
+    """Whether a container without a GPU request may get a GPU through its environment."""
     last = {e["name"]: "$(?)" if "valueFrom" in e else e.get("value", "") for e in entries}
     if any(re.match(f"{p}.", name) for p in prefixes if p for name in VARIABLES - last.keys()):
         return True
@@ -534,7 +545,7 @@ def test_the_rules_agree_with_an_oracle(
     variables: list[dict[str, Any]], origins: list[dict[str, Any]]
 ) -> None:
     manifest = pod(container(env=variables, envFrom=origins))
-    assert bool(spoken(manifest)) is may_see(variables, [o["prefix"] for o in origins])
+    assert bool(rules_found(manifest)) is may_see_gpu(variables, [o["prefix"] for o in origins])
 
 
 FIX_ALL = policy(rules={name: {"fix": True} for name in CHANNELS})
@@ -546,13 +557,13 @@ def test_a_fixed_container_sees_no_gpu(
 ) -> None:
     result: Any = fixed(pod(container(env=variables, envFrom=origins)), FIX_ALL).manifest
     after = result["spec"]["containers"][0].get("env", [])
-    assert not may_see(after, [o["prefix"] for o in origins])
+    assert not may_see_gpu(after, [o["prefix"] for o in origins])
     assert [e for e in after if e["name"] in ("MODE", VERSION, REQUIRE)] == [
         e for e in variables if e["name"] in ("MODE", VERSION, REQUIRE)
     ]
 
 
-asked = st.sampled_from(
+gpu_requests = st.sampled_from(
     [
         {"limits": {"nvidia.com/gpu": 1}},
         {"limits": {"nvidia.com/mig-1g.5gb": "1"}},
@@ -565,7 +576,7 @@ asked = st.sampled_from(
 )
 
 
-@given(st.lists(entries, max_size=5), st.lists(sources, max_size=2), asked)
+@given(st.lists(entries, max_size=5), st.lists(sources, max_size=2), gpu_requests)
 def test_a_container_with_a_gpu_is_never_given_a_variable(
     variables: list[dict[str, Any]], origins: list[dict[str, Any]], resources: dict[str, Any]
 ) -> None:
@@ -576,7 +587,7 @@ def test_a_container_with_a_gpu_is_never_given_a_variable(
     assert all(entry in variables for entry in after)
     left = [entry.get("value", "") for entry in after if entry["name"] == NVIDIA]
     if "claims" in resources:
-        # A claim may be for a network card: what hides every GPU may stay.
+        # A claim may be for a network card, so a value that hides every GPU may stay.
         assert not left or parse_visibility(left[-1]) in (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
     elif "amd.com/gpu" not in resources.get("limits", {}):
         assert not left

@@ -1,7 +1,7 @@
-"""What vendors' pages teach, judged by the whole catalog and mended as the pages say.
+"""Tests of the whole catalog with the examples of vendors' pages, and that fixes follow the pages.
 
-The pages: ACK's on GPU scheduling, on sharing computing power and on registered clusters, and a
-lesson on GPUs in Kubernetes. The manifests are written anew after them.
+The pages are ACK's on GPU scheduling, on sharing computing power and on registered clusters, and
+a lesson on GPUs in Kubernetes. The manifests are written anew after them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def rules(profile: str = "nvidia", more: str = "") -> RuleSet:
     return load_policy(text, "policy").rule_set()
 
 
-def told(manifest: dict[str, Any], rule_set: RuleSet) -> list[str]:
-    """The errors and warnings."""
+def reported(manifest: dict[str, Any], rule_set: RuleSet) -> list[str]:
+    """The rules with errors and warnings."""
     found = check(manifest, rule_set, CONTEXT).findings
     return [f.rule for f in found if f.action > Action.AUDIT]
 
@@ -38,8 +38,8 @@ def fixed(manifest: dict[str, Any], rule_set: RuleSet) -> FixResult:
 
 def pod(limits: dict[str, Any], spec: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     main = {"name": "main", "image": "example.com/train:1", "resources": {"limits": limits}, **more}
-    whole = {"containers": [main], **(spec or {})}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "sample"}, "spec": whole}
+    full_spec = {"containers": [main], **(spec or {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "sample"}, "spec": full_spec}
 
 
 def job(limits: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -54,23 +54,23 @@ def variable(value: str) -> list[dict[str, str]]:
 
 
 def test_a_card_in_the_limits_is_the_standard_way() -> None:
-    assert told(pod({GPU: 1}), rules("ack")) == []
+    assert reported(pod({GPU: 1}), rules("ack")) == []
 
 
 @pytest.mark.parametrize("value", ["all", "GPU-7f4c1f27-0000-4000-8000-5a0b1e4d2c33", "0,1"])
-def test_a_variable_is_no_way_to_ask_for_a_card(value: str) -> None:
-    assert told(pod({}, env=variable(value)), rules("ack")) == ["visible-devices-env"]
+def test_a_variable_does_not_request_a_card(value: str) -> None:
+    assert reported(pod({}, env=variable(value)), rules("ack")) == ["visible-devices-env"]
     assert fixed(pod({GPU: 1}, env=variable(value)), rules("ack")).manifest == pod({GPU: 1})
 
 
-def test_an_image_that_takes_every_card_is_told_to_take_none() -> None:
+def test_an_image_that_sees_every_card_gets_void() -> None:
     result: Any = fixed(pod({}, image="nvidia/cuda:12.4.1-base-ubuntu22.04"), rules("ack"))
     assert result.manifest["spec"]["containers"][0]["env"] == variable("void")
 
 
 def test_a_privileged_gpu_program() -> None:
     manifest = pod({GPU: 1}, securityContext={"privileged": True})
-    assert told(manifest, rules("ack")) == ["privileged-gpu"]
+    assert reported(manifest, rules("ack")) == ["privileged-gpu"]
 
 
 def test_two_gib_and_three_tenths_of_a_card_are_clean() -> None:
@@ -80,7 +80,7 @@ def test_two_gib_and_three_tenths_of_a_card_are_clean() -> None:
 
 def test_computing_power_that_is_no_multiple_of_five_cannot_be_submitted() -> None:
     manifest = job({"aliyun.com/gpu-mem": 2, "aliyun.com/gpu-core.percentage": 33})
-    assert told(manifest, rules("ack")) == ["core-percentage-step"]
+    assert reported(manifest, rules("ack")) == ["core-percentage-step"]
 
 
 def test_a_registered_cluster_needs_its_scheduler() -> None:
@@ -95,32 +95,32 @@ def test_a_pod_without_the_toleration_gets_it() -> None:
     toleration = {"key": GPU, "operator": "Equal", "value": "present", "effect": "NoSchedule"}
     tolerant = pod({GPU: 1}, {"tolerations": [toleration]})
     for profile in ("nvidia", "gke"):
-        assert told(tolerant, rules(profile)) == []
+        assert reported(tolerant, rules(profile)) == []
         result: Any = fixed(tolerant, rules(profile)).manifest
         assert result["spec"]["tolerations"] == [toleration]
     added: Any = fixed(pod({GPU: 1}), rules("gke")).manifest
     assert added["spec"]["tolerations"] == [toleration]
 
 
-def test_an_affinity_of_the_users_own_stays_as_it_is() -> None:
+def test_the_affinity_of_the_user_is_unchanged() -> None:
     expression = {"key": "gpu-type", "operator": "In", "values": ["a100", "v100"]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     key = "requiredDuringSchedulingIgnoredDuringExecution"
     manifest = pod({GPU: 1}, {"affinity": {"nodeAffinity": {key: required}}})
-    assert told(manifest, rules()) == []
+    assert reported(manifest, rules()) == []
     result: Any = fixed(manifest, rules()).manifest
     assert result["spec"]["affinity"]["nodeAffinity"][key] == required
 
 
 def test_half_a_card_does_not_exist() -> None:
-    assert told(pod({GPU: 0.5}), rules()) == ["fractional-gpu"]
+    assert reported(pod({GPU: 0.5}), rules()) == ["fractional-gpu"]
 
 
-def test_the_lessons_quota_has_a_line_that_never_counts() -> None:
+def test_a_quota_on_gpu_limits_never_counts() -> None:
     hard = {f"requests.{GPU}": "8", f"limits.{GPU}": "8"}
     head = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpu-quota"}}
     quota = {**head, "spec": {"hard": hard}}
-    assert told(quota, rules()) == ["quota-inert-key"]
-    asked = rules(more="rules: {quota-inert-key: {fix: true}}\n")
-    result: Any = fixed(quota, asked).manifest
+    assert reported(quota, rules()) == ["quota-inert-key"]
+    opt_in_rules = rules(more="rules: {quota-inert-key: {fix: true}}\n")
+    result: Any = fixed(quota, opt_in_rules).manifest
     assert f"requests.{GPU}" in result["spec"]["hard"]

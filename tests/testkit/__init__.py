@@ -1,1 +1,1 @@
-"""What tests share; tools and benchmarks use it too."""
+"""Code that several tests share, and that tools and benchmarks use."""

@@ -1,4 +1,4 @@
-"""What the laws about the API server are asserted of: every case, and public manifests."""
+"""The objects that tests submit to the API server: every case, and public manifests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from lint.manifests import File, UnparsedDocument
 from lint.sources import Source, sources
 from policies.loading import default_policy
-from rules.base.json_patch import Path as Place
+from rules.base.json_patch import Path as JsonPath
 from rules.base.json_patch import value_at
 from rules.engine.fixing import check, fix
 from rules.finding import Finding, FixScope
@@ -23,12 +23,16 @@ from tests.testkit.cases import TODAY, cases
 from tests.testkit.dry_runs import RESOURCES
 
 
-class Sent(NamedTuple):
+class Submission(NamedTuple):
     """One object for the API server: a manifest or a pod in it, in one form, with its findings.
 
-    The forms are `input` and, named by what was fixed: `alone` by the case's own rule,
-    `together` by all rules of its policy, `everything` with the fixes that are not made unasked,
-    and `default`, fixed and judged by the default policy, as is `input-default`, unfixed.
+    `subject` names the manifest, and the path of the pod in it. `form` says what was fixed:
+    - `input`: nothing
+    - `alone`: the findings of the case's own rule
+    - `together`: the findings of all rules of the case's policy
+    - `everything`: the same, with the fixes that a policy must enable
+    - `default`: the findings of the default policy
+    - `input-default`: nothing; the findings are those of the default policy
     """
 
     subject: str
@@ -37,84 +41,88 @@ class Sent(NamedTuple):
     findings: list[Finding]
 
 
-class Subjects:
-    """Gathers what can be sent, and counts what cannot."""
+class SubmissionCollector:
+    """Collects the objects that can be submitted, and counts those that cannot."""
 
     def __init__(self) -> None:
-        self.sent: list[Sent] = []
+        self.submissions: list[Submission] = []
         self.skipped: Counter[str] = Counter()
 
     def add(self, name: str, manifest: Any, forms: Mapping[str, RuleSet], context: Context) -> None:
-        """Add `manifest` as it is, judged by the first of `forms`, and fixed by each."""
-        judges = iter(forms.values())
-        first = next(judges)
-        places = _places(manifest, first, self.skipped)
-        self._add(name, "input", places, manifest, check(manifest, first, context).findings)
+        """Add `manifest` unfixed, with the findings of the first of `forms`, and fixed by each."""
+        rule_sets = iter(forms.values())
+        first = next(rule_sets)
+        paths = _object_paths(manifest, first, self.skipped)
+        self._add(name, "input", paths, manifest, check(manifest, first, context).findings)
         default = forms["default"]
         if default is not first:
             found = check(manifest, default, context).findings
-            self._add(name, "input-default", places, manifest, found)
+            self._add(name, "input-default", paths, manifest, found)
         for form, rules in forms.items():
-            judge = default if form == "default" else first
+            rules_after = default if form == "default" else first
             fixed = fix(manifest, rules, context).manifest
-            self._add(name, form, places, fixed, check(fixed, judge, context).findings)
+            self._add(name, form, paths, fixed, check(fixed, rules_after, context).findings)
 
     def _add(
-        self, name: str, form: str, places: list[Place], manifest: Any, found: list[Finding]
+        self, name: str, form: str, paths: list[JsonPath], manifest: Any, found: list[Finding]
     ) -> None:
-        for place in places:
-            inside = [f for f in found if f.path[: len(place)] == place]
-            which = "/".join(map(str, (name, *place)))
-            self.sent.append(Sent(which, form, _object(manifest, place), inside))
+        for path in paths:
+            findings = [f for f in found if f.path[: len(path)] == path]
+            subject = "/".join(map(str, (name, *path)))
+            self.submissions.append(Submission(subject, form, _object(manifest, path), findings))
 
 
-def of_the_cases() -> Subjects:
-    """Every case."""
-    subjects = Subjects()
+def case_submissions() -> SubmissionCollector:
+    """The manifest of every case."""
+    subjects = SubmissionCollector()
     default = default_policy().rule_set()
     for case in cases():
-        own = case.policy.rule_set()
-        forms = {"together": own, "alone": case.alone, "everything": unasked(own)}
+        own_rules = case.policy.rule_set()
+        forms = {
+            "together": own_rules,
+            "alone": case.alone,
+            "everything": with_all_fixes(own_rules),
+        }
         subjects.add(case.name, case.manifest, {**forms, "default": default}, case.context)
     return subjects
 
 
-def of_the_cases_in_deployments() -> Subjects:
-    """Every pod of the cases as the template of a Deployment, where it makes sense there."""
-    subjects = Subjects()
+def deployment_submissions() -> SubmissionCollector:
+    """Every pod of the cases as the template of a Deployment, if it is valid there."""
+    subjects = SubmissionCollector()
     default = default_policy().rule_set()
     for case in cases():
         pod = case.manifest
         if pod["kind"] != "Pod" or "pod_only" in case.circumstances:
             continue
-        # A template may have none, whatever is in them.
+        # A pod template may not have ephemeral containers.
         if not pod["spec"].get("ephemeralContainers"):
             forms = {"together": case.policy.rule_set(), "default": default}
-            subjects.add(case.name, in_a_deployment(pod), forms, case.context)
+            subjects.add(case.name, wrap_in_deployment(pod), forms, case.context)
     return subjects
 
 
-def of_the_corpus(corpus: Path) -> Subjects:
-    """Every public manifest that holds something to judge."""
-    subjects = Subjects()
+def corpus_submissions(corpus: Path) -> SubmissionCollector:
+    """Every public manifest in which the rules have something to check."""
+    subjects = SubmissionCollector()
     rules = default_policy().rule_set()
-    forms = {"default": rules, "everything": unasked(rules)}
-    for name, manifest in public(corpus):
+    forms = {"default": rules, "everything": with_all_fixes(rules)}
+    for name, manifest in public_manifests(corpus):
         if next(find_subjects(manifest, rules.profile), None) is None:
-            subjects.skipped["holds nothing to judge"] += 1
+            subjects.skipped["nothing to check"] += 1
         else:
             subjects.add(name, manifest, forms, Context(TODAY))
     return subjects
 
 
-def unasked(rules: RuleSet) -> RuleSet:
-    """The same rules with all their fixes, also those that must be asked for."""
-    eager = tuple(active._replace(scope=FixScope.ALL) for active in rules.rules)
-    return RuleSet(eager, rules.profile, rules.exceptions)
+def with_all_fixes(rules: RuleSet) -> RuleSet:
+    """The same rules with all their fixes, also those that a policy must enable."""
+    active_rules = tuple(active._replace(scope=FixScope.ALL) for active in rules.rules)
+    return RuleSet(active_rules, rules.profile, rules.exceptions)
 
 
-def public(corpus: Path) -> Iterator[tuple[str, Any]]:
-    """Every public manifest, named by its file and its number there."""
+def public_manifests(corpus: Path) -> Iterator[tuple[str, Any]]:
+    """Every public manifest, named by its file and its position in the file."""
     for source in sources([str(corpus)]):
         assert isinstance(source, Source), source
         for number, document in enumerate(File(source).manifests()):
@@ -122,8 +130,8 @@ def public(corpus: Path) -> Iterator[tuple[str, Any]]:
             yield f"{Path(source.name).relative_to(corpus)}:{number}", document.value
 
 
-def _places(manifest: Any, rules: RuleSet, skipped: Counter[str]) -> list[Place]:
-    """Where the objects to send are: the manifest itself or, in a custom one, its templates."""
+def _object_paths(manifest: Any, rules: RuleSet, skipped: Counter[str]) -> list[JsonPath]:
+    """The paths of the objects to submit: the root, or the pod templates of a custom resource."""
     if (manifest.get("apiVersion"), manifest["kind"]) in RESOURCES:
         return [()]
     found = []
@@ -136,29 +144,34 @@ def _places(manifest: Any, rules: RuleSet, skipped: Counter[str]) -> list[Place]
     return found
 
 
-def _is_template(path: Place) -> bool:
-    """Whether a whole pod spec is there, and not a few of its fields."""
+def _is_template(path: JsonPath) -> bool:
+    """Whether `path` leads to a complete pod spec, and not to a few fields of one."""
     return len(path) > 1 and path[-1] == "spec" and str(path[-2]).lower().endswith("template")
 
 
-def _object(manifest: Any, place: Place) -> Any:
-    return template_of(manifest, place) if place else manifest
+def _object(manifest: Any, path: JsonPath) -> Any:
+    return pod_from_template(manifest, path) if path else manifest
 
 
-def template_of(manifest: Any, place: Place) -> Any:
-    """The pod that is made from the template at `place`."""
-    template: Any = value_at(manifest, place)
+def pod_from_template(manifest: Any, path: JsonPath) -> Any:
+    """The pod that is created from the template at `path`."""
+    template: Any = value_at(manifest, path)
     metadata = template.get("metadata") or {}
-    kept = {key: metadata[key] for key in ("annotations", "labels") if key in metadata}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": template["spec"]}
+    metadata_of_pod = {key: metadata[key] for key in ("annotations", "labels") if key in metadata}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata_of_pod,
+        "spec": template["spec"],
+    }
 
 
-def in_a_deployment(manifest: Any) -> Any:
-    """A pod as the template of a Deployment; a workload as it is."""
+def wrap_in_deployment(manifest: Any) -> Any:
+    """A Deployment with the pod as its template; a workload as it is."""
     if manifest["kind"] != "Pod":
         return manifest
     metadata = manifest.get("metadata", {})
-    whole = {"apiVersion": "apps/v1", "kind": "Deployment"}
+    kind = {"apiVersion": "apps/v1", "kind": "Deployment"}
     holder = {"name": "holder", "namespace": metadata.get("namespace")}
     template = {"metadata": metadata, "spec": manifest["spec"]}
-    return {**whole, "metadata": holder, "spec": {"template": template}}
+    return {**kind, "metadata": holder, "spec": {"template": template}}

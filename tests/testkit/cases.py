@@ -1,13 +1,13 @@
-"""Cases: manifests with what the rules must say of them and what their fixes must make of them.
+"""Cases: manifests, each with the findings and the fixed manifest that a rule must produce.
 
-`tests/cases/<rule>/<case>.yaml` is the manifest, whose first comment says what it shows.
-Beside it stand `<case>.expected.yaml` (findings of that rule alone, and the fixed form),
-and, where the case needs them, its circumstances in `<case>.case.yaml`:
+`tests/cases/<rule>/<case>.yaml` is the manifest. Its first comment says what the case shows.
+`<case>.expected.yaml` has the findings of that rule alone, and the fixed manifest.
+`<case>.case.yaml` is optional and has the circumstances of the case:
 
     policy:    keys of a policy, as in a policy file
     namespace, user, operation:  as in the engine's Context
-    pod_only:  why the case makes sense for bare Pods only
-    built_in_only:  why it makes none in custom resources
+    pod_only:  why the case applies to Pods and not to pod templates
+    built_in_only:  why the case does not apply to custom resources
 """
 
 from __future__ import annotations
@@ -57,27 +57,27 @@ class Case:
 
     @property
     def manifest(self) -> Any:
-        """The input, read anew."""
+        """The manifest, read anew so that the caller may change it."""
         document = read(Chunk(self.file.read_text(encoding="utf-8")))
         assert document is not None, f"{self.file} is empty"
         return document.value
 
     @cached_property
     def circumstances(self) -> dict[str, Any]:
-        """Policy, namespace, user, operation, pod_only; where given."""
+        """The keys of `<case>.case.yaml` that the case sets."""
         file = self.file.with_suffix(".case.yaml")
         return yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else {}
 
     @property
     def expected_file(self) -> Path:
-        """Where the golden answer stands."""
+        """The file with the expected result."""
         return self.file.with_suffix(".expected.yaml")
 
     @property
     def expected(self) -> dict[str, Any]:
-        """The golden answer."""
-        answer: dict[str, Any] = yaml.safe_load(self.expected_file.read_text(encoding="utf-8"))
-        return answer
+        """The expected result: the findings and the fixed manifest."""
+        result: dict[str, Any] = yaml.safe_load(self.expected_file.read_text(encoding="utf-8"))
+        return result
 
     @cached_property
     def policy(self) -> Policy:
@@ -88,12 +88,12 @@ class Case:
 
     @property
     def alone(self) -> RuleSet:
-        """The rule of this case and no other."""
+        """A rule set with the rule of this case only."""
         return self.policy.rule_set().restricted_to([self.rule])
 
     @property
     def context(self) -> Context:
-        """The circumstances in which the manifest is judged."""
+        """The context in which the rules check the manifest."""
         given = self.circumstances
         return Context(
             today=TODAY,
@@ -103,28 +103,28 @@ class Case:
         )
 
     def check(self, manifest: Any, rules: RuleSet | None = None) -> EvaluationResult:
-        """What the case's rule, or `rules`, say of `manifest`."""
+        """Check `manifest` with the case's rule, or with `rules`."""
         return check(manifest, rules or self.alone, self.context)
 
     def fix(self, manifest: Any, rules: RuleSet | None = None) -> FixResult:
-        """What the case's rule, or `rules`, make of `manifest`."""
+        """Fix `manifest` with the case's rule, or with `rules`."""
         return fix(manifest, rules or self.alone, self.context)
 
 
-def asking_all(rules: RuleSet) -> RuleSet:
-    """The same rules, asked about everything, whatever traits they need."""
-    eager = tuple(active._replace(needs=()) for active in rules.rules)
-    return rules._replace(rules=eager)
+def without_needs(rules: RuleSet) -> RuleSet:
+    """The same rules, but each is run on every pod, whatever traits it needs."""
+    active_rules = tuple(active._replace(needs=()) for active in rules.rules)
+    return rules._replace(rules=active_rules)
 
 
 def cases() -> list[Case]:
-    """Every case there is."""
+    """All cases."""
     files = sorted(CASES.glob("*/*.yaml"))
     return [Case(f.parent.name, f) for f in files if f.suffixes == [".yaml"]]
 
 
-def described(finding: Finding) -> dict[str, Any]:
-    """A finding as the golden files spell it."""
+def describe_finding(finding: Finding) -> dict[str, Any]:
+    """A finding as the files with expected results write it."""
     description: dict[str, Any] = {
         "action": finding.action.name.lower(),
         "path": pointer(finding.path),
@@ -139,12 +139,12 @@ def described(finding: Finding) -> dict[str, Any]:
     return description
 
 
-def answer(case: Case) -> dict[str, Any]:
-    """What the product says now about a case, in the shape of its golden file."""
+def current_result(case: Case) -> dict[str, Any]:
+    """The result that the code produces now for a case, as its expected file writes it."""
     manifest = case.manifest
     result = case.fix(manifest)
     findings = case.check(manifest).findings
     return {
-        "findings": [described(finding) for finding in findings],
+        "findings": [describe_finding(finding) for finding in findings],
         "fixed": result.manifest if result.operations else None,
     }

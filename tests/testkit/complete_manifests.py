@@ -1,7 +1,7 @@
-"""Manifests made whole: with what an API server wants of them and no rule looks at.
+"""Completes manifests with the fields that an API server requires and no rule reads.
 
-A case shows one fault and leaves out the rest. What is filled in here is filled in alike
-before and after a fix, so that a difference between the two comes from the fix.
+A case shows one mistake and leaves out the rest. The same fields are added before and after a
+fix, so that a difference between the two comes from the fix.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import copy
 from typing import Any
 
 IMAGE = "registry.example.com/app:1"
-# Where each built-in kind that makes pods keeps its template, and how such a pod must end.
+# The path of the pod template in each built-in kind, and a restart policy that the kind allows.
 TEMPLATES: dict[str, tuple[tuple[str, ...], str]] = {
     "CronJob": (("spec", "jobTemplate", "spec", "template"), "Never"),
     "DaemonSet": (("spec", "template"), "Always"),
@@ -22,37 +22,37 @@ WITH_SELECTOR = ("DaemonSet", "Deployment")
 ROLES = ("initContainers", "containers", "ephemeralContainers")
 
 
-def completed(manifest: Any, namespace: str, name: str = "subject") -> Any:
-    """`manifest` as it can be sent to an API server that knows none of its surroundings."""
-    whole = copy.deepcopy(manifest)
-    metadata = whole.setdefault("metadata", {})
+def complete_manifest(manifest: Any, namespace: str, name: str = "subject") -> Any:
+    """A copy of `manifest` that a new API server can accept."""
+    completed = copy.deepcopy(manifest)
+    metadata = completed.setdefault("metadata", {})
     metadata["namespace"] = namespace
-    # Some names are not allowed, and no rule speaks of names.
+    # Some names are not valid, and no rule reads names.
     metadata["name"] = name
     metadata.pop("generateName", None)
-    if whole["kind"] == "Pod":
-        _complete_pod(whole)
-    elif whole["kind"] in TEMPLATES:
-        _complete_workload(whole)
-    return whole
+    if completed["kind"] == "Pod":
+        _complete_pod(completed)
+    elif completed["kind"] in TEMPLATES:
+        _complete_workload(completed)
+    return completed
 
 
-def _complete_workload(whole: Any) -> None:
-    path, ending = TEMPLATES[whole["kind"]]
-    template = whole
+def _complete_workload(completed: Any) -> None:
+    path, restart_policy = TEMPLATES[completed["kind"]]
+    template = completed
     for step in path:
         template = template.setdefault(step, {})
-    template.setdefault("spec", {}).setdefault("restartPolicy", ending)
+    template.setdefault("spec", {}).setdefault("restartPolicy", restart_policy)
     _complete_pod(template)
-    if whole["kind"] in WITH_SELECTOR and "selector" not in whole["spec"]:
+    if completed["kind"] in WITH_SELECTOR and "selector" not in completed["spec"]:
         template.setdefault("metadata", {}).setdefault("labels", {})["subject"] = "yes"
-        whole["spec"]["selector"] = {"matchLabels": {"subject": "yes"}}
+        completed["spec"]["selector"] = {"matchLabels": {"subject": "yes"}}
 
 
-def _complete_pod(holder: Any) -> None:
-    """Fill in names, images and volumes; leave out who the pod runs as and how urgent it is."""
-    spec = holder["spec"]
-    # What a pod names would have to exist.
+def _complete_pod(pod: Any) -> None:
+    """Add names, images and volumes; remove the service account and the priority class."""
+    spec = pod["spec"]
+    # The objects that these fields name do not exist.
     for field in ("serviceAccountName", "serviceAccount", "priorityClassName"):
         spec.pop(field, None)
     if not spec.get("containers"):

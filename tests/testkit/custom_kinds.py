@@ -1,4 +1,4 @@
-"""Custom kinds at the real API server."""
+"""Defines custom kinds on a real API server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def _definition(kind: str, plural: str, group: str) -> dict[str, Any]:
-    """A definition that takes whatever stands in `spec`."""
+    """A CustomResourceDefinition that allows any `spec`."""
     open_object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": open_object}}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
@@ -31,8 +31,8 @@ def _definition(kind: str, plural: str, group: str) -> dict[str, Any]:
 
 
 @contextmanager
-def defined(plane: ControlPlane, kind: str, plural: str, group: str) -> Iterator[None]:
-    """Have a kind that takes whatever stands in `spec`, until the block is left."""
+def custom_kind(plane: ControlPlane, kind: str, plural: str, group: str) -> Iterator[None]:
+    """Define a kind that allows any `spec`, until the block is left."""
     plane.create(DEFINITIONS, _definition(kind, plural, group))
     path = f"/apis/{group}/v1/{plural}"
     eventually(lambda: plane.request("GET", path).status == 200, what=f"{kind} is served")

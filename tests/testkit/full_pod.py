@@ -1,4 +1,4 @@
-"""A pod that sets every field which rules read."""
+"""A pod that sets every field that rules read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run `gpuward` as if a package were not installed."""
+"""Runs `gpuward` as if a package were not installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 from tests.testkit.paths import ROOT
 
-WITHOUT = """\
+PROGRAM = """\
 import importlib.abc, sys
 from gpuward.__main__ import main
 class Missing(importlib.abc.MetaPathFinder):
@@ -19,8 +19,8 @@ sys.exit(main({arguments!r}))
 """
 
 
-def without(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """What `gpuward ARGUMENTS` does where that module cannot be imported."""
-    program = WITHOUT.format(module=module, arguments=list(arguments))
+def run_without(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `gpuward ARGUMENTS` in a Python that cannot import `module`."""
+    program = PROGRAM.format(module=module, arguments=list(arguments))
     command = [sys.executable, "-c", program]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,35 +1,35 @@
-"""Mistakes in a policy, each with its line and column and part of its message."""
+"""Mistakes in a policy file, each with its line and column and a part of the error message."""
 
 from __future__ import annotations
 
-BEGINNING = "apiVersion: gpuward.io/v1\nkind: Policy\n"
-GUARD = "visible-devices-env"
-OTHER = "absurd-count"
+POLICY_HEADER = "apiVersion: gpuward.io/v1\nkind: Policy\n"
+SECURITY_RULE = "visible-devices-env"
+OTHER_RULE = "absurd-count"
 
 
-def exception(match: str, *, rule: str = OTHER, more: str = "") -> str:
+def exception(match: str, *, rule: str = OTHER_RULE, more: str = "") -> str:
     return f"exceptions:\n- rules: [{rule}]\n  reason: why\n  match: {match}\n{more}"
 
 
 MISTAKES: list[tuple[str, str, str]] = [
     ("rule: {}\n", "3:1", "unknown key 'rule'; did you mean \"rules\"?"),
     ("something: {}\n", "3:1", "unknown key 'something'"),
-    ("rules: {visible-device-env: {}}\n", "3:9", f'did you mean "{GUARD}"?'),
-    (f"rules: {{{GUARD}: {{acton: deny}}}}\n", "3:31", 'did you mean "action"?'),
-    (f"rules:\n  {GUARD}:\n", "4:3", "should be an object and is empty"),
-    (f"rules: [{GUARD}]\n", "3:1", "should be an object and is ["),
-    (f"rules: {{{GUARD}: {{fix: 'yes'}}}}\n", "3:31", "should be true or false and is"),
-    (f"rules: {{{GUARD}: {{action: off}}}}\n", "3:31", "quote it"),
-    (f"rules: {{{GUARD}: {{action: error}}}}\n", "3:31", "one of deny, warn, audit, off"),
-    (f"rules: {{{GUARD}: {{action: warning}}}}\n", "3:31", 'did you mean "warn"?'),
-    (f"rules: {{{OTHER}: {{options: {{max: 3}}}}}}\n", "3:34", "it has max_devices"),
-    (f"rules: {{{GUARD}: {{options: {{max: 3}}}}}}\n", "3:41", "it has none"),
+    ("rules: {visible-device-env: {}}\n", "3:9", f'did you mean "{SECURITY_RULE}"?'),
+    (f"rules: {{{SECURITY_RULE}: {{acton: deny}}}}\n", "3:31", 'did you mean "action"?'),
+    (f"rules:\n  {SECURITY_RULE}:\n", "4:3", "should be an object and is empty"),
+    (f"rules: [{SECURITY_RULE}]\n", "3:1", "should be an object and is ["),
+    (f"rules: {{{SECURITY_RULE}: {{fix: 'yes'}}}}\n", "3:31", "should be true or false and is"),
+    (f"rules: {{{SECURITY_RULE}: {{action: off}}}}\n", "3:31", "quote it"),
+    (f"rules: {{{SECURITY_RULE}: {{action: error}}}}\n", "3:31", "one of deny, warn, audit, off"),
+    (f"rules: {{{SECURITY_RULE}: {{action: warning}}}}\n", "3:31", 'did you mean "warn"?'),
+    (f"rules: {{{OTHER_RULE}: {{options: {{max: 3}}}}}}\n", "3:34", "it has max_devices"),
+    (f"rules: {{{SECURITY_RULE}: {{options: {{max: 3}}}}}}\n", "3:41", "it has none"),
     (
-        f"rules: {{{OTHER}: {{options: {{max_devices: many}}}}}}\n",
+        f"rules: {{{OTHER_RULE}: {{options: {{max_devices: many}}}}}}\n",
         "3:34",
         'should be a whole number and is "many"',
     ),
-    (f"rules: {{{OTHER}: {{options: {{max_devices: true}}}}}}\n", "3:34", "a whole number"),
+    (f"rules: {{{OTHER_RULE}: {{options: {{max_devices: true}}}}}}\n", "3:34", "a whole number"),
     (
         "rules: {image-default-all: {options: {every_container: true}}}\n",
         "3:39",
@@ -41,6 +41,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("onRuleError: ignore\n", "3:1", "one of allow, deny"),
     ("voidEveryContainer: maybe\n", "3:1", "should be true or false"),
     ("catalog: 0.10\n", "3:1", "should be text and is 0.1; quote it"),
+    ("catalogue: '0.1'\n", "3:1", "unknown key 'catalogue'; did you mean \"catalog\"?"),
     ("catalog: newest\n", "3:1", 'should be a version such as "0.1"'),
     ("profiles: []\n", "3:1", "must not be empty"),
     ("profiles: [nvidai]\n", "3:1", 'did you mean "nvidia"?'),
@@ -55,7 +56,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     (exception("{namespace: []}"), "6:11", "must not be empty"),
     (exception("{namespaces: a}"), "6:11", 'did you mean "namespace"?'),
     (exception("{}"), "6:3", "must not be empty"),
-    (exception("{namespace: a}", rule="absurd-cont"), "4:3", f'did you mean "{OTHER}"?'),
+    (exception("{namespace: a}", rule="absurd-cont"), "4:3", f'did you mean "{OTHER_RULE}"?'),
     (exception("{namespace: a}", more="  expires: 2030-02-30"), "7:3", "is not a date"),
     (exception("{namespace: a}", more="  expires: soon"), "7:3", "a date such as 2030-12-31"),
     ("exceptions: [{rules: [x], match: {name: a}}]\n", "3:14", "'reason' is missing"),
@@ -63,5 +64,5 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("rules: {\n", "4:1", ""),
     ("\tx: 1\n", "3:1", ""),
     ("extra: \x00\n", "3:8", ""),
-    ("---\nkind: Policy\n", "4:1", "a second document: a policy is one"),
+    ("---\nkind: Policy\n", "4:1", "a second document: a policy file has one"),
 ]

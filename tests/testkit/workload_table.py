@@ -1,4 +1,4 @@
-"""What tests of `workloads.discovery` share: the table of workloads, and what is in a manifest."""
+"""The table of workload kinds, and functions that find pods in a manifest, for several tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROFILE = Profile("p")
 
 
 def parsed(text: str) -> Any:
-    """The value of a text."""
+    """The value of a YAML text."""
     document = read(Chunk(text))
     assert document is not None
     return document.value
@@ -28,19 +28,19 @@ WORKLOADS: dict[str, Any] = parsed(_FILE.read_text(encoding="utf-8"))
 
 
 def manifest_of(name: str) -> Any:
-    """The manifest of a workload, to be changed at will."""
+    """A copy of the manifest of a workload, which the caller may change."""
     return copy.deepcopy(WORKLOADS[name]["manifest"])
 
 
 def pods_in(manifest: Any) -> list[Pod]:
-    """The pods of a manifest in which everything can be read."""
+    """The pods of a manifest without malformed fields."""
     subjects = list(find_subjects(manifest, PROFILE))
     assert not [s.why for s in subjects if isinstance(s, MalformedField)]
     return [subject for subject in subjects if isinstance(subject, Pod)]
 
 
 def unreadable_in(manifest: Any) -> list[str]:
-    """What is said of things that cannot be read, each of which has a place of its own."""
+    """The messages about the malformed fields of a manifest; no field has two."""
     found = [s for s in find_subjects(manifest, PROFILE) if isinstance(s, MalformedField)]
     assert len({s.path for s in found}) == len(found)
     assert all(pointer(s.path).endswith(s.why.split(" should be ")[0]) for s in found)
@@ -54,6 +54,6 @@ def _steps(node: Any) -> list[Any]:
 
 
 def places(node: Any, path: Place = ()) -> list[Place]:
-    """Every place below `node`."""
+    """The path of every value below `node`."""
     below = [(*path, step) for step in _steps(node)]
     return below + [inner for one in below for inner in places(node[one[-1]], one)]

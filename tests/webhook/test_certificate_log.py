@@ -1,4 +1,4 @@
-"""What is logged about the certificate."""
+"""Tests of the log lines about the serving certificate."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ DAY = datetime.timedelta(days=1)
 NAMES = ("localhost",)
 
 
-class World:
-    """A folder with certificates, what is told about them, and the time."""
+class ReloadScenario:
+    """A folder with a certificate, the reloader that logs about it, and the time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -30,60 +30,60 @@ class World:
         self._authority = new_authority(NAMES, START)
         certificate = ServingCertificate(str(folder), None, clock=lambda: self.now)
         self._stream = io.BytesIO()
-        self._news = CertificateReloader(certificate, Log(self._stream))
+        self._reloader = CertificateReloader(certificate, Log(self._stream))
 
     def write(self) -> str:
-        """A new certificate for 30 days; how it is called in the log."""
+        """Write a new certificate for 30 days, and return its fingerprint as in the log."""
         pair: KeyPair = sign_leaf(self._authority, NAMES, self.now, 30 * DAY)
         (self.folder / "tls.crt").write_bytes(pair.certificate_pem)
         (self.folder / "tls.key").write_bytes(pair.key_pem)
         return fingerprint(pair.certificate)[:16]
 
-    def told(self, looks: int = 2) -> list[dict[str, Any]]:
-        """What so many looks at it add to the log, without the time."""
+    def new_lines(self, reloads: int = 2) -> list[dict[str, Any]]:
+        """The log lines of so many reloads, without the time."""
         before = len(self._stream.getvalue())
-        for _ in range(looks):
-            self._news.log_changes(loaded=self._news.reload())
+        for _ in range(reloads):
+            self._reloader.log_changes(loaded=self._reloader.reload())
         lines = [json.loads(line) for line in self._stream.getvalue()[before:].splitlines()]
         return [{k: v for k, v in line.items() if k != "time"} for line in lines]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def scenario(tmp_path: Path) -> ReloadScenario:
+    return ReloadScenario(tmp_path)
 
 
 def line(level: str, event: str, name: str, until: datetime.datetime) -> dict[str, Any]:
     return {"level": level, "event": event, "fingerprint": name, "not_after": until.isoformat()}
 
 
-def test_what_was_refused_and_then_repaired_is_restored(world: World) -> None:
+def test_a_refused_certificate_is_restored_once_it_is_valid_again(scenario: ReloadScenario) -> None:
     until = START + 30 * DAY
-    name = world.write()
-    assert world.told() == [line("info", "certificate loaded", name, until)]
-    key = (world.folder / "tls.key").read_bytes()
-    (world.folder / "tls.key").write_bytes(b"")
+    name = scenario.write()
+    assert scenario.new_lines() == [line("info", "certificate loaded", name, until)]
+    key = (scenario.folder / "tls.key").read_bytes()
+    (scenario.folder / "tls.key").write_bytes(b"")
     why = "tls.key is empty"
     refused = {"level": "error", "event": "certificate refused", "error": why, "active": name}
-    assert world.told() == [refused]
-    (world.folder / "tls.key").write_bytes(key)
-    assert world.told() == [line("info", "certificate restored", name, until)]
+    assert scenario.new_lines() == [refused]
+    (scenario.folder / "tls.key").write_bytes(key)
+    assert scenario.new_lines() == [line("info", "certificate restored", name, until)]
 
 
-def test_the_first_one_is_loaded_and_not_restored(world: World) -> None:
-    (refused,) = world.told()
+def test_the_first_certificate_is_loaded_and_not_restored(scenario: ReloadScenario) -> None:
+    (refused,) = scenario.new_lines()
     assert (refused["event"], "active" in refused) == ("certificate refused", False)
-    world.write()
-    assert [told["event"] for told in world.told()] == ["certificate loaded"]
+    scenario.write()
+    assert [entry["event"] for entry in scenario.new_lines()] == ["certificate loaded"]
 
 
-def test_an_old_certificate_is_told_once_and_again_of_the_next(world: World) -> None:
+def test_an_expiring_certificate_is_logged_once_each_time(scenario: ReloadScenario) -> None:
     for _ in range(2):
-        name, until = world.write(), world.now + 30 * DAY
-        world.told()
-        world.now += 22 * DAY
-        assert world.told() == []
-        world.now += 2 * DAY
-        assert world.told() == [line("warning", "certificate expires soon", name, until)]
-        world.now += 7 * DAY
-        assert world.told() == [line("error", "certificate expired", name, until)]
+        name, until = scenario.write(), scenario.now + 30 * DAY
+        scenario.new_lines()
+        scenario.now += 22 * DAY
+        assert scenario.new_lines() == []
+        scenario.now += 2 * DAY
+        assert scenario.new_lines() == [line("warning", "certificate expires soon", name, until)]
+        scenario.now += 7 * DAY
+        assert scenario.new_lines() == [line("error", "certificate expired", name, until)]

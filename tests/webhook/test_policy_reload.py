@@ -1,4 +1,4 @@
-"""The policy file: read again when it changes, and kept when what it holds is no policy."""
+"""Tests of the policy reload: a changed file is loaded, and a bad one keeps the last policy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from policies.loading import PolicyError
-from tests.testkit.admission.server import Running, Serve, serving
+from tests.testkit.admission.server import RunningServer, Serve, serving
 from webhook.reload.policy import PolicyReloader
 
 HEAD = "apiVersion: gpuward.io/v1\nkind: Policy\n"
@@ -36,13 +36,13 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def policy(file: Path) -> PolicyReloader:
-    """The policy in it, loaded."""
+    """The loaded policy of the file."""
     loaded = PolicyReloader(str(file), clock=lambda: 12.0)
     loaded.load()
     return loaded
 
 
-def test_a_change_is_taken_when_two_readings_agree(file: Path, policy: PolicyReloader) -> None:
+def test_a_change_is_loaded_when_two_reads_agree(file: Path, policy: PolicyReloader) -> None:
     before = policy.active
     assert policy.reload() == ""
     file.write_text(LAX)
@@ -56,9 +56,7 @@ def test_a_change_is_taken_when_two_readings_agree(file: Path, policy: PolicyRel
     assert policy.reload() == ""
 
 
-def test_half_a_policy_is_not_taken_although_it_is_valid(
-    file: Path, policy: PolicyReloader
-) -> None:
+def test_a_partially_written_policy_is_not_loaded(file: Path, policy: PolicyReloader) -> None:
     before = policy.active
     for length in range(len(HEAD), len(LAX)):
         file.write_text(LAX[:length])
@@ -136,15 +134,15 @@ def test_at_the_start_a_bad_policy_is_an_error(tmp_path: Path, file: Path) -> No
         _ = PolicyReloader(None).active
 
 
-def test_the_default_policy_has_no_file_to_look_at() -> None:
+def test_the_default_policy_has_no_file_to_reload() -> None:
     policy = PolicyReloader(None, ["gke"])
     policy.load()
     assert (policy.reload(), policy.active.digest) == ("", "")
 
 
-async def test_calls_follow_the_file(serve: Serve, file: Path, policy: PolicyReloader) -> None:
+async def test_decisions_follow_the_file(serve: Serve, file: Path, policy: PolicyReloader) -> None:
     server = await serve(policy)
-    caller = await server.call()
+    caller = await server.connect()
 
     async def refused() -> bool:
         response = (await caller.post("/validate/deny")).response
@@ -166,17 +164,17 @@ async def test_calls_follow_the_file(serve: Serve, file: Path, policy: PolicyRel
     metrics = await server.metrics()
     assert metrics("policy_valid") == 1
     assert len(metrics.labels("policy_info")) == 1
-    told = [line for line in server.logged() if line["event"].startswith("policy")]
-    assert [line["event"] for line in told] == ["policy loaded", "policy refused", "policy loaded"]
-    assert told[1]["level"] == "error"
-    assert "policy.yaml:1" in told[1]["error"]
-    assert told[1]["active"] == told[0]["digest"]
-    assert told[2]["digest"] != told[0]["digest"]
-    assert [sorted(line) for line in told[::2]] == [["digest", "event", "level", "time"]] * 2
+    lines = [line for line in server.logged() if line["event"].startswith("policy")]
+    assert [line["event"] for line in lines] == ["policy loaded", "policy refused", "policy loaded"]
+    assert lines[1]["level"] == "error"
+    assert "policy.yaml:1" in lines[1]["error"]
+    assert lines[1]["active"] == lines[0]["digest"]
+    assert lines[2]["digest"] != lines[0]["digest"]
+    assert [sorted(line) for line in lines[::2]] == [["digest", "event", "level", "time"]] * 2
 
 
-async def write(server: Running, file: Path, text: str) -> None:
-    """Change the policy and let the server see it."""
+async def write(server: RunningServer, file: Path, text: str) -> None:
+    """Change the policy file and let the server reload it."""
     await asyncio.to_thread(file.write_text, text)
     await server.service.reload()
     await server.service.reload()

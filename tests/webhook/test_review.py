@@ -1,4 +1,4 @@
-"""AdmissionReview v1, and what users read."""
+"""Tests of decoding and encoding AdmissionReview v1, and of the messages to users."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from rules.engine.result import RuleFailure
 from rules.finding import Finding
 from rules.objects.object_ref import ObjectRef
-from tests.testkit.admission.reviews import call, pod, response, review
+from tests.testkit.admission.reviews import pod, response, review, review_body
 from webhook.admission.codec import STANDARD, Codec, fastest_codec
 from webhook.admission.decision import Decision
 from webhook.admission.messages import MAX_WARNINGS, causes, denial, field_path, limit_warnings
 from webhook.admission.review import MalformedReviewError, decode, encode
 
-GOOD = call(pod())
+GOOD = review_body(pod())
 REF = ObjectRef("Pod", "", "ns", "p")
 
 
@@ -30,7 +30,7 @@ def finding(message: str = "m", path: Any = ("spec",)) -> Finding:
     return Finding(path=path, key="k", message=message, rule="some-rule", object=REF, help="do it")
 
 
-def test_a_call_is_read() -> None:
+def test_a_request_is_read() -> None:
     read = review(pod(), pod(), subresource="ephemeralcontainers", user="bob")
     assert (read.uid, read.api_version) == (GOOD["request"]["uid"], "admission.k8s.io/v1")
     assert (read.group, read.kind, read.resource) == ("", "Pod", "pods/ephemeralcontainers")
@@ -60,29 +60,31 @@ def test_a_call_is_read() -> None:
         (changed(userInfo=[1]), "request.userInfo is not an object"),
     ],
 )
-def test_what_is_no_review_is_said_plainly(body: bytes, why: str) -> None:
+def test_a_malformed_review_is_explained(body: bytes, why: str) -> None:
     for codec in (STANDARD, fastest_codec()):
         with pytest.raises(MalformedReviewError, match=why):
             decode(body, codec)
 
 
 @pytest.mark.parametrize("codec", [STANDARD, fastest_codec()], ids=lambda codec: codec.name)
-def test_whatever_depth_an_api_server_takes_is_read(codec: Codec) -> None:
-    # A tenant can write this into managedFields, and an error would let the pod pass unjudged.
+def test_deeply_nested_objects_are_read(codec: Codec) -> None:
+    # A tenant can write this into managedFields. An error would admit the pod without evaluation.
     deep = b'{"f:a":' * 10_000 + b"1" + b"}" * 10_000
-    body = json.dumps(call(pod())).encode().replace(b'"name": "trainer"', b'"deep": ' + deep, 1)
+    body = (
+        json.dumps(review_body(pod())).encode().replace(b'"name": "trainer"', b'"deep": ' + deep, 1)
+    )
     read: Any = decode(body, codec).object
     assert read["spec"] == pod()["spec"]
 
 
-def test_fields_that_are_yet_to_be_invented_do_no_harm() -> None:
+def test_unknown_fields_are_ignored() -> None:
     assert decode(changed(novelty={"a": 1})).uid == GOOD["request"]["uid"]
 
 
 def test_version_and_uid_are_echoed() -> None:
-    asked = review(pod())._replace(api_version="admission.k8s.io/v9", uid="abc")
-    told = json.loads(encode(asked, Decision("clean")))
-    assert told == {
+    request = review(pod())._replace(api_version="admission.k8s.io/v9", uid="abc")
+    sent = json.loads(encode(request, Decision("clean")))
+    assert sent == {
         "apiVersion": "admission.k8s.io/v9",
         "kind": "AdmissionReview",
         "response": {"uid": "abc", "allowed": True},
@@ -91,9 +93,9 @@ def test_version_and_uid_are_echoed() -> None:
 
 def test_a_patch_comes_with_its_type_and_only_if_there_is_one() -> None:
     operations = [{"op": "add", "path": "/a~1b", "value": "ü\n"}]
-    told = response(review(pod()), Decision("fixed", operations=operations))
-    assert told["patchType"] == "JSONPatch"
-    assert told["patch"] == operations
+    sent = response(review(pod()), Decision("fixed", operations=operations))
+    assert sent["patchType"] == "JSONPatch"
+    assert sent["patch"] == operations
     assert "patch" not in response(review(pod()), Decision("clean"))
 
 
@@ -114,14 +116,14 @@ JSON = st.recursive(
 )
 
 
-def test_half_a_surrogate_pair_is_no_trouble() -> None:
-    asked = decode(json.dumps(call(pod(), user="\ud800")).encode())
-    answer = Decision("warned", warnings=[asked.user])
-    assert json.loads(encode(asked, answer))["response"]["warnings"] == ["\ud800"]
+def test_a_lone_surrogate_is_encoded() -> None:
+    request = decode(json.dumps(review_body(pod(), user="\ud800")).encode())
+    answer = Decision("warned", warnings=[request.user])
+    assert json.loads(encode(request, answer))["response"]["warnings"] == ["\ud800"]
 
 
 @given(JSON)
-def test_both_codecs_say_the_same(value: Any) -> None:
+def test_both_codecs_agree(value: Any) -> None:
     fast = fastest_codec()
     assert fast.name == "orjson"
     assert STANDARD.loads(fast.dumps(value)) == value
@@ -131,15 +133,15 @@ def test_both_codecs_say_the_same(value: Any) -> None:
 
 @given(st.lists(st.text()))
 def test_warnings_fit_whatever_they_say(texts: list[str]) -> None:
-    fit = limit_warnings(texts)
-    assert all(line.isprintable() and len(line.encode()) <= 1000 for line in fit)
-    assert sum(len(line.encode()) for line in fit) <= MAX_WARNINGS + 100
+    limited = limit_warnings(texts)
+    assert all(line.isprintable() and len(line.encode()) <= 1000 for line in limited)
+    assert sum(len(line.encode()) for line in limited) <= MAX_WARNINGS + 100
 
 
 def test_too_many_warnings_are_counted() -> None:
-    fit = limit_warnings(f"{number} " + "x" * 300 for number in range(40))
-    assert fit[-1] == "gpuward: 29 more; `gpuward lint` shows everything"
-    assert sum(len(line.encode()) for line in fit) <= 4096
+    limited = limit_warnings(f"{number} " + "x" * 300 for number in range(40))
+    assert limited[-1] == "gpuward: 29 more; `gpuward lint` shows everything"
+    assert sum(len(line.encode()) for line in limited) <= 4096
 
 
 def test_a_long_warning_is_cut_at_a_whole_character() -> None:
@@ -149,7 +151,7 @@ def test_a_long_warning_is_cut_at_a_whole_character() -> None:
     assert set(line[:-1]) == {"ü"}
 
 
-def test_what_would_make_a_warning_vanish_is_replaced() -> None:
+def test_characters_that_would_drop_a_warning_are_replaced() -> None:
     assert limit_warnings(["a\nb\tc\x7f\ud800d\u200bé"]) == ["a?b?c??d?é"]
 
 
@@ -169,12 +171,12 @@ def test_a_tenant_s_text_stays_on_its_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "field"),
     [
         (("spec", "containers", 0, "env", 1, "value"), "spec.containers[0].env[1].value"),
         (("spec", "limits", "nvidia.com/gpu"), "spec.limits[nvidia.com/gpu]"),
         ((), ""),
     ],
 )
-def test_fields_are_named_as_kubernetes_names_them(path: Any, said: str) -> None:
-    assert field_path(path) == said
+def test_fields_are_named_as_kubernetes_names_them(path: Any, field: str) -> None:
+    assert field_path(path) == field

@@ -1,4 +1,4 @@
-"""`gpuward serve --dev`: what it prints can be pasted, and piped."""
+"""Tests of `gpuward serve --dev`: its printed commands work, and its output can be piped."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.testkit.admission.server import ANY_PORT, PATIENT
+from tests.testkit.admission.server import ANY_PORT, TIMEOUT_SECONDS
 from tests.testkit.paths import ROOT
-from tests.testkit.skipping import missing
+from tests.testkit.skipping import skip_missing
 
 COMMAND = (sys.executable, "-m", "gpuward", "serve", "--dev", "--metrics-listen", ANY_PORT)
 UNDO = "kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration gpuward-dev"
@@ -31,7 +31,7 @@ Start = Callable[..., Awaitable[Process]]
 async def start() -> AsyncIterator[Start]:
     """Starts development servers; those that still run at the end are killed."""
     if shutil.which("curl") is None:
-        missing("curl is not installed")
+        skip_missing("curl is not installed")
     started: list[Process] = []
 
     async def run(*arguments: str) -> Process:
@@ -47,21 +47,21 @@ async def start() -> AsyncIterator[Start]:
         await process.communicate()
 
 
-async def told(stream: asyncio.StreamReader | None) -> str:
-    """What is said up to how to undo it."""
+async def read_instructions(stream: asyncio.StreamReader | None) -> str:
+    """Read the instructions up to the command that removes the registration."""
     assert stream is not None
-    async with asyncio.timeout(PATIENT):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         return (await stream.readuntil(UNDO.encode())).decode()
 
 
-async def answers(text: str) -> list[dict[str, Any]]:
-    """What the command lines with curl in `text` are answered."""
-    calls = [shlex.split(line) for line in text.splitlines() if line.startswith("  curl")]
-    return [json.loads(await output(*call))["response"] for call in calls]
+async def responses(text: str) -> list[dict[str, Any]]:
+    """The responses to the curl commands in `text`."""
+    commands = [shlex.split(line) for line in text.splitlines() if line.startswith("  curl")]
+    return [json.loads(await output(*call))["response"] for call in commands]
 
 
 async def output(*command: str) -> bytes:
-    """What a command prints."""
+    """The standard output of a command."""
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
     out, _ = await process.communicate()
     assert process.returncode == 0, command
@@ -69,15 +69,15 @@ async def output(*command: str) -> bytes:
 
 
 def registered_file(text: str) -> Path:
-    """The file that is to be applied."""
+    """The file of the `kubectl apply` command in `text`."""
     (apply,) = (line for line in text.splitlines() if "kubectl apply" in line)
     return Path(shlex.split(apply)[-1])
 
 
-async def test_it_says_how_to_try_register_and_undo_it(start: Start) -> None:
+async def test_it_prints_how_to_try_register_and_remove_it(start: Start) -> None:
     process = await start("--listen", ANY_PORT)
-    text = await told(process.stdout)
-    fixed, refused = await answers(text)
+    text = await read_instructions(process.stdout)
+    fixed, refused = await responses(text)
     assert fixed["allowed"]
     assert json.loads(base64.b64decode(fixed["patch"]))
     assert refused["status"]["reason"] == "Forbidden"
@@ -96,19 +96,19 @@ async def test_it_says_how_to_try_register_and_undo_it(start: Start) -> None:
         (file.parent / "ca.crt").read_bytes
     )
     process.send_signal(signal.SIGINT)
-    async with asyncio.timeout(PATIENT):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await process.communicate()
     assert process.returncode == 0
     assert file.parent.name not in os.listdir(file.parent.parent)
 
 
 @pytest.mark.parametrize("listen", [ANY_PORT, "0.0.0.0:0", ":0"])
-async def test_what_the_cluster_calls_it_is_not_what_this_machine_calls(
+async def test_the_cluster_and_this_machine_may_use_different_addresses(
     start: Start, listen: str
 ) -> None:
     process = await start("--listen", listen, "--server-name", "gpuward.invalid")
-    text = await told(process.stdout)
-    assert [answer["allowed"] for answer in await answers(text)] == [True, False]
+    text = await read_instructions(process.stdout)
+    assert [answer["allowed"] for answer in await responses(text)] == [True, False]
     both = json.loads(await asyncio.to_thread(registered_file(text).read_text))
     url = both["items"][1]["webhooks"][0]["clientConfig"]["url"]
     assert url.startswith("https://gpuward.invalid:")
@@ -118,9 +118,9 @@ async def test_what_the_cluster_calls_it_is_not_what_this_machine_calls(
 async def test_the_configuration_can_be_piped_while_it_serves(start: Start) -> None:
     process = await start("--listen", ANY_PORT, "--print-configuration")
     assert process.stdout is not None
-    async with asyncio.timeout(PATIENT):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         printed = json.loads(await process.stdout.read())  # kubectl too reads to the end
-    text = await told(process.stderr)
+    text = await read_instructions(process.stderr)
     assert json.loads(await asyncio.to_thread(registered_file(text).read_text)) == printed
-    assert len(await answers(text)) == 2
+    assert len(await responses(text)) == 2
     assert process.returncode is None

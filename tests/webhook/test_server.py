@@ -1,4 +1,4 @@
-"""The server as the API server sees it, over real TLS sockets."""
+"""Tests of the server over real TLS sockets: responses, log and metrics."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def changed(**request: Any) -> bytes:
 
 
 def with_secrets() -> bytes:
-    """The sample review with a secret wherever a tenant may have put one."""
+    """The sample review with a secret in every field where a tenant may put one."""
     pod = copy.deepcopy(json.loads(REVIEW)["request"]["object"])
     pod["metadata"]["annotations"] = {"token": CANARY}
     pod["metadata"]["labels"]["secret"] = CANARY
@@ -55,7 +55,7 @@ def with_secrets() -> bytes:
 
 
 async def test_mutating_fixes_and_validating_refuses(serve: Serve) -> None:
-    caller = await (await serve()).call()
+    caller = await (await serve()).connect()
     mutated = await caller.post("/mutate/deny?timeout=5s")
     assert mutated.status == 200
     assert mutated.headers["content-type"] == "application/json"
@@ -69,10 +69,10 @@ async def test_mutating_fixes_and_validating_refuses(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("mode", ["warn", "audit"])
-async def test_the_mode_stands_in_the_path(serve: Serve, mode: str) -> None:
-    caller = await (await serve()).call()
-    for door in ("mutate", "validate"):
-        reply = await caller.post(f"/{door}/{mode}")
+async def test_the_mode_is_in_the_path(serve: Serve, mode: str) -> None:
+    caller = await (await serve()).connect()
+    for kind in ("mutate", "validate"):
+        reply = await caller.post(f"/{kind}/{mode}")
         assert reply.response["allowed"]
         assert "patch" not in reply.response
 
@@ -82,14 +82,14 @@ async def test_the_mode_stands_in_the_path(serve: Serve, mode: str) -> None:
 )
 async def test_an_unknown_path_or_mode_is_not_found(serve: Serve, path: str) -> None:
     server = await serve()
-    caller = await server.call()
+    caller = await server.connect()
     assert (await caller.post(path)).status == 404
     assert (await caller.post("/mutate/deny")).status == 200
     assert (await server.metrics())("http_errors_total", "path") == 1
 
 
-async def test_only_post_brings_reviews(serve: Serve) -> None:
-    caller = await (await serve()).call()
+async def test_only_post_is_allowed(serve: Serve) -> None:
+    caller = await (await serve()).connect()
     await caller.send(b"GET /mutate/deny HTTP/1.1\r\nHost: x\r\n\r\n")
     reply = await caller.reply()
     assert (reply.status, reply.headers["allow"]) == (405, "POST")
@@ -107,8 +107,8 @@ async def test_only_post_brings_reviews(serve: Serve) -> None:
         b'{"kind":"Pod","apiVersion":"v1","request":{"uid":"1"}}',
     ],
 )
-async def test_a_malformed_call_gets_400_and_plain_text(serve: Serve, body: bytes) -> None:
-    caller = await (await serve()).call()
+async def test_a_malformed_request_gets_400_and_plain_text(serve: Serve, body: bytes) -> None:
+    caller = await (await serve()).connect()
     reply = await caller.post("/validate/deny", body)
     assert reply.status == 400
     assert reply.headers["content-type"].startswith("text/plain")
@@ -120,7 +120,7 @@ async def test_unknown_kinds_are_allowed_and_counted_without_a_label_of_their_ow
     serve: Serve,
 ) -> None:
     server = await serve()
-    caller = await server.call()
+    caller = await server.connect()
     for number in range(20):
         kind = {"group": f"g{number}.example", "version": "v9", "kind": f"Thing{number}"}
         thing = {"apiVersion": f"g{number}.example/v9", "kind": f"Thing{number}"}
@@ -134,7 +134,7 @@ async def test_unknown_kinds_are_allowed_and_counted_without_a_label_of_their_ow
 async def test_what_is_not_http_is_answered_and_closed(serve: Serve) -> None:
     server = await serve(level="debug")
     before = len(server.logged())
-    caller = await server.call()
+    caller = await server.connect()
     await caller.send(b"\x16\x03\x01 " + CANARY.encode() + b"\r\n\r\n")
     assert (await caller.reply()).status == 400
     assert await caller.closed()
@@ -142,32 +142,34 @@ async def test_what_is_not_http_is_answered_and_closed(serve: Serve) -> None:
     assert len(server.logged()) == before
 
 
-async def test_a_bug_of_ours_never_refuses(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_in_gpuward_never_refuses(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = await serve()
-    caller = await server.call()
+    caller = await server.connect()
     _break(monkeypatch)
-    for door in ("mutate", "validate"):
-        response = (await caller.post(f"/{door}/deny", with_secrets())).response
+    for kind in ("mutate", "validate"):
+        response = (await caller.post(f"/{kind}/deny", with_secrets())).response
         assert response["allowed"]
         assert response["warnings"][0].startswith("gpuward could not evaluate this object")
-        response = (await caller.post(f"/{door}/audit")).response
+        response = (await caller.post(f"/{kind}/audit")).response
         assert response["allowed"]
         assert "warnings" not in response
-    faults = [line for line in server.logged() if line["event"] == "not evaluated"]
-    assert faults[0]["error"] == "KeyError"
-    assert any("test_server.py" in place for place in faults[0]["traceback"])
+    errors = [line for line in server.logged() if line["event"] == "not evaluated"]
+    assert errors[0]["error"] == "KeyError"
+    assert any("test_server.py" in frame for frame in errors[0]["traceback"])
     assert CANARY not in json.dumps(server.logged())
     assert (await server.metrics())("internal_errors_total") == 4
 
 
-async def test_a_bug_of_ours_refuses_if_the_policy_says_so(
+async def test_a_bug_in_gpuward_refuses_if_the_policy_says_so(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(DENY)
     policy = PolicyReloader(str(file))
     policy.load()
-    caller = await (await serve(policy)).call()
+    caller = await (await serve(policy)).connect()
     _break(monkeypatch)
     refused = (await caller.post("/validate/deny")).response
     assert not refused["allowed"]
@@ -176,11 +178,11 @@ async def test_a_bug_of_ours_refuses_if_the_policy_says_so(
     assert (await caller.post("/validate/warn")).response["allowed"]
 
 
-async def test_a_fault_in_the_answer_itself_shows_nothing_of_it(
+async def test_an_error_while_encoding_reveals_nothing(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = await serve()
-    caller = await server.call()
+    caller = await server.connect()
 
     def broken(*_arguments: Any) -> bytes:
         raise KeyError(CANARY)
@@ -203,13 +205,13 @@ def _break(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Decider, "validate", broken)
 
 
-async def test_the_log_tells_what_was_done_and_no_secret(serve: Serve) -> None:
+async def test_the_log_has_the_decision_and_no_secret(serve: Serve) -> None:
     server = await serve(level="debug")
-    caller = await server.call()
+    caller = await server.connect()
     for mode in ("deny", "warn", "audit"):
-        for door in ("mutate", "validate"):
-            await caller.post(f"/{door}/{mode}", with_secrets(), Authorization=CANARY)
-            await caller.post(f"/{door}/{mode}?token={CANARY}")
+        for kind in ("mutate", "validate"):
+            await caller.post(f"/{kind}/{mode}", with_secrets(), Authorization=CANARY)
+            await caller.post(f"/{kind}/{mode}?token={CANARY}")
     lines = [line for line in server.logged() if "uid" in line]
     assert {line["event"] for line in lines} >= {"denied", "fixed", "warned", "audited"}
     assert CANARY not in json.dumps(server.logged())
@@ -241,7 +243,7 @@ async def test_the_log_tells_what_was_done_and_no_secret(serve: Serve) -> None:
 
 async def test_a_clean_object_is_not_logged(serve: Serve) -> None:
     server = await serve()
-    caller = await server.call()
+    caller = await server.connect()
     before = len(server.logged())
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {}}
     assert (await caller.post("/mutate/deny", changed(object=pod))).response["allowed"]
@@ -250,7 +252,7 @@ async def test_a_clean_object_is_not_logged(serve: Serve) -> None:
 
 async def test_names_are_logged_on_one_line_and_cut(serve: Serve) -> None:
     server = await serve()
-    caller = await server.call()
+    caller = await server.connect()
     await caller.post("/mutate/deny", changed(name="a\n" * 10_000, userInfo={"username": "\u2028"}))
     (line,) = (line for line in server.logged() if line["event"] == "fixed")
     assert len(line["name"]) == 253
@@ -258,7 +260,7 @@ async def test_names_are_logged_on_one_line_and_cut(serve: Serve) -> None:
 
 async def test_the_scrape_counts_and_its_labels_are_bounded(serve: Serve) -> None:
     server = await serve()
-    caller = await server.call()
+    caller = await server.connect()
     for _ in range(3):
         await caller.post("/mutate/deny")
     await caller.post("/validate/warn")
@@ -278,11 +280,11 @@ async def test_the_scrape_counts_and_its_labels_are_bounded(serve: Serve) -> Non
     assert metrics("certificate_reload_failures_total") == 0
     assert metrics.labels("python_gc_collections_total") == {"0", "1", "2"}
     rules = {rule.name for rule in CATALOG}
-    words = RULE_OUTCOMES | {"mutate", "validate", "deny", "warn", "audit"}
-    assert metrics.labels("rule_outcomes_total") <= rules | words
+    outcomes = RULE_OUTCOMES | {"mutate", "validate", "deny", "warn", "audit"}
+    assert metrics.labels("rule_outcomes_total") <= rules | outcomes
 
 
-async def test_probes_live_on_the_plain_port_alone(serve: Serve) -> None:
+async def test_probes_are_served_on_the_plain_port_alone(serve: Serve) -> None:
     server = await serve()
     assert (await server.probe("/healthz")).status == 200
     assert (await server.probe("/readyz")).body == b"ready\n"
@@ -298,19 +300,19 @@ async def test_without_a_certificate_it_is_alive_and_not_ready(
     reply = await server.probe("/readyz")
     assert (reply.status, reply.body) == (503, b"not ready: no certificate is loaded\n")
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        await server.call()
+        await server.connect()
     assert (await server.metrics())("certificate_expiry_seconds") is None
     missing.mkdir()
     for file in (tmp_path / "certificate").iterdir():
         (missing / file.name).write_bytes(file.read_bytes())
     await server.service.reload()
     assert (await server.probe("/readyz")).status == 200
-    assert (await (await server.call()).post("/mutate/deny")).status == 200
+    assert (await (await server.connect()).post("/mutate/deny")).status == 200
     events = [line["event"] for line in server.logged()]
     assert events.index("certificate refused") < events.index("certificate loaded")
 
 
-async def test_the_manual_lists_exactly_the_metrics_that_there_are(serve: Serve) -> None:
+async def test_the_manual_lists_exactly_the_existing_metrics(serve: Serve) -> None:
     server = await serve()
     text = (await server.probe("/metrics")).body.decode()
     kinds = re.findall(r"^# TYPE (gpuward_\w+) \w+$", text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What a caller cannot do to the others: every limit, over real sockets."""
+"""Tests of the server's limits, over real sockets: no caller can impair the others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from tests.testkit.admission.server import REVIEW, Running, Serve, request, serving, until
+from tests.testkit.admission.server import (
+    REVIEW,
+    RunningServer,
+    Serve,
+    request,
+    serving,
+    wait_until,
+)
 
-# Long enough to be reached only by waiting for it.
+# Longer than any test.
 NEVER = 3600.0
 
 
@@ -29,145 +36,145 @@ def half(body: bytes = REVIEW) -> bytes:
     return request("/mutate/deny", body)[:-1]
 
 
-async def counted(server: Running, reason: str) -> float:
-    """How many calls were refused for `reason`."""
+async def error_count(server: RunningServer, reason: str) -> float:
+    """How many requests were refused for `reason`."""
     return (await server.metrics())("http_errors_total", reason) or 0
 
 
-async def test_a_half_sent_body_is_given_up(serve: Serve) -> None:
+async def test_a_half_sent_body_times_out(serve: Serve) -> None:
     server = await serve(read_seconds=0.05)
-    caller = await server.call()
+    caller = await server.connect()
     await caller.send(half())
     assert (await caller.reply()).status == 408
     assert await caller.closed()
-    assert await counted(server, "slow") == 1
+    assert await error_count(server, "slow") == 1
     assert server.service.handler.body_reader.waiting == 0
 
 
-async def test_slow_callers_do_not_hold_others_up(serve: Serve) -> None:
+async def test_slow_callers_do_not_delay_others(serve: Serve) -> None:
     server = await serve(read_seconds=NEVER, in_flight=8)
-    slow = [await server.call() for _ in range(8)]
+    slow = [await server.connect() for _ in range(8)]
     for caller in slow:
         await caller.send(half())
-    await until(lambda: server.service.handler.body_reader.waiting == 8)
-    brisk = await server.call()
+    await wait_until(lambda: server.service.handler.body_reader.waiting == 8)
+    fast = await server.connect()
     for _ in range(20):
-        assert (await brisk.post("/mutate/deny")).status == 200
+        assert (await fast.post("/mutate/deny")).status == 200
     for caller in slow:
         await caller.send(b"\n")
         assert (await caller.reply()).status == 200
 
 
-async def test_one_body_too_many_on_its_way_is_asked_to_come_again(serve: Serve) -> None:
+async def test_a_body_beyond_the_limit_gets_a_retry_after(serve: Serve) -> None:
     server = await serve(read_seconds=NEVER, in_flight=2)
-    slow = [await server.call() for _ in range(2)]
+    slow = [await server.connect() for _ in range(2)]
     for caller in slow:
         await caller.send(half())
-    await until(lambda: server.service.handler.body_reader.waiting == 2)
-    third = await server.call()
+    await wait_until(lambda: server.service.handler.body_reader.waiting == 2)
+    third = await server.connect()
     await third.send(half())
     reply = await third.reply()
     assert (reply.status, reply.headers["retry-after"]) == (429, "1")
     await third.send(b"\n")
-    await slow[0].begin_drain()
-    await until(lambda: server.service.handler.body_reader.waiting == 1)
+    await slow[0].close()
+    await wait_until(lambda: server.service.handler.body_reader.waiting == 1)
     assert (await third.post("/mutate/deny")).status == 200
-    assert await counted(server, "in_flight") == 1
+    assert await error_count(server, "in_flight") == 1
 
 
-async def test_who_leaves_halfway_is_forgotten(serve: Serve) -> None:
+async def test_a_caller_that_disconnects_halfway_is_released(serve: Serve) -> None:
     server = await serve(read_seconds=NEVER)
-    caller = await server.call()
+    caller = await server.connect()
     await caller.send(half())
-    await until(lambda: server.service.handler.body_reader.waiting == 1)
-    await caller.begin_drain()
-    await until(lambda: server.service.handler.body_reader.waiting == 0)
-    assert await counted(server, "gone") == 1
+    await wait_until(lambda: server.service.handler.body_reader.waiting == 1)
+    await caller.close()
+    await wait_until(lambda: server.service.handler.body_reader.waiting == 0)
+    assert await error_count(server, "gone") == 1
     assert (await server.metrics())("internal_errors_total") == 0
 
 
 async def test_large_bodies_share_a_budget(serve: Serve) -> None:
     server = await serve(read_seconds=NEVER, small_body_bytes=100, large_bodies_bytes=5000)
-    first, second = await server.call(), await server.call()
+    first, second = await server.connect(), await server.connect()
     await first.send(half())
-    await until(lambda: server.service.handler.body_reader.large_bytes == len(REVIEW))
+    await wait_until(lambda: server.service.handler.body_reader.large_bytes == len(REVIEW))
     await second.send(half(REVIEW + b" " * 5000))
     reply = await second.reply()
     assert (reply.status, reply.headers["retry-after"]) == (429, "1")
     await first.send(b"\n")
     assert (await first.reply()).status == 200
     assert server.service.handler.body_reader.large_bytes == 0
-    assert await counted(server, "large_bodies") == 1
+    assert await error_count(server, "large_bodies") == 1
 
 
 async def test_a_body_of_unknown_length_counts_as_the_largest(serve: Serve) -> None:
     head = b"POST /mutate/deny HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     server = await serve(read_seconds=NEVER, body_bytes=400_000, large_bodies_bytes=399_999)
-    caller = await server.call()
+    caller = await server.connect()
     await caller.send(head + b"1\r\n{\r\n")
     assert (await caller.reply()).status == 429
 
 
 async def test_a_chunked_body_is_read_and_bounded(serve: Serve) -> None:
     server = await serve(body_bytes=5000)
-    caller = await server.call()
+    caller = await server.connect()
     head = b"POST /mutate/deny HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-    whole = b"%x\r\n%b\r\n0\r\n\r\n" % (len(REVIEW), REVIEW)
-    await caller.send(head + whole)
+    full_body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(REVIEW), REVIEW)
+    await caller.send(head + full_body)
     assert (await caller.reply()).status == 200
     await caller.send(head + b"%x\r\n%b\r\n0\r\n\r\n" % (5001, b" " * 5001))
     assert (await caller.reply()).status == 413
-    broken = await server.call()
+    broken = await server.connect()
     await broken.send(head + b"zz\r\n")
     assert (await broken.reply()).status == 400
 
 
-async def test_a_large_review_is_judged(serve: Serve) -> None:
+async def test_a_large_review_is_evaluated(serve: Serve) -> None:
     server = await serve()
     review = json.loads(REVIEW)
     review["request"]["object"]["metadata"]["managedFields"] = [{"x": "y" * 8_600_000}]
-    reply = await (await server.call()).post("/mutate/deny", json.dumps(review).encode())
+    reply = await (await server.connect()).post("/mutate/deny", json.dumps(review).encode())
     assert reply.status == 200
     assert "patch" in reply.response
 
 
 async def test_65_mib_are_too_much(serve: Serve) -> None:
     server = await serve()
-    caller = await server.call()
+    caller = await server.connect()
     size = 65 * 1024 * 1024
     await caller.send(request("/mutate/deny", b"{", Content_Length=str(size)))
     reply = await caller.reply()
     assert (reply.status, reply.headers["connection"]) == (413, "close")
-    assert await counted(server, "too_large") == 1
+    assert await error_count(server, "too_large") == 1
 
 
-async def test_what_takes_the_most_memory_is_bounded_but_more_than_anything_stored(
+async def test_the_limit_on_json_values_admits_the_largest_stored_objects(
     serve: Serve,
 ) -> None:
     server = await serve()
     review = json.loads(REVIEW)
-    # In texts as well, and of two objects: as much as a store of 1.5 MiB an object can hold.
+    # Brackets in text count too. Two objects of the largest size that etcd stores, 1.5 MiB.
     review["request"]["object"]["metadata"]["annotations"] = {"a": "{" * 1_572_864}
     review["request"]["oldObject"] = review["request"]["object"]
-    reply = await (await server.call()).post("/mutate/deny", json.dumps(review).encode())
+    reply = await (await server.connect()).post("/mutate/deny", json.dumps(review).encode())
     assert reply.status == 200
     nested = b"[" * 2_000_000 + b"]" * 2_000_000
-    reply = await (await server.call()).post("/mutate/deny", nested + nested)
+    reply = await (await server.connect()).post("/mutate/deny", nested + nested)
     assert reply.status == 413
-    assert await counted(server, "too_large") == 1
+    assert await error_count(server, "too_large") == 1
 
 
 async def test_a_compressed_body_is_not_unpacked(serve: Serve) -> None:
     server = await serve()
-    caller = await server.call()
+    caller = await server.connect()
     body = gzip.compress(REVIEW)
     assert (await caller.post("/mutate/deny", body, Content_Encoding="gzip")).status == 415
     assert (await caller.post("/mutate/deny")).status == 200
-    assert await counted(server, "encoding") == 1
+    assert await error_count(server, "encoding") == 1
 
 
-async def test_who_asks_before_sending_is_told_to_go_on(serve: Serve) -> None:
-    caller = await (await serve()).call()
+async def test_expect_100_continue_is_answered(serve: Serve) -> None:
+    caller = await (await serve()).connect()
     head, _, body = request("/mutate/deny", Expect="100-continue").partition(b"\r\n\r\n")
     await caller.send(head + b"\r\n\r\n")
     assert (await caller.reply()).status == 100
@@ -175,9 +182,9 @@ async def test_who_asks_before_sending_is_told_to_go_on(serve: Serve) -> None:
     assert (await caller.reply()).status == 200
 
 
-async def test_who_never_begins_a_handshake_is_closed(serve: Serve) -> None:
+async def test_a_connection_without_a_handshake_is_closed(serve: Serve) -> None:
     server = await serve(handshake_seconds=0.05)
-    silent = await server.connect()
+    silent = await server.connect_without_tls()
     assert await silent.closed()
     metrics = await server.metrics()
     assert metrics("rejected_connections_total", "handshake") == 1
@@ -186,18 +193,18 @@ async def test_who_never_begins_a_handshake_is_closed(serve: Serve) -> None:
 
 async def test_one_connection_too_many_is_closed_at_once(serve: Serve) -> None:
     server = await serve(connections=3, handshake_seconds=NEVER)
-    silent = [await server.connect() for _ in range(2)]
-    talking = await server.call()
+    silent = [await server.connect_without_tls() for _ in range(2)]
+    talking = await server.connect()
     assert (await talking.post("/mutate/deny")).status == 200
-    assert await (await server.connect()).closed()
+    assert await (await server.connect_without_tls()).closed()
     metrics = await server.metrics()
     assert metrics("rejected_connections_total", "connections") == 1
     assert metrics("connections") == 3
     assert (await talking.post("/mutate/deny")).status == 200
     for caller in silent:
-        await caller.begin_drain()
+        await caller.close()
     while True:  # until the server has noticed
-        again = await server.connect()
+        again = await server.connect_without_tls()
         await again.send(b"x")
         if (await server.metrics())("connections") == 2:
             break
@@ -205,8 +212,8 @@ async def test_one_connection_too_many_is_closed_at_once(serve: Serve) -> None:
 
 async def test_an_idle_connection_is_closed_after_its_time(serve: Serve) -> None:
     server = await serve(keep_alive_seconds=0.05)
-    assert await (await server.call()).closed()
-    caller = await server.call()
+    assert await (await server.connect()).closed()
+    caller = await server.connect()
     await caller.send(b"POST /mutate/deny HTTP/1.1\r\nHost")
     assert await caller.closed()
 
@@ -218,7 +225,7 @@ async def test_headers_are_bounded(serve: Serve) -> None:
         f"POST /mutate/deny HTTP/1.1\r\nX: {'x' * 9000}\r\n\r\n",
         "POST /mutate/deny HTTP/1.1\r\n" + "X: y\r\n" * 100 + "\r\n",
     ):
-        caller = await server.call()
+        caller = await server.connect()
         await caller.send(head.encode())
         assert (await caller.reply()).status == 400
         assert await caller.closed()
@@ -228,14 +235,14 @@ async def test_headers_are_bounded(serve: Serve) -> None:
 async def test_only_http_1_1_is_offered(serve: Serve) -> None:
     server = await serve()
     server.tls.set_alpn_protocols(["h2", "http/1.1"])
-    caller = await server.call()
-    spoken = caller.writer.get_extra_info("ssl_object").selected_alpn_protocol()
-    assert spoken == "http/1.1"
+    caller = await server.connect()
+    protocol = caller.writer.get_extra_info("ssl_object").selected_alpn_protocol()
+    assert protocol == "http/1.1"
 
 
 async def test_ten_thousand_malformed_bodies(serve: Serve) -> None:
     server = await serve()
-    caller = await server.call()
+    caller = await server.connect()
     await caller.post("/mutate/deny")
     tasks, chance = len(asyncio.all_tasks()), random.Random(20261121)  # noqa: S311
     statuses: dict[int, int] = {}
@@ -259,7 +266,7 @@ _JUNK = (b"", b"null", b"{}", b"[]", b'""', b"1e999", b"-1", b"true", b'"\\ud800
 
 
 def _mutated(chance: random.Random) -> bytes:
-    """The sample review with a few bytes or values replaced, cut or doubled."""
+    """The sample review with a few bytes or values replaced, removed or doubled."""
     body = bytearray(_COMPACT)
     for _ in range(chance.randint(1, 4)):
         at = chance.randrange(len(body) or 1)

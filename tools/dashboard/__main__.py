@@ -1,4 +1,7 @@
-"""Write the chart's dashboard for Grafana. With `--check`, only say whether it is stale."""
+"""Write the chart's Grafana dashboard: `python -m tools.dashboard`.
+
+With `--check`, only report whether the file is stale.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tools.dashboard.calls import API_SERVERS, CALLS
+from tools.dashboard.calls import API_SERVERS, REQUESTS
 from tools.dashboard.decisions import DECISIONS, TO_DENY
 from tools.dashboard.panel import Panel
 from tools.dashboard.parts import CERTIFICATES, PODS, POLICY
@@ -20,19 +23,22 @@ SECTIONS = {
     "Before mode deny": TO_DENY,
     "Decisions": DECISIONS,
     "API servers (if they are scraped)": API_SERVERS,
-    "Calls": CALLS,
+    "Requests": REQUESTS,
     "Certificates": CERTIFICATES,
     "Policy": POLICY,
     "Pods": PODS,
 }
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH, HEIGHT = 24, 8
-# The last version of this form of a dashboard; Grafana brings older ones up to it by itself.
+# The version of Grafana's dashboard format. Grafana migrates dashboards of older versions.
 SCHEMA = 42
 
 
 def main(arguments: list[str]) -> int:
-    """Write the file, or compare it; 1 if it is stale."""
+    """Write the file, or compare it if `arguments` is `["--check"]`.
+
+    Returns the exit status: 1 if the file is stale.
+    """
     text = json.dumps(dashboard(), indent=1, ensure_ascii=False) + "\n"
     if arguments == ["--check"]:
         stale = not FILE.exists() or FILE.read_text(encoding="utf-8") != text
@@ -44,7 +50,7 @@ def main(arguments: list[str]) -> int:
 
 
 def dashboard() -> dict[str, Any]:
-    """The dashboard as Grafana imports it."""
+    """Return the dashboard as the JSON object that Grafana imports."""
     return {
         "uid": "gpuward",
         "title": "gpuward",
@@ -59,7 +65,7 @@ def dashboard() -> dict[str, Any]:
         "links": [_link("The manual", "docs/monitoring.md"), _link("The rules", "docs/rules")],
         "annotations": {"list": []},
         "templating": {"list": list(_variables())},
-        "panels": [{"id": number, **made} for number, made in enumerate(_panels(), 1)],
+        "panels": [{"id": number, **panel} for number, panel in enumerate(_panels(), 1)],
     }
 
 
@@ -75,10 +81,10 @@ def _variables() -> Iterator[dict[str, Any]]:
         "type": "datasource",
         "query": "prometheus",
     }
-    both = '{__name__=~"gpuward_policy_valid|gpuward_certs_leader", namespace=~"$namespace"}'
+    series = '{__name__=~"gpuward_policy_valid|gpuward_certs_leader", namespace=~"$namespace"}'
     for name, query in (
         ("namespace", "label_values(gpuward_policy_valid, namespace)"),
-        ("job", f"label_values({both}, job)"),
+        ("job", f"label_values({series}, job)"),
     ):
         yield {
             "name": name,
@@ -97,28 +103,28 @@ def _variables() -> Iterator[dict[str, Any]]:
 
 
 def _panels() -> Iterator[dict[str, Any]]:
-    """Every section as a row, its panels from left to right below it."""
+    """Yield each section as a row, followed by its panels from left to right."""
     top = 0
     for title, panels in SECTIONS.items():
-        place = {"h": 1, "w": WIDTH, "x": 0, "y": top}
-        yield {"type": "row", "title": title, "collapsed": False, "panels": [], "gridPos": place}
+        position = {"h": 1, "w": WIDTH, "x": 0, "y": top}
+        yield {"type": "row", "title": title, "collapsed": False, "panels": [], "gridPos": position}
         top, left = top + 1, 0
         for panel in panels:
             if left + panel.width > WIDTH:
                 top, left = top + HEIGHT, 0
-            yield _made(panel, {"h": HEIGHT, "w": panel.width, "x": left, "y": top})
+            yield _panel_json(panel, {"h": HEIGHT, "w": panel.width, "x": left, "y": top})
             left += panel.width
         top += HEIGHT
 
 
-def _made(panel: Panel, place: dict[str, int]) -> dict[str, Any]:
-    """A panel in Grafana's format."""
+def _panel_json(panel: Panel, position: dict[str, int]) -> dict[str, Any]:
+    """Return a panel in Grafana's format."""
     return {
         "type": panel.kind,
         "title": panel.title,
         "description": panel.description,
         "datasource": SOURCE,
-        "gridPos": place,
+        "gridPos": position,
         "fieldConfig": {"defaults": _defaults(panel), "overrides": []},
         "options": _options(panel.kind),
         "targets": [
@@ -128,7 +134,7 @@ def _made(panel: Panel, place: dict[str, int]) -> dict[str, Any]:
                 "editorMode": "code",
                 "expr": expression,
                 "legendFormat": legend,
-                # A figure for the whole time asked for is one value and no line.
+                # A panel that is not a time series shows one value of the whole time range.
                 "instant": panel.kind != "timeseries",
                 "range": panel.kind == "timeseries",
             }
@@ -147,10 +153,10 @@ def _defaults(panel: Panel) -> dict[str, Any]:
 
 
 def _thresholds(worst: float) -> dict[str, Any]:
-    below = worst < 0
+    is_minimum = worst < 0
     steps = [
-        {"color": "red" if below else "green", "value": None},
-        {"color": "green" if below else "red", "value": abs(worst)},
+        {"color": "red" if is_minimum else "green", "value": None},
+        {"color": "green" if is_minimum else "red", "value": abs(worst)},
     ]
     return {"mode": "absolute", "steps": steps}
 
@@ -159,10 +165,10 @@ def _options(kind: str) -> dict[str, Any]:
     if kind == "timeseries":
         legend = {"displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull", "max"]}
         return {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}
-    shown: dict[str, Any] = {"reduceOptions": {"calcs": ["lastNotNull"], "values": False}}
+    options: dict[str, Any] = {"reduceOptions": {"calcs": ["lastNotNull"], "values": False}}
     if kind == "bargauge":
-        return shown | {"orientation": "horizontal", "displayMode": "basic"}
-    return shown | {"colorMode": "value", "graphMode": "none"}
+        return options | {"orientation": "horizontal", "displayMode": "basic"}
+    return options | {"colorMode": "value", "graphMode": "none"}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Panels about the requests of API servers."""
+"""Panels about the requests that API servers send."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from tools.dashboard.panel import ENTRIES, OURS, Panel, counted, quantile, rate
 API_SERVERS = [
     Panel(
         "Admitted without evaluation",
-        "Objects that were admitted because a call failed (failurePolicy Ignore), an hour. "
-        "Should be empty.",
+        "Objects per hour that were admitted because the webhook call failed (failurePolicy "
+        "Ignore). Should be empty.",
         "short",
         {"{{name}}": counted("apiserver_admission_webhook_fail_open_count", "name", ENTRIES)},
     ),
     Panel(
-        "Refused because a call failed",
-        "Objects that were refused because a call failed (failurePolicy Fail), an hour. "
+        "Refused because a webhook call failed",
+        "Objects per hour that were refused because the webhook call failed (failurePolicy Fail). "
         "Should be empty.",
         "short",
         {
@@ -27,13 +27,13 @@ API_SERVERS = [
     ),
     Panel(
         "Requests, as API servers count them",
-        "By webhook entry, which names the mode.",
+        "By webhook entry. The name of the entry contains the mode.",
         "reqps",
         {"{{name}}": rate("apiserver_admission_webhook_request_total", "name", ENTRIES)},
     ),
     Panel(
         "Time that API servers wait (p99)",
-        "Including the network and the wait in gpuward. It must stay well below "
+        "The time includes the network and the wait in gpuward. It must stay well below "
         "registration.timeoutSeconds.",
         "s",
         {
@@ -50,8 +50,8 @@ API_SERVERS = [
     ),
     Panel(
         "Match conditions that failed",
-        "Objects for which failurePolicy decided, because a condition could not be evaluated, an "
-        "hour. Should be empty.",
+        "Objects per hour for which failurePolicy decided, because the API server could not "
+        "evaluate a condition. Should be empty.",
         "short",
         {
             "{{name}}": counted(
@@ -60,10 +60,10 @@ API_SERVERS = [
         },
     ),
 ]
-CALLS = [
+REQUESTS = [
     Panel(
         "Evaluation time, by path",
-        "To decode, evaluate and encode one review.",
+        "The time to decode, evaluate and encode one review.",
         "s",
         {
             f"{{{{path}}}} p{name}": quantile(
@@ -74,17 +74,17 @@ CALLS = [
     ),
     Panel(
         "Requests, by outcome",
-        "Reviews that were answered, by mode and outcome.",
+        "Reviews that got a decision, by mode and outcome.",
         "reqps",
         {"{{mode}}: {{outcome}}": rate("gpuward_requests_total", "mode, outcome")},
     ),
     Panel(
         "HTTP errors and rejected connections",
-        "Requests without a decision, by reason: docs/webhook-server.md explains them. API servers "
-        "retry after `in_flight` and `large_bodies`.",
+        "Requests without a decision, by reason. docs/webhook-server.md explains the reasons. API "
+        "servers retry after `in_flight` and `large_bodies`.",
         "ops",
         {
-            "call: {{reason}}": rate("gpuward_http_errors_total", "reason"),
+            "request: {{reason}}": rate("gpuward_http_errors_total", "reason"),
             "connection: {{reason}}": rate("gpuward_rejected_connections_total", "reason"),
         },
     ),
@@ -105,8 +105,8 @@ CALLS = [
     ),
     Panel(
         "Bugs in gpuward",
-        "Rules that failed, and requests that a bug left without an evaluation, an hour. "
-        "Should be empty: please report them.",
+        "Rules that failed, and requests that were not evaluated because of a bug, per hour. "
+        "Should be empty. Please report them.",
         "short",
         {
             "{{rule}}": counted("gpuward_rule_failures_total", "rule"),

@@ -11,8 +11,9 @@ _FIXED = 'outcome="would-be-fixed"'
 TO_DENY = [
     Panel(
         "Would be refused",
-        "What mode deny would have refused in the chosen time, counted by rule and object. Switch "
-        "to deny when this stays 0 for as long as your users need to run all their workloads.",
+        "What mode deny would have refused in the selected time range, counted by rule and object. "
+        "Switch to deny when this stays 0 for as long as your users need to run all their "
+        "workloads.",
         "short",
         {"": f"sum({rule_outcomes(_REFUSED, over=RANGE)}) or vector(0)"},
         "stat",
@@ -21,7 +22,7 @@ TO_DENY = [
     ),
     Panel(
         "Would be changed",
-        "What mode deny would have fixed in the chosen time, counted by rule and object.",
+        "What mode deny would have fixed in the selected time range, counted by rule and object.",
         "short",
         {"": f"sum({rule_outcomes(_FIXED, over=RANGE)}) or vector(0)"},
         "stat",
@@ -29,7 +30,7 @@ TO_DENY = [
     ),
     Panel(
         "What deny would refuse, by rule",
-        "For each rule the objects that mode deny would have refused, by their actual mode. The "
+        "For each rule, the objects that mode deny would have refused, by their actual mode. The "
         "log of the pods names the namespaces.",
         "short",
         {"{{rule}} ({{mode}})": rule_outcomes(_REFUSED, "rule, mode", RANGE)},
@@ -37,7 +38,7 @@ TO_DENY = [
     ),
     Panel(
         "What deny would change, by rule",
-        "For each rule the objects that it would have fixed.",
+        "For each rule, the objects that mode deny would have fixed.",
         "short",
         {"{{rule}} ({{mode}})": rule_outcomes(_FIXED, "rule, mode", RANGE)},
         "bargauge",
@@ -46,27 +47,27 @@ TO_DENY = [
 DECISIONS = [
     Panel(
         "Outcomes, by rule and mode",
-        "All outcomes of rules, an hour. A rule that keeps rising in mode warn is what users still "
-        "have to fix.",
+        "All outcomes of rules, per hour. A rule whose count keeps rising in mode warn shows what "
+        "users still have to fix.",
         "short",
         {"{{rule}}: {{outcome}} ({{mode}})": rule_outcomes('outcome!=""', "rule, outcome, mode")},
         width=24,
     ),
     Panel(
         "Refused, by rule",
-        "Objects that were refused, an hour.",
+        "Objects that were refused, per hour.",
         "short",
         {"{{rule}}": rule_outcomes('outcome="denied"')},
     ),
     Panel(
         "Fixed, by rule",
-        "Objects that were changed, an hour.",
+        "Objects that were changed, per hour.",
         "short",
         {"{{rule}}": rule_outcomes('outcome="fixed"')},
     ),
     Panel(
         "Accepted by exceptions, by rule",
-        "Objects that an exception of the policy accepted, an hour.",
+        "Objects that an exception of the policy accepted, per hour.",
         "short",
         {"{{rule}}": rule_outcomes('outcome="excepted"')},
     ),

@@ -1,4 +1,4 @@
-"""What a panel of the dashboard is, and what its questions are made of."""
+"""The type of a panel of the dashboard, and the parts of its PromQL queries."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ RANGE = "$__range"
 
 
 class Panel(NamedTuple):
-    """A panel; `queries` are expressions by their legend, `width` is out of 24.
+    """A panel of the dashboard.
 
-    `worst` is from where on a single figure is shown in red; negative, below its absolute.
+    `unit` is one of Grafana's units. `queries` are PromQL expressions by their legend. `kind` is
+    one of Grafana's panel types. `width` is in Grafana's columns, of which a row has 24.
+    `worst` is the threshold at which a single value turns red: values of at least `worst`, or, if
+    `worst` is negative, values below its absolute value.
     """
 
     title: str
@@ -26,26 +29,26 @@ class Panel(NamedTuple):
 
 
 def counted(metric: str, by: str, matchers: str = OURS, over: str = "1h") -> str:
-    """How many events there were, also if it was the first one ever.
+    """Return PromQL for the number of events in the time `over`, by the labels `by`.
 
-    A counter with labels appears with its first event, so that increase() sees no rise: what
-    was not there at the beginning counts with its value.
+    A counter with labels appears only with its first event, so increase() does not count that
+    event. So a series that did not exist at the start of the time counts with its whole value.
     """
     series = f"{metric}{{{matchers}}}"
-    old = f"increase({series}[{over}]) and {series} offset {over}"
-    return f"sum by ({by}) (({old}) or last_over_time({series}[{over}]))"
+    increases = f"increase({series}[{over}]) and {series} offset {over}"
+    return f"sum by ({by}) (({increases}) or last_over_time({series}[{over}]))"
 
 
 def rule_outcomes(matchers: str, by: str = "rule", over: str = "1h") -> str:
-    """About how many objects rules said that."""
+    """Return PromQL for the number of rule outcomes that `matchers` select."""
     return counted("gpuward_rule_outcomes_total", by, f"{OURS}, {matchers}", over)
 
 
 def rate(metric: str, by: str, matchers: str = OURS) -> str:
-    """How many a second."""
+    """Return PromQL for the number of events per second."""
     return f"sum by ({by}) (rate({metric}{{{matchers}}}[{RATE}]))"
 
 
 def quantile(share: str, metric: str, by: str, matchers: str) -> str:
-    """What this share of the observations stays below."""
+    """Return PromQL for the value that `share` (0 to 1) of the observations stay below."""
     return f"histogram_quantile({share}, {rate(f'{metric}_bucket', f'{by}, le', matchers)})"

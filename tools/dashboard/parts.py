@@ -14,7 +14,7 @@ def _per_hour(counter: str) -> str:
 CERTIFICATES = [
     Panel(
         "Certificate expires in",
-        "The oldest certificate that a pod serves.",
+        "The time until the first certificate that a pod serves expires.",
         "s",
         {"": f"min(gpuward_certificate_not_after_timestamp_seconds{{{OURS}}}) - time()"},
         "stat",
@@ -22,8 +22,8 @@ CERTIFICATES = [
         -14 * DAY,
     ),
     Panel(
-        "Authority expires in",
-        "The authority of gpuward's own certificate controller.",
+        "CA expires in",
+        "The time until the CA of gpuward's own certificate controller expires.",
         "s",
         {"": f"max(gpuward_certs_authority_expiry_seconds{{{OURS}}})"},
         "stat",
@@ -37,13 +37,13 @@ CERTIFICATES = [
         {
             "pods": f"max(gpuward_certs_replicas{{{OURS}}})",
             "with the newest": f"max(gpuward_certs_replicas_current{{{OURS}}})",
-            "authorities in caBundle": f"max(gpuward_certs_authorities{{{OURS}}})",
+            "CAs in caBundle": f"max(gpuward_certs_authorities{{{OURS}}})",
         },
     ),
     Panel(
-        "Certificates: trouble",
-        "An hour: failed attempts to load the certificate, failed reconciliations of the "
-        "controller, and times that it wrote caBundle.",
+        "Certificates: failures and writes",
+        "Per hour: failed attempts to load the certificate, failed reconciliations of the "
+        "controller, and times that the controller wrote caBundle.",
         "short",
         {
             "failed loads": _per_hour("gpuward_certificate_reload_failures_total"),
@@ -63,7 +63,7 @@ POLICY = [
     ),
     Panel(
         "Policies loaded and refused",
-        "An hour. The log has a line `policy refused` with the reason for each refused policy.",
+        "Per hour. The log has a line `policy refused` with the reason for each refused policy.",
         "short",
         {
             "loaded": _per_hour("gpuward_policy_loads_total"),
@@ -72,7 +72,7 @@ POLICY = [
     ),
     Panel(
         "Pods whose policy file cannot be used",
-        "They continue with their previous policy.",
+        "These pods continue with their previous policy.",
         "short",
         {"": f"sum(1 - gpuward_policy_valid{{{OURS}}})"},
         "stat",
@@ -83,7 +83,7 @@ POLICY = [
 PODS = [
     Panel(
         "Pods that answer",
-        "Pods with a policy that are not draining.",
+        "Pods that have loaded a policy and are not draining.",
         "short",
         {
             "answering": f"sum(1 - gpuward_draining{{{OURS}}})",

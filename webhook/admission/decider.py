@@ -8,7 +8,6 @@ keep them elsewhere, such as in Git. Quotas are evaluated as they are.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
 
 from rules.base.json_patch import Operation
 from rules.engine.fixing import check, fix, introduced
@@ -17,14 +16,13 @@ from rules.finding import Action, Finding
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.policy import Policy
 from webhook.admission import outcomes
-from webhook.admission.decision import CLEAN, IGNORED, NO_TEXTS, Decision, Outcome
+from webhook.admission.allowing import allow
+from webhook.admission.decision import CLEAN, IGNORED, Decision
 from webhook.admission.fixed_annotation import annotation_operations
 from webhook.admission.messages import (
     FIX_MISSING,
     causes,
     denial,
-    failure_warning,
-    fix_warnings,
     limit_warnings,
     warning,
 )
@@ -66,7 +64,7 @@ class Decider:
             result = self._evaluate(request)
             findings = outcomes.api_refused(result.findings)
             by_rule = outcomes.rule_outcomes(findings, outcomes.API_REFUSED)
-            return _allow(request, result, findings, by_rule)
+            return allow(request, result, findings, by_rule)
         return self._mutate_workload(request)
 
     def validate(self, review: AdmissionReview, mode: Action, today: datetime.date) -> Decision:
@@ -87,7 +85,7 @@ class Decider:
         denied = [f for f in result.findings if f.action is Action.DENY]
         failures = result.failures if self._denies_on_failure else []
         if mode is not Action.DENY or not (denied or failures):
-            return _allow(request, result, result.findings, by_rule)
+            return allow(request, result, result.findings, by_rule)
         warned = (f for f in result.findings if f.action is Action.WARN)
         return Decision(
             "denied",
@@ -125,7 +123,7 @@ class Decider:
         if not operations:
             # Nothing is fixed, so the API server will refuse also what fixes would have removed.
             findings += outcomes.api_refused(fixed)
-        decision = _allow(request, remaining, findings, by_rule, fixed, operations)
+        decision = allow(request, remaining, findings, by_rule, fixed, operations)
         if not by_rule:
             return decision
         # The API server may call the mutating webhook twice for one object. Into the audit log
@@ -151,7 +149,7 @@ class Decider:
             patched=bool(operations),
         )
         verbs = self._pod_outcomes(request) if remaining.findings else {}
-        return _allow(request, remaining, remaining.findings, by_rule, fixed, operations, verbs)
+        return allow(request, remaining, remaining.findings, by_rule, fixed, operations, verbs)
 
     def _pod_outcomes(self, request: AdmissionRequest) -> dict[str, str]:
         """What will happen to the pods of a workload, by the identity of the finding."""
@@ -188,42 +186,3 @@ class Decider:
             before = check(request.old, self._rules, request.context)
             result.findings = introduced(result.findings, before.findings)
         return result
-
-
-def _allow(
-    request: AdmissionRequest,
-    result: EvaluationResult,
-    findings: Sequence[Finding],
-    by_rule: Mapping[str, str],
-    fixed: Sequence[Finding] = (),
-    operations: Sequence[Operation] = (),
-    verbs: Mapping[str, str] = NO_TEXTS,
-) -> Decision:
-    """A decision that refuses nothing and warns as far as the mode allows."""
-    if not (by_rule or result.failures):
-        return CLEAN
-    lines: list[str] = []
-    if request.mode is not Action.AUDIT:
-        reported = [finding for finding in findings if finding.action >= Action.WARN]
-        lines += [warning(f, verbs.get(f.identity) or _verb(request, f)) for f in reported]
-        lines += fix_warnings(fixed, "fixed" if operations else "would be fixed")
-        lines += [failure_warning(failure) for failure in result.failures]
-    silent: Outcome = "audited" if fixed or findings or result.failures else "excepted"
-    without_patch: Outcome = "warned" if lines else silent
-    return Decision(
-        "fixed" if operations else without_patch,
-        warnings=limit_warnings(lines),
-        operations=operations,
-        annotations=by_rule,
-        rule_outcomes=by_rule,
-        findings=findings,
-        fixed=fixed,
-        failures=result.failures,
-    )
-
-
-def _verb(request: AdmissionRequest, finding: Finding) -> str:
-    """What mode deny would do to a pod or quota, unless the API server refuses it by itself."""
-    spared = request.mode is not Action.DENY and finding.action is Action.DENY
-    ours = (request.is_pod or request.is_quota) and not finding.api_refuses
-    return "would be refused: " if ours and spared else ""

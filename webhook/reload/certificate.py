@@ -33,7 +33,9 @@ class CertificateReloader:
         elif error and not self._error:
             self._write("info", "certificate restored")
         if self._error and self._error != error:
-            self._log.write("error", "certificate refused", error=self._error, **self._active())
+            self._log.write(
+                "error", "certificate refused", error=self._error, **self._active_fields()
+            )
         self._log_expiry()
 
     def _log_expiry(self) -> None:
@@ -58,7 +60,7 @@ class CertificateReloader:
             not_after=not_after.isoformat() if not_after else "",
         )
 
-    def _active(self) -> dict[str, Any]:
+    def _active_fields(self) -> dict[str, Any]:
         """The certificate that is served instead of a refused one, if there is any."""
         return {"active": self._fingerprint()} if self._certificate.ready else {}
 

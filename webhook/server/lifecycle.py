@@ -17,7 +17,7 @@ from webhook.reload.certificate import CertificateReloader
 from webhook.reload.policy import PolicyReloader
 from webhook.server.handlers import WebhookHandler
 from webhook.server.limits import Limits
-from webhook.server.listener import Listener, http_server, open_socket
+from webhook.server.listener import Listener, http_server, listening_socket
 from webhook.server.probes import ProbeHandler
 from webhook.telemetry.log import Log, counting_logger
 from webhook.telemetry.metrics import Metrics
@@ -79,9 +79,9 @@ class WebhookServer:
         """Start to listen; AddressError if that is impossible."""
         settings = self._settings
         await self.reload()
-        sockets = [open_socket(settings.listen)]
+        sockets = [listening_socket(settings.listen)]
         try:
-            sockets.append(open_socket(settings.metrics_listen))
+            sockets.append(listening_socket(settings.metrics_listen))
         except ValueError:
             sockets[0].close()
             raise

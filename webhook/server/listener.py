@@ -29,7 +29,7 @@ class AddressError(ValueError):
     """The server cannot listen on this address; the message says why."""
 
 
-def open_socket(address: str) -> socket.socket:
+def listening_socket(address: str) -> socket.socket:
     """A listening socket for `HOST:PORT`; no HOST means every address, IPv4 and IPv6."""
     host, port = parse_address(address)
     try:

@@ -31,7 +31,8 @@ from rules.base.json_access import display
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import requests_gpu
 from rules.gpu.images import is_cuda_image
-from rules.gpu.visibility import NVIDIA, hide_edits, is_unset, looks_legacy
+from rules.gpu.visibility import NVIDIA, is_unset, looks_legacy
+from rules.gpu.visibility_edits import hide_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus

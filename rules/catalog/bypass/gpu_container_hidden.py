@@ -31,13 +31,8 @@ from collections.abc import Iterator
 from rules.base.json_access import display
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import uses_only_claims
-from rules.gpu.visibility import (
-    VISIBILITY_VARIABLES,
-    Visibility,
-    is_for_requested_gpu,
-    remove_edits,
-    visibility,
-)
+from rules.gpu.visibility import VISIBILITY_VARIABLES, Visibility, is_for_requested_gpu, visibility
+from rules.gpu.visibility_edits import remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context

@@ -41,7 +41,8 @@ from rules.finding import Action, Finding, Fix
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import pod_requests_gpu, requests_gpu, uses_gpu_runtime
 from rules.gpu.images import is_cuda_image
-from rules.gpu.visibility import NVIDIA, hide_edits, is_unset, looks_legacy
+from rules.gpu.visibility import NVIDIA, is_unset, looks_legacy
+from rules.gpu.visibility_edits import hide_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import targets_gpu_nodes

@@ -35,11 +35,11 @@ from rules.gpu.visibility import (
     CUDA_VERSION,
     NVIDIA,
     describe_setting,
-    hide_edits,
     is_unset,
     looks_legacy,
     matching_prefixes,
 )
+from rules.gpu.visibility_edits import hide_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context

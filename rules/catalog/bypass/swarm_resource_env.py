@@ -37,11 +37,10 @@ from rules.gpu.visibility import (
     Visibility,
     describe_setting,
     display_variable,
-    hide_edits,
     matching_prefixes,
-    remove_edits,
     visibility,
 )
+from rules.gpu.visibility_edits import hide_edits, remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context

@@ -40,12 +40,10 @@ from rules.gpu.visibility import (
     NVIDIA,
     VISIBILITY_VARIABLES,
     Visibility,
-    hidden_value,
-    hide_edits,
     is_for_requested_gpu,
-    remove_edits,
     visibility,
 )
+from rules.gpu.visibility_edits import hidden_value, hide_edits, remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context

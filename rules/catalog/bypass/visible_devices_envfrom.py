@@ -40,7 +40,8 @@ from typing import Any
 from rules.base.json_access import as_object, as_text, display
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import describe_request, requests_gpu
-from rules.gpu.visibility import VISIBILITY_VARIABLES, hidden_value, hide_edits, matching_prefixes
+from rules.gpu.visibility import VISIBILITY_VARIABLES, matching_prefixes
+from rules.gpu.visibility_edits import hidden_value, hide_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context

@@ -37,14 +37,12 @@ from rules.gpu.devices import describe_request, requests_gpu
 from rules.gpu.visibility import (
     VISIBILITY_VARIABLES,
     Visibility,
-    hidden_value,
-    hide_edits,
     is_for_requested_gpu,
     is_platform_reference,
     reference_kind,
-    remove_edits,
     visibility,
 )
+from rules.gpu.visibility_edits import hidden_value, hide_edits, remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context

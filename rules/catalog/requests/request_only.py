@@ -48,11 +48,11 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         if not container.image and pod.is_final:
             continue
         for device in devices(container).values():
-            if device.limit is None and _is_whole(device):
+            if device.limit is None and _requests_whole_number(device):
                 yield _finding(container, device)
 
 
-def _is_whole(device: Device) -> bool:
+def _requests_whole_number(device: Device) -> bool:
     amount = device.request
     return isinstance(amount, Quantity) and amount.is_integer and amount.nano >= 0
 

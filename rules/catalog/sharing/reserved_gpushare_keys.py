@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from rules.base.json_access import display
 from rules.base.json_patch import remove
 from rules.finding import Action, Finding, Fix
-from rules.gpu.visibility import remove_edits
+from rules.gpu.visibility_edits import remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context

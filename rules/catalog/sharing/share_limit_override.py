@@ -34,7 +34,8 @@ from collections.abc import Iterator
 
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import devices, requests_share
-from rules.gpu.visibility import describe_setting, remove_edits
+from rules.gpu.visibility import describe_setting
+from rules.gpu.visibility_edits import remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context

@@ -34,8 +34,8 @@ from rules.gpu.visibility import (
     describe_setting,
     is_for_requested_gpu,
     is_platform_reference,
-    remove_edits,
 )
+from rules.gpu.visibility_edits import remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context

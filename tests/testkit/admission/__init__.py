@@ -1,1 +1,1 @@
-"""The webhook as a process, requests to it, and load."""
+"""The webhook as a process, requests to it, and load on it."""

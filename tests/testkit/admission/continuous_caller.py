@@ -1,4 +1,4 @@
-"""Somebody who calls the webhook without a pause, and minds every call that fails."""
+"""A caller that sends requests to the webhook without a pause and records every failure."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from tests.testkit.admission.enforcement import treatment
-from tests.testkit.chart.installation import Installed
+from tests.testkit.admission.enforcement import enforcement_in
+from tests.testkit.chart.installation import Installation
 from tests.testkit.control_plane.processes import eventually
 
 PAUSE = 0.05
 
 
-class Unbroken:
-    """Until the block is left, pods in `namespace` are to be refused and fixed, each of them.
+class ContinuousCaller:
+    """Check until the end of the block that the webhook refuses and fixes pods in `namespace`.
 
-    API servers keep connections, by which they do not notice a certificate that they would not
-    trust. So each time somebody else looks too, who connects anew and trusts what is published.
-    Left without an error of its own, the block fails if anything else was seen.
+    An API server reuses its connections, so it does not notice a new certificate that it would
+    not trust. Each round therefore also opens a new connection that trusts the published bundle.
+    The end of the block raises an AssertionError if a round failed, unless the block itself
+    raised.
     """
 
-    def __init__(self, installed: Installed, namespace: str) -> None:
-        self._installed = installed
+    def __init__(self, installation: Installation, namespace: str) -> None:
+        self._installed = installation
         self._namespace = namespace
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="unbroken")
-        self._faults: list[Exception] = []
-        self._times = 0
+        self._thread = threading.Thread(target=self._call_repeatedly, name="continuous-caller")
+        self._errors: list[Exception] = []
+        self._rounds = 0
 
-    def goes_on(self, times: int = 5) -> None:
-        """Wait until it has been looked so many times more; fails if anything was seen."""
-        wanted = self._times + times
-        eventually(lambda: self._faults or self._times >= wanted, what="calls go on")
-        assert self._faults == []
+    def wait_for_calls(self, rounds: int = 5) -> None:
+        """Wait for `rounds` more rounds, and fail if a round failed."""
+        goal = self._rounds + rounds
+        eventually(lambda: self._errors or self._rounds >= goal, what="calls go on")
+        assert self._errors == []
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -50,27 +51,27 @@ class Unbroken:
         self._stop.set()
         self._thread.join()
         if error is None:
-            assert self._faults == []
+            assert self._errors == []
 
-    def _look(self) -> None:
+    def _call_repeatedly(self) -> None:
         while not self._stop.wait(PAUSE):
             try:
-                for bundle in self._installed.bundles():
+                for bundle in self._installed.ca_bundles():
                     connect(self._installed, bundle)
-                assert treatment(self._installed.plane, self._namespace) == "enforced"
-            except (AssertionError, OSError) as fault:
-                self._faults.append(fault)
-            self._times += 1
+                assert enforcement_in(self._installed.plane, self._namespace) == "enforced"
+            except (AssertionError, OSError) as failure:
+                self._errors.append(failure)
+            self._rounds += 1
 
 
-def connect(installed: Installed, bundle: bytes) -> None:
-    """Call the Service as an API server does that trusts `bundle`; OSError if that fails."""
-    assert bundle, "there is an entry without caBundle"
+def connect(installation: Installation, bundle: bytes) -> None:
+    """Connect to the Service as an API server that trusts `bundle`; OSError if that fails."""
+    assert bundle, "a webhook has no caBundle"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=bundle.decode())
-    host = f"{installed.release}.{installed.namespace}.svc"
+    host = f"{installation.release}.{installation.namespace}.svc"
     with (
-        socket.create_connection((installed.address, 443), timeout=30) as plain,
+        socket.create_connection((installation.address, 443), timeout=30) as plain,
         context.wrap_socket(plain, server_hostname=host),
     ):
         pass

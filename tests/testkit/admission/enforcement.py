@@ -1,4 +1,4 @@
-"""How pods fare in a namespace, in a word."""
+"""Whether gpuward enforces its rules in a namespace."""
 
 from __future__ import annotations
 
@@ -6,42 +6,45 @@ from typing import Any
 
 from tests.testkit.admission.registered_webhook import REFUSED, create
 from tests.testkit.admission.reviews import container, gpus, pod, variable
-from tests.testkit.control_plane.client import Answer
+from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
-from tests.testkit.end_to_end.steps import fixed_by
+from tests.testkit.end_to_end.steps import fixing_rules
 
-# Without a token, whose volume is called otherwise each time.
-TAKER = pod(container(**variable("all")), automountServiceAccountToken=False)
-HOLDER = pod(container(**gpus(limits=1)), automountServiceAccountToken=False)
+# Without a token volume, because its name differs each time. BYPASS_POD sees all GPUs without
+# requesting one; GPU_POD requests one GPU.
+BYPASS_POD = pod(container(**variable("all")), automountServiceAccountToken=False)
+GPU_POD = pod(container(**gpus(limits=1)), automountServiceAccountToken=False)
 FIXES = {"affinity-default", "toleration-default"}
-# In which nobody is ever judged.
+# gpuward never evaluates these namespaces.
 SYSTEM = ("kube-system", "kube-public", "kube-node-lease")
 
 
-def treatment(plane: Cluster, namespace: str) -> str:
-    """How a pod that takes GPUs and one that asks for a GPU fare; nothing is stored.
+def enforcement_in(plane: Cluster, namespace: str) -> str:
+    """What becomes of BYPASS_POD and of GPU_POD, as a dry run.
 
-    `enforced`: the first is refused and the second is fixed. `warned`: both are let pass as they
-    are, and their users hear what would be done. `silent`: both are let pass without a word. An
-    AssertionError for anything else.
+    `enforced`: the first is refused and the second is fixed. `warned`: both are admitted
+    unchanged, with warnings that say what mode deny would do. `silent`: both are admitted
+    unchanged and without a warning. AssertionError for anything else.
     """
-    taker, holder = (create(plane, namespace, sent, dry_run=True) for sent in (TAKER, HOLDER))
-    assert holder.status == 201, holder
-    if taker.status == REFUSED:
-        assert "gpuward [visible-devices-env]" in taker.body["message"], taker
-        assert fixed_by(holder.body) == FIXES, holder
-        assert any("[toleration-default] fixed" in said for said in holder.warnings), holder
+    bypass, gpu = (
+        create(plane, namespace, manifest, dry_run=True) for manifest in (BYPASS_POD, GPU_POD)
+    )
+    assert gpu.status == 201, gpu
+    if bypass.status == REFUSED:
+        assert "gpuward [visible-devices-env]" in bypass.body["message"], bypass
+        assert fixing_rules(gpu.body) == FIXES, gpu
+        assert any("[toleration-default] fixed" in line for line in gpu.warnings), gpu
         return "enforced"
-    assert taker.status == 201, taker
-    for sent, answer in ((TAKER, taker), (HOLDER, holder)):
-        assert _as_stored(answer) == _as_stored(create(plane, SYSTEM[1], sent, dry_run=True))
-    if not taker.warnings and not holder.warnings:
+    assert bypass.status == 201, bypass
+    for manifest, answer in ((BYPASS_POD, bypass), (GPU_POD, gpu)):
+        assert _as_stored(answer) == _as_stored(create(plane, SYSTEM[1], manifest, dry_run=True))
+    if not bypass.warnings and not gpu.warnings:
         return "silent"
-    assert any("[visible-devices-env] would be refused" in said for said in taker.warnings), taker
-    assert any("[toleration-default] would be fixed" in said for said in holder.warnings), holder
+    assert any("[visible-devices-env] would be refused" in line for line in bypass.warnings), bypass
+    assert any("[toleration-default] would be fixed" in line for line in gpu.warnings), gpu
     return "warned"
 
 
-def _as_stored(answer: Answer) -> tuple[Any, Any]:
+def _as_stored(answer: Response) -> tuple[Any, Any]:
     metadata = answer.body["metadata"]
     return answer.body["spec"], (metadata.get("labels"), metadata.get("annotations"))

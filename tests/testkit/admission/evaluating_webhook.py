@@ -1,7 +1,7 @@
-"""A webhook that judges every pod by a policy of its own, and keeps what it was sent.
+"""A webhook that evaluates each pod by a policy of its own, and records the requests.
 
-Which policy it is, the pod's name says. What the server would answer is answered byte for
-byte; only the choice of the policy is the test's.
+The pod's name selects the policy. The response is byte for byte that of the server; only the
+choice of the policy differs.
 """
 
 from __future__ import annotations
@@ -15,65 +15,67 @@ from typing import Any, NamedTuple
 
 from rules.finding import Action
 from tests.testkit.cases import TODAY
-from tests.testkit.control_plane.pki import Pair
+from tests.testkit.control_plane.pki import KeyPairFiles
 from tests.testkit.control_plane.processes import free_port
 from webhook.admission.decider import Decider
 from webhook.admission.decision import IGNORED, Decision
 from webhook.admission.review import AdmissionReview, decode, encode
 
 
-class Seen(NamedTuple):
-    """One call and what it was answered with."""
+class RecordedRequest(NamedTuple):
+    """One request and the decision about it."""
 
     review: AdmissionReview
-    answer: Decision
+    decision: Decision
 
 
-class Judging:
-    """The judges by the names of the pods, and the calls that have come."""
+class EvaluatingWebhook:
+    """The deciders by pod name, and the requests that the webhook received."""
 
-    def __init__(self, judges: Mapping[str, Decider]) -> None:
-        self._judges = judges
-        #: The last call about each pod and each of its subresources
-        self.seen: dict[tuple[str, str], Seen] = {}
+    def __init__(self, deciders: Mapping[str, Decider]) -> None:
+        self._deciders = deciders
+        #: The last request about each pod and each of its subresources
+        self.requests: dict[tuple[str, str], RecordedRequest] = {}
         self.url = ""
 
-    def answered(self, path: str, body: bytes) -> bytes:
-        """The answer to one call: the mutating path judges, the other admits."""
+    def respond(self, path: str, body: bytes) -> bytes:
+        """The response to one request: the mutating path evaluates, the other one allows."""
         review = decode(body)
-        judge = self._judges.get(review.name)
-        answer = IGNORED
-        if judge is not None and path.startswith("/mutate"):
-            answer = judge.mutate(review, Action.DENY, TODAY)
-            # The applier of the test must not see what the product's has changed since.
-            self.seen[review.name, review.resource] = Seen(decode(body), answer)
-        return encode(review, answer)
+        decider = self._deciders.get(review.name)
+        decision = IGNORED
+        if decider is not None and path.startswith("/mutate"):
+            decision = decider.mutate(review, Action.DENY, TODAY)
+            # Decoded again, so that the recorded object is not the one that the product works on.
+            self.requests[review.name, review.resource] = RecordedRequest(decode(body), decision)
+        return encode(review, decision)
 
 
-def _handler(state: Judging) -> type[BaseHTTPRequestHandler]:
+def _handler(state: EvaluatingWebhook) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # head and body at once: in two pieces they wait for each other
+        wbufsize = -1  # send head and body at once, which avoids a delay between them
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            told = state.answered(self.path, body)
+            response = state.respond(self.path, body)
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(told)))
+            self.send_header("Content-Length", str(len(response)))
             self.end_headers()
-            self.wfile.write(told)
+            self.wfile.write(response)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler
 
 
 @contextmanager
-def judging(judges: Mapping[str, Decider], pair: Pair) -> Iterator[Judging]:
-    """Answer at `url` until the block is left."""
-    state = Judging(judges)
+def evaluating_webhook(
+    deciders: Mapping[str, Decider], pair: KeyPairFiles
+) -> Iterator[EvaluatingWebhook]:
+    """Serve at `url` until the end of the block."""
+    state = EvaluatingWebhook(deciders)
 
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(pair.certificate, pair.key)
@@ -91,27 +93,27 @@ def judging(judges: Mapping[str, Decider], pair: Pair) -> Iterator[Judging]:
             thread.join()
 
 
-# Fields of a pod that a fix sets to false, which is the same as leaving them out.
+# Fields of a pod that a fix sets to false. That means the same as no field.
 _OFF = {"hostIPC": False, "hostNetwork": False, "hostPID": False}
 
 
 def content(pod: Any) -> Any:
-    """What users write of a pod, as the API server stores it; the rest is its own."""
+    """The parts of a stored pod that users write, without what the API server adds."""
     metadata = {key: pod["metadata"].get(key) for key in ("annotations", "labels")}
     return _stored({"metadata": metadata, "spec": pod["spec"]})
 
 
 def _stored(value: Any) -> Any:
-    """`value` without what is empty, and with its quantities as texts."""
+    """`value` without empty values, and with quantities as text."""
     if isinstance(value, list):
         return [_stored(item) for item in value]
     if not isinstance(value, dict):
         return value
-    kept = {}
-    for key, held in value.items():
-        inner = _stored(held)
+    result = {}
+    for key, item_value in value.items():
+        inner = _stored(item_value)
         if key in ("limits", "requests"):
             inner = {name: str(amount) for name, amount in inner.items()}
         if inner not in (None, [], {}) and (key, inner) not in _OFF.items():
-            kept[key] = inner
-    return kept
+            result[key] = inner
+    return result

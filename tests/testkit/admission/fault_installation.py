@@ -1,4 +1,4 @@
-"""An installation as in a cluster: replicas behind a Service, and two registrations of it."""
+"""An installation as in a cluster: replicas behind a Service, registered twice."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import Processes, eventually
 
 PORT = 8443
-# Seconds that the API server waits for an answer. A call that a busy machine makes late is not
-# one that a fault of ours has lost.
-PATIENT = 10
+# Seconds that the API server waits for a response, long enough for a busy machine: only the
+# injected fault may make a request fail.
+TIMEOUT_SECONDS = 10
 SERVICE = "gpuward"
 _KINDS = {
     "mutating": "MutatingWebhookConfiguration",
@@ -40,7 +40,7 @@ def now() -> datetime.datetime:
 
 
 class Secret:
-    """A folder as the kubelet makes it of a Secret: all files change at one stroke."""
+    """A folder like the kubelet's mount of a Secret: all files change at once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class Secret:
         folder.mkdir()
 
     def put(self, pair: KeyPair) -> None:
-        """Have it hold that certificate from now on."""
+        """Replace the certificate by `pair`."""
         version = self.folder / f"..{next(self._versions)}"
         version.mkdir()
         (version / "tls.crt").write_bytes(pair.certificate_pem)
@@ -63,7 +63,7 @@ class Secret:
 class Installation:
     """`strict` and `lenient` are namespaces in mode deny, failurePolicy Fail and Ignore.
 
-    There is no replica until `replica()` starts one.
+    It has no replica until `replica()` starts one.
     """
 
     def __init__(self, plane: Cluster, folder: Path) -> None:
@@ -83,20 +83,23 @@ class Installation:
         self.lenient = plane.namespace()
 
     def leaf(self, authority: KeyPair | None = None, seconds: float = 90 * 86400) -> KeyPair:
-        """A new serving certificate that expires after so many seconds."""
+        """A new serving certificate that expires after `seconds`."""
         lifetime = datetime.timedelta(seconds=seconds)
         return sign_leaf(authority or self.authority, self.names, now(), lifetime)
 
-    def replica(self, policy: str = "", *, drain: float = 3, front: tuple[str, ...] = ()) -> Server:
+    def replica(
+        self, policy: str = "", *, drain: float = 3, program: tuple[str, ...] = ()
+    ) -> Server:
         """Start a replica and send connections to it.
 
-        `front` stands in front of the command, between the interpreter and its module.
+        With `program`, the interpreter runs that script with its arguments instead of
+        `-m gpuward`.
         """
         name = f"replica-{next(self._numbers)}"
         folder = self._folder / name
         folder.mkdir()
-        # Each under a keeper of its own: they end one by one, and some not as asked.
-        processes = _Fronted(folder, front)
+        # Each replica has its own Processes, because the tests end replicas one by one.
+        processes = _ReplicaProcesses(folder, program)
         self._replicas.callback(processes.stop)
         arguments = ("--server-name", self.names[-1], "--drain-seconds", str(drain))
         server = Server(
@@ -106,13 +109,13 @@ class Installation:
         return server
 
     def publish(self, *authorities: KeyPair) -> None:
-        """Write the bundle of these into the registrations, as the certificate controller does."""
+        """Write the bundle of `authorities` into both registrations, as the controller does."""
         bundle = b"".join(pair.certificate_pem for pair in authorities)
         text = base64.b64encode(bundle).decode()
-        for name, (door, kind) in itertools.product(("strict", "lenient"), _KINDS.items()):
-            path = f"/apis/admissionregistration.k8s.io/v1/{door}webhookconfigurations/{name}"
+        for name, (prefix, kind) in itertools.product(("strict", "lenient"), _KINDS.items()):
+            path = f"/apis/admissionregistration.k8s.io/v1/{prefix}webhookconfigurations/{name}"
             entries = self._plane.request("GET", path).body["webhooks"]
-            wanted = {
+            applied = {
                 "apiVersion": "admissionregistration.k8s.io/v1",
                 "kind": kind,
                 "metadata": {"name": name},
@@ -123,28 +126,30 @@ class Installation:
             answer = self._plane.request(
                 "PATCH",
                 f"{path}?fieldManager=gpuward-certs&force=true",
-                json.dumps(wanted).encode(),
+                json.dumps(applied).encode(),
                 content_type="application/apply-patch+yaml",
             )
             assert answer.status == 200, answer.body
 
     def reconnect(self, *authorities: KeyPair) -> None:
-        """Publish these, or the first, in a bundle that makes the API server connect anew."""
-        # It does so for every text of a bundle that it has not seen.
+        """Publish `authorities`, or the first one, so that the API server opens new connections."""
+        # It opens new connections for each bundle text that it has not used before.
         self.publish(*(authorities or (self.authority,)) * next(self._bundles))
 
-    def enforced(self) -> None:
-        """Wait until both registrations are in force."""
-        eventually(lambda: self._judges(self.strict), what="the strict namespace is judged")
-        eventually(lambda: self._judges(self.lenient), what="the lenient namespace is judged")
+    def wait_until_enforced(self) -> None:
+        """Wait until the API server calls the webhooks of both registrations."""
+        eventually(lambda: self._is_enforced(self.strict), what="the strict namespace is enforced")
+        eventually(
+            lambda: self._is_enforced(self.lenient), what="the lenient namespace is enforced"
+        )
 
-    def _judges(self, namespace: str) -> bool:
+    def _is_enforced(self, namespace: str) -> bool:
         return is_refused(create(self._plane, namespace, REFUSED_POD, dry_run=True))
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self.forwarder)
-            # They leave when nobody calls them any more.
+            # The replicas end after the registrations are gone.
             stack.enter_context(self._replicas)
             self._register(stack, "strict", self.strict, "Fail")
             self._register(stack, "lenient", self.lenient, "Ignore")
@@ -162,38 +167,42 @@ class Installation:
     def _register(
         self, stack: ExitStack, name: str, namespace: str, policy: Literal["Fail", "Ignore"]
     ) -> None:
-        where = by_service(SERVICE, self.home, PORT, self.authority.certificate_pem)
-        choices = RegistrationOptions(Action.DENY, failure_policy=policy, timeout_seconds=PATIENT)
-        stack.enter_context(registered(self._plane, where, choices, name=name, only=namespace))
+        client_config = by_service(SERVICE, self.home, PORT, self.authority.certificate_pem)
+        options = RegistrationOptions(
+            Action.DENY, failure_policy=policy, timeout_seconds=TIMEOUT_SECONDS
+        )
+        stack.enter_context(
+            registered(self._plane, client_config, options, name=name, only=namespace)
+        )
 
 
-class _Fronted(Processes):
-    """Starts what it is given with other words in front of its module."""
+class _ReplicaProcesses(Processes):
+    """Starts replicas, with another program in place of `-m gpuward` if one is given."""
 
-    def __init__(self, folder: Path, front: tuple[str, ...]) -> None:
+    def __init__(self, folder: Path, program: tuple[str, ...]) -> None:
         super().__init__(folder)
-        self._front = front
+        self._program = program
 
     def start(self, name: str, command: list[str], environment: dict[str, str]) -> None:
         """Start a program."""
-        if self._front:
-            command = [command[0], *self._front, *command[3:]]
+        if self._program:
+            command = [command[0], *self._program, *command[3:]]
         super().start(name, command, environment)
 
     def stop(self) -> None:
-        """End all, in no good order: nobody calls them any more."""
+        """End all at once: the API server no longer calls them."""
         for name in self.ids:
             self.end(name, seconds=0)
         super().stop()
 
 
 def has_left(server: Server) -> bool:
-    """Whether the process of a server has ended (it may still have to be waited for)."""
+    """Whether the process of a server has ended, even if nobody has waited for it yet."""
     stat = Path(f"/proc/{server.process_id}/stat")
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def served(server: Server) -> bytes:
-    """The certificate, as PEM, that a new connection gets."""
+    """The certificate, as PEM, that the server shows on a new connection."""
     host, _, port = server.address.rpartition(":")
     return ssl.get_server_certificate((host, int(port))).encode()

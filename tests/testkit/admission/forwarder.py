@@ -1,4 +1,4 @@
-"""What kube-proxy does for a Service: pass each new connection on to one of its endpoints."""
+"""Forwards each new connection to one endpoint of a Service, as kube-proxy does."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from types import TracebackType
 from typing import Self
 
 _CHUNK = 256 * 1024
-# Closing with this option resets the connection instead of ending it in good order.
+# Closing with this option resets the connection instead of shutting it down.
 _RESET = struct.pack("ii", 1, 0)
 
 
 class Forwarder:
-    """Listens at the Service's own `address` and `port` until the block is left.
+    """Listens at the Service's own `address` and `port` until the end of the block.
 
-    New connections go to the endpoints (HOST:PORT) in turn. Who is connected stays connected
-    when its endpoint is removed, as with kube-proxy, and with no endpoint a connection is
-    reset.
+    New connections go to the endpoints (HOST:PORT) in turn. As with kube-proxy, a connection
+    outlives the removal of its endpoint, and without an endpoint a new connection is reset.
     """
 
     def __init__(self, address: str, port: int) -> None:
@@ -36,16 +35,16 @@ class Forwarder:
         self.accepted = 0
 
     def add(self, endpoint: str) -> None:
-        """Send new connections there too."""
+        """Send new connections to this endpoint too."""
         self._endpoints = (*self._endpoints, endpoint)
 
     def remove(self, endpoint: str) -> None:
-        """Send no new connection there any more."""
+        """Send no new connections to this endpoint."""
         self._endpoints = tuple(e for e in self._endpoints if e != endpoint)
 
     def __enter__(self) -> Self:
         self._thread.start()
-        starting = asyncio.start_server(self._taken, self._address, self._port, backlog=512)
+        starting = asyncio.start_server(self._accept, self._address, self._port, backlog=512)
         self._server = asyncio.run_coroutine_threadsafe(starting, self._loop).result()
         return self
 
@@ -66,32 +65,32 @@ class Forwarder:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
-        await asyncio.sleep(0)  # what was aborted is told so in the next turn of the loop
+        await asyncio.sleep(0)  # aborted transports are notified in the next iteration of the loop
 
-    def _taken(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
-        task = self._loop.create_task(self._joined(reader, writer))
+        task = self._loop.create_task(self._forward(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        # A task that is cancelled before it has begun closes nothing.
+        # A task that is cancelled before it starts does not close its connection.
         task.add_done_callback(lambda _: writer.transport.abort())
 
-    async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Both directions of one connection, until both ends have closed it."""
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Forward both directions of one connection until both ends have closed it."""
         endpoints = self._endpoints
         ends = [writer]
         try:
             if not endpoints:
                 raise ConnectionRefusedError
             host, _, port = endpoints[next(self._turns) % len(endpoints)].rpartition(":")
-            there, onward = await asyncio.open_connection(host, int(port))
-            ends.append(onward)
-            await asyncio.gather(_passed(reader, onward), _passed(there, writer))
+            endpoint_reader, endpoint_writer = await asyncio.open_connection(host, int(port))
+            ends.append(endpoint_writer)
+            await asyncio.gather(_copy(reader, endpoint_writer), _copy(endpoint_reader, writer))
         except OSError:
             for end in ends:
                 _reset(end)
         finally:
-            # All first: who is cancelled while waiting for one would leave the other open.
+            # Close all before waiting: a cancellation while waiting would leave the other one open.
             for end in ends:
                 end.close()
             for end in ends:
@@ -99,11 +98,11 @@ class Forwarder:
                     await end.wait_closed()
 
 
-async def _passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while data := await reader.read(_CHUNK):
         writer.write(data)
         await writer.drain()
-    with contextlib.suppress(OSError):  # it may have gone meanwhile, which is no matter now
+    with contextlib.suppress(OSError):  # the peer may be gone already
         writer.write_eof()
 
 

@@ -1,4 +1,4 @@
-"""One pod at two doors: what the linter says of its file, and what a user reads at admission."""
+"""Compares what the linter reports about a pod with what the user reads at admission."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from policies.loading import default_policy
 from rules.engine.fixing import FixResult, fix
 from rules.finding import Action
 from rules.profile.context import Context
-from tests.testkit.api_subjects import template_of
+from tests.testkit.api_subjects import pod_from_template
 from tests.testkit.cases import TODAY
-from tests.testkit.complete_manifests import TEMPLATES, completed
-from tests.testkit.control_plane.client import Answer
-from tests.testkit.dry_runs import RESOURCES, UNREADABLE, DryRuns, objections
+from tests.testkit.complete_manifests import TEMPLATES, complete_manifest
+from tests.testkit.control_plane.client import Response
+from tests.testkit.dry_runs import RESOURCES, UNREADABLE, DryRuns, refusal_causes
 from webhook.admission.messages import fix_warnings, limit_warnings, warning
 
 RULES = default_policy().rule_set()
 _RULE = re.compile(r"^gpuward \[([^\]]+)\]")
 
 
-class Told(NamedTuple):
-    """What a user is told of one pod, and whether it is refused by us."""
+class Report(NamedTuple):
+    """What gpuward reports about one pod, and whether it refuses the pod."""
 
     warnings: frozenset[str]
     causes: frozenset[tuple[str, str]]
@@ -31,76 +31,82 @@ class Told(NamedTuple):
 
     @property
     def rules(self) -> set[str]:
-        """The rules that spoke."""
+        """The rules with a finding."""
         found = {_RULE.match(line) for line in self.warnings}
         return {match[1] for match in found if match} | {rule for rule, _ in self.causes}
 
 
-class Judged(NamedTuple):
-    """One pod at both doors."""
+class Comparison(NamedTuple):
+    """The report of the linter and that of the webhook about one pod."""
 
-    file: Told
-    door: Told
-    answer: Answer
+    linter: Report
+    webhook: Report
+    answer: Response
 
     @property
     def difference(self) -> str:
-        """How the doors differ: in how a thing is spelled, in that the second one is silent."""
-        if self.file == self.door:
+        """How the reports differ: `spelled` otherwise, `unsaid` by the webhook, or `otherwise`."""
+        if self.linter == self.webhook:
             return ""
-        if self.file.rules == self.door.rules and self.file.denied == self.door.denied:
+        if self.linter.rules == self.webhook.rules and self.linter.denied == self.webhook.denied:
             return "spelled"
-        return "unsaid" if self.door.rules < self.file.rules else "otherwise"
+        return "unsaid" if self.webhook.rules < self.linter.rules else "otherwise"
 
 
-def at_both_doors(admission: DryRuns, manifests: dict[str, Any]) -> dict[str, Judged]:
-    """`manifests` as the linter sees them, and the pods made from them at the door."""
+def compare(admission: DryRuns, manifests: dict[str, Any]) -> dict[str, Comparison]:
+    """The report about each of `manifests`, and the webhook's report about its pod."""
     names = {f"pod-{number}": name for number, name in enumerate(manifests)}
-    asked = ((n, pod_of(manifests[name])) for n, name in names.items())
-    judged = {}
-    for short, answer in admission.ask_by_name(asked).items():
-        whole = completed(manifests[names[short]], admission.namespace, short)
-        file = by_the_file(fixed(whole), answer)
-        judged[names[short]] = Judged(file, at_the_door(answer), answer)
-    return judged
+    sent = ((n, pod_of(manifests[name])) for n, name in names.items())
+    comparisons = {}
+    for short, answer in admission.submit_by_name(sent).items():
+        complete = complete_manifest(manifests[names[short]], admission.namespace, short)
+        linter = linter_report(fix_result(complete), answer)
+        comparisons[names[short]] = Comparison(linter, webhook_report(answer), answer)
+    return comparisons
 
 
-def fixed(manifest: Any) -> FixResult:
+def fix_result(manifest: Any) -> FixResult:
     """What `gpuward lint --fix` makes of `manifest`."""
     return fix(manifest, RULES, Context(TODAY))
 
 
-def by_the_file(result: FixResult, answer: Answer) -> Told:
-    """What the linter's findings amount to at the door.
+def linter_report(result: FixResult, answer: Response) -> Report:
+    """The linter's findings, as far as the webhook can report them.
 
-    What cannot be decoded reaches no webhook. What the API server itself refuses does not reach
-    the validating one, and the mutating one speaks only of what makes it refuse.
+    An object that cannot be decoded reaches no webhook. An object that the API server itself
+    refuses does not reach the validating webhook, and the mutating webhook warns only about the
+    reason for that refusal.
     """
     if answer.status == UNREADABLE:
-        return Told(frozenset(), frozenset(), denied=False)
-    reaches_us = not objections(answer) or _is_ours(answer)
-    left = result.remaining.findings
-    denied = [f for f in left if f.action is Action.DENY and reaches_us]
-    spoken = [f for f in left if f.api_refuses or (f.action is Action.WARN and reaches_us)]
-    lines = limit_warnings([*fix_warnings(result.fixed, "fixed"), *(warning(f) for f in spoken)])
-    return Told(frozenset(lines), frozenset((f.rule, f.message) for f in denied), bool(denied))
+        return Report(frozenset(), frozenset(), denied=False)
+    reaches_webhook = not refusal_causes(answer) or _is_refused_by_gpuward(answer)
+    remaining = result.remaining.findings
+    denied = [f for f in remaining if f.action is Action.DENY and reaches_webhook]
+    warned = [
+        f for f in remaining if f.api_refuses or (f.action is Action.WARN and reaches_webhook)
+    ]
+    lines = limit_warnings([*fix_warnings(result.fixed, "fixed"), *(warning(f) for f in warned)])
+    return Report(frozenset(lines), frozenset((f.rule, f.message) for f in denied), bool(denied))
 
 
-def at_the_door(answer: Answer) -> Told:
-    """What the API server has passed on of our answers."""
-    ours = frozenset(line for line in answer.warnings if line.startswith("gpuward"))
-    if not _is_ours(answer):
-        return Told(ours, frozenset(), denied=False)
+def webhook_report(answer: Response) -> Report:
+    """What the API server has passed on to the user from gpuward's decisions."""
+    lines = frozenset(line for line in answer.warnings if line.startswith("gpuward"))
+    if not _is_refused_by_gpuward(answer):
+        return Report(lines, frozenset(), denied=False)
     causes = answer.body["details"]["causes"]
-    return Told(ours, frozenset((c["reason"], c["message"]) for c in causes), denied=True)
+    return Report(lines, frozenset((c["reason"], c["message"]) for c in causes), denied=True)
 
 
-def _is_ours(answer: Answer) -> bool:
-    return bool(objections(answer)) and "denied the request: gpuward" in answer.body["message"]
+def _is_refused_by_gpuward(answer: Response) -> bool:
+    return bool(refusal_causes(answer)) and "denied the request: gpuward" in answer.body["message"]
 
 
 def pods(manifests: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """The pods and built-in workloads; ephemeral containers come through another door."""
+    """The pods and built-in workloads, without those that have ephemeral containers.
+
+    Ephemeral containers are added through a subresource.
+    """
     return {
         name: manifest
         for name, manifest in manifests
@@ -111,18 +117,18 @@ def pods(manifests: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def pod_of(manifest: Any) -> Any:
-    """The pod itself, or the one that a controller makes from a workload's template."""
+    """The pod itself, or the pod that a controller creates from a workload's template."""
     kind = manifest["kind"]
     if kind == "Pod":
         return manifest
-    pod = copy.deepcopy(template_of(manifest, TEMPLATES[kind][0]))
+    pod = copy.deepcopy(pod_from_template(manifest, TEMPLATES[kind][0]))
     owner = {"apiVersion": "apps/v1", "kind": kind, "name": "owner", "uid": "1"}
     pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
     if kind == "DaemonSet":
-        # Its controller names the node in the place of whatever was required of nodes.
+        # The controller replaces the required node affinity by the name of the node.
         node = {"key": "metadata.name", "operator": "In", "values": ["node-1"]}
-        placing = pod["spec"].setdefault("affinity", {}).setdefault("nodeAffinity", {})
-        placing["requiredDuringSchedulingIgnoredDuringExecution"] = {
+        node_affinity = pod["spec"].setdefault("affinity", {}).setdefault("nodeAffinity", {})
+        node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
             "nodeSelectorTerms": [{"matchFields": [node]}]
         }
     return pod

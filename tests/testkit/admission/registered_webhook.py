@@ -1,4 +1,4 @@
-"""The real server, registered with the real API server."""
+"""Runs `gpuward serve` as a process and registers it with a real API server."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from registration.configurations import MODE_LABEL, NAME_LABEL, RegistrationOptions, configurations
 from rules.finding import Action
 from tests.testkit.admission.reviews import container, pod, variable
-from tests.testkit.control_plane.client import Answer
+from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
-from tests.testkit.control_plane.pki import Pair
+from tests.testkit.control_plane.pki import KeyPairFiles
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually
 from tests.testkit.paths import ROOT
@@ -31,9 +31,9 @@ ENDINGS = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
 
 
 class Server:
-    """A running `gpuward serve`, on a port of its own unless `listen` says where.
+    """A running `gpuward serve`, on a free port unless `listen` names one.
 
-    `certificate` is the folder with tls.crt and tls.key; `policy` the keys of a policy file.
+    `certificate` is the folder with tls.crt and tls.key; `policy` has the keys of a policy file.
     """
 
     def __init__(
@@ -64,21 +64,21 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it answers the API server's calls."""
+        """The address for requests of the API server."""
         return f"https://{self.address}"
 
     @property
     def process_id(self) -> int:
-        """Its process."""
+        """The id of its process."""
         return self._processes.ids[self.name]
 
     def log(self) -> list[dict[str, Any]]:
-        """What it has logged."""
+        """The lines of its log."""
         text = self._processes.log(self.name).read_text(encoding="utf-8", errors="replace")
         return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and text of health, readiness or metrics."""
+        """Status and text of `path` on the metrics port: health, readiness or metrics."""
         url = f"http://{self.metrics_address}{path}"
         done = subprocess.run(
             ["curl", "--silent", "--write-out", "\n%{http_code}", url],
@@ -91,9 +91,9 @@ class Server:
         return int(status), text
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of the samples called `name` that carry `labels`; there is such a metric."""
+        """The sum of the samples of `name` that carry `labels`; fails for an unknown metric."""
         families = list(text_string_to_metric_families(self.get("/metrics")[1]))
-        # A counter is there before anything is counted, so that 0 is never a misspelt name.
+        # Counters exist before anything is counted, so an unknown name is a misspelt one.
         known = {
             family.name + end for family in families for end in ENDINGS.get(family.type, ("",))
         }
@@ -106,7 +106,7 @@ class Server:
         )
 
     def stop(self) -> None:
-        """Ask it to leave, and wait until it has."""
+        """Send SIGTERM and wait until the process has ended."""
         self._processes.end(self.name, seconds=60)
 
     def _started(self) -> dict[str, Any] | None:
@@ -114,8 +114,8 @@ class Server:
         return next((line for line in self.log() if line.get("event") == "serving"), None)
 
 
-def folder_of(pair: Pair, folder: Path) -> Path:
-    """A folder with that certificate, named as in a Secret."""
+def folder_of(pair: KeyPairFiles, folder: Path) -> Path:
+    """Write `pair` into `folder` under the names that a Secret has, and return `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tls.crt").write_bytes(pair.certificate.read_bytes())
     (folder / "tls.key").write_bytes(pair.key.read_bytes())
@@ -123,7 +123,7 @@ def folder_of(pair: Pair, folder: Path) -> Path:
 
 
 def by_url(url: str, bundle: bytes) -> Callable[[str], dict[str, Any]]:
-    """`clientConfig` of a server that the API server reaches itself."""
+    """`clientConfig` of a server that the API server reaches by URL."""
     encoded = base64.b64encode(bundle).decode()
     return lambda path: {"url": url + path, "caBundle": encoded}
 
@@ -133,33 +133,34 @@ def by_service(
 ) -> Callable[[str], dict[str, Any]]:
     """`clientConfig` of a server behind a Service."""
     encoded = base64.b64encode(bundle).decode()
-    where = {"name": service, "namespace": namespace, "port": port}
-    return lambda path: {"service": {**where, "path": path}, "caBundle": encoded}
+    service_ref = {"name": service, "namespace": namespace, "port": port}
+    return lambda path: {"service": {**service_ref, "path": path}, "caBundle": encoded}
 
 
 @contextmanager
 def registered(
     plane: Cluster,
     client_config: Callable[[str], dict[str, Any]],
-    choices: RegistrationOptions | None = None,
+    options: RegistrationOptions | None = None,
     *,
     name: str = "gpuward-test",
     only: str | None = None,
     condition: str = "",
 ) -> Iterator[None]:
-    """Register a server until the block is left; with `only`, for that namespace alone.
+    """Register a server until the end of the block; with `only`, for that namespace alone.
 
-    Pods are sent if they fulfil `condition`, which is CEL.
-    By default a namespace must name its mode by the label, so that tests leave each other alone.
+    `condition` is a CEL match condition for pods.
+    By default only namespaces with the mode label are enforced, so that tests do not disturb
+    each other.
     """
-    # Under Ignore a call that takes too long is none: on a busy machine tests must not hurry.
-    chosen = choices or RegistrationOptions(default=Action.OFF, timeout_seconds=30)
-    made = configurations(name, client_config, chosen)
+    # Under failurePolicy Ignore a slow response counts as none, so the timeout is long.
+    options_used = options or RegistrationOptions(default=Action.OFF, timeout_seconds=30)
+    manifests = configurations(name, client_config, options_used)
     paths = [
         f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations"
         for kind in ("mutating", "validating")
     ]
-    for path, configuration in zip(paths, made, strict=True):
+    for path, configuration in zip(paths, manifests, strict=True):
         for entry in configuration["webhooks"]:
             if condition and not entry["name"].startswith("workloads."):
                 entry["matchConditions"] = [{"name": "may-concern-a-rule", "expression": condition}]
@@ -179,28 +180,28 @@ def registered(
 
 
 def is_enforced(plane: Cluster, namespace: str) -> bool:
-    """Whether a pod that takes GPUs is refused in `namespace`, as in mode deny it should be."""
-    taker = pod(container(**variable("all")))
-    answer = create(plane, namespace, taker, dry_run=True)
+    """Whether gpuward refuses a pod that sees all GPUs without requesting one in `namespace`."""
+    bypass = pod(container(**variable("all")))
+    answer = create(plane, namespace, bypass, dry_run=True)
     return answer.status == REFUSED and "gpuward" in str(answer.body)
 
 
 def create(
     plane: Cluster, namespace: str, manifest: Any, *, dry_run: bool = False, user: str = ""
-) -> Answer:
-    """Create a Pod, or an object of a built-in workload kind, as admin, or as `user` may."""
+) -> Response:
+    """Create a Pod or an object of a built-in workload kind, as admin or as `user`."""
     kinds = {"Pod": "pods", "Deployment": "deployments", "Job": "jobs", "CronJob": "cronjobs"}
     group = manifest["apiVersion"]
     root = "/api/v1" if group == "v1" else f"/apis/{group}"
     path = f"{root}/namespaces/{namespace}/{kinds[manifest['kind']]}"
-    sent = {**manifest, "metadata": {**manifest.get("metadata", {}), "namespace": namespace}}
+    body = {**manifest, "metadata": {**manifest.get("metadata", {}), "namespace": namespace}}
     headers = {"Impersonate-User": user, "Impersonate-Group": "system:masters"} if user else {}
-    return plane.request("POST", path + ("?dryRun=All" if dry_run else ""), sent, headers)
+    return plane.request("POST", path + ("?dryRun=All" if dry_run else ""), body, headers)
 
 
 @pytest.fixture(scope="session")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    """Where tests start servers; all of them are stopped at the end."""
+    """The processes of the servers that tests start; they are stopped at the end."""
     running = Processes(tmp_path_factory.mktemp("servers"))
     yield running
     running.stop()
@@ -210,7 +211,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 def server(
     plane: ControlPlane, processes: Processes, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """A server with the default policy, registered for namespaces that name their mode."""
+    """A server with the default policy, registered for namespaces with the mode label."""
     folder = tmp_path_factory.mktemp("gpuward")
     pair = plane.authority.issue("gpuward", hosts=["127.0.0.1"])
     certificate = folder_of(pair, folder / "certificate")

@@ -1,4 +1,4 @@
-"""Calls of an API server about an object, as tests need them."""
+"""Builds the AdmissionReviews that an API server sends, and the objects in them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLURALS = {
 }
 
 
-def call(
+def review_body(
     new: Any,
     old: Any = None,
     *,
@@ -36,7 +36,7 @@ def call(
     user: str = "alice",
     namespace: str = "team-vision",
 ) -> dict[str, Any]:
-    """The AdmissionReview of the creation of `new`, or of its update from `old`."""
+    """The AdmissionReview about the creation of `new`, or about its update from `old`."""
     group, _, version = new.get("apiVersion", "v1").rpartition("/")
     kind = {"group": group, "version": version, "kind": new["kind"]}
     plural = PLURALS.get((group, new["kind"]), new["kind"].lower() + "s")
@@ -57,33 +57,33 @@ def call(
 
 
 def review(new: Any, old: Any = None, **circumstances: Any) -> AdmissionReview:
-    """The same as the server decodes it."""
-    return decode(json.dumps(call(new, old, **circumstances)).encode())
+    """The same AdmissionReview as the server decodes it."""
+    return decode(json.dumps(review_body(new, old, **circumstances)).encode())
 
 
-def response(asked: AdmissionReview, answer: Decision) -> dict[str, Any]:
-    """What the API server is told, its patch decoded."""
-    told: dict[str, Any] = json.loads(encode(asked, answer))["response"]
-    if "patch" in told:
-        told["patch"] = json.loads(base64.b64decode(told["patch"]))
-    return told
+def response(request: AdmissionReview, answer: Decision) -> dict[str, Any]:
+    """The `response` that the API server receives, with its patch decoded."""
+    sent: dict[str, Any] = json.loads(encode(request, answer))["response"]
+    if "patch" in sent:
+        sent["patch"] = json.loads(base64.b64decode(sent["patch"]))
+    return sent
 
 
-class Door:
-    """The admission of one policy, given as the keys of a policy file."""
+class Admission:
+    """Decides by one policy, given as the keys of a policy file."""
 
     def __init__(self, policy: str = "", mode: Action = Action.DENY) -> None:
         text = f"apiVersion: gpuward.io/v1\nkind: Policy\n{policy}"
-        self.judge = Decider(load_policy(text, "policy"))
+        self.decider = Decider(load_policy(text, "policy"))
         self.mode = mode
 
     def mutate(self, new: Any, old: Any = None, **circumstances: Any) -> Decision:
-        """The answer of the mutating path."""
-        return self.judge.mutate(review(new, old, **circumstances), self.mode, TODAY)
+        """The decision of the mutating path."""
+        return self.decider.mutate(review(new, old, **circumstances), self.mode, TODAY)
 
     def validate(self, new: Any, old: Any = None, **circumstances: Any) -> Decision:
-        """The answer of the validating path."""
-        return self.judge.validate(review(new, old, **circumstances), self.mode, TODAY)
+        """The decision of the validating path."""
+        return self.decider.validate(review(new, old, **circumstances), self.mode, TODAY)
 
 
 def container(name: str = "main", **fields: Any) -> dict[str, Any]:
@@ -97,20 +97,20 @@ def gpus(**amounts: Any) -> dict[str, Any]:
 
 
 def variable(value: str, name: str = "NVIDIA_VISIBLE_DEVICES") -> dict[str, Any]:
-    """`env` of one variable."""
+    """`env` with one variable."""
     return {"env": [{"name": name, "value": value}]}
 
 
 def pod(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """A Pod of these containers."""
+    """A Pod with these containers."""
     metadata = {"name": "trainer", "namespace": "team-vision"}
-    whole = {"containers": list(containers), **spec}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": whole}
+    full_spec = {"containers": list(containers), **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": full_spec}
 
 
 def deployment(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """A Deployment of such pods."""
+    """A Deployment of pods with these containers."""
     template = {"metadata": {"labels": {"app": "a"}}, "spec": pod(*containers, **spec)["spec"]}
-    whole = {"selector": {"matchLabels": {"app": "a"}}, "template": template}
+    full_spec = {"selector": {"matchLabels": {"app": "a"}}, "template": template}
     metadata = {"name": "trainer", "namespace": "team-vision"}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": whole}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": full_spec}

@@ -1,4 +1,4 @@
-"""A running server, and callers that speak to it over real sockets."""
+"""A server in this process, and callers that connect to it over real sockets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from webhook.telemetry.log import Log
 NAMES = ("localhost", "127.0.0.1")
 REVIEW = Path(SAMPLE).read_bytes()
 ANY_PORT = "127.0.0.1:0"
-PATIENT = 60  # seconds until a test gives up on something that must happen
+TIMEOUT_SECONDS = 60  # seconds until a test gives up on something that must happen
 
 
 class Reply(NamedTuple):
@@ -44,7 +44,7 @@ class Reply(NamedTuple):
 
 
 class Caller:
-    """One connection."""
+    """A client with one connection to the server."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -57,7 +57,7 @@ class Caller:
 
     async def reply(self) -> Reply:
         """The next answer."""
-        async with asyncio.timeout(PATIENT):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             head = await self.reader.readuntil(b"\r\n\r\n")
             first, *lines = head.decode().strip().split("\r\n")
             headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in lines)}
@@ -71,14 +71,14 @@ class Caller:
         return await self.reply()
 
     async def closed(self) -> bool:
-        """Whether the server closes the connection, without another byte."""
-        async with asyncio.timeout(PATIENT):
+        """Whether the server closes the connection without sending another byte."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             try:
                 return await self.reader.read(1) == b""
             except OSError:
                 return True
 
-    async def begin_drain(self) -> None:
+    async def close(self) -> None:
         """Close the connection."""
         self.writer.close()
         with contextlib.suppress(OSError):
@@ -94,7 +94,7 @@ def request(path: str, body: bytes = REVIEW, **headers: str) -> bytes:
 
 
 def write_certificate(folder: Path) -> Path:
-    """A certificate of a new authority in `folder`; where the authority's own is."""
+    """Write a certificate of a new authority into `folder`; return the authority's file."""
     now = datetime.datetime.now(tz=datetime.UTC)
     authority = new_authority(NAMES, now)
     leaf = sign_leaf(authority, NAMES, now)
@@ -107,22 +107,22 @@ def write_certificate(folder: Path) -> Path:
 
 
 class Samples:
-    """What a scrape gave."""
+    """The samples of one scrape."""
 
     def __init__(self, samples: dict[tuple[str, frozenset[str]], float]) -> None:
         self._samples = samples
 
     def __call__(self, name: str, *labels: str) -> float | None:
-        """The sample of ours with these values of its labels, in any order."""
+        """The sample of `gpuward_NAME` with these label values, in any order."""
         return self._samples.get((f"gpuward_{name}", frozenset(labels)))
 
     def labels(self, name: str = "") -> set[str]:
-        """Every value of a label, of the metric `name` or of all."""
+        """All label values of the metrics whose name contains `name`."""
         found = self._samples.items()
-        return {word for (n, words), _ in found for word in words if name in n}
+        return {value for (n, values), _ in found for value in values if name in n}
 
 
-class Running:
+class RunningServer:
     """A server in this process."""
 
     def __init__(self, service: WebhookServer, log: io.BytesIO, authority: Path) -> None:
@@ -131,12 +131,12 @@ class Running:
         self.tls = ssl.create_default_context(cafile=str(authority))
         self._callers: list[Caller] = []
 
-    async def call(self) -> Caller:
+    async def connect(self) -> Caller:
         """Open a connection for reviews."""
         return await self._open(self.service.address, self.tls)
 
-    async def connect(self) -> Caller:
-        """Open a connection for reviews, and say nothing on it, not even TLS."""
+    async def connect_without_tls(self) -> Caller:
+        """Open a connection for reviews without a TLS handshake."""
         return await self._open(self.service.address, None)
 
     async def _open(self, address: str, tls: ssl.SSLContext | None) -> Caller:
@@ -146,15 +146,15 @@ class Running:
         return caller
 
     async def probe(self, path: str) -> Reply:
-        """Ask on the plain port."""
+        """Send a GET request to the plain HTTP port."""
         caller = await self._open(self.service.metrics_address, None)
         await caller.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         reply = await caller.reply()
-        await caller.begin_drain()
+        await caller.close()
         return reply
 
     async def metrics(self) -> Samples:
-        """Everything that a scrape gives."""
+        """The samples of a scrape of /metrics."""
         text = (await self.probe("/metrics")).body.decode()
         families = [*text_string_to_metric_families(text)]
         return Samples(
@@ -169,27 +169,27 @@ class Running:
         """The lines of the log."""
         return [json.loads(line) for line in self._log.getvalue().splitlines()]
 
-    async def begin_drain(self) -> None:
+    async def close(self) -> None:
         """Close every connection and then the server."""
         for caller in self._callers:
-            await caller.begin_drain()
+            await caller.close()
         await self.service.close()
 
 
-Serve = Callable[..., Awaitable[Running]]
+Serve = Callable[..., Awaitable[RunningServer]]
 
 
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[Serve]:
-    """Starts servers with certificates in `folder`; they are stopped at the end."""
-    started: list[Running] = []
+    """Start servers with certificates in `folder`; they are stopped at the end."""
+    started: list[RunningServer] = []
 
     async def start(
         policy: PolicyReloader | None = None,
         certificate: Path | None = None,
         level: str = "info",
         **limits: Any,
-    ) -> Running:
+    ) -> RunningServer:
         authority = write_certificate(folder / "certificate")
         if policy is None:
             policy = PolicyReloader(None)
@@ -199,17 +199,17 @@ async def serving(folder: Path) -> AsyncIterator[Serve]:
         settings = Settings(ANY_PORT, ANY_PORT, 0.0, 3600.0, Limits(**limits))
         service = WebhookServer(settings, policy, served, Log(stream, level))
         await service.start()
-        running = Running(service, stream, authority)
+        running = RunningServer(service, stream, authority)
         started.append(running)
         return running
 
     yield start
     for running in started:
-        await running.begin_drain()
+        await running.close()
 
 
-async def until(true: Callable[[], bool]) -> None:
-    """Return when `true()`; fail if that never happens."""
-    async with asyncio.timeout(PATIENT):
-        while not true():  # noqa: ASYNC110  # what it looks at tells nobody
+async def wait_until(condition: Callable[[], bool]) -> None:
+    """Return when `condition()`; TimeoutError if that does not happen in time."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not condition():  # noqa: ASYNC110  # there is no event to wait for
             await asyncio.sleep(0.001)

@@ -1,9 +1,9 @@
-"""Runs `gpuward` with a clock that a file shifts: its number of seconds is added to the time.
+"""Runs `gpuward` with a shifted clock: a file has the number of seconds to add to the time.
 
     python shifted_clock.py FILE serve …
 
-Whoever writes FILE makes the wall clock jump, forwards or back, under a process that runs. The
-monotonic clock goes on as if nothing had happened, as it does when a real clock is set.
+A test that writes FILE makes the wall clock of the running process jump, forwards or backwards.
+The monotonic clock does not change, as when a real clock is set.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _time = time.time
 
 
 def shift() -> float:
-    """How many seconds the clock is wrong."""
+    """How many seconds the clock is ahead."""
     return float(_SHIFT.read_text(encoding="utf-8"))
 
 
-class Shifted(datetime.datetime):
-    """The class `datetime`, wrong about now."""
+class ShiftedDatetime(datetime.datetime):
+    """The class `datetime` with a shifted `now`."""
 
     @classmethod
-    def now(cls, tz: datetime.tzinfo | None = None) -> Shifted:
+    def now(cls, tz: datetime.tzinfo | None = None) -> ShiftedDatetime:
         """The shifted time."""
         return cls.fromtimestamp(_time() + shift(), tz)
 
 
 if __name__ == "__main__":
-    # Before anything of ours is imported, so that nothing holds the true clock.
-    datetime.datetime = Shifted  # type: ignore[misc]
+    # Before gpuward is imported, so that no module imports the real clock.
+    datetime.datetime = ShiftedDatetime  # type: ignore[misc]
     time.time = lambda: _time() + shift()
     sys.argv = ["gpuward", *sys.argv[2:]]
     from gpuward.__main__ import main

@@ -1,4 +1,4 @@
-"""A world in memory for the certificate controller: Secrets, a Lease and configurations."""
+"""A cluster in memory for the certificate controller: Secrets, a Lease, configurations."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from certs.controller.controller import Clocks, Controller, ControllerConfig
-from certs.controller.rotation import RotationPolicy
+from certs.controller.rotation_records import RotationPolicy
 from certs.controller.secrets import CertificateState, decode
 from certs.pki.authority import service_names
 from cluster.api import ClusterError, ConfigurationKind, ConfigurationRef, ConflictError, Object
 
 START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 NAMES = service_names("gpuward", "gpuward-system")
-PLAN = RotationPolicy(NAMES)
+POLICY = RotationPolicy(NAMES)
 CONFIGURATIONS = [
     ConfigurationRef(ConfigurationKind.MUTATING, "gpuward"),
     ConfigurationRef(ConfigurationKind.VALIDATING, "gpuward"),
 ]
-WORK = ControllerConfig("gpuward-ca", "gpuward-tls", "gpuward-certs", CONFIGURATIONS)
+CONFIG = ControllerConfig("gpuward-ca", "gpuward-tls", "gpuward-certs", CONFIGURATIONS)
 
 
 class CrashError(BaseException):
-    """The process ends here."""
+    """Raised where the process is to end."""
 
 
-class Time:
-    """Real time, and the controller's idea of the time of day, which may be ahead."""
+class FakeTime:
+    """The real time, and the controller's wall clock, which may be ahead of it."""
 
     def __init__(self) -> None:
         self.passed = datetime.timedelta()
@@ -48,17 +48,18 @@ class Time:
 
 
 class MemoryCluster:
-    """`cluster.api.Cluster`; what the chart makes is there, and empty.
+    """A `cluster.api.Cluster` with the empty objects that the chart creates.
 
-    `crash` ends the process at the n-th write from now: before it counts, or after.
+    `crash` is (n, after): the process ends at the n-th write from now, before or after the write
+    takes effect. `refuse` names a kind of object whose requests fail.
     """
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], Object] = {}
         for kind, name in (
-            ("secrets", WORK.authority_secret),
-            ("secrets", WORK.serving_secret),
-            ("leases", WORK.lease),
+            ("secrets", CONFIG.authority_secret),
+            ("secrets", CONFIG.serving_secret),
+            ("leases", CONFIG.lease),
         ):
             self.objects[kind, name] = {"metadata": {"name": name, "resourceVersion": "1"}}
         for configuration in CONFIGURATIONS:
@@ -68,7 +69,7 @@ class MemoryCluster:
         self.refuse: str | None = None
 
     def configure(self, configuration: ConfigurationRef, *names: str) -> None:
-        """Make a webhook configuration as a chart does: without a bundle."""
+        """Create a webhook configuration as the chart does: without a bundle."""
         self.objects[configuration.kind.value, configuration.name] = {
             "metadata": {"name": configuration.name, "resourceVersion": "1"},
             "webhooks": [
@@ -90,7 +91,7 @@ class MemoryCluster:
         return self._put("leases", lease)
 
     def get_configuration(self, ref: ConfigurationRef) -> Object | None:
-        self._may(ref.kind.value)
+        self._check_allowed(ref.kind.value)
         return copy.deepcopy(self.objects.get((ref.kind.value, ref.name)))
 
     def write_bundle(
@@ -103,7 +104,7 @@ class MemoryCluster:
         self._put(ref.kind.value, configuration)
 
     def published(self, configuration: ConfigurationRef = CONFIGURATIONS[0]) -> bytes:
-        """The bundle of its first webhook."""
+        """The bundle of the first webhook in `configuration`."""
         found = self.objects[configuration.kind.value, configuration.name]
         return base64.b64decode(found["webhooks"][0]["clientConfig"].get("caBundle", ""))
 
@@ -113,42 +114,42 @@ class MemoryCluster:
         return {key: base64.b64decode(value) for key, value in found.items()}
 
     def put_data(self, name: str, **data: bytes | None) -> None:
-        """Change a Secret behind the controller's back; None takes away. `_` stands for `.`."""
+        """Change a Secret without the controller; None removes a key. `_` stands for `.`."""
         secret = self.objects["secrets", name]
         for key, content in data.items():
-            kept = {k: v for k, v in secret.get("data", {}).items() if k != key.replace("_", ".")}
+            others = {k: v for k, v in secret.get("data", {}).items() if k != key.replace("_", ".")}
             if content is not None:
-                kept[key.replace("_", ".")] = base64.b64encode(content).decode()
-            secret["data"] = kept
+                others[key.replace("_", ".")] = base64.b64encode(content).decode()
+            secret["data"] = others
         version = int(secret["metadata"]["resourceVersion"])
         secret["metadata"]["resourceVersion"] = str(version + 1)
 
     @property
     def stored(self) -> CertificateState:
-        """What the Secrets say."""
-        return decode(self.data(WORK.authority_secret), self.data(WORK.serving_secret))
+        """The certificate state in the Secrets."""
+        return decode(self.data(CONFIG.authority_secret), self.data(CONFIG.serving_secret))
 
     def _get(self, kind: str, name: str) -> Object:
-        self._may(kind)
+        self._check_allowed(kind)
         return copy.deepcopy(self.objects[kind, name])
 
     def _put(self, kind: str, new: Object) -> Object:
-        self._may(kind)
+        self._check_allowed(kind)
         name = new["metadata"]["name"]
         version = self.objects[kind, name]["metadata"]["resourceVersion"]
         if new["metadata"]["resourceVersion"] != version:
             raise ConflictError(f"{name} was changed meanwhile")
-        before = self._crashes()
+        crash_after = self._crashes()
         stored: dict[str, Any] = copy.deepcopy(new)
         stored["metadata"]["resourceVersion"] = str(int(version) + 1)
         self.objects[kind, name] = stored
         self.writes.append(name)
-        if before is not None:
+        if crash_after is not None:
             raise CrashError
         return copy.deepcopy(stored)
 
     def _crashes(self) -> bool | None:
-        """None if not at this write; else the process ends: before it, or True for after it."""
+        """None: no crash at this write. True: crash after it. A crash before it is raised here."""
         if self.crash is None:
             return None
         writes, after = self.crash
@@ -159,20 +160,20 @@ class MemoryCluster:
             raise CrashError
         return True
 
-    def _may(self, kind: str) -> None:
+    def _check_allowed(self, kind: str) -> None:
         if self.refuse == kind:
             raise ClusterError(f"{kind} is forbidden")
 
 
 def controller(
-    cluster: MemoryCluster, time: Time, identity: str = "one", **given: Any
+    cluster: MemoryCluster, time: FakeTime, identity: str = "one", **arguments: Any
 ) -> Controller:
-    """A controller on `cluster`, newly started."""
-    keywords: dict[str, Any] = {"replicas": lambda: None, "clocks": time.clocks, **given}
+    """A newly started controller on `cluster`."""
+    keywords: dict[str, Any] = {"replicas": lambda: None, "clocks": time.clocks, **arguments}
     return Controller(
         cluster,
-        keywords.pop("work", WORK),
-        keywords.pop("plan", PLAN),
+        keywords.pop("config", CONFIG),
+        keywords.pop("policy", POLICY),
         identity=identity,
         **keywords,
     )

@@ -1,4 +1,4 @@
-"""Series that make alerts about calls and the policy fire, and series that do not."""
+"""Series that make alerts about requests and the policy fire, and series that do not."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ NS = 'namespace="gpuward-system"'
 POD = f'{NS}, pod="gpuward-0", job="gpuward-replicas", instance="10.0.0.1:8080"'
 API = 'job="apiserver", instance="10.1.0.1:6443"'
 ENTRY = f'{API}, name="pods.deny.gpuward.io", type="admit"'
-# One sample a minute; promtool's shorthand: start, step and how often.
+# promtool's shorthand for samples: START+STEPxCOUNT, one a minute; this is two days.
 LONG = "x2880"
 
 
 class Example(NamedTuple):
-    """Series that make an alert fire after so long, and series that do not from that minute on.
+    """Series that make an alert fire at `after`, and series that keep it from firing.
 
-    `labels` are what the alert carries besides those of every alert; `words` what stands in its
-    text for Prometheus' templates.
+    `quiet` must not fire from the minute `quiet_from` on. `labels` are the labels that the alert
+    has besides those of its rule; `template_values` replace the templates in its annotations.
     """
 
     fires: dict[str, str]
     quiet: dict[str, str]
     labels: dict[str, str] = {}  # noqa: RUF012  # never written to
-    words: dict[str, str] = {}  # noqa: RUF012
+    template_values: dict[str, str] = {}  # noqa: RUF012
     after: str = "30m"
     quiet_from: int = 1
 
 
-def ready(samples: str, draining: str = f"0{LONG}") -> dict[str, str]:
+def ready_pod_series(samples: str, draining: str = f"0{LONG}") -> dict[str, str]:
+    """The series of a pod that has loaded a certificate."""
     return {
         f"gpuward_certificate_not_after_timestamp_seconds{{{POD}}}": samples,
         f"gpuward_draining{{{POD}}}": draining,
     }
 
 
-def _seen(series: dict[str, str]) -> dict[str, str]:
-    """These series of an API server that Prometheus knows for long."""
+def _scraped_series(series: dict[str, str]) -> dict[str, str]:
+    """The series of an API server that Prometheus has scraped all the time."""
     return {f"up{{{API}}}": f"1{LONG}"} | series
 
 
@@ -53,63 +54,91 @@ def _durations(slow: str, bound: str = "2.5") -> dict[str, str]:
     }
 
 
-_RULE = f'gpuward_rule_failures_total{{{POD}, rule="request-only"}}'
-_BAD_ANSWERS = (
+_RULE_FAILURES = f'gpuward_rule_failures_total{{{POD}, rule="request-only"}}'
+_CALL_ERRORS = (
     f'apiserver_admission_webhook_rejection_count{{{ENTRY}, error_type="calling_webhook_error", '
     'operation="CREATE", rejection_code="0"}'
 )
-_REFUSALS = _BAD_ANSWERS.replace("calling_webhook_error", "no_error")
-_OPEN = f"apiserver_admission_webhook_fail_open_count{{{ENTRY}}}"
-_ANOTHERS = _OPEN.replace("gpuward.io", "example.com")
-_CONDITION = (
+_REFUSALS = _CALL_ERRORS.replace("calling_webhook_error", "no_error")
+_FAIL_OPEN = f"apiserver_admission_webhook_fail_open_count{{{ENTRY}}}"
+_FOREIGN_OPEN = _FAIL_OPEN.replace("gpuward.io", "example.com")
+_CONDITION_ERRORS = (
     f'apiserver_admission_match_condition_evaluation_errors_total{{{ENTRY}, kind="webhook"}}'
 )
-_NAME = {"$labels.name": "pods.deny.gpuward.io"}
-_NAMED = {"name": "pods.deny.gpuward.io"}
-PODS = {"pod": "gpuward-0"}
-_FAILED = {"$labels.rule": "request-only"}
+_NAME_VALUES = {"$labels.name": "pods.deny.gpuward.io"}
+_NAME_LABELS = {"name": "pods.deny.gpuward.io"}
+POD_LABELS = {"pod": "gpuward-0"}
+_RULE_VALUES = {"$labels.rule": "request-only"}
 
-ABOUT_CALLS: dict[str, list[Example]] = {
+REQUEST_EXAMPLES: dict[str, list[Example]] = {
     "GpuwardDown": [
-        # A pod that waits for its certificate has no such series; one on its way out has.
-        Example({f"gpuward_draining{{{POD}}}": f"0{LONG}"}, ready(f"1{LONG}")),
-        Example(ready(f"1{LONG}", f"1{LONG}"), ready(f"1x20 stale _x3 1{LONG}")),
+        # A pod that waits for its certificate has no such series; a draining pod has.
+        Example({f"gpuward_draining{{{POD}}}": f"0{LONG}"}, ready_pod_series(f"1{LONG}")),
+        Example(
+            ready_pod_series(f"1{LONG}", f"1{LONG}"), ready_pod_series(f"1x20 stale _x3 1{LONG}")
+        ),
     ],
     "GpuwardFailingOpen": [
-        Example(_seen({_OPEN: f"5x25 6{LONG}"}), _seen({_OPEN: f"5{LONG}"}), _NAMED, _NAME),
-        # The first failure ever, and what had been counted before Prometheus came.
-        Example(_seen({_OPEN: f"_x25 1{LONG}"}), {_OPEN: f"_x25 9{LONG}"}, _NAMED, _NAME),
-        Example(_seen({_OPEN: f"_x25 1{LONG}"}), _seen({_ANOTHERS: "0+1x60"}), _NAMED, _NAME),
+        Example(
+            _scraped_series({_FAIL_OPEN: f"5x25 6{LONG}"}),
+            _scraped_series({_FAIL_OPEN: f"5{LONG}"}),
+            _NAME_LABELS,
+            _NAME_VALUES,
+        ),
+        # The first failure ever, and failures counted before the first scrape.
+        Example(
+            _scraped_series({_FAIL_OPEN: f"_x25 1{LONG}"}),
+            {_FAIL_OPEN: f"_x25 9{LONG}"},
+            _NAME_LABELS,
+            _NAME_VALUES,
+        ),
+        Example(
+            _scraped_series({_FAIL_OPEN: f"_x25 1{LONG}"}),
+            _scraped_series({_FOREIGN_OPEN: "0+1x60"}),
+            _NAME_LABELS,
+            _NAME_VALUES,
+        ),
     ],
     "GpuwardBlocking": [
         Example(
-            _seen({_BAD_ANSWERS: f"_x25 1{LONG}"}), _seen({_REFUSALS: "0+9x60"}), _NAMED, _NAME
+            _scraped_series({_CALL_ERRORS: f"_x25 1{LONG}"}),
+            _scraped_series({_REFUSALS: "0+9x60"}),
+            _NAME_LABELS,
+            _NAME_VALUES,
         ),
-        Example(_seen({_BAD_ANSWERS: f"3x25 4{LONG}"}), {_REFUSALS: "0+9x60"}, _NAMED, _NAME),
+        Example(
+            _scraped_series({_CALL_ERRORS: f"3x25 4{LONG}"}),
+            {_REFUSALS: "0+9x60"},
+            _NAME_LABELS,
+            _NAME_VALUES,
+        ),
     ],
     "GpuwardConditionFails": [
         Example(
-            _seen({_CONDITION: f"_x25 1{LONG}"}), _seen({_CONDITION: f"1{LONG}"}), _NAMED, _NAME
+            _scraped_series({_CONDITION_ERRORS: f"_x25 1{LONG}"}),
+            _scraped_series({_CONDITION_ERRORS: f"1{LONG}"}),
+            _NAME_LABELS,
+            _NAME_VALUES,
         )
     ],
     "GpuwardSlow": [
         Example(
             _durations("0+60x60"),
             _durations("0+60x60", bound="1"),
-            _NAMED,
-            {**_NAME, "$labels.path": "", "$value | humanizeDuration": "2.48s"},
+            _NAME_LABELS,
+            {**_NAME_VALUES, "$labels.path": "", "$value | humanizeDuration": "2.48s"},
         )
     ],
     "GpuwardOverloaded": [
         Example(
             {f'gpuward_http_errors_total{{{POD}, reason="in_flight"}}': "0+2x60"},
             {f'gpuward_http_errors_total{{{POD}, reason="in_flight"}}': "0x15 50x60"},
-            words={"$value | humanize": "10"},
+            template_values={"$value | humanize": "10"},
         ),
         Example(
             {f'gpuward_rejected_connections_total{{{POD}, reason="connections"}}': "0+2x60"},
             {f'gpuward_rejected_connections_total{{{POD}, reason="handshake"}}': "0+2x60"},
-            words={"$value | humanize": "10"},
+            template_values={"$value | humanize": "10"},
         ),
     ],
     "GpuwardHttpErrors": [
@@ -123,7 +152,11 @@ ABOUT_CALLS: dict[str, list[Example]] = {
     ],
     "GpuwardRuleFails": [
         Example(
-            {_RULE: samples}, {_RULE: f"2{LONG}"}, {"rule": "request-only"}, _FAILED, quiet_from=11
+            {_RULE_FAILURES: samples},
+            {_RULE_FAILURES: f"2{LONG}"},
+            {"rule": "request-only"},
+            _RULE_VALUES,
+            quiet_from=11,
         )
         for samples in (f"_x25 1{LONG}", f"2x25 3{LONG}")
     ],
@@ -137,7 +170,7 @@ ABOUT_CALLS: dict[str, list[Example]] = {
         Example(
             {f"gpuward_policy_valid{{{POD}}}": f"1x20 0{LONG}"},
             {f"gpuward_policy_valid{{{POD}}}": f"1x20 0x2 1{LONG}"},
-            PODS,
+            POD_LABELS,
             {"$labels.pod": "gpuward-0"},
         )
     ],
@@ -149,7 +182,7 @@ ABOUT_CALLS: dict[str, list[Example]] = {
             {"$labels.rule": "visible-devices-env", "$value | humanize": "120"},
             after="1442m",
         ),
-        # Few are no spike, however rare they are otherwise.
+        # A few denials are no spike, however rare they are otherwise.
         Example(
             _rule_outcomes("0x1425 0+8x60"),
             _rule_outcomes("0x1425 0+1x60"),

@@ -1,6 +1,6 @@
-"""The real cert-manager beside a control plane: its certificate controllers and its injector.
+"""Run the real cert-manager with a control plane: its certificate controllers and its injector.
 
-It is built once, like the control plane, from the Go module in `controlplane/cert-manager`.
+It is built once, like the control plane, from the Go module in `control_plane/cert-manager`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually
 from tests.testkit.control_plane.sources import HERE
-from tests.testkit.control_plane.toolchain import BuildError, cache, go_command, made_once, run
-from tests.testkit.skipping import missing
+from tests.testkit.control_plane.toolchain import BuildError, build_once, cache, go_command, run
+from tests.testkit.skipping import skip_missing
 
 SOURCE = HERE / "cert-manager"
 MODULE = "github.com/cert-manager/cert-manager"
@@ -27,7 +27,7 @@ KINDS = ("certificaterequests", "certificates", "clusterissuers", "issuers")
 
 
 class CertManager:
-    """Runs until the block is left. Its kinds stay known to the API server."""
+    """Runs cert-manager while its context is open; its CRDs stay installed."""
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self._plane = plane
@@ -35,7 +35,7 @@ class CertManager:
         self._processes = Processes(folder)
 
     def authority(self, certificate: str, namespace: str) -> bytes:
-        """The authority (PEM) of what a Certificate asks for, as soon as that is there."""
+        """The authority (PEM) of a Certificate, once cert-manager has issued it."""
         ready = ("--for=condition=Ready", "--timeout=60s", "-n", namespace)
         self._plane.kubectl("wait", f"certificate/{certificate}", *ready)
         found = self._get(f"certificate/{certificate}", namespace)
@@ -43,18 +43,18 @@ class CertManager:
         return base64.b64decode(secret["data"]["ca.crt"])
 
     def renew(self, certificate: str, namespace: str) -> None:
-        """Have it make another one, asked as by `cmctl renew`: by the condition `Issuing`."""
+        """Renew a Certificate as `cmctl renew` does: by setting the condition `Issuing`."""
         secret = self._get(f"certificate/{certificate}", namespace)["spec"]["secretName"]
         before = self._get(f"secret/{secret}", namespace)["data"]["tls.crt"]
         condition = {"type": "Issuing", "status": "True", "reason": "Asked", "message": ""}
-        told = json.dumps({"status": {"conditions": [condition]}})
+        status = json.dumps({"status": {"conditions": [condition]}})
         patch = ("patch", f"certificate/{certificate}", "-n", namespace, "--subresource=status")
-        self._plane.kubectl(*patch, "--type=merge", f"--patch={told}")
+        self._plane.kubectl(*patch, "--type=merge", f"--patch={status}")
 
-        def ask() -> bool:
+        def is_renewed() -> bool:
             return bool(self._get(f"secret/{secret}", namespace)["data"]["tls.crt"] != before)
 
-        eventually(ask, what=f"{certificate} is made anew")
+        eventually(is_renewed, what=f"{certificate} is renewed")
 
     def __enter__(self) -> Self:
         files = [f"--filename={file}" for file in self._programs.crds]
@@ -77,13 +77,13 @@ class CertManager:
 
 
 def _programs() -> Programs:
-    """The program and the `crds`; skips where they are not to be had."""
+    """The program and the `crds`; skips the test if they cannot be built."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     try:
         found = Programs((Path(assets) if assets else _built(),))
         _ = found["cert-manager"]
     except BuildError as error:
-        missing(str(error))
+        skip_missing(str(error))
     return found
 
 
@@ -93,7 +93,7 @@ def _built() -> Path:
     platform = run([go, "env", "GOVERSION", "GOOS", "GOARCH"])
     key = hashlib.sha256("\0".join([platform, *(f.read_text() for f in files)]).encode())
     target = cache() / f"cert-manager-{key.hexdigest()[:12]}"
-    with made_once(target) as folder:
+    with build_once(target) as folder:
         if folder:
             flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=-s -w"]
             run([go, "build", *flags, f"-o={folder / 'cert-manager'}", "."], SOURCE)

@@ -1,4 +1,4 @@
-"""The real cert-manager beside the control plane of the chart: a pytest plugin."""
+"""The real cert-manager with the control plane of the chart's tests: a pytest plugin."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ from tests.testkit.control_plane.plane import ControlPlane
 def cert_manager(
     chart_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[CertManager]:
-    """It runs for the tests of a module."""
+    """cert-manager, running for the tests of a module."""
     with CertManager(chart_plane, tmp_path_factory.mktemp("cert-manager")) as running:
         yield running

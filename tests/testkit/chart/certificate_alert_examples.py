@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from tests.testkit.chart.alert_examples import LONG, NS, POD, PODS, Example, ready
+from tests.testkit.chart.alert_examples import LONG, NS, POD, POD_LABELS, Example, ready_pod_series
 
 CERTS = f'{NS}, pod="gpuward-certs-0", job="gpuward-certs", instance="10.0.0.2:8081"'
 EXPIRY = f"gpuward_certs_certificate_expiry_seconds{{{CERTS}}}"
 DAY = 86400
 
-ABOUT_CERTIFICATES: dict[str, list[Example]] = {
+CERTIFICATE_EXAMPLES: dict[str, list[Example]] = {
     "GpuwardCertificateExpiresSoon": [
         Example(
-            ready(f"{13 * DAY + 1800}{LONG}"),
-            ready(f"{14 * DAY + 3600}{LONG}"),
-            words={"$value | humanizeDuration": "13d 0h 0m 0s"},
+            ready_pod_series(f"{13 * DAY + 1800}{LONG}"),
+            ready_pod_series(f"{14 * DAY + 3600}{LONG}"),
+            template_values={"$value | humanizeDuration": "13d 0h 0m 0s"},
         )
     ],
     "GpuwardCertificateRefused": [
         Example(
             {f"gpuward_certificate_reload_failures_total{{{POD}}}": "0+30x60"},
             {f"gpuward_certificate_reload_failures_total{{{POD}}}": f"0x19 0+30x2 90{LONG}"},
-            PODS,
+            POD_LABELS,
             {"$labels.pod": "gpuward-0"},
         )
     ],
@@ -29,7 +29,7 @@ ABOUT_CERTIFICATES: dict[str, list[Example]] = {
             {EXPIRY: f"{19 * DAY}{LONG}"},
             # The renewal itself is due when 30 days are left.
             {EXPIRY: f"{29 * DAY}{LONG}"},
-            words={"$value | humanizeDuration": "19d 0h 0m 0s"},
+            template_values={"$value | humanizeDuration": "19d 0h 0m 0s"},
             after="120m",
         )
     ],
@@ -37,7 +37,7 @@ ABOUT_CERTIFICATES: dict[str, list[Example]] = {
         Example(
             {f"gpuward_certs_authority_expiry_seconds{{{CERTS}}}": f"{80 * DAY}{LONG}"},
             {f"gpuward_certs_authority_expiry_seconds{{{CERTS}}}": f"{121 * DAY}{LONG}"},
-            words={"$value | humanizeDuration": "80d 0h 0m 0s"},
+            template_values={"$value | humanizeDuration": "80d 0h 0m 0s"},
             after="120m",
         )
     ],
@@ -66,7 +66,7 @@ ABOUT_CERTIFICATES: dict[str, list[Example]] = {
             {f"gpuward_certs_ca_bundle_writes_total{{{CERTS}}}": "0+0.5x120"},
             # A first installation, or a rotation.
             {f"gpuward_certs_ca_bundle_writes_total{{{CERTS}}}": f"0x20 2x10 4{LONG}"},
-            words={"$value | humanize": "30"},
+            template_values={"$value | humanize": "30"},
             after="60m",
         )
     ],

@@ -1,4 +1,4 @@
-"""From one certificate mode of the chart to another, by the commands of docs/certificates.md."""
+"""Change the certificate mode of the chart with the commands of docs/certificates.md."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.testkit.chart.certificate_modes import (
     SECRETS,
     fill_secret,
     new_signer,
-    objects,
-    trusted,
+    release_objects,
+    trusted_authorities,
     values,
     wait_for_pods,
 )
-from tests.testkit.chart.installation import Installed
+from tests.testkit.chart.installation import Installation
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.paths import ROOT
 
@@ -39,8 +39,8 @@ class Commands(NamedTuple):
     trust_given: str
 
 
-def documented(namespace: str) -> Commands:
-    """What the document says, for a release in `namespace`."""
+def documented_commands(namespace: str) -> Commands:
+    """The commands of the document, for a release in `namespace`."""
     text = DOCUMENT.read_text(encoding="utf-8").replace("gpuward-system", namespace)
     _, _, text = text.partition("\n## Changing the mode\n")
     text, _, _ = text.partition("\n## ")
@@ -48,76 +48,76 @@ def documented(namespace: str) -> Commands:
     return Commands(*("\n".join(re.findall(r"\$ (.*)", block)) for block in found))
 
 
-class Changing:
-    """An installation that goes from mode to mode; it begins with mode `self`.
+class ModeChanger:
+    """Changes the certificate mode of an installation, which starts in mode `self`.
 
-    The commands find helm, kubectl and the chart in `folder`, and leave their files there.
+    `folder` has helm, kubectl and the chart for the commands, and gets the files they write.
     """
 
-    def __init__(self, installed: Installed, cert_manager: CertManager, folder: Path) -> None:
-        self.installed = installed
+    def __init__(self, installation: Installation, cert_manager: CertManager, folder: Path) -> None:
+        self.installation = installation
         self.mode = "self"
-        #: How often Helm has asked before it took a field over
+        #: How often Helm has reported a conflict about a field of another manager
         self.conflicts = 0
         self._cert_manager = cert_manager
         self._folder = folder
-        self._commands = documented(installed.namespace)
-        for name, program in (("helm", installed.program), ("kubectl", "kubectl")):
-            (folder / name).symlink_to(installed.plane.programs[program])
+        self._commands = documented_commands(installation.namespace)
+        for name, program in (("helm", installation.program), ("kubectl", "kubectl")):
+            (folder / name).symlink_to(installation.plane.programs[program])
         (folder / "charts").symlink_to(ROOT / "charts")
-        installed.install(values("self"))
-        self._hurry()
+        installation.install(values("self"))
+        self._shorten_interval()
         self._wait_for_trust(b"")
 
     def change(self, mode: str) -> None:
-        """All steps of the way to another mode."""
+        """Run all documented steps from the current mode to another."""
         self._run(self._commands.beforehand)
-        fresh = self._prepare(mode)
+        authority = self._prepare(mode)
         change = self._commands.change.replace("MODE", mode)
         if mode == "self":
             change = change.replace("both.pem", "old.pem")
         else:
-            (self._folder / "new.pem").write_bytes(fresh)
+            (self._folder / "new.pem").write_bytes(authority)
             self._run(self._commands.trust_both)
             self._wait_for_trust((self._folder / "both.pem").read_bytes())
         if mode == "existingSecret":
             change += f" --set certificates.existingSecret.name={SECRETS[mode]}"
         self._run(change)
         self.mode = mode
-        self._wait_for_trust((self._folder / "old.pem").read_bytes() + fresh)
-        wait_for_pods(self.installed, mode)
+        self._wait_for_trust((self._folder / "old.pem").read_bytes() + authority)
+        wait_for_pods(self.installation, mode)
         self._run(
             self._commands.trust_given if mode == "existingSecret" else self._commands.trust_new
         )
         if mode == "certManager":
             self._run(self._commands.trust_new_alone)
-        self._wait_for_trust(fresh)
+        self._wait_for_trust(authority)
 
-    def upgrade_within(self) -> None:
-        """Change something else."""
+    def upgrade_in_mode(self) -> None:
+        """Upgrade the release without a change of the mode."""
         self._run("upgrade --set registration.timeoutSeconds=29")
 
     def _prepare(self, mode: str) -> bytes:
-        """The first step: the new certificate beside the old one. Its authority (PEM)."""
+        """Run the first step, which creates the new certificate; returns its authority (PEM)."""
         if mode == "certManager":
             self._run(self._commands.prepare)
-            return self._cert_manager.authority("gpuward", self.installed.namespace)
+            return self._cert_manager.authority("gpuward", self.installation.namespace)
         if mode == "existingSecret":
-            signer = new_signer(self.installed)
-            fill_secret(self.installed, signer)
+            signer = new_signer(self.installation)
+            fill_secret(self.installation, signer)
             return signer.certificate_pem
         return b""
 
     def _run(self, command: str) -> None:
-        """Commands of the document. Where Helm asks, it is told to go on."""
+        """Run commands of the document; after a conflict, once more with `--force-conflicts`."""
         done = self._bash(command)
-        if "conflict" in done.stderr and self.installed.program == "helm4":
+        if "conflict" in done.stderr and self.installation.program == "helm4":
             assert "clientConfig.caBundle" in done.stderr
             self.conflicts += 1
             done = self._bash(f"{command} --force-conflicts")
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-        if "Deployment/gpuward-certs" in objects(self.installed):
-            self._hurry()
+        if "Deployment/gpuward-certs" in release_objects(self.installation):
+            self._shorten_interval()
 
     def _bash(self, command: str) -> subprocess.CompletedProcess[str]:
         shorthand = self._commands.beforehand.splitlines()[-1]
@@ -127,7 +127,7 @@ class Changing:
             env={
                 "PATH": f"{self._folder}:{os.environ['PATH']}",
                 "HOME": str(self._folder),
-                "KUBECONFIG": str(self.installed.plane.kubeconfig),
+                "KUBECONFIG": str(self.installation.plane.kubeconfig),
             },
             capture_output=True,
             text=True,
@@ -136,18 +136,18 @@ class Changing:
         )
 
     def _wait_for_trust(self, given: bytes) -> None:
-        """Wait until these authorities are trusted; in mode `self`, ours too; and no others."""
+        """Wait until exactly these authorities are trusted, and the controller's if it has one."""
 
-        def ask() -> bool:
+        def is_trusted() -> bool:
             wanted = set(parse_certificates(given))
-            if "Secret/gpuward-ca" in objects(self.installed):
-                data = self.installed.get("secret/gpuward-ca")["data"]
+            if "Secret/gpuward-ca" in release_objects(self.installation):
+                data = self.installation.get("secret/gpuward-ca")["data"]
                 wanted |= set(parse_certificates(base64.b64decode(data["ca.crt"])))
-            return trusted(self.installed) == wanted
+            return trusted_authorities(self.installation) == wanted
 
-        eventually(ask, seconds=100, what="the authorities are published")
+        eventually(is_trusted, seconds=100, what="the authorities are published")
 
-    def _hurry(self) -> None:
-        """Let our controller look around every second, so that nobody has to wait for it."""
+    def _shorten_interval(self) -> None:
+        """Make the certificate controller reconcile every second, to shorten the tests."""
         command = ("set", "env", "deployment/gpuward-certs", "GPUWARD_CERTS_INTERVAL=1")
-        self.installed.plane.kubectl(*command, "-n", self.installed.namespace)
+        self.installation.plane.kubectl(*command, "-n", self.installation.namespace)

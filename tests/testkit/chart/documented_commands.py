@@ -1,4 +1,4 @@
-"""The commands in a text for users, and whether there are such commands and options."""
+"""Find the commands in a text for users, and check that the programs know their options."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 
 
 def commands(text: str) -> list[list[str]]:
-    """The words of every command in the text that stands on a line of its own, or behind a pipe."""
-    return [found.split() for found in COMMAND.findall(text)]
+    """The words of every command in the text, on a line of its own or after a pipe."""
+    return [command.split() for command in COMMAND.findall(text)]
 
 
-def problems(words: list[str]) -> list[str]:
-    """What of a command its program does not know."""
-    called, verb, *rest = words
-    known = [[program("kubectl")]] if called == "kubectl" else [[program(h)] for h in HELMS]
-    if called == "gpuward":
-        known = [[sys.executable, "-m", "gpuward"]]
-    if called == "gpuward" and verb in {"webhooks", "certs"}:
+def unknown_options(words: list[str]) -> list[str]:
+    """The options of a command that its program does not know."""
+    name, verb, *rest = words
+    programs = [[program("kubectl")]] if name == "kubectl" else [[program(h)] for h in HELMS]
+    if name == "gpuward":
+        programs = [[sys.executable, "-m", "gpuward"]]
+    if name == "gpuward" and verb in {"webhooks", "certs"}:
         verb, rest = f"{verb} {rest[0]}", rest[1:]
     options = OPTION.findall(" ".join(rest))
     return [
-        f"{word} of {called} {verb}"
-        for one in known
-        for word in options
-        if not re.search(rf"(?<![\w-]){word}(?![\w-])", _help((*one, *verb.split())))
+        f"{option} of {name} {verb}"
+        for command in programs
+        for option in options
+        if not re.search(rf"(?<![\w-]){option}(?![\w-])", _help((*command, *verb.split())))
     ]
 
 
 @functools.cache
 def _help(command: tuple[str, ...]) -> str:
-    """What a program says of a verb, and of the options that every verb takes."""
+    """The help of a program about a verb, and about the options of every verb."""
     done = _run(*command, "--help")
-    # To an unknown verb kubectl tells about itself.
+    # For an unknown verb, kubectl prints its general help.
     assert done.returncode == 0, done.stderr
     assert " ".join(command[1:]).removeprefix("-m ") in done.stdout, done.stdout
     return done.stdout + (_run(command[0], "options").stdout if "kubectl" in command[0] else "")

@@ -7,22 +7,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.testkit.chart.installation import Installed
+from tests.testkit.chart.installation import Installation
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.toolchain import BuildError
-from tests.testkit.skipping import missing
+from tests.testkit.skipping import skip_missing
 
 
 def may_listen(port: int) -> bool:
-    """Whether this user may."""
+    """Whether this user may listen at a port."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))
         except PermissionError:
             return False
-        except OSError:  # somebody else does
+        except OSError:  # another process does: the user may
             return True
     return True
 
@@ -37,26 +37,26 @@ def chart_plane(
         for helm in ("helm3", "helm4"):
             _ = control_plane_programs[helm]
         if not may_listen(443):
-            missing("nobody but root may listen at port 443, which the chart's Service has")
-        with ControlPlane(control_plane_programs, folder=folder) as started:
-            yield started
+            skip_missing("only root may listen at port 443, the port of the chart's Service")
+        with ControlPlane(control_plane_programs, folder=folder) as plane:
+            yield plane
     except BuildError as error:
-        missing(str(error))
+        skip_missing(str(error))
 
 
 @pytest.fixture(scope="session")
 def kubelet(
     chart_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Kubelet]:
-    """The node of the chart's pods."""
-    with Kubelet(chart_plane, tmp_path_factory.mktemp("kubelet")) as played:
-        yield played
+    """The node that runs the chart's pods."""
+    with Kubelet(chart_plane, tmp_path_factory.mktemp("kubelet")) as running:
+        yield running
 
 
 @pytest.fixture(scope="module", params=["helm3", "helm4"])
-def installed(
+def installation(
     request: pytest.FixtureRequest, chart_plane: ControlPlane, kubelet: Kubelet
-) -> Iterator[Installed]:
-    """The tests of a module share one, each of the two helms in turn; nothing is installed yet."""
-    with Installed(chart_plane, kubelet, request.param) as prepared:
-        yield prepared
+) -> Iterator[Installation]:
+    """One installation per module and helm version, shared by its tests; not installed yet."""
+    with Installation(chart_plane, kubelet, request.param) as uninstalled:
+        yield uninstalled

@@ -1,16 +1,16 @@
-"""The chart on a real control plane, installed by the real helm, its pods played by processes.
+"""Install the chart on a real control plane with the real helm; its pods run as processes.
 
-The fixtures are in `installed_fixtures.py`, a pytest plugin. A story:
+The fixtures are in `fixtures.py`, a pytest plugin. An example:
 
-    def test_it_serves(installed: Installed) -> None:
-        installed.install({"mode": "deny"})
-        namespace = installed.plane.namespace()
-        eventually(lambda: is_enforced(installed.plane, namespace), what="it is in force")
-        installed.upgrade({"mode": "warn"})
+    def test_it_serves(installation: Installation) -> None:
+        installation.install({"mode": "deny"})
+        namespace = installation.plane.namespace()
+        eventually(lambda: is_enforced(installation.plane, namespace), what="gpuward enforces")
+        installation.upgrade({"mode": "warn"})
 
-`install` and `upgrade` return when helm does, which waits until the pods are ready.
-The control plane is not that of the other tests: a cluster has the chart once, and in its default
-mode it judges every namespace.
+`install` and `upgrade` return when helm does: helm waits until the pods are ready.
+These tests have a control plane of their own: a cluster can have the chart only once, and by
+default gpuward evaluates every namespace.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from tests.testkit.paths import ROOT
 
 CHART = ROOT / "charts" / "gpuward"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-#: For a busy machine: no call is given up that is only slow, and nobody waits for others to leave
-PATIENT = {"registration": {"timeoutSeconds": 30}, "drainSeconds": 0}
+#: Values for a busy machine: a slow request does not time out, and pods end without a drain
+SLOW_MACHINE = {"registration": {"timeoutSeconds": 30}, "drainSeconds": 0}
 _NUMBERS = itertools.count(1)
 _PORT = 443
 
 
-class Installed:
-    """Release `release` of the chart in a namespace of its own, which is made by installing it.
+class Installation:
+    """Release `release` of the chart in a namespace of its own, which the installation creates.
 
-    `helm` is `helm3` or `helm4`. Values are given as a dict and hold until the next upgrade;
-    `node` besides, by which the pods come to the kubelet and the Service to its address.
-    When the block is left, nothing of it is in the cluster any more.
+    `helm` is `helm3` or `helm4`. Values are given as a dict and apply until the next upgrade.
+    `node_values` are always added: they schedule the pods on the test's kubelet and give the
+    Service its address. Leaving the context removes everything from the cluster.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Installed:
         self.program = helm
         self._stack = ExitStack()
         self.address = _free_address(plane)
-        self.node = {**kubelet.values, "service": {"clusterIP": self.address}}
+        self.node_values = {**kubelet.values, "service": {"clusterIP": self.address}}
 
     def helm(
         self, command: str, *arguments: str, values: Any = None, check: bool = True
@@ -73,8 +73,8 @@ class Installed:
         given = [*command.split(), self.release, *arguments, "--namespace", self.namespace]
         if values is not None:
             given += ["--values", "-"]
-        told = json.dumps(merged(self.node, values or {}))
-        done = self.plane.run(self.program, *given, input=told)
+        text = json.dumps(merge_values(self.node_values, values or {}))
+        done = self.plane.run(self.program, *given, input=text)
         if check and done.returncode:
             raise AssertionError(f"{self.program} {' '.join(given)}: {done.stdout}{done.stderr}")
         self.kubelet.check()
@@ -86,7 +86,7 @@ class Installed:
         return self.helm("install", str(CHART), *waits, values=values, check=check)
 
     def upgrade(self, values: Any, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """`helm upgrade --wait`, with these values and none of before."""
+        """`helm upgrade --wait`, with these values and none of the earlier ones."""
         waits = ("--wait", "--timeout=100s")
         return self.helm("upgrade", str(CHART), *waits, values=values, check=check)
 
@@ -95,42 +95,42 @@ class Installed:
         self.helm("rollback", str(revision), "--wait", "--timeout=100s")
 
     def uninstall(self) -> None:
-        """`helm uninstall`, which waits for the hook alone; pods go a little later."""
+        """`helm uninstall`, which waits only for the hook; the pods end a little later."""
         self.helm("uninstall", "--timeout=100s")
 
     def restart(self) -> None:
-        """Have the servers' pods made anew, and wait until they are ready."""
-        which = ("deployment/gpuward", "-n", self.namespace)
-        self.plane.kubectl("rollout", "restart", *which)
-        self.plane.kubectl("rollout", "status", *which, "--timeout=100s")
+        """Restart the webhook's pods, and wait until the new ones are ready."""
+        target = ("deployment/gpuward", "-n", self.namespace)
+        self.plane.kubectl("rollout", "restart", *target)
+        self.plane.kubectl("rollout", "status", *target, "--timeout=100s")
 
-    def publish(self) -> None:
-        """Have the bundle published at once, and not seconds later."""
-        # A controller looks around when it is started.
+    def publish_ca_bundle(self) -> None:
+        """Restart the certificate controller, so that it publishes the CA bundle at once."""
+        # The controller reconciles when it starts, otherwise only at intervals.
         certs = ("-l", "app.kubernetes.io/component=certs", "-n", self.namespace)
         self.plane.kubectl("delete", "pod", *certs)
-        eventually(lambda: b"" not in self.bundles(), what="the bundle is published")
+        eventually(lambda: b"" not in self.ca_bundles(), what="the CA bundle is published")
 
     def webhooks(self) -> dict[str, Any]:
-        """The entries of both configurations by their names."""
+        """The webhooks of both configurations by their names."""
         found: dict[str, Any] = {}
         for kind in ConfigurationKind:
             body = self.plane.request("GET", f"{ADMISSION}/{kind.value}/gpuward").body
             found |= {entry["name"]: entry for entry in body.get("webhooks", [])}
         return found
 
-    def bundles(self) -> set[bytes]:
-        """What API servers trust the entries by, decoded; empty for an entry without any."""
+    def ca_bundles(self) -> set[bytes]:
+        """The caBundles of all webhooks, decoded; empty for a webhook without one."""
         bundles = {e["clientConfig"].get("caBundle", "") for e in self.webhooks().values()}
         return {base64.b64decode(bundle) for bundle in bundles}
 
     def get(self, path: str) -> Any:
-        """An object of the release's namespace, by KIND/NAME as kubectl takes it."""
+        """An object of the release's namespace, by KIND/NAME as in kubectl."""
         done = self.plane.kubectl("get", path, "-n", self.namespace, "-o", "json")
         return json.loads(done.stdout)
 
     def pods(self, component: str = "webhook") -> list[PodProcess]:
-        """The pods of a component whose processes run: `webhook` or `certs`."""
+        """The pods of a component (`webhook` or `certs`) whose processes run."""
         return self.kubelet.pods(self.namespace, component)
 
     def __enter__(self) -> Self:
@@ -146,26 +146,26 @@ class Installed:
     ) -> None:
         kinds = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
         roles = ("clusterrole", "clusterrolebinding")
-        ours = "app.kubernetes.io/part-of=gpuward"
-        for what in (*kinds, *roles):
-            self.plane.kubectl("delete", what, "-l", ours)
-        # Nobody waits for the namespace, for there is no other of its name.
+        label = "app.kubernetes.io/part-of=gpuward"
+        for resource in (*kinds, *roles):
+            self.plane.kubectl("delete", resource, "-l", label)
+        # No need to wait until the namespace is gone: no other test uses its name.
         self.plane.request("DELETE", f"/api/v1/namespaces/{self.namespace}")
         del self.kubelet.proxies[self.namespace]
         self._stack.close()
 
 
-def merged(one: Any, other: Any) -> Any:
-    """Values, with those of `other` laid over them."""
-    result = copy.deepcopy(one)
-    for key, value in other.items():
+def merge_values(base: Any, override: Any) -> Any:
+    """The values of `base`, with those of `override` replacing them."""
+    result = copy.deepcopy(base)
+    for key, value in override.items():
         both = isinstance(value, dict) and isinstance(result.get(key), dict)
-        result[key] = merged(result[key], value) if both else value
+        result[key] = merge_values(result[key], value) if both else value
     return result
 
 
 def _free_address(plane: ControlPlane) -> str:
-    """An address that no Service has."""
+    """A Service address that no Service uses."""
     taken = {
         service["spec"].get("clusterIP")
         for service in plane.request("GET", "/api/v1/services").body["items"]

@@ -1,4 +1,4 @@
-"""A node whose pods run as processes of this machine; for the pods of the chart."""
+"""A node whose pods run as processes of this machine, for the pods of the chart."""
 
 from __future__ import annotations
 
@@ -9,65 +9,65 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.testkit.admission.forwarder import Forwarder
-from tests.testkit.chart.pod_process import PodProcess, World
+from tests.testkit.chart.pod_process import PodProcess, PodRuntime
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import Processes
 
 NODE = "processes"
 TAINT = {"key": "gpuward-tests", "value": "processes", "effect": "NoSchedule"}
-PAUSE = 0.2
-# Often enough for a node not to be taken for dead.
-BEAT = 10.0
+POLL_SECONDS = 0.2
+# Frequent enough that the control plane does not mark the node as not ready.
+HEARTBEAT_SECONDS = 10.0
 
 
 class Kubelet:
-    """Plays the kubelet of a node of its own until the block is left; kwok leaves that node alone.
+    """Simulates the kubelet of one node while its context is open; kwok ignores that node.
 
-    Pods come here by `values`, and become ready, complete, fail and go as their processes do, so
-    whoever waits for them waits for the processes. A pod that is asked to go is gone once
-    its process has ended.
+    The chart's `values` schedule its pods on this node. A pod becomes ready, completes or fails
+    as its process does. A pod that is being deleted is removed once its process has ended.
 
-    It plays kube-proxy too: `proxies` has by namespace who listens at the Service there. Ready
-    pods with a port called `https` get its connections.
+    This class simulates kube-proxy too: `proxies` maps a namespace to the forwarder that listens
+    at the address of its Service. The ready webhook pods get the connections, at their port
+    called `https`.
     """
 
     def __init__(self, plane: Cluster, folder: Path) -> None:
         self.proxies: dict[str, Forwarder] = {}
-        self._world = World(plane, Processes(folder), folder)
+        self._runtime = PodRuntime(plane, Processes(folder), folder)
         self._pods: dict[str, PodProcess] = {}
-        self._led: dict[str, tuple[Forwarder, str]] = {}
+        self._endpoints: dict[str, tuple[Forwarder, str]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet")
         self._failure: Exception | None = None
-        self._beaten = 0.0
+        self._last_heartbeat = 0.0
 
     @property
     def values(self) -> dict[str, Any]:
-        """Values of the chart by which its pods come to this node, and no others do."""
-        tolerated = {"key": TAINT["key"], "operator": "Exists", "effect": TAINT["effect"]}
-        return {"nodeSelector": {"kubernetes.io/hostname": NODE}, "tolerations": [tolerated]}
+        """Chart values that schedule the chart's pods on this node, where no other pods run."""
+        toleration = {"key": TAINT["key"], "operator": "Exists", "effect": TAINT["effect"]}
+        return {"nodeSelector": {"kubernetes.io/hostname": NODE}, "tolerations": [toleration]}
 
     def pods(self, namespace: str, component: str) -> list[PodProcess]:
-        """The pods of that component whose process runs and is not asked to end."""
+        """The pods of a component whose process runs and is not being terminated."""
         self.check()
         return [
             pod
             for pod in list(self._pods.values())
-            if (pod.namespace, pod.component) == (namespace, component) and pod.serves
+            if (pod.namespace, pod.component) == (namespace, component) and pod.is_serving
         ]
 
     def log(self, namespace: str, pod: str) -> str:
-        """What a pod has written, also one that is gone."""
-        file = self._world.processes.log(f"{namespace}-{pod}")
+        """The output of a pod, also of one that is deleted."""
+        file = self._runtime.processes.log(f"{namespace}-{pod}")
         return file.read_text(encoding="utf-8", errors="replace")
 
     def check(self) -> None:
-        """Raise what has gone wrong."""
+        """Raise an error if the kubelet's thread has failed."""
         if self._failure:
             raise RuntimeError("the kubelet has failed") from self._failure
 
     def __enter__(self) -> Self:
-        self._world.plane.create("/api/v1/nodes", _node())
+        self._runtime.plane.create("/api/v1/nodes", _node())
         self._thread.start()
         return self
 
@@ -81,57 +81,57 @@ class Kubelet:
         self._thread.join()
         for pod in self._pods.values():
             pod.kill()
-        self._world.processes.stop()
-        self._world.plane.request("DELETE", f"/api/v1/nodes/{NODE}")
+        self._runtime.processes.stop()
+        self._runtime.plane.request("DELETE", f"/api/v1/nodes/{NODE}")
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(PAUSE):
-                self._beat()
-                self._round()
-        except Exception as error:  # noqa: BLE001  # whoever asks next is told
+            while not self._stop.wait(POLL_SECONDS):
+                self._send_heartbeat()
+                self._sync_pods()
+        except Exception as error:  # noqa: BLE001  # `check` raises it in the test
             self._failure = error
 
-    def _beat(self) -> None:
-        if time.monotonic() < self._beaten + BEAT:
+    def _send_heartbeat(self) -> None:
+        if time.monotonic() < self._last_heartbeat + HEARTBEAT_SECONDS:
             return
-        self._beaten = time.monotonic()
+        self._last_heartbeat = time.monotonic()
         path = f"/api/v1/nodes/{NODE}/status"
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        told = {"status": {"conditions": [{**READY, "lastHeartbeatTime": now}]}}
+        body = {"status": {"conditions": [{**READY, "lastHeartbeatTime": now}]}}
         content_type = "application/merge-patch+json"
-        answer = self._world.plane.request("PATCH", path, told, content_type=content_type)
+        answer = self._runtime.plane.request("PATCH", path, body, content_type=content_type)
         assert answer.status == 200, answer
 
-    def _round(self) -> None:
-        here = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{NODE}"
+    def _sync_pods(self) -> None:
+        path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{NODE}"
         found = {
             pod["metadata"]["uid"]: pod
-            for pod in self._world.plane.request("GET", here).body["items"]
+            for pod in self._runtime.plane.request("GET", path).body["items"]
         }
         for uid in self._pods.keys() - found.keys():
             self._pods.pop(uid).kill()
-            self._lead(uid, None)
+            self._set_endpoint(uid, None)
         for uid, manifest in found.items():
             if uid not in self._pods:
-                self._pods[uid] = PodProcess(self._world, manifest)
+                self._pods[uid] = PodProcess(self._runtime, manifest)
             pod = self._pods[uid]
-            pod.look(manifest)
-            self._lead(uid, pod if pod.ready and pod.component == "webhook" else None)
+            pod.sync(manifest)
+            self._set_endpoint(uid, pod if pod.ready and pod.component == "webhook" else None)
 
-    def _lead(self, uid: str, pod: PodProcess | None) -> None:
-        """Have the Service lead to a pod, or not any more."""
+    def _set_endpoint(self, uid: str, pod: PodProcess | None) -> None:
+        """Add a pod to the Service's endpoints; None removes the pod with this uid."""
         if pod is None:
-            if uid in self._led:
-                proxy, endpoint = self._led.pop(uid)
+            if uid in self._endpoints:
+                proxy, endpoint = self._endpoints.pop(uid)
                 proxy.remove(endpoint)
-        elif uid not in self._led and (found := self.proxies.get(pod.namespace)):
+        elif uid not in self._endpoints and (found := self.proxies.get(pod.namespace)):
             endpoint = pod.endpoint("https")
             found.add(endpoint)
-            self._led[uid] = found, endpoint
+            self._endpoints[uid] = found, endpoint
 
 
-READY = {"type": "Ready", "status": "True", "reason": "Played", "message": ""}
+READY = {"type": "Ready", "status": "True", "reason": "Simulated", "message": ""}
 
 
 def _node() -> dict[str, Any]:

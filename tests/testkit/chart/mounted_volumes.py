@@ -1,4 +1,4 @@
-"""What a kubelet makes of a pod's Secret and ConfigMap volumes: folders that follow them."""
+"""Secret and ConfigMap volumes of a pod, as folders that are updated as a kubelet does."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ PLURALS = {"secret": ("secrets", "secretName"), "configMap": ("configmaps", "nam
 
 
 class Volume:
-    """A volume of a pod in `namespace`, as a folder.
+    """A Secret or ConfigMap volume of a pod in `namespace`, as a folder.
 
-    A link is swapped, so that all files change at one stroke. As with a kubelet, what cannot be
-    mounted leaves the folder as it was: no object, or one without a key that `items` names.
+    An update swaps a symbolic link, so that all files change at once. As with a kubelet, the
+    folder stays as it is if the object or a key that `items` names is missing.
     """
 
     def __init__(self, plane: Cluster, namespace: str, volume: Any, folder: Path) -> None:
         (kind,) = PLURALS.keys() & volume.keys()
-        plural, named = PLURALS[kind]
+        plural, name_key = PLURALS[kind]
         self.folder = folder
         self._plane = plane
         self._source = volume[kind]
-        self._path = f"/api/v1/namespaces/{namespace}/{plural}/{self._source[named]}"
-        self._shown: dict[str, bytes] | None = None
+        self._path = f"/api/v1/namespaces/{namespace}/{plural}/{self._source[name_key]}"
+        self._written: dict[str, bytes] | None = None
         self._versions = itertools.count(1)
 
     def sync(self) -> bool:
-        """Bring the folder up to date; whether that could be done."""
+        """Update the folder; returns whether the volume could be mounted."""
         files = self._files()
-        if files is not None and files != self._shown:
-            self._show(files)
+        if files is not None and files != self._written:
+            self._write(files)
         return files is not None
 
     def _files(self) -> dict[str, bytes] | None:
@@ -48,27 +48,27 @@ class Volume:
             return None
         return {path: found[key] for path, key in wanted.items()}
 
-    def _show(self, files: dict[str, bytes]) -> None:
-        fresh = self.folder / f"..{next(self._versions)}"
-        fresh.mkdir(parents=True)
+    def _write(self, files: dict[str, bytes]) -> None:
+        version = self.folder / f"..{next(self._versions)}"
+        version.mkdir(parents=True)
         for name, content in files.items():
-            (fresh / name).write_bytes(content)
+            (version / name).write_bytes(content)
             link = self.folder / name
             if not link.is_symlink():
                 link.symlink_to(f"..data/{name}")
-        swapped = self.folder / "..data_tmp"
-        swapped.symlink_to(fresh.name)
-        swapped.replace(self.folder / "..data")
+        new_link = self.folder / "..data_tmp"
+        new_link.symlink_to(version.name)
+        new_link.replace(self.folder / "..data")
         for link in self.folder.iterdir():
             if link.is_symlink() and not link.exists():
                 link.unlink()
-        self._shown = files
+        self._written = files
 
 
-def mounted(plane: Cluster, pod: Any, folder: Path) -> dict[str, Volume]:
+def pod_volumes(plane: Cluster, pod: Any, folder: Path) -> dict[str, Volume]:
     """The volumes of a pod by their names, each in a folder of its own.
 
-    Its token is none of them: who plays the kubelet has another way to hand it over.
+    The service account token (a projected volume) is left out: `PodProcess` passes a kubeconfig.
     """
     namespace = pod["metadata"]["namespace"]
     return {

@@ -1,4 +1,4 @@
-"""What a chart makes for the programs that ask API servers, and lets them do."""
+"""The accounts and permissions that the chart gives to the clients of the API server."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from tests.testkit.control_plane.cluster import Cluster
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ACCOUNT = LEASE = "gpuward-certs"
-REMOVER = "gpuward-removal"
-CHECKER = "gpuward-test"
+REMOVAL_ACCOUNT = "gpuward-removal"
+CHECK_ACCOUNT = "gpuward-test"
 CONTROLLER_VERBS = ["get", "patch"]
-# To delete would do, but then nobody could look beforehand whose it is.
+# The removal reads a configuration before it deletes it, to see whether it is gpuward's.
 REMOVAL_VERBS = ["get", "delete"]
 CHECK_VERBS = ["get"]
 AUTHORITY_SECRET, SERVING_SECRET = "gpuward-ca", "gpuward-tls"
-NAMESPACED = [
+NAMESPACED_RULES = [
     {
         "apiGroups": [""],
         "resources": ["secrets"],
@@ -24,8 +24,8 @@ NAMESPACED = [
 ]
 
 
-def prepare(plane: Cluster, namespace: str, configuration: str) -> None:
-    """Make the controller's account, its empty Secrets and Lease, and all of its rights.
+def create_controller_account(plane: Cluster, namespace: str, configuration: str) -> None:
+    """Create the controller's account, its empty Secrets and Lease, and its permissions.
 
     `configuration` is the name of both webhook configurations, which need not exist yet.
     """
@@ -36,42 +36,46 @@ def prepare(plane: Cluster, namespace: str, configuration: str) -> None:
     account = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
     plane.create(leases, {"metadata": {"name": LEASE}})
-    granted = [_used(rule) for rule in NAMESPACED]
-    _grant(plane, f"{RBAC}/namespaces/{namespace}", "Role", configuration, granted, account)
-    whole = [on_configurations(configuration, CONTROLLER_VERBS)]
-    _grant(plane, RBAC, "ClusterRole", configuration, whole, account)
+    rules = [_with_controller_verbs(rule) for rule in NAMESPACED_RULES]
+    _grant(plane, f"{RBAC}/namespaces/{namespace}", "Role", configuration, rules, account)
+    cluster_rules = [configuration_rule(configuration, CONTROLLER_VERBS)]
+    _grant(plane, RBAC, "ClusterRole", configuration, cluster_rules, account)
 
 
-def prepare_removal(plane: Cluster, namespace: str, configuration: str) -> None:
-    """Make the account of the pre-delete hook, and all of its rights."""
-    plane.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": REMOVER}})
-    granted = [on_configurations(configuration, REMOVAL_VERBS)]
-    account = {"kind": "ServiceAccount", "name": REMOVER, "namespace": namespace}
-    _grant(plane, RBAC, "ClusterRole", f"{configuration}-removal", granted, account)
+def create_removal_account(plane: Cluster, namespace: str, configuration: str) -> None:
+    """Create the account of the pre-delete hook, and its permissions."""
+    plane.create(
+        f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": REMOVAL_ACCOUNT}}
+    )
+    rules = [configuration_rule(configuration, REMOVAL_VERBS)]
+    account = {"kind": "ServiceAccount", "name": REMOVAL_ACCOUNT, "namespace": namespace}
+    _grant(plane, RBAC, "ClusterRole", f"{configuration}-removal", rules, account)
 
 
-def take_back_removal(plane: Cluster, configuration: str) -> None:
-    """Take away what of the removal's rights is in no namespace."""
-    for what in ("clusterrolebindings", "clusterroles"):
-        plane.request("DELETE", f"{RBAC}/{what}/{configuration}-removal")
+def delete_removal_permissions(plane: Cluster, configuration: str) -> None:
+    """Delete the cluster-scoped permissions of the pre-delete hook."""
+    for resource in ("clusterrolebindings", "clusterroles"):
+        plane.request("DELETE", f"{RBAC}/{resource}/{configuration}-removal")
 
 
-def prepare_check(plane: Cluster, namespace: str, configuration: str) -> None:
-    """Make the account of the chart's test, and all of its rights."""
-    plane.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": CHECKER}})
-    granted = [on_configurations(configuration, CHECK_VERBS)]
-    account = {"kind": "ServiceAccount", "name": CHECKER, "namespace": namespace}
-    _grant(plane, RBAC, "ClusterRole", f"{configuration}-test", granted, account)
+def create_check_account(plane: Cluster, namespace: str, configuration: str) -> None:
+    """Create the account of the chart's test hook, and its permissions."""
+    plane.create(
+        f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": CHECK_ACCOUNT}}
+    )
+    rules = [configuration_rule(configuration, CHECK_VERBS)]
+    account = {"kind": "ServiceAccount", "name": CHECK_ACCOUNT, "namespace": namespace}
+    _grant(plane, RBAC, "ClusterRole", f"{configuration}-test", rules, account)
 
 
-def take_back_check(plane: Cluster, configuration: str) -> None:
-    """Take away what of the test's rights is in no namespace."""
-    for what in ("clusterrolebindings", "clusterroles"):
-        plane.request("DELETE", f"{RBAC}/{what}/{configuration}-test")
+def delete_check_permissions(plane: Cluster, configuration: str) -> None:
+    """Delete the cluster-scoped permissions of the test hook."""
+    for resource in ("clusterrolebindings", "clusterroles"):
+        plane.request("DELETE", f"{RBAC}/{resource}/{configuration}-test")
 
 
-def on_configurations(name: str, verbs: list[str]) -> dict[str, list[str]]:
-    """The rule for both webhook configurations of that name."""
+def configuration_rule(name: str, verbs: list[str]) -> dict[str, list[str]]:
+    """The RBAC rule for both webhook configurations of a name."""
     return {
         "apiGroups": ["admissionregistration.k8s.io"],
         "resources": [kind.value for kind in ConfigurationKind],
@@ -82,17 +86,17 @@ def on_configurations(name: str, verbs: list[str]) -> dict[str, list[str]]:
 
 def _grant(
     plane: Cluster,
-    place: str,
+    parent: str,
     role: str,
     name: str,
     rules: list[dict[str, list[str]]],
     account: dict[str, str],
 ) -> None:
-    plane.create(f"{place}/{role.lower()}s", {"metadata": {"name": name}, "rules": rules})
+    plane.create(f"{parent}/{role.lower()}s", {"metadata": {"name": name}, "rules": rules})
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name}
     binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [account]}
-    plane.create(f"{place}/{role.lower()}bindings", binding)
+    plane.create(f"{parent}/{role.lower()}bindings", binding)
 
 
-def _used(rule: dict[str, list[str]]) -> dict[str, list[str]]:
+def _with_controller_verbs(rule: dict[str, list[str]]) -> dict[str, list[str]]:
     return {**rule, "verbs": ["get", "update"]}

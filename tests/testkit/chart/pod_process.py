@@ -1,4 +1,4 @@
-"""A pod of the chart as a process of this machine, and what a kubelet would report of it."""
+"""Run a pod of the chart as a process of this machine, and report its status as a kubelet does."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.testkit.chart.mounted_volumes import mounted
+from tests.testkit.chart.mounted_volumes import pod_volumes
 from tests.testkit.chart.pod_status import pod_status
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import Processes, free_port
 from tests.testkit.paths import ROOT
 
-LISTENING = ("--listen=", "--metrics-listen=")
+LISTEN_OPTIONS = ("--listen=", "--metrics-listen=")
 
 
-class World(NamedTuple):
-    """Where pods run."""
+class PodRuntime(NamedTuple):
+    """What the pods of a node need to run: the control plane, the processes and a folder."""
 
     plane: Cluster
     processes: Processes
@@ -27,69 +27,70 @@ class World(NamedTuple):
 
 
 class PodProcess:
-    """`gpuward` with the arguments of the pod's container, as the API server has them.
+    """The process of one pod: `gpuward` with the arguments of the pod's container.
 
-    What is different, because there is no network and no file system of its own:
+    The process shares this machine's network and file system. Some arguments are different,
+    therefore:
 
-    * `--listen=:PORT` gets a loopback address of the pod's own before its port,
-      and `--status-port` a free port;
-    * paths at which a volume is mounted become the folder that follows the volume;
-    * where the pod mounts a token, `--kubeconfig` names one of the same account;
-    * `webhooks check` is told where the Service is.
+    * `--listen=:PORT` and `--metrics-listen=:PORT` get a loopback address of the pod's own,
+      and `--status-port` gets a free port;
+    * the mount path of a volume becomes the folder with the volume's content;
+    * where the pod mounts a token, `--kubeconfig` has a token of the same account;
+    * `webhooks check` gets the address of the Service.
     """
 
-    def __init__(self, world: World, manifest: Any) -> None:
+    def __init__(self, runtime: PodRuntime, manifest: Any) -> None:
         self.manifest = manifest
         self.name = f"{self.namespace}-{manifest['metadata']['name']}"
-        self.ready = self._over = False
-        #: Its process, once it is started
+        self.ready = self._finished = False
+        #: The process ID; 0 until the process is started
         self.process_id = 0
-        self._world = world
-        self._address = world.plane.service_address(10250)
+        self._runtime = runtime
+        self._address = runtime.plane.service_address(10250)
         self._ports: dict[int, str] = {}
-        self._started = self._ending = False
-        home = world.folder / manifest["metadata"]["uid"]
-        self._volumes = mounted(world.plane, manifest, home)
+        self._is_started = self._is_terminating = False
+        home = runtime.folder / manifest["metadata"]["uid"]
+        self._volumes = pod_volumes(runtime.plane, manifest, home)
 
     @property
     def namespace(self) -> str:
-        """Where the pod is."""
+        """The pod's namespace."""
         return str(self.manifest["metadata"]["namespace"])
 
     @property
     def component(self) -> str:
-        """Which part of gpuward it is."""
+        """The component of gpuward, by the pod's label."""
         return str(self.manifest["metadata"]["labels"]["app.kubernetes.io/component"])
 
     def endpoint(self, port: str) -> str:
-        """HOST:PORT of what the container calls `port`."""
+        """HOST:PORT of the container port called `port`."""
         ports = self._container.get("ports", [])
         number = next(p["containerPort"] for p in ports if p["name"] == port)
         return self._ports.get(number, f"{self._address}:{number}")
 
-    def look(self, manifest: Any) -> None:
-        """Do the next thing that a kubelet would do, now that the pod looks like this."""
+    def sync(self, manifest: Any) -> None:
+        """Take the next step that a kubelet would take for the pod's current manifest."""
         self.manifest = manifest
         if "deletionTimestamp" in manifest["metadata"]:
-            self._leave()
-        elif self._over:
+            self._terminate()
+        elif self._finished:
             return
-        elif not self._started:
-            # Until all is there that it mounts, a pod is not started.
+        elif not self._is_started:
+            # A pod starts only when all of its volumes can be mounted.
             if self._mount():
                 self._start()
         else:
             self._mount()
-            self._watch()
+            self._update_status()
 
     @property
-    def serves(self) -> bool:
-        """Whether its process runs and has not been asked to end."""
-        return self._running and not self._ending
+    def is_serving(self) -> bool:
+        """Whether the process runs and is not being terminated."""
+        return self._is_running and not self._is_terminating
 
     def kill(self) -> None:
-        """End the process without asking it."""
-        if self._running:
+        """Kill the process (SIGKILL)."""
+        if self._is_running:
             os.kill(self.process_id, signal.SIGKILL)
 
     @property
@@ -98,26 +99,26 @@ class PodProcess:
         return only
 
     @property
-    def _running(self) -> bool:
-        return self._started and self._world.processes.exit_status(self.name) is None
+    def _is_running(self) -> bool:
+        return self._is_started and self._runtime.processes.exit_status(self.name) is None
 
     def _mount(self) -> bool:
-        """Bring the volumes up to date; whether all could be."""
-        done = [volume.sync() for volume in self._volumes.values()]
-        return all(done)
+        """Update the content of the volumes; returns whether all could be updated."""
+        results = [volume.sync() for volume in self._volumes.values()]
+        return all(results)
 
     def _start(self) -> None:
-        given = {entry["name"]: entry["value"] for entry in self._container.get("env", [])}
+        variables = {entry["name"]: entry["value"] for entry in self._container.get("env", [])}
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": "/nonexistent"}
         command = [sys.executable, "-m", "gpuward", *self._arguments()]
-        self._world.processes.start(self.name, command, {**environment, **given})
-        self.process_id = self._world.processes.ids[self.name]
-        self._started = True
+        self._runtime.processes.start(self.name, command, {**environment, **variables})
+        self.process_id = self._runtime.processes.ids[self.name]
+        self._is_started = True
         self._report("Running")
 
     def _arguments(self) -> list[str]:
-        arguments = [self._mapped(argument) for argument in self._container["args"]]
-        spec, plane = self.manifest["spec"], self._world.plane
+        arguments = [self._translate(argument) for argument in self._container["args"]]
+        spec, plane = self.manifest["spec"], self._runtime.plane
         if spec["automountServiceAccountToken"]:
             token = plane.token(spec["serviceAccountName"], self.namespace)
             arguments += ["--kubeconfig", str(plane.kubeconfig_for(token))]
@@ -126,15 +127,15 @@ class PodProcess:
         return arguments
 
     def _service_address(self) -> str:
-        """Where the one Service of the namespace is that has an address: there is no DNS here."""
+        """The address of the namespace's only Service with one: the process has no cluster DNS."""
         path = f"/api/v1/namespaces/{self.namespace}/services"
-        found = self._world.plane.request("GET", path).body["items"]
+        found = self._runtime.plane.request("GET", path).body["items"]
         (address,) = {service["spec"]["clusterIP"] for service in found} - {"None"}
         return str(address)
 
-    def _mapped(self, argument: str) -> str:
+    def _translate(self, argument: str) -> str:
         flag, _, value = argument.partition("=")
-        if argument.startswith(LISTENING):
+        if argument.startswith(LISTEN_OPTIONS):
             return f"{flag}={self._address}{value}"
         if flag == "--status-port":
             self._ports[int(value)] = f"127.0.0.1:{free_port()}"
@@ -145,18 +146,18 @@ class PodProcess:
                 argument = argument.replace(mount["mountPath"], folder)
         return argument
 
-    def _watch(self) -> None:
-        status = self._world.processes.exit_status(self.name)
+    def _update_status(self) -> None:
+        status = self._runtime.processes.exit_status(self.name)
         if status is None:
             ready = self._is_ready()
             if ready != self.ready:
                 self.ready = ready
                 self._report("Running")
         elif self.manifest["spec"]["restartPolicy"] == "Never":
-            self._over, self.ready = True, False
+            self._finished, self.ready = True, False
             self._report("Failed" if status else "Succeeded", status)
         elif self.ready:
-            # It is not started again, as if its node were waiting ever longer to do that.
+            # The process is not restarted, as during the back-off of a kubelet.
             self.ready = False
             self._report("Running", status)
 
@@ -174,22 +175,22 @@ class PodProcess:
         finally:
             connection.close()
 
-    def _leave(self) -> None:
+    def _terminate(self) -> None:
         self.ready = False
-        if self._running:
-            if not self._ending:
+        if self._is_running:
+            if not self._is_terminating:
                 os.kill(self.process_id, signal.SIGTERM)
-            self._ending = True
+            self._is_terminating = True
             return
         uid = self.manifest["metadata"]["uid"]
-        now = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
-        self._world.plane.request("DELETE", self._path, now)
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
+        self._runtime.plane.request("DELETE", self._path, options)
 
     def _report(self, phase: str, exit_status: int | None = None) -> None:
-        told = pod_status(phase, self._container, ready=self.ready, exit_status=exit_status)
-        path, sent = f"{self._path}/status", {"status": told}
+        status = pod_status(phase, self._container, ready=self.ready, exit_status=exit_status)
+        path, body = f"{self._path}/status", {"status": status}
         content_type = "application/merge-patch+json"
-        answer = self._world.plane.request("PATCH", path, sent, content_type=content_type)
+        answer = self._runtime.plane.request("PATCH", path, body, content_type=content_type)
         assert answer.status in (200, 404), answer
 
     @property

@@ -1,4 +1,4 @@
-"""Renders the chart with the real helm, offline; every rendering is made once."""
+"""Render the chart with the real helm, without a cluster; every rendering is cached."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import yaml
 from tests.testkit.control_plane.build import programs
 from tests.testkit.control_plane.toolchain import BuildError
 from tests.testkit.paths import ROOT
-from tests.testkit.skipping import missing
+from tests.testkit.skipping import skip_missing
 
 CHART = ROOT / "charts" / "gpuward"
 HELMS = ("helm3", "helm4")
 RELEASE, NAMESPACE = "gpuward", "gpuward-system"
-#: The values files that the chart is tried with, by the first part of their names
+#: The values files that the chart is tested with, by the first part of their names
 CI_VALUES = {
     path.name.removesuffix("-values.yaml"): path for path in sorted(CHART.glob("ci/*-values.yaml"))
 }
@@ -28,7 +28,7 @@ CI_VALUES = {
 Manifest = dict[str, Any]
 
 
-def rendered(
+def render(
     *values: Path | str,
     helm: str = "helm3",
     release: str = RELEASE,
@@ -36,27 +36,27 @@ def rendered(
     options: tuple[str, ...] = (),
     chart: Path = CHART,
 ) -> list[Manifest]:
-    """The objects that the chart makes with `values`: files, and at most one text in YAML.
+    """Render the chart with `values` (files, and at most one YAML text), and parse the objects.
 
-    `options` are further ones of `helm template`. The hooks are among the objects.
+    `options` are further options of `helm template`. The objects include the hooks.
     """
-    where: dict[str, Any] = {"helm": helm, "release": release, "namespace": namespace}
-    text = rendering(*values, **where, options=options, chart=chart)
-    objects: list[Manifest] = json.loads(_as_json(text))  # their own for every caller
+    target: dict[str, Any] = {"helm": helm, "release": release, "namespace": namespace}
+    text = render_text(*values, **target, options=options, chart=chart)
+    objects: list[Manifest] = json.loads(_as_json(text))  # a new copy for every caller
     return objects
 
 
-def rendering(*values: Path | str, **where: Any) -> str:
-    """The text of what `rendered` returns."""
-    done = template(*values, **where)
+def render_text(*values: Path | str, **target: Any) -> str:
+    """Render the chart as `render` does, and return the YAML text."""
+    done = template(*values, **target)
     if done.returncode:
         raise AssertionError(f"helm template: {done.stderr}")
     return done.stdout
 
 
-def refusal(*values: Path | str, **where: Any) -> str:
-    """Why helm does not render the chart with `values`; AssertionError if it does."""
-    done = template(*values, **where)
+def render_error(*values: Path | str, **target: Any) -> str:
+    """The error of helm for `values` that it must refuse; AssertionError if it renders them."""
+    done = template(*values, **target)
     if not done.returncode:
         raise AssertionError("the chart was rendered")
     return done.stderr
@@ -71,7 +71,7 @@ def template(
     options: tuple[str, ...] = (),
     chart: Path = CHART,
 ) -> subprocess.CompletedProcess[str]:
-    """What `helm template` answers."""
+    """The finished process of `helm template`."""
     command = ("template", release, str(chart), f"--namespace={namespace}")
     return run_helm(*command, *options, values=values, helm=helm)
 
@@ -79,9 +79,9 @@ def template(
 def run_helm(
     *arguments: str, values: Iterable[Path | str] = (), helm: str = "helm3"
 ) -> subprocess.CompletedProcess[str]:
-    """Run helm without a cluster, and without what the user of this machine has set up."""
+    """Run helm without a cluster, and without the configuration of this machine's user."""
     texts = [value for value in values if isinstance(value, str)]
-    assert len(texts) <= 1, "helm reads one of them from its standard input"
+    assert len(texts) <= 1, "helm reads one text from its standard input"
     files = [f"--values={'-' if isinstance(value, str) else value}" for value in values]
     return subprocess.run(
         [program(helm), *arguments, *files],
@@ -96,40 +96,41 @@ def run_helm(
 
 @functools.cache
 def _as_json(text: str) -> str:
-    """The objects in a text of YAML, which takes far longer to read."""
-    return json.dumps([found for found in yaml.load_all(text, yaml.CSafeLoader) if found])
+    """The objects of a YAML text as JSON, which is parsed far faster."""
+    return json.dumps([each for each in yaml.load_all(text, yaml.CSafeLoader) if each])
 
 
 def of_kind(objects: Iterable[Manifest], kind: str, name: str | None = None) -> list[Manifest]:
-    """Those of a kind, and of a name where one is given."""
+    """The objects of a kind, and of a name if one is given."""
     return [o for o in objects if o["kind"] == kind and name in (None, o["metadata"]["name"])]
 
 
-def the(objects: Iterable[Manifest], kind: str, name: str | None = None) -> Manifest:
-    """The only one of a kind, or of a kind and name."""
-    (found,) = of_kind(objects, kind, name)
-    return found
+def find_one(objects: Iterable[Manifest], kind: str, name: str | None = None) -> Manifest:
+    """The only object of a kind, or of a kind and name."""
+    (only,) = of_kind(objects, kind, name)
+    return only
 
 
 def pod_specs(objects: Iterable[Manifest]) -> dict[str, Manifest]:
-    """The spec of every pod that the objects make, by the component it belongs to."""
-    found = {}
-    for made in objects:
-        pod = made if made["kind"] == "Pod" else made.get("spec", {}).get("template", {})
+    """The spec of every pod and pod template in the objects, by component."""
+    specs = {}
+    for manifest in objects:
+        is_pod = manifest["kind"] == "Pod"
+        pod = manifest if is_pod else manifest.get("spec", {}).get("template", {})
         if "containers" in pod.get("spec", {}):
-            found[pod["metadata"]["labels"]["app.kubernetes.io/component"]] = pod["spec"]
-    return found
+            specs[pod["metadata"]["labels"]["app.kubernetes.io/component"]] = pod["spec"]
+    return specs
 
 
 def containers_of(objects: Iterable[Manifest]) -> list[Manifest]:
-    """The containers of every pod that the objects make."""
+    """The containers of every pod and pod template in the objects."""
     return [container for spec in pod_specs(objects).values() for container in spec["containers"]]
 
 
 @functools.cache
 def program(name: str) -> str:
-    """The path of `helm3`, `helm4` or `kubectl`; skips the test where it is not to be had."""
+    """The path of `helm3`, `helm4` or `kubectl`; skips the test if it cannot be built."""
     try:
         return str(programs(oldest=os.environ.get("GPUWARD_KUBERNETES") == "oldest")[name])
     except BuildError as error:
-        missing(str(error))
+        skip_missing(str(error))

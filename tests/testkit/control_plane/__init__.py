@@ -1,1 +1,1 @@
-"""A real Kubernetes control plane on loopback: built once, started per test session."""
+"""A real Kubernetes control plane on loopback addresses: built once, started per test session."""

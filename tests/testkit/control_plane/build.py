@@ -1,9 +1,9 @@
-"""Build Kubernetes, etcd, kwok and helm for the tests: once, into a cache outside the repository.
+"""Builds Kubernetes, etcd, kwok and helm for the tests into a cache outside the repository.
 
     python -m tests.testkit.control_plane.build [--oldest] [--print]
 
-builds what is missing; with --print it also prints the name and path of each program. As a module,
-`programs(oldest=…)` returns the same paths and builds if necessary; `chart_tools()` does the same
+builds what is missing. With --print it also prints the name and the path of each program.
+`programs(oldest=…)` returns these paths and builds what is missing; `chart_tools()` does the same
 for the programs that only the tests of the chart need.
 """
 
@@ -26,12 +26,12 @@ from tests.testkit.control_plane.sources import (
     OLDEST,
     Source,
 )
-from tests.testkit.control_plane.toolchain import BuildError, cache, go_command, made_once, run
+from tests.testkit.control_plane.toolchain import BuildError, build_once, cache, go_command, run
 
 
 @dataclass(frozen=True)
 class Programs:
-    """Where programs are, and what goes with them: the folders that may hold them."""
+    """The folders with the programs and the files that belong to them."""
 
     folders: tuple[Path, ...]
 
@@ -43,69 +43,73 @@ class Programs:
         raise BuildError(f"{name} is not in {', '.join(map(str, self.folders))}")
 
     def has(self, *names: str) -> bool:
-        """Whether all of these programs are here."""
+        """Whether all of these programs exist."""
         return all(any((folder / n).is_file() for folder in self.folders) for n in names)
 
     @property
     def stages(self) -> list[Path]:
-        """The configuration files of kwok; none where there is no kwok."""
+        """The configuration files of kwok; empty without kwok."""
         return sorted(file for folder in self.folders for file in folder.glob("stages/*.yaml"))
 
     @property
     def crds(self) -> list[Path]:
-        """The definitions of other projects' kinds, one a file; none where they are not."""
+        """The CustomResourceDefinitions of other projects; empty without the chart tools."""
         return sorted(file for folder in self.folders for file in folder.glob("crds/*.yaml"))
 
     @property
     def version(self) -> str:
-        """The version that the API server calls itself, such as `v1.36.3`."""
+        """The version that the API server reports, such as `v1.36.3`."""
         return run([str(self["kube-apiserver"]), "--version"]).split()[-1]
 
 
 def programs(*, oldest: bool = False) -> Programs:
-    """The programs of the tested release, or of the oldest supported one; built if need be.
+    """The programs of the tested release, or of the oldest supported one; built if necessary.
 
-    KUBEBUILDER_ASSETS, where set, is taken as it is and nothing is built.
+    If KUBEBUILDER_ASSETS is set, its programs are used and nothing is built.
     """
-    return _found(OLDEST if oldest else KUBERNETES, HELM)
+    return _programs(OLDEST if oldest else KUBERNETES, HELM)
 
 
 def chart_tools() -> Programs:
-    """helm-docs, promtool, kube-score, and the `crds` of what the chart can make.
+    """helm-docs, promtool, kube-score, and the `crds` of the objects that the chart can create.
 
-    Apart from `programs()`, so that only the tests that need them wait for their build.
+    They are not part of `programs()`, so that only the tests that need them wait for their build.
     """
-    return _found(CHART_TOOLS, CHART_LINTER)
+    return _programs(CHART_TOOLS, CHART_LINTER)
 
 
-def _found(*sources: Source) -> Programs:
+def _programs(*sources: Source) -> Programs:
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets:
         return Programs((Path(assets),))
     go = go_command()
-    return Programs(tuple(_built(go, source) for source in sources))
+    return Programs(tuple(_build(go, source) for source in sources))
 
 
-def _built(go: str, source: Source) -> Path:
-    """The folder with the programs of one of our Go modules, and what is copied beside them."""
-    flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", f"-ldflags={_stamps(source)}"]
+def _build(go: str, source: Source) -> Path:
+    """The folder with the programs of a Go module and the copied files; built if necessary.
+
+    The key of the cache is a hash of the flags, the packages, the copied files (by the `repr` of
+    `Copied`, so renaming it discards the cache), the platform, go.mod and go.sum.
+    """
+    flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", f"-ldflags={_linker_flags(source)}"]
     flags += source.flags
     platform = run([go, "env", "GOVERSION", "GOOS", "GOARCH"])
     recipe = repr((flags, source.packages, source.copied, platform))
     texts = [(source.folder / name).read_text(encoding="utf-8") for name in ("go.mod", "go.sum")]
     key = hashlib.sha256("\0".join([recipe, *texts]).encode()).hexdigest()[:12]
     target = cache() / f"{source.name}-{key}"
-    with made_once(target) as folder:
+    with build_once(target) as folder:
         if folder:
             _announce(source, target)
             for name, package in source.packages.items():
                 run([go, "build", *flags, f"-o={folder / name}", package], source.folder)
-            _copy(go, source, folder)
+            _copy_files(go, source, folder)
     return target
 
 
 def _announce(source: Source, target: Path) -> None:
-    """Say on the terminal what is built, for how long and where it is kept.
+    """Print what is built, how long it takes and where it is stored.
 
     pytest captures `sys.stderr`, so this writes to the original stream.
     """
@@ -117,8 +121,8 @@ def _announce(source: Source, target: Path) -> None:
     stream.flush()
 
 
-def _copy(go: str, source: Source, folder: Path) -> None:
-    """Copy the files that go with the programs out of the modules that have them."""
+def _copy_files(go: str, source: Source, folder: Path) -> None:
+    """Copy files of other Go modules into the folder of the programs."""
     for copied in source.copied:
         run([go, "mod", "download", copied.module], source.folder)
         home = run([go, "list", "-m", "-f={{.Dir}}", copied.module], source.folder)
@@ -128,10 +132,11 @@ def _copy(go: str, source: Source, folder: Path) -> None:
             shutil.copyfile(origin, folder / copied.folder / origin.name)
 
 
-def _stamps(source: Source) -> str:
-    """The linker's flags: what the programs shall take for their own version.
+def _linker_flags(source: Source) -> str:
+    """The linker flags that set the versions of the programs.
 
-    The API server decides by it what it serves; helm's is that of the Kubernetes it knows.
+    The API server derives the APIs that it serves from its version. helm has its own version and
+    that of the Kubernetes release that it supports.
     """
     text = (source.folder / "go.mod").read_text(encoding="utf-8")
     versions = dict(re.findall(r"^\s*(\S+) (v[\d.]+)", text, re.MULTILINE))
@@ -150,7 +155,7 @@ def _stamps(source: Source) -> str:
 
 
 def main() -> int:
-    """Run from the command line; see the module's text."""
+    """Run from the command line; see the module's docstring."""
     parser = argparse.ArgumentParser(description="Build the control plane that the tests use.")
     parser.add_argument("--oldest", action="store_true", help="the oldest supported Kubernetes")
     parser.add_argument("--print", action="store_true", help="write each program's name and path")

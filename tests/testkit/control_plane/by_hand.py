@@ -1,8 +1,8 @@
-"""Run a control plane until Ctrl-C, for use by hand.
+"""Runs a control plane until Ctrl-C, for manual use.
 
     python -m tests.testkit.control_plane.by_hand
 
-It has simulated nodes, one of them with GPUs, and prints how to reach it.
+It has simulated nodes, one of them with GPUs, and prints how to connect to it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ It has two nodes, which exist only in name: gpu-1 with 8 GPUs and a taint, and c
 
 
 def main() -> int:
-    """Run from the command line; see the module's text."""
+    """Run from the command line; see the module's docstring."""
     stop = {signal.SIGINT, signal.SIGTERM}
     try:
         with ControlPlane(programs()) as plane:
@@ -45,7 +45,7 @@ def main() -> int:
             sys.stdout.flush()
             signal.pthread_sigmask(signal.SIG_BLOCK, stop)
             signal.sigwait(stop)
-    except KeyboardInterrupt:  # before it was up
+    except KeyboardInterrupt:  # while it was starting
         return 130
     except BuildError as error:
         sys.stderr.write(f"{error}\n")

@@ -1,4 +1,4 @@
-"""Plain HTTPS requests to the API server, over connections that are kept."""
+"""HTTPS requests to the API server over persistent connections."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from collections import deque
 from typing import Any, NamedTuple
 
 WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
-# What a kept connection says when the server has closed it meanwhile.
-STALE = (
+# The errors of an idle connection that the server has closed.
+STALE_CONNECTION_ERRORS = (
     *(http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError),
     *(ssl.SSLEOFError, ssl.SSLZeroReturnError),
 )
 
 
-class Answer(NamedTuple):
-    """What the API server said."""
+class Response(NamedTuple):
+    """A response of the API server."""
 
     status: int
-    #: The parsed JSON, or the text where it is no JSON
+    #: The parsed JSON, or the text if it is not JSON
     body: Any
     #: The texts of the Warning headers, in order
     warnings: list[str]
 
 
 class Client:
-    """Asks as one user; any number of threads may use it.
+    """Sends requests as one user; any number of threads may use it.
 
-    Each request takes an idle connection, or makes one, and gives it back afterwards.
+    Each request takes an idle connection, or opens one, and returns it afterwards.
     """
 
     def __init__(self, port: int, context: ssl.SSLContext, token: str | None = None) -> None:
@@ -46,26 +46,26 @@ class Client:
         body: Any = None,
         headers: dict[str, str] | None = None,
         content_type: str = "application/json",
-    ) -> Answer:
-        """Send `body` (sent as JSON, or as it is if it is bytes) and return the answer.
+    ) -> Response:
+        """Send a request and return the response, whatever its status.
 
-        No status is an error here.
+        `body` is sent as JSON, or unchanged if it is bytes.
         """
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        sent = {"Accept": "application/json", **self._headers, **(headers or {})}
+        all_headers = {"Accept": "application/json", **self._headers, **(headers or {})}
         if data is not None:
-            sent["Content-Type"] = content_type
+            all_headers["Content-Type"] = content_type
         try:
-            kept = self._idle.pop()
+            idle = self._idle.pop()
         except IndexError:
-            return self._send(self._connection(), method, path, data, sent)
+            return self._send(self._connection(), method, path, data, all_headers)
         try:
-            return self._send(kept, method, path, data, sent)
-        except STALE:
-            return self._send(self._connection(), method, path, data, sent)
+            return self._send(idle, method, path, data, all_headers)
+        except STALE_CONNECTION_ERRORS:
+            return self._send(self._connection(), method, path, data, all_headers)
 
     def close(self) -> None:
-        """Close what is idle."""
+        """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()
 
@@ -81,7 +81,7 @@ class Client:
         path: str,
         data: bytes | None,
         headers: dict[str, str],
-    ) -> Answer:
+    ) -> Response:
         try:
             connection.request(method, path, data, headers)
             response = connection.getresponse()
@@ -92,7 +92,7 @@ class Client:
         self._idle.append(connection)
         is_json = response.headers.get_content_type() == "application/json"
         found = [_warning(value) for value in response.headers.get_all("Warning", [])]
-        return Answer(
+        return Response(
             response.status,
             _parsed(text) if is_json else text.decode(),
             [warning for warning in found if warning is not None],
@@ -100,7 +100,7 @@ class Client:
 
 
 def _parsed(text: bytes) -> Any:
-    """The JSON, or the text itself where it is nested more deeply than Python reads it."""
+    """The parsed JSON, or the text if the nesting is too deep for Python's parser."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -108,6 +108,6 @@ def _parsed(text: bytes) -> Any:
 
 
 def _warning(header: str) -> str | None:
-    """The text of a Warning header; the library takes its bytes for Latin-1."""
+    """The text of a Warning header, which http.client has decoded as Latin-1."""
     found = WARNING.match(header.encode("latin-1").decode())
     return re.sub(r"\\(.)", r"\1", found[1]) if found else None

@@ -1,4 +1,4 @@
-"""What tests do with a running control plane."""
+"""Methods with which tests use a running control plane."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.testkit.control_plane import objects
 from tests.testkit.control_plane.build import Programs
-from tests.testkit.control_plane.client import Answer, Client
+from tests.testkit.control_plane.client import Client, Response
 from tests.testkit.control_plane.pki import Authority
 from tests.testkit.control_plane.processes import is_free
 from tests.testkit.control_plane.servers import Servers
@@ -21,7 +21,7 @@ HTTP_REFUSED = 300
 
 
 class Cluster:
-    """The API server as its users see it: as admin, unless said otherwise."""
+    """The API server as its users see it. Requests are sent as admin, unless stated otherwise."""
 
     def __init__(self, programs: Programs) -> None:
         self.programs = programs
@@ -31,17 +31,17 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """Where the API server is."""
+        """The URL of the API server."""
         return self._servers.settings.url
 
     @property
     def kubeconfig(self) -> Path:
-        """The kubeconfig file of a user who may do everything."""
+        """The kubeconfig file of a cluster administrator."""
         return self._servers.kubeconfig
 
     @property
     def authority(self) -> Authority:
-        """The control plane's certificate authority, good for a webhook's certificate too."""
+        """The control plane's certificate authority, which can also issue webhook certificates."""
         return self._servers.authority
 
     def kubectl(
@@ -53,7 +53,7 @@ class Cluster:
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl as admin, or with a `kubeconfig`; `input` is what it reads from `-f -`.
 
-        With `check`, a failure is an AssertionError that holds what kubectl wrote.
+        With `check`, a failure raises AssertionError with the output of kubectl.
         """
         done = self.run("kubectl", *arguments, input=input, kubeconfig=kubeconfig)
         if check and done.returncode:
@@ -67,7 +67,7 @@ class Cluster:
         input: str | None = None,  # noqa: A002  as subprocess calls it
         kubeconfig: Path | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run `kubectl`, `helm3` or `helm4` against this control plane; no failure is raised."""
+        """Run `kubectl`, `helm3` or `helm4` as admin; a failure raises no error."""
         return subprocess.run(
             [str(self.programs[program]), *arguments],
             env=self._servers.environment(kubeconfig or self.kubeconfig),
@@ -85,10 +85,10 @@ class Cluster:
         body: Any = None,
         headers: dict[str, str] | None = None,
         content_type: str = "application/json",
-    ) -> Answer:
-        """One request as admin, over a connection that is kept: (status, body, warnings).
+    ) -> Response:
+        """Send a request as admin over a persistent connection.
 
-        `body` is sent as JSON, or as it is if it is bytes. Any number of threads may ask.
+        `body` is sent as JSON, or unchanged if it is bytes. Any number of threads may call this.
         """
         return self._servers.client.request(method, path, body, headers, content_type)
 
@@ -100,21 +100,21 @@ class Cluster:
         return answer.body
 
     def client(self, token: str) -> Client:
-        """A client with the same `request`, for whoever has that token."""
+        """A client with the same method `request`, which authenticates with `token`."""
         return self._servers.client_for(token)
 
     def token(self, service_account: str, namespace: str) -> str:
-        """A fresh token of an existing service account."""
+        """A new token of an existing service account."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
         token: str = self.create(path, objects.token_request())["status"]["token"]
         return token
 
     def kubeconfig_for(self, token: str) -> Path:
-        """A kubeconfig file for whoever has that token."""
+        """A kubeconfig file that authenticates with `token`."""
         return self._servers.write_kubeconfig(f"user-{next(self._numbers)}", {"token": token})
 
     def namespace(self, labels: dict[str, str] | None = None) -> str:
-        """The name of a new namespace in which pods can be made."""
+        """Create a namespace in which pods can be created, and return its name."""
         name = f"test-{next(self._numbers)}"
         self.create("/api/v1/namespaces", objects.namespace(name, labels or {}))
         self._wait_for_account(name)
@@ -129,15 +129,15 @@ class Cluster:
         labels: dict[str, str] | None = None,
         resource: str = "nvidia.com/gpu",
     ) -> None:
-        """Add a node with GPUs that exists only in name; with controllers it is soon ready.
+        """Add a simulated node with GPUs, which becomes ready if the controllers run.
 
-        Its taint, if it gets one, has the resource's name: `nvidia.com/gpu=present:NoSchedule`.
+        The key of its taint is the name of the resource: `nvidia.com/gpu=present:NoSchedule`.
         """
         node = objects.gpu_node(name, resource, gpus, labels or {}, taint=taint)
         self.create("/api/v1/nodes", node)
 
     def service_address(self, port: int) -> str:
-        """A Service address on which one can listen at `port` (above 1023, unless root)."""
+        """A Service address on which `port` is free (above 1023, unless the user is root)."""
         network = self._servers.settings.services
         for number in itertools.islice(self._addresses, 253):
             if is_free(address := f"{network}.{number}", port):
@@ -145,7 +145,7 @@ class Cluster:
         raise AssertionError(f"nothing is free at port {port} in {network}.0/24")
 
     def expose(self, service: str, namespace: str, port: int) -> str:
-        """Make a Service and return its address: listen there, at `port`, to be called."""
+        """Create a Service and return its address, on which a server must listen at `port`."""
         path = f"/api/v1/namespaces/{namespace}/services"
         while True:
             address = self.service_address(port)
@@ -156,9 +156,9 @@ class Cluster:
                 raise AssertionError(f"POST {path}: {answer.status} {answer.body}")
 
     def metrics(self) -> dict[str, list[tuple[dict[str, str], float]]]:
-        """The API server's metrics: by name, the labels and the value of each sample.
+        """The API server's metrics: the labels and the value of each sample, by name.
 
-        Names of counters end in `_total`, whether they do at the API server or not.
+        Every name of a counter ends in `_total` here, even if it does not at the API server.
         """
         found: dict[str, list[tuple[dict[str, str], float]]] = {}
         for family in text_string_to_metric_families(self.request("GET", "/metrics").body):
@@ -167,13 +167,13 @@ class Cluster:
         return found
 
     def audit_events(self) -> list[dict[str, Any]]:
-        """The audit log, oldest event first; an event is there soon after its answer."""
+        """The audit log, oldest event first; an event appears shortly after the response."""
         lines = self._servers.settings.audit_log.read_bytes().split(b"\n")
-        # What follows the last end of line is still being written.
+        # The API server may still be writing the last line.
         return [json.loads(line) for line in lines[:-1]]
 
     def _wait_for_account(self, namespace: str) -> None:
-        """Wait for the account without which a namespace takes no pods."""
+        """Wait for the service account without which a namespace accepts no pods."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
         if not self._servers.has_controllers:
             self.create(path, objects.service_account("default"))

@@ -1,7 +1,7 @@
-"""The fixtures for tests that need a control plane: a pytest plugin.
+"""Fixtures for tests that need a control plane: a pytest plugin.
 
-Whatever uses one of them gets the mark `control_plane`, by which such tests can be chosen, and
-runs in one process where pytest-xdist runs several (`--dist loadgroup`): one is costly enough.
+Tests that use one of them get the mark `control_plane`, with which such tests can be selected.
+With pytest-xdist (`--dist loadgroup`) they run in one process, so that only one control plane runs.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.servers import ALWAYS, CONTROLLERS
 from tests.testkit.control_plane.sources import CHART_LINTER, CHART_TOOLS
 from tests.testkit.control_plane.toolchain import BuildError
-from tests.testkit.skipping import missing
+from tests.testkit.skipping import skip_missing
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
+    """Register the mark."""
     config.addinivalue_line("markers", "control_plane: needs a real Kubernetes control plane")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses a control plane."""
+    """Mark the tests that use a control plane."""
     for item in items:
         if "control_plane_programs" in getattr(item, "fixturenames", ()):
             item.add_marker("control_plane")
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def control_plane_programs(request: pytest.FixtureRequest) -> Programs:
-    """The programs of the release to test; skips where they are not to be had."""
+    """The programs of the release to test; skips the test if they cannot be built."""
     reporter = request.config.pluginmanager.get_plugin("terminalreporter")
     if reporter:
         reporter.write_line("\nLooking for the control plane; the first build takes minutes")
@@ -45,19 +45,19 @@ def control_plane_programs(request: pytest.FixtureRequest) -> Programs:
         for name in (*ALWAYS, "kubectl"):
             _ = found[name]
     except BuildError as error:
-        missing(str(error))
+        skip_missing(str(error))
     return found
 
 
 @pytest.fixture(scope="session", name="chart_tools")
 def built_chart_tools() -> Programs:
-    """helm-docs, promtool, kube-score and the `crds`; skips where they are not to be had."""
+    """helm-docs, promtool, kube-score and the `crds`; skips the test if they cannot be built."""
     try:
         found = chart_tools()
         for name in (*CHART_TOOLS.packages, *CHART_LINTER.packages):
             _ = found[name]
     except BuildError as error:
-        missing(str(error))
+        skip_missing(str(error))
     return found
 
 
@@ -65,13 +65,13 @@ def built_chart_tools() -> Programs:
 def plane(
     control_plane_programs: Programs, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
-    """A whole control plane that all tests share: each makes a namespace of its own in it."""
+    """A complete control plane that all tests share; each test creates a namespace of its own."""
     folder = tmp_path_factory.mktemp("plane")
     try:
         with ControlPlane(control_plane_programs, folder=folder) as started:
             yield started
     except BuildError as error:
-        missing(str(error))
+        skip_missing(str(error))
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +80,7 @@ def api_server(
     control_plane_programs: Programs,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Cluster]:
-    """For tests that need no controllers: `plane`, or what can be had without those programs."""
+    """For tests without controllers: `plane`, or only an API server if there are no controllers."""
     if control_plane_programs.has(*CONTROLLERS):
         yield request.getfixturevalue("plane")
         return
@@ -89,12 +89,12 @@ def api_server(
         with ControlPlane(control_plane_programs, folder=folder, controllers=False) as started:
             yield started
     except BuildError as error:
-        missing(str(error))
+        skip_missing(str(error))
 
 
 @pytest.fixture(scope="session")
 def chart_kinds(api_server: Cluster, chart_tools: Programs) -> Cluster:
-    """`api_server`, which knows the kinds of the Prometheus Operator and of cert-manager."""
+    """`api_server` with the kinds of the Prometheus Operator and of cert-manager."""
     files = [f"--filename={file}" for file in chart_tools.crds]
     api_server.kubectl("apply", "--server-side", *files)
     wait = ("wait", "--for=condition=Established", "--timeout=60s")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.testkit.control_plane.pki import Pair
+from tests.testkit.control_plane.pki import KeyPairFiles
 
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -19,7 +19,7 @@ AUDIT_POLICY = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Where a control plane keeps its files and which ports it has."""
+    """The folder and the ports of a control plane."""
 
     folder: Path
     port: int
@@ -30,25 +30,25 @@ class Settings:
     def services(self) -> str:
         """The first three numbers of the Services' addresses.
 
-        They are loopback addresses, so whoever listens on one is what the API server reaches
-        when it calls a Service, without kube-proxy. The port, which two control planes never
-        share, makes them different from those of every other one.
+        They are loopback addresses: without kube-proxy, the API server calls a Service by
+        connecting to the process that listens on its address. They contain the port, so two
+        control planes never have the same addresses.
         """
         return f"127.{self.port // 256}.{self.port % 256}"
 
     @property
     def url(self) -> str:
-        """Where the API server is."""
+        """The URL of the API server."""
         return f"https://127.0.0.1:{self.port}"
 
     @property
     def audit_log(self) -> Path:
-        """One JSON object a line."""
+        """The audit log, one JSON object a line."""
         return self.folder / "audit.log"
 
 
 def etcd(settings: Settings) -> list[str]:
-    """A single member that does not wait for the disk."""
+    """The arguments of etcd: a single member that does not wait for the disk."""
     client = f"http://127.0.0.1:{settings.etcd_port}"
     peer = f"http://127.0.0.1:{settings.etcd_peer_port}"
     return [
@@ -63,8 +63,10 @@ def etcd(settings: Settings) -> list[str]:
     ]
 
 
-def api_server(settings: Settings, authority: Path, server: Pair, tokens: Pair) -> list[str]:
-    """RBAC, TLS, an audit log, and Services on loopback addresses."""
+def api_server(
+    settings: Settings, authority: Path, server: KeyPairFiles, tokens: KeyPairFiles
+) -> list[str]:
+    """The arguments of the API server: RBAC, TLS, audit log, Services on loopback addresses."""
     policy = settings.folder / "audit-policy.json"
     policy.write_text(json.dumps(AUDIT_POLICY), encoding="utf-8")
     return [
@@ -87,8 +89,8 @@ def api_server(settings: Settings, authority: Path, server: Pair, tokens: Pair) 
     ]
 
 
-def controller_manager(kubeconfig: Path, authority: Path, tokens: Pair) -> list[str]:
-    """Every controller that needs no cloud and no network."""
+def controller_manager(kubeconfig: Path, authority: Path, tokens: KeyPairFiles) -> list[str]:
+    """The arguments of the controller manager: every controller that needs no cloud or network."""
     return [
         f"--kubeconfig={kubeconfig}",
         f"--root-ca-file={authority}",
@@ -97,19 +99,19 @@ def controller_manager(kubeconfig: Path, authority: Path, tokens: Pair) -> list[
         "--controllers=*,-node-ipam-controller",
         "--leader-elect=false",
         "--secure-port=0",
-        # Its usual patience with the API server costs five seconds at the start.
+        # The default rate limit makes the start five seconds slower.
         "--kube-api-qps=500",
         "--kube-api-burst=500",
     ]
 
 
 def scheduler(kubeconfig: Path) -> list[str]:
-    """The scheduler as it is."""
+    """The arguments of the scheduler."""
     return [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
 
 
 def kwok(kubeconfig: Path, stages: Sequence[Path]) -> list[str]:
-    """It plays the kubelet of the nodes that are annotated as its own."""
+    """The arguments of kwok, which simulates the kubelets of the nodes with its annotation."""
     return [
         f"--kubeconfig={kubeconfig}",
         "--manage-all-nodes=false",

@@ -1,4 +1,4 @@
-"""The objects that the control plane's own methods create."""
+"""The Kubernetes objects that the methods of `Cluster` create."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def service(name: str, address: str, port: int) -> dict[str, Any]:
 
 
 def token_request() -> dict[str, Any]:
-    """What is sent to get a service account's token."""
+    """A request for a token of a service account."""
     return {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
@@ -37,7 +37,7 @@ def token_request() -> dict[str, Any]:
 def gpu_node(
     name: str, resource: str, gpus: int, labels: dict[str, str], *, taint: bool
 ) -> dict[str, Any]:
-    """A Node that kwok plays, with GPUs as a device plugin would report them."""
+    """A Node that kwok simulates, with GPUs as a device plugin reports them."""
     amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", resource: str(gpus)}
     taints = [{"key": resource, "value": "present", "effect": "NoSchedule"}]
     return {

@@ -1,4 +1,4 @@
-"""A certificate authority of one's own, for the control plane and for webhooks beside it."""
+"""A certificate authority for the control plane and for the webhooks that it calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAY = datetime.timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class Pair:
+class KeyPairFiles:
     """A certificate, or a public key, and its private key: two PEM files."""
 
     certificate: Path
@@ -31,7 +31,7 @@ class Pair:
 
 
 class Authority:
-    """Makes its own root certificate on creation and then issues others into `folder`."""
+    """Creates a root certificate, and issues certificates into `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -40,9 +40,9 @@ class Authority:
         basic = x509.BasicConstraints(ca=True, path_length=None)
         builder = _builder(name, name, self._key).add_extension(basic, critical=True)
         self._certificate = builder.sign(self._key, hashes.SHA256())
-        #: The root's PEM, as `caBundle` wants it before base64
+        #: The PEM of the root certificate: `caBundle` before base64
         self.bundle = self._certificate.public_bytes(Encoding.PEM)
-        #: The same in a file
+        #: A file with the same content
         self.file = folder / "ca.crt"
         self.file.write_bytes(self.bundle)
 
@@ -53,10 +53,10 @@ class Authority:
         common_name: str | None = None,
         groups: Iterable[str] = (),
         hosts: Iterable[str] = (),
-    ) -> Pair:
+    ) -> KeyPairFiles:
         """A certificate for a user (`common_name` and `groups`) or a server (`hosts`).
 
-        `hosts` are DNS names and IP addresses. The files are called after `name`.
+        `hosts` are DNS names and IP addresses. `name` is the name of the files.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = _name(common_name or name, groups)
@@ -70,15 +70,15 @@ class Authority:
         return _write(self.folder, name, certificate, key)
 
 
-def signing_keys(folder: Path, name: str) -> Pair:
-    """A bare key pair, with which tokens are signed and checked."""
+def signing_keys(folder: Path, name: str) -> KeyPairFiles:
+    """A key pair without a certificate, with which tokens are signed and verified."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return _write(folder, name, public, key)
 
 
-def _write(folder: Path, name: str, public: bytes, key: ec.EllipticCurvePrivateKey) -> Pair:
-    pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
+def _write(folder: Path, name: str, public: bytes, key: ec.EllipticCurvePrivateKey) -> KeyPairFiles:
+    pair = KeyPairFiles(folder / f"{name}.crt", folder / f"{name}.key")
     pair.certificate.write_bytes(public)
     pair.key.touch(mode=0o600)
     pair.key.write_bytes(
@@ -96,7 +96,7 @@ def _name(common_name: str, groups: Iterable[str] = ()) -> x509.Name:
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateBuilder:
-    # A day back, so that clocks which differ do no harm.
+    # The validity begins a day ago, in case the clocks differ.
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()

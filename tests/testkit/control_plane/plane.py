@@ -16,12 +16,12 @@ from tests.testkit.control_plane.servers import Servers
 
 
 class ControlPlane(Cluster):
-    """`with ControlPlane() as plane:` runs one until the block is left.
+    """`with ControlPlane() as plane:` runs a control plane until the block is left.
 
-    `programs` are those of the newest release tested, unless given. `folder` takes all files,
-    a temporary one unless given; `NAME.log` in it has what the program NAME wrote. Without
-    `controllers` there are only etcd and the API server: nothing is scheduled, and nothing is
-    made from a Deployment. `api_server_flags` are added to the API server's own.
+    `programs` are those of the newest tested release by default. All files are in `folder`, by
+    default a temporary one; `NAME.log` has the output of the program NAME. Without
+    `controllers` there are only etcd and the API server: no pod is scheduled, and no pods are
+    created from a Deployment. `api_server_flags` are added to the flags of the API server.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ControlPlane(Cluster):
             stack.callback(self._servers.stop)
             self._servers.start()
             self._wait_for_account("default")
-            # It came up: what a failure would have undone is now undone at the end.
+            # All programs started: they are stopped by `__exit__` and no longer by this block.
             self._stack = stack.pop_all()
         return self
 
@@ -65,11 +65,11 @@ class ControlPlane(Cluster):
         return self._servers.processes.ids
 
     def log(self, name: str) -> str:
-        """What the program called `name` has written."""
+        """The output of the program called `name`."""
         return self._servers.processes.log(name).read_text(encoding="utf-8", errors="replace")
 
     def restart_api_server(self) -> None:
-        """End the API server, start it again, and wait until it answers."""
+        """End the API server, start it again, and wait until it is ready."""
         self._servers.restart_api_server()
 
 

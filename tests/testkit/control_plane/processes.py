@@ -1,4 +1,4 @@
-"""Processes that never outlive the one that started them, and the ports they listen on."""
+"""Starts processes that never outlive the process that started them, and finds free ports."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Ends with everything in its group as soon as nobody can write to it any more. That happens
-# when its parent ends, however it ends, so nothing needs to be done at exit.
-_KEEPER = "import os, signal, sys; sys.stdin.read(); os.killpg(0, signal.SIGKILL)"
+# Kills its process group when its standard input is closed. The kernel closes it when the parent
+# ends, for whatever reason, so the parent needs no cleanup at exit.
+_WATCHDOG = "import os, signal, sys; sys.stdin.read(); os.killpg(0, signal.SIGKILL)"
 LINES_SHOWN = 20
 
 
 class ProcessError(Exception):
-    """A process ended that should not have; the text holds the end of its log."""
+    """A process ended unexpectedly; the text has the end of its log."""
 
 
 class Processes:
     """Starts programs whose output goes to files in `folder`; `stop` ends all of them.
 
-    They form one process group beside ours, so that an interrupt from the terminal reaches
-    us alone and we can stop them in order.
+    They have a process group of their own, so that an interrupt from the terminal reaches only
+    this process, which can then stop them in order.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._keeper = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _KEEPER], stdin=subprocess.PIPE, process_group=0
+        self._watchdog = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _WATCHDOG], stdin=subprocess.PIPE, process_group=0
         )
 
     @property
@@ -44,13 +44,13 @@ class Processes:
         return {name: process.pid for name, process in self._running.items()}
 
     def log(self, name: str) -> Path:
-        """Where the program called `name` writes."""
+        """The file with the output of the program called `name`."""
         return self._folder / f"{name}.log"
 
     def start(self, name: str, command: list[str], environment: dict[str, str]) -> None:
-        """Start a program under a name of its own; it sees `environment` and nothing else.
+        """Start a program under a unique name, with `environment` and no other variables.
 
-        One that is started again under its name keeps its place in the order of stopping.
+        A program that is started again under its name keeps its place in the order of stopping.
         """
         with self.log(name).open("ab") as output:
             self._running[name] = subprocess.Popen(
@@ -60,11 +60,11 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                process_group=self._keeper.pid,
+                process_group=self._watchdog.pid,
             )
 
     def check(self, *names: str) -> None:
-        """ProcessError if one, or one of `names`, has ended."""
+        """Raise ProcessError if a program, or one of `names`, has ended."""
         for name in names or self._running:
             process = self._running[name]
             if process.poll() is not None:
@@ -73,11 +73,11 @@ class Processes:
                 raise ProcessError(f"{name} ended with {process.returncode}:\n{end}")
 
     def exit_status(self, name: str) -> int | None:
-        """What a program ended with; None while it runs."""
+        """The exit status of a program; None while it runs."""
         return self._running[name].poll()
 
     def end(self, name: str, seconds: float = 10) -> None:
-        """Ask one program to end, make it end after `seconds`, and wait until it has."""
+        """Terminate a program, kill it after `seconds`, and wait until it has ended."""
         process = self._running[name]
         process.terminate()
         try:
@@ -87,31 +87,31 @@ class Processes:
             process.wait()
 
     def stop(self) -> None:
-        """End all, the last started first, and whatever they have left behind."""
+        """End all programs, the last started first, and their child processes."""
         for name in reversed(self._running):
             self.end(name)
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.close()
-        self._keeper.wait()
+        assert self._watchdog.stdin is not None
+        self._watchdog.stdin.close()
+        self._watchdog.wait()
         self._running.clear()
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody uses.
+    """A free port of the loopback interface.
 
-    It lies below those that systems give to outgoing connections, so that none of these
-    takes it before it is listened on.
+    It is below the range for outgoing connections, so that no such connection takes it before
+    the caller listens on it.
     """
     while True:
-        port = random.randrange(10_000, 32_000)  # noqa: S311  no secret
+        port = random.randrange(10_000, 32_000)  # noqa: S311  not a secret
         if is_free("127.0.0.1", port):
             return port
 
 
 def is_free(address: str, port: int) -> bool:
-    """Whether one can listen there."""
+    """Whether a server can listen on the address and port."""
     with socket.socket() as probe:
-        # As servers do it: connections that are just being closed are no hindrance.
+        # Servers set this option too: it ignores connections that are being closed.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
@@ -121,9 +121,9 @@ def is_free(address: str, port: int) -> bool:
 
 
 def eventually(ask: Callable[[], T], *, seconds: float = 60, what: str = "the condition") -> T:
-    """The first true answer of `ask`, which is asked again and again.
+    """Call `ask` repeatedly, and return its first true result.
 
-    An AssertionError counts as no. TimeoutError, with the last answer, after `seconds`.
+    An AssertionError counts as false. Raises TimeoutError with the last result after `seconds`.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -135,12 +135,12 @@ def eventually(ask: Callable[[], T], *, seconds: float = 60, what: str = "the co
         except AssertionError as error:
             last = error
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds:g} seconds: {what}; last answer: {last!r}")
+            raise TimeoutError(f"not within {seconds:g} seconds: {what}; last result: {last!r}")
         time.sleep(0.05)
 
 
 def is_alive(process: int) -> bool:
-    """Whether there is such a process."""
+    """Whether the process exists."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The running programs of one control plane: started, restarted, stopped."""
+"""Starts, restarts and stops the programs of one control plane."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from tests.testkit.control_plane import flags
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.client import Client
-from tests.testkit.control_plane.pki import Authority, Pair, signing_keys
+from tests.testkit.control_plane.pki import Authority, KeyPairFiles, signing_keys
 from tests.testkit.control_plane.processes import Processes, eventually, free_port
 from tests.testkit.control_plane.toolchain import BuildError
 
@@ -21,10 +21,10 @@ CONTROLLERS = ("kube-controller-manager", "kube-scheduler", "kwok")
 
 
 class Servers:
-    """Makes keys and certificates in `folder`; `start` and `stop` do the rest.
+    """The programs of a control plane, with their keys and certificates in `folder`.
 
-    Without `controllers` there are only etcd and the API server, which gets `api_server_flags`
-    beside its own. Raises BuildError if a program is missing.
+    Without `controllers` there are only etcd and the API server. `api_server_flags` are added to
+    the flags of the API server. Raises BuildError if a program is missing.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class Servers:
         self._server = self.authority.issue("kube-apiserver", hosts=hosts)
         self._tokens = signing_keys(folder, "service-accounts")
         admin = self.authority.issue("admin", groups=["system:masters"])
-        #: The kubeconfig of a user who may do everything
+        #: The kubeconfig file of a cluster administrator
         self.kubeconfig = self.write_kubeconfig("admin", _files(admin))
         self._clients: list[Client] = []
         self.client = self._client(admin, None)
         self.processes = Processes(folder)
 
     def start(self) -> None:
-        """Start everything and wait until it answers; ProcessError if a program ends."""
+        """Start all programs and wait until they are ready; ProcessError if one ends."""
         self._start("etcd", flags.etcd(self.settings))
         self._start_api_server()
         if not self.has_controllers:
@@ -65,10 +65,10 @@ class Servers:
         self._start("kwok", flags.kwok(self.kubeconfig, self._stages))
 
     def restart_api_server(self) -> None:
-        """End the API server, start it again on the same port, and wait until it answers."""
+        """End the API server, start it again on the same port, and wait until it is ready."""
         for client in self._clients:
             client.close()
-        # Asked politely it would wait for those who watch, and the controllers watch for ever.
+        # A graceful shutdown waits for open watches, and the controllers never close theirs.
         self.processes.end("kube-apiserver", seconds=1)
         self._start_api_server()
 
@@ -79,16 +79,16 @@ class Servers:
         self.processes.stop()
 
     def client_for(self, token: str) -> Client:
-        """A client for whoever has that token; it is closed when the servers stop."""
+        """A client that authenticates with `token`; it is closed when the servers stop."""
         return self._client(None, token)
 
     def environment(self, kubeconfig: Path) -> dict[str, str]:
-        """The environment for a program that is a client, with nothing of the user's own."""
+        """The environment for a client program, without the developer's own settings."""
         home = str(self.settings.folder)
         return {"PATH": os.defpath, "HOME": home, "KUBECONFIG": str(kubeconfig)}
 
     def write_kubeconfig(self, name: str, user: dict[str, str]) -> Path:
-        """A kubeconfig file with these credentials, as a kubeconfig spells them."""
+        """Write a kubeconfig file with the credentials `user`, in the format of a kubeconfig."""
         cluster = {"server": self.settings.url, "certificate-authority": str(self.authority.file)}
         config = {
             "apiVersion": "v1",
@@ -104,7 +104,7 @@ class Servers:
         return file
 
     def wait(self, method: str, path: str, **arguments: Any) -> None:
-        """Wait until that request is answered with success, while all programs run."""
+        """Wait until the request succeeds; ProcessError if a program ends meanwhile."""
 
         def succeeds() -> bool:
             self.processes.check()
@@ -115,7 +115,7 @@ class Servers:
 
         eventually(succeeds, what=f"{method} {path}")
 
-    def _client(self, pair: Pair | None, token: str | None) -> Client:
+    def _client(self, pair: KeyPairFiles | None, token: str | None) -> Client:
         context = ssl.create_default_context(cafile=self.authority.file)
         if pair:
             context.load_cert_chain(pair.certificate, pair.key)
@@ -134,5 +134,5 @@ class Servers:
         self.wait("GET", "/readyz")
 
 
-def _files(pair: Pair) -> dict[str, str]:
+def _files(pair: KeyPairFiles) -> dict[str, str]:
     return {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}

@@ -1,4 +1,4 @@
-"""What is built for the tests, from which of our Go modules."""
+"""The programs that are built for the tests, and the Go modules beside this file for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ HERE = Path(__file__).resolve().parent
 
 
 class Copied(NamedTuple):
-    """Files of a module that ours requires: they are copied into `folder`, beside the programs."""
+    """Files of a required Go module, which are copied into `folder` beside the programs.
+
+    The names of this class and its fields are part of the cache key: see `build.py`.
+    """
 
     folder: str
     module: str
@@ -17,7 +20,10 @@ class Copied(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A Go module of ours: the programs by name and import path, and what goes with them."""
+    """A Go module beside this file: its programs by name and import path, and copied files.
+
+    `name` is part of the cache's folder names: a new name means a new build.
+    """
 
     name: str
     packages: dict[str, str]
@@ -28,7 +34,7 @@ class Source(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """Where its go.mod is."""
+        """The folder of its go.mod."""
         return HERE / self.name
 
 
@@ -42,7 +48,7 @@ _KUBERNETES = {
 KUBERNETES = Source("kubernetes", _KUBERNETES, duration="five to ten minutes")
 OLDEST = Source("kubernetes-oldest", _KUBERNETES, duration="four to eight minutes")
 
-# What makes nodes ready and lets pods run, complete and go away at once.
+# These stages make nodes ready, and make pods run, complete and disappear at once.
 _STAGES = (
     "kustomize/stage/node/fast/node-initialize.yaml",
     "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
@@ -60,7 +66,7 @@ HELM = Source(
     (Copied("stages", "sigs.k8s.io/kwok", _STAGES),),
 )
 
-# The kinds of other projects that the chart can make objects of.
+# The CustomResourceDefinitions of other projects whose objects the chart can create.
 _MONITORING = (
     "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
     "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
@@ -80,8 +86,8 @@ CHART_TOOLS = Source(
         Copied("crds", "github.com/prometheus-operator/prometheus-operator", _MONITORING),
         Copied("crds", "github.com/cert-manager/cert-manager", _CERTIFICATES),
     ),
-    # Otherwise promtool holds the libraries of every cloud, which are most of its build.
+    # Without this tag promtool contains the libraries of every cloud: most of its build time.
     ("-tags=remove_all_sd",),
 )
-# Apart, because it needs parts of Kubernetes' API that promtool's version has dropped.
+# A module of its own: it needs parts of Kubernetes' API that promtool's version lacks.
 CHART_LINTER = Source("chart-linter", {"kube-score": "github.com/zegl/kube-score/cmd/kube-score"})

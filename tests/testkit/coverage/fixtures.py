@@ -1,24 +1,24 @@
-"""What the tests of docs/coverage.md share."""
+"""What the tests of docs/coverage.md share: a parametrization and the runtime classes."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.coverage.table import channels
+from tests.testkit.coverage.table import bypasses
 
-EVERY = pytest.mark.parametrize("channel", channels(), ids=[c.name for c in channels()])
+EVERY_BYPASS = pytest.mark.parametrize("bypass", bypasses(), ids=[b.name for b in bypasses()])
 RUNTIME_CLASSES = ("nvidia", "kata-qemu-nvidia-gpu")
 
 
 @pytest.fixture(scope="module")
 def runtime_classes(plane: ControlPlane) -> None:
-    """The classes that the claims speak of: without them the API server refuses the pods.
+    """Create the runtime classes that the pods name: without them the API server refuses the pods.
 
-    Others may have made them; they stay, for nobody minds them.
+    Other tests may have created them already. They are not deleted, because they affect no test.
     """
     path = "/apis/node.k8s.io/v1/runtimeclasses"
     for name in RUNTIME_CLASSES:
-        made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "runc"}
-        answer = plane.request("POST", path, {**made, "metadata": {"name": name}})
-        assert answer.status in (201, 409), answer
+        manifest = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "runc"}
+        response = plane.request("POST", path, {**manifest, "metadata": {"name": name}})
+        assert response.status in (201, 409), response

@@ -1,4 +1,4 @@
-"""What really becomes of a channel at each door, in the words of the claims."""
+"""The observed outcome of a bypass, from the linter or the API server, as the tables spell it."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from pathlib import Path
 from typing import Any
 
 from tests.testkit.admission.registered_webhook import create
-from tests.testkit.control_plane.client import Answer
+from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import HTTP_REFUSED
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.coverage.table import NOT_STOPPED, Channel
+from tests.testkit.coverage.table import NOT_STOPPED, Bypass
 from tests.testkit.paths import ROOT
 
-# They place pods and have no opinion of them.
-PLACEMENT = frozenset({"toleration-default", "affinity-default", "scheduler-name"})
-NAMED = re.compile(r"\[([a-z-]+)\]")
+# These rules add scheduling defaults to GPU pods and stop no bypass.
+PLACEMENT_RULES = frozenset({"toleration-default", "affinity-default", "scheduler-name"})
+RULE_NAME = re.compile(r"\[([a-z-]+)\]")
 
 
-def linted(folder: Path, channels: list[Channel], profiles: list[str]) -> dict[str, str]:
-    """What `gpuward lint --notes` makes of each, by name, asked once for all of them."""
-    for channel in channels:
-        file = folder / f"{channel.name}.json"
-        file.write_text(json.dumps(channel.pod), encoding="utf-8")
-    chosen = [argument for profile in profiles for argument in ("--profile", profile)]
+def lint_outcomes(folder: Path, bypasses: list[Bypass], profiles: list[str]) -> dict[str, str]:
+    """The outcome of each bypass by name, from one run of `gpuward lint --notes`."""
+    for bypass in bypasses:
+        file = folder / f"{bypass.name}.json"
+        file.write_text(json.dumps(bypass.pod), encoding="utf-8")
+    options = [argument for profile in profiles for argument in ("--profile", profile)]
     done = subprocess.run(
-        [sys.executable, "-m", "gpuward", "lint", "--format", "json", "--notes", *chosen, "."],
+        [sys.executable, "-m", "gpuward", "lint", "--format", "json", "--notes", *options, "."],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
         cwd=folder,
         capture_output=True,
@@ -39,64 +39,62 @@ def linted(folder: Path, channels: list[Channel], profiles: list[str]) -> dict[s
         timeout=60,
     )
     report = json.loads(done.stdout)
-    assert report["summary"]["pods"] == len(channels), done.stderr
-    return {channel.name: _level(channel, report["findings"]) for channel in channels}
+    assert report["summary"]["pods"] == len(bypasses), done.stderr
+    return {bypass.name: _lint_outcome(bypass, report["findings"]) for bypass in bypasses}
 
 
-def _level(channel: Channel, findings: list[dict[str, Any]]) -> str:
-    mine = [f for f in findings if Path(f["file"]).stem == channel.name]
-    levels = {f["level"] for f in mine if f["rule"] not in PLACEMENT}
+def _lint_outcome(bypass: Bypass, findings: list[dict[str, Any]]) -> str:
+    in_file = [f for f in findings if Path(f["file"]).stem == bypass.name]
+    levels = {f["level"] for f in in_file if f["rule"] not in PLACEMENT_RULES}
     if not levels:
         return NOT_STOPPED
-    assert channel.rules & {f["rule"] for f in mine}, mine
+    assert bypass.rules & {f["rule"] for f in in_file}, in_file
     return "error" if "error" in levels else "announced"
 
 
-def admitted(
+def admission_outcome(
     plane: ControlPlane,
     namespace: str,
-    channel: Channel,
+    bypass: Bypass,
     kind: str,
-    unheard: AbstractSet[str] = frozenset(),
+    ignored_rules: AbstractSet[str] = frozenset(),
 ) -> str:
-    """What becomes of the Pod or Deployment at the API server; nothing is stored.
+    """The outcome of creating the Pod or Deployment in a dry run, which stores nothing.
 
-    What the rules `unheard` say is not counted, unless the claim names them.
+    A report of a rule in `ignored_rules` does not count, unless the bypass lists that rule.
     """
-    manifest = channel.pod if kind == "Pod" else channel.deployment
-    answer = create(plane, namespace, manifest, dry_run=True, user=channel.user)
-    spoken = _spoken(answer) - (unheard - channel.rules)
-    if spoken:
-        # What is said is said by a rule that the claim names.
-        assert channel.rules & spoken, answer
-    if answer.status >= HTTP_REFUSED:
+    manifest = bypass.pod if kind == "Pod" else bypass.deployment
+    response = create(plane, namespace, manifest, dry_run=True, user=bypass.user)
+    reported = _reported_rules(response) - (ignored_rules - bypass.rules)
+    if reported:
+        # At least one rule that reports is one that the bypass lists.
+        assert bypass.rules & reported, response
+    if response.status >= HTTP_REFUSED:
         return "refused"
-    if channel.fixed and kind == "Pod" and _is_fixed(channel, answer.body):
+    if bypass.fixed and kind == "Pod" and _is_fixed(bypass, response.body):
         return "fixed"
-    return "announced" if spoken else NOT_STOPPED
+    return "announced" if reported else NOT_STOPPED
 
 
-def outcome(answer: Answer) -> str:
-    """What an answer amounts to where nothing is fixed."""
-    if answer.status >= HTTP_REFUSED:
+def response_outcome(response: Response) -> str:
+    """The outcome of a response to an object in which gpuward fixes nothing."""
+    if response.status >= HTTP_REFUSED:
         return "refused"
-    return "announced" if _spoken(answer) else NOT_STOPPED
+    return "announced" if _reported_rules(response) else NOT_STOPPED
 
 
-def _spoken(answer: Answer) -> set[str]:
-    """The rules that the user hears of."""
-    refusal = [answer.body["message"]] if answer.status >= HTTP_REFUSED else []
-    texts = [*answer.warnings, *refusal]
-    ours = [text for text in texts if "gpuward" in text]
-    return {name for text in ours for name in NAMED.findall(text)} - PLACEMENT
+def _reported_rules(response: Response) -> set[str]:
+    """The rules that the user reads about, without those that only add scheduling defaults."""
+    refusal = [response.body["message"]] if response.status >= HTTP_REFUSED else []
+    texts = [text for text in (*response.warnings, *refusal) if "gpuward" in text]
+    return {name for text in texts for name in RULE_NAME.findall(text)} - PLACEMENT_RULES
 
 
-def _is_fixed(channel: Channel, made: Any) -> bool:
-    """Whether every container's own variables have become what the claim says."""
-    containers = made["spec"]["containers"]
-    for container in containers:
+def _is_fixed(bypass: Bypass, created: Any) -> bool:
+    """Whether the variables of every container are what the bypass expects after the fix."""
+    for container in created["spec"]["containers"]:
         env = {entry["name"]: entry.get("value") for entry in container.get("env", [])}
-        for variable, expected in channel.fixed.items():
+        for variable, expected in bypass.fixed.items():
             if env.get(variable, "absent") != expected:
                 return False
     return True

@@ -1,5 +1,6 @@
-"""The table of docs/coverage.md: bypasses of the scheduler, and what stops each.
+"""The tables of docs/coverage.md, from the data in tests/data/coverage.yaml.
 
+A bypass is a way in which a container gets access to a GPU that the scheduler has not counted.
 `python -m tests.testkit.coverage.table` writes the tables into the document.
 """
 
@@ -19,7 +20,8 @@ FILE = DATA / "coverage.yaml"
 DOCUMENT = DOCS / "coverage.md"
 BEGIN, END = "<!-- tables from tests/data/coverage.yaml -->", "<!-- end of the tables -->"
 NOT_STOPPED = "not stopped"
-DOORS = {
+# The key of each column in the data, and its title in the document.
+COLUMNS = {
     "lint": "lint",
     "pods": "Pods",
     "strict": "strict policy",
@@ -30,135 +32,132 @@ DOORS = {
 
 
 @dataclass(frozen=True)
-class Channel:
-    """One way to a GPU that the scheduler has not counted, as the data give it."""
+class Bypass:
+    """One row of the tables: a pod that uses a bypass, and the outcome in each column."""
 
-    given: Mapping[str, Any]
+    entry: Mapping[str, Any]
 
     @property
     def name(self) -> str:
-        """What tests call it."""
-        return str(self.given["name"])
+        """The id of its tests."""
+        return str(self.entry["name"])
 
     @property
     def rules(self) -> frozenset[str]:
-        """The rules of which one speaks of it, if any."""
-        return frozenset(self.given.get("rule", "").split())
+        """The rules that may report it. If anything is reported, at least one of them reports."""
+        return frozenset(self.entry.get("rule", "").split())
 
     @property
     def fixed(self) -> Mapping[str, str]:
-        """What becomes of variables where the pod is fixed: `absent`, or a new value."""
-        found: Mapping[str, str] = self.given.get("fixed", {})
-        return found
+        """The variables of a fixed pod: `absent`, or the new value."""
+        variables: Mapping[str, str] = self.entry.get("fixed", {})
+        return variables
 
     @property
     def user(self) -> str:
-        """Who makes the pod; empty for anybody."""
-        return str(self.given.get("user", ""))
+        """The user who creates the pod; empty if that makes no difference."""
+        return str(self.entry.get("user", ""))
 
     @property
-    def closing(self) -> list[str]:
-        """What closes the gap."""
-        found: list[str] = self.given.get("closing", "").split()
-        return found
+    def mitigations(self) -> list[str]:
+        """The names of the mitigations."""
+        names: list[str] = self.entry.get("mitigations", "").split()
+        return names
 
     @property
     def pod(self) -> dict[str, Any]:
-        """A pod that takes it."""
-        made = pod(container(**self.given.get("container", {})), **self.given.get("spec", {}))
-        metadata = {"name": "trainer", "annotations": self.given.get("annotations", {})}
-        owners = {"ownerReferences": self.given.get("owners", [])}
-        return {**made, "metadata": {**metadata, **owners}}
+        """A pod that uses the bypass."""
+        manifest = pod(container(**self.entry.get("container", {})), **self.entry.get("spec", {}))
+        metadata = {"name": "trainer", "annotations": self.entry.get("annotations", {})}
+        owners = {"ownerReferences": self.entry.get("owners", [])}
+        return {**manifest, "metadata": {**metadata, **owners}}
 
     @property
     def deployment(self) -> dict[str, Any]:
         """A Deployment of such pods."""
-        made = self.pod
-        metadata = {"labels": {"app": "a"}, "annotations": made["metadata"]["annotations"]}
-        template = {"metadata": metadata, "spec": made["spec"]}
+        own = self.pod
+        metadata = {"labels": {"app": "a"}, "annotations": own["metadata"]["annotations"]}
+        template = {"metadata": metadata, "spec": own["spec"]}
         spec = {"selector": {"matchLabels": {"app": "a"}}, "template": template}
-        whole = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "trainer"}}
-        return {**whole, "spec": spec}
+        manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "trainer"}}
+        return {**manifest, "spec": spec}
 
-    def cell(self, door: str, profile: str | None = None) -> str:
-        """What is claimed of a door."""
-        claimed = {**self.given["cells"], **self.given.get("under", {}).get(profile, {})}
-        if door == "strict":
-            door = "strict" if "strict" in claimed else "pods"
-        return str(claimed.get(door, NOT_STOPPED))
+    def cell(self, column: str, profile: str | None = None) -> str:
+        """The outcome that the table states for a column."""
+        cells = {**self.entry["cells"], **self.entry.get("with_profile", {}).get(profile, {})}
+        if column == "strict":
+            column = "strict" if "strict" in cells else "pods"
+        return str(cells.get(column, NOT_STOPPED))
 
 
 @cache
 def data() -> Any:
-    """All that is claimed."""
+    """The content of tests/data/coverage.yaml."""
     return yaml.safe_load(FILE.read_text(encoding="utf-8"))
 
 
-def channels() -> list[Channel]:
-    """All channels."""
-    return [Channel(given) for given in data()["channels"]]
+def bypasses() -> list[Bypass]:
+    """All bypasses."""
+    return [Bypass(entry) for entry in data()["bypasses"]]
 
 
 def profiles() -> dict[str, list[str]]:
-    """The estates that are claimed about: the profiles of their policies."""
-    found: dict[str, list[str]] = data()["profiles"]
-    return found
+    """The platforms with which every bypass is tested: the profiles of their policies."""
+    platforms: dict[str, list[str]] = data()["profiles"]
+    return platforms
 
 
 def strict_policy() -> str:
-    """The keys of the policy that is called strict."""
+    """The keys of the strict policy."""
     return str(data()["strict"])
 
 
 def document(text: str) -> str:
-    """The document `text` with the tables that the data make."""
+    """The document `text` with its tables generated anew."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return before + "\n".join([BEGIN, *_tables(), END]) + after
 
 
 def _tables() -> Iterator[str]:
-    for channel in channels():
-        if title := channel.given.get("begins"):
-            yield from (
-                "",
-                f"### {title}",
-                "",
-                _row(["channel", *DOORS.values(), "what closes it"]),
-            )
-            yield _row(["---"] * (len(DOORS) + 2))
-        yield _line(channel, channel.given["what"], None)
-        for profile in channel.given.get("under", {}):
-            yield _line(channel, f"… under `{profile}`", profile)
-    yield from ("", "### Circumstances", "", _row(["circumstance", "seen", "what closes it"]))
+    for bypass in bypasses():
+        if title := bypass.entry.get("section"):
+            yield from ("", f"## {title}", "", _row(["bypass", *COLUMNS.values(), "mitigation"]))
+            yield _row(["---"] * (len(COLUMNS) + 2))
+        yield _bypass_row(bypass, bypass.entry["description"], None)
+        for profile in bypass.entry.get("with_profile", {}):
+            yield _bypass_row(bypass, f"the same with the profile `{profile}`", profile)
+    yield from ("", "## Circumstances", "", _row(["circumstance", "outcome", "mitigation"]))
     yield _row(["---"] * 3)
-    for each in data()["circumstances"]:
-        yield _row([each["what"], _shown(each["seen"]), _named(each.get("closing", "").split())])
-    yield from ("", "### The strict policy", "", "```yaml")
+    for entry in data()["circumstances"]:
+        mitigations = entry.get("mitigations", "").split()
+        yield _row([entry["description"], _emphasized(entry["outcome"]), _joined(mitigations)])
+    yield from ("", "## The strict policy", "", "```yaml")
     yield from ("apiVersion: gpuward.io/v1", "kind: Policy", strict_policy().rstrip(), "```")
-    yield from ("", "### What closes it", "", _row(["word", "what it is"]), _row(["---"] * 2))
-    yield from (_row([f"*{name}*", text]) for name, text in data()["closings"].items())
+    yield from ("", "## Mitigations", "", _row(["mitigation", "what to do"]), _row(["---"] * 2))
+    yield from (_row([f"*{name}*", text]) for name, text in data()["mitigations"].items())
     yield ""
 
 
-def _line(channel: Channel, what: str, profile: str | None) -> str:
-    cells = [channel.cell(door, profile) for door in DOORS]
+def _bypass_row(bypass: Bypass, description: str, profile: str | None) -> str:
+    cells = {column: bypass.cell(column, profile) for column in COLUMNS}
+    needs_mitigation = cells["pods"] in ("announced", NOT_STOPPED)
     if profile:
-        cells[2] = "not tried"  # the strict policy was tried under the default profile alone
-    closing = channel.closing if {"announced", NOT_STOPPED} & {cells[1]} else []
-    return _row([what, *map(_shown, cells), _named(closing)])
+        cells["strict"] = "not tested"  # the strict policy is tested with its own profile only
+    names = bypass.mitigations if needs_mitigation else []
+    return _row([description, *map(_emphasized, cells.values()), _joined(names)])
 
 
 def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _shown(cell: str) -> str:
+def _emphasized(cell: str) -> str:
     return f"**{cell}**" if cell == NOT_STOPPED else cell
 
 
-def _named(closing: Iterable[str]) -> str:
-    return ", ".join(f"*{name}*" for name in closing)
+def _joined(mitigations: Iterable[str]) -> str:
+    return ", ".join(f"*{name}*" for name in mitigations)
 
 
 if __name__ == "__main__":

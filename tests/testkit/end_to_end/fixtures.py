@@ -1,4 +1,4 @@
-"""Fixtures of the stories that are told at the real API server: a pytest plugin."""
+"""Fixtures of the end-to-end tests with a real API server: a pytest plugin."""
 
 from __future__ import annotations
 
@@ -17,70 +17,76 @@ from tests.testkit.admission.registered_webhook import (
 )
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually
-from tests.testkit.end_to_end.steps import AT_ONCE, DENY, PATHS, pods_of
+from tests.testkit.end_to_end.steps import DENY, NO_DRAIN, PATHS, list_pods
 
 PORT = 8443
 _NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def tidy(plane: ControlPlane) -> Iterator[None]:
-    """Leaves no pod behind that would wait for the GPUs of other tests."""
-    before = set(namespaces(plane))
+def clean_up_pods(plane: ControlPlane) -> Iterator[None]:
+    """Delete the pods of the module, which would otherwise take the GPUs of other tests."""
+    before = set(list_namespaces(plane))
     yield
-    made = [name for name in namespaces(plane) if name not in before]
-    eventually(lambda: sum(swept(plane, name) for name in made) == 0, what="the pods are gone")
+    made = [name for name in list_namespaces(plane) if name not in before]
+    eventually(
+        lambda: sum(delete_objects(plane, name) for name in made) == 0, what="the pods are gone"
+    )
 
 
-def namespaces(plane: ControlPlane) -> list[str]:
-    """Their names."""
+def list_namespaces(plane: ControlPlane) -> list[str]:
+    """The names of all namespaces."""
     found = plane.request("GET", "/api/v1/namespaces").body["items"]
     return [namespace["metadata"]["name"] for namespace in found]
 
 
-def swept(plane: ControlPlane, namespace: str) -> int:
-    """Delete what is in a namespace; how many pods were there."""
+def delete_objects(plane: ControlPlane, namespace: str) -> int:
+    """Delete the objects in a namespace, and return how many pods there were."""
     for kind in ("Deployment", "CronJob", "Job", "Pod"):
-        how = "gracePeriodSeconds=0&propagationPolicy=Background"
-        plane.request("DELETE", f"{PATHS[kind].format(namespace)}?{how}")
-    return len(pods_of(plane, namespace))
+        options = "gracePeriodSeconds=0&propagationPolicy=Background"
+        plane.request("DELETE", f"{PATHS[kind].format(namespace)}?{options}")
+    return len(list_pods(plane, namespace))
 
 
 @pytest.fixture(scope="module")
 def gpu_node(plane: ControlPlane) -> Iterator[str]:
-    """A node with many GPUs and the taint that keeps others away; gone after the module."""
-    name = f"gpu-stories-{next(_NUMBERS)}"
+    """A node with many GPUs and the taint of GPU nodes; deleted after the module."""
+    name = f"gpu-end-to-end-{next(_NUMBERS)}"
     plane.gpu_node(name, gpus=64, labels={"nvidia.com/gpu.present": "true"})
     yield name
     plane.request("DELETE", f"/api/v1/nodes/{name}")
 
 
 @pytest.fixture(scope="session")
-def behind_a_service(
+def service_namespace(
     plane: ControlPlane, processes: Processes, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """A namespace that is judged by a server behind a real Service."""
-    home, judged = plane.namespace(), plane.namespace()
+    """A namespace in mode deny whose webhook server is registered by its Service."""
+    home, enforced = plane.namespace(), plane.namespace()
     host = f"gpuward.{home}.svc"
     address = plane.expose("gpuward", home, PORT)
     folder = tmp_path_factory.mktemp("behind-a-service")
     pair = plane.authority.issue("gpuward-service", hosts=[host])
     certificate = folder_of(pair, folder / "certificate")
     listen = f"{address}:{PORT}"
-    Server(processes, folder, certificate, name="gpuward-service", listen=listen, arguments=AT_ONCE)
+    Server(
+        processes, folder, certificate, name="gpuward-service", listen=listen, arguments=NO_DRAIN
+    )
     config = by_service("gpuward", home, PORT, plane.authority.bundle)
-    with registered(plane, config, DENY, name="gpuward-service", only=judged):
-        eventually(lambda: is_enforced(plane, judged), what="the Service is called")
-        yield judged
+    with registered(plane, config, DENY, name="gpuward-service", only=enforced):
+        eventually(lambda: is_enforced(plane, enforced), what="the Service is called")
+        yield enforced
 
 
 @pytest.fixture(params=["url", "service"])
-def judged(request: pytest.FixtureRequest, plane: ControlPlane) -> Iterator[str]:
-    """A namespace in mode deny, whose server is called by its URL or by its Service."""
+def enforced_namespace(request: pytest.FixtureRequest, plane: ControlPlane) -> Iterator[str]:
+    """A namespace in mode deny whose webhook server is registered by its URL or its Service."""
     if request.param == "service":
-        namespace: str = request.getfixturevalue("behind_a_service")
+        namespace: str = request.getfixturevalue("service_namespace")
         yield namespace
-        eventually(lambda: swept(plane, namespace) == 0, what="the namespace is empty again")
+        eventually(
+            lambda: delete_objects(plane, namespace) == 0, what="the namespace is empty again"
+        )
     else:
         request.getfixturevalue("server")
         yield plane.namespace({MODE_LABEL: "deny"})

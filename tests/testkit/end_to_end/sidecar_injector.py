@@ -1,4 +1,4 @@
-"""Somebody else's mutating webhook, which adds a sidecar to every pod after us."""
+"""A mutating webhook of another project, which is called after gpuward and adds a sidecar."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.testkit.control_plane.pki import Pair
+from tests.testkit.control_plane.pki import KeyPairFiles
 
 SIDECAR = {"name": "sidecar", "image": "nvcr.io/nvidia/cuda:13.0.0-base-ubuntu24.04"}
-# Webhooks are called in the order of their names, and this one comes last.
+# The API server calls webhooks in the order of their names: this one is the last.
 NAME = "zz-injector"
 
 
-class Injector(BaseHTTPRequestHandler):
-    """Adds the sidecar where it is missing."""
+class InjectorHandler(BaseHTTPRequestHandler):
+    """Adds the sidecar to pods without it."""
 
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         """Answer an AdmissionReview."""
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        asked = review.pop("request")
-        response: dict[str, Any] = {"uid": asked["uid"], "allowed": True}
-        names = [container["name"] for container in asked["object"]["spec"]["containers"]]
+        request = review.pop("request")
+        response: dict[str, Any] = {"uid": request["uid"], "allowed": True}
+        names = [container["name"] for container in request["object"]["spec"]["containers"]]
         if SIDECAR["name"] not in names:
             added = [{"op": "add", "path": "/spec/containers/-", "value": SIDECAR}]
             response["patch"] = base64.b64encode(json.dumps(added).encode()).decode()
@@ -41,16 +41,16 @@ class Injector(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Write no log."""
 
 
 @contextmanager
-def injecting(pair: Pair) -> Iterator[str]:
-    """Answer on a port of the loopback interface until the block is left; gives the URL."""
+def run_injector(pair: KeyPairFiles) -> Iterator[str]:
+    """Serve on a port of the loopback interface until the block is left; yields the URL."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(pair.certificate, pair.key)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Injector) as server:
-        # The API server keeps its connection, which nobody has to wait for.
+    with ThreadingHTTPServer(("127.0.0.1", 0), InjectorHandler) as server:
+        # The API server keeps its connections open: do not wait for their threads.
         server.daemon_threads = True
         server.block_on_close = False
         server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -64,7 +64,7 @@ def injecting(pair: Pair) -> Iterator[str]:
 
 
 def configuration(namespace: str, url: str, bundle: bytes) -> dict[str, Any]:
-    """Have it called for the new pods of a namespace."""
+    """A configuration that registers the webhook for new pods of a namespace."""
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
     hook = {
         "name": "injector.example.com",

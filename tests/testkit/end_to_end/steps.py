@@ -1,4 +1,4 @@
-"""What the stories that are told at the real API server share: a user's hands and eyes."""
+"""Steps of the end-to-end tests with a real API server: what a user does and reads."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tests.testkit.admission.registered_webhook import (
     is_enforced,
     registered,
 )
-from tests.testkit.control_plane.client import Answer
+from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually
 
-ALL_FIXES = ("toleration-default", "affinity-default")
-# For registrations that see one namespace only; however slow the machine, nothing passes unjudged.
+PLACEMENT_FIXES = ("toleration-default", "affinity-default")
+# For registrations of one namespace. The long timeout avoids timeouts on slow machines.
 DENY = RegistrationOptions(default=Action.DENY, timeout_seconds=30)
-# Nobody is being led elsewhere when a test ends.
-AT_ONCE = ("--drain-seconds", "0")
+# No traffic has to move to another replica when a test ends.
+NO_DRAIN = ("--drain-seconds", "0")
 FIXED = "gpuward.io/fixed"
 PATHS = {
     "Pod": "/api/v1/namespaces/{}/pods",
@@ -38,28 +38,28 @@ PATHS = {
 
 
 @contextmanager
-def judging(
+def namespace_with_policy(
     plane: ControlPlane, processes: Processes, folder: Path, name: str, policy: str
 ) -> Iterator[str]:
-    """A namespace in mode deny that is judged by a policy of its own, given as its keys."""
+    """A namespace in mode deny, with a webhook server whose policy has the keys `policy`."""
     namespace = plane.namespace()
     pair = plane.authority.issue(name, hosts=["127.0.0.1"])
     certificate = folder_of(pair, folder / "certificate")
-    serving = Server(processes, folder, certificate, policy, name=name, arguments=AT_ONCE)
-    config = by_url(serving.url, plane.authority.bundle)
+    server = Server(processes, folder, certificate, policy, name=name, arguments=NO_DRAIN)
+    config = by_url(server.url, plane.authority.bundle)
     with registered(plane, config, DENY, name=name, only=namespace):
         eventually(lambda: is_enforced(plane, namespace), what="the webhook is called")
         yield namespace
 
 
-def path_of(kind: str, namespace: str, name: str = "", subresource: str = "") -> str:
-    """Where objects of a kind are, or one of them, or a part of it."""
+def api_path(kind: str, namespace: str, name: str = "", subresource: str = "") -> str:
+    """The API path of the objects of a kind, of one object, or of its subresource."""
     return "/".join(filter(None, (PATHS[kind].format(namespace), name, subresource)))
 
 
-def stored(plane: ControlPlane, kind: str, namespace: str, name: str) -> Any:
-    """An object as the API server has it."""
-    answer = plane.request("GET", path_of(kind, namespace, name))
+def get_object(plane: ControlPlane, kind: str, namespace: str, name: str) -> Any:
+    """An object as the API server has stored it."""
+    answer = plane.request("GET", api_path(kind, namespace, name))
     assert answer.status == 200, answer.body
     return answer.body
 
@@ -75,45 +75,45 @@ def apply(
 
 
 def without_namespace(manifest: Any) -> Any:
-    """`manifest`, to go where it is sent."""
+    """`manifest` without a namespace."""
     metadata = {k: v for k, v in manifest["metadata"].items() if k != "namespace"}
     return {**manifest, "metadata": metadata}
 
 
 def patch(
-    plane: ControlPlane, path: str, body: Any, *, how: str = "strategic-merge-patch"
-) -> Answer:
-    """PATCH in one of the API server's ways."""
-    return plane.request("PATCH", path, body, content_type=f"application/{how}+json")
+    plane: ControlPlane, path: str, body: Any, *, patch_type: str = "strategic-merge-patch"
+) -> Response:
+    """Send a PATCH of the given type."""
+    return plane.request("PATCH", path, body, content_type=f"application/{patch_type}+json")
 
 
-def pods_of(plane: ControlPlane, namespace: str) -> list[Any]:
+def list_pods(plane: ControlPlane, namespace: str) -> list[Any]:
     """The pods in a namespace."""
-    found: list[Any] = plane.request("GET", path_of("Pod", namespace)).body["items"]
+    found: list[Any] = plane.request("GET", api_path("Pod", namespace)).body["items"]
     return found
 
 
-def running(plane: ControlPlane, namespace: str, count: int = 1) -> list[Any]:
+def wait_until_running(plane: ControlPlane, namespace: str, count: int = 1) -> list[Any]:
     """The pods of a namespace once `count` of them have run on a node."""
 
-    def ask() -> list[Any]:
-        found = pods_of(plane, namespace)
+    def get_matching() -> list[Any]:
+        found = list_pods(plane, namespace)
         ran = [p for p in found if p["status"].get("phase") in ("Running", "Succeeded")]
         return ran if len(ran) >= count else []
 
-    return eventually(ask, what=f"{count} pods of {namespace} run")
+    return eventually(get_matching, what=f"{count} pods of {namespace} run")
 
 
-def fixed_by(manifest: Any) -> set[str]:
-    """The rules that a pod says have fixed it."""
+def fixing_rules(manifest: Any) -> set[str]:
+    """The rules that have fixed a pod, according to its annotation."""
     annotations = manifest["metadata"].get("annotations", {})
     return set(filter(None, annotations.get(FIXED, "").split(",")))
 
 
-def annotated(plane: ControlPlane, namespace: str, name: str) -> dict[str, str]:
-    """What the audit log has of ours on an object's creation, once it is there."""
+def audit_annotations(plane: ControlPlane, namespace: str, name: str) -> dict[str, str]:
+    """Wait for the audit event of an object's creation, and return gpuward's annotations in it."""
 
-    def ask() -> list[dict[str, str]]:
+    def get_matching() -> list[dict[str, str]]:
         return [
             event.get("annotations", {})
             for event in plane.audit_events()
@@ -122,5 +122,7 @@ def annotated(plane: ControlPlane, namespace: str, name: str) -> dict[str, str]:
             and event["objectRef"].get("name") == name
         ]
 
-    found = eventually(ask, what=f"the audit log speaks of {namespace}/{name}")[-1]
+    found = eventually(get_matching, what=f"the audit log has the creation of {namespace}/{name}")[
+        -1
+    ]
     return {key: value for key, value in found.items() if "gpuward.io/" in key}

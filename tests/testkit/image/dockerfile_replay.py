@@ -1,7 +1,7 @@
-"""What the Dockerfile says, carried out in a folder where there is no container engine.
+"""Build the Dockerfile in a folder, without a container engine.
 
-`Dockerfile` reads the file; `Replay` performs its stages: each has a root folder of its own and, as
-its base image, a fresh virtual environment of the Python that runs the tests.
+`stages` parses the file. `Replay` runs the stages: each has a root folder of its own and, as its
+base image, a new virtual environment of the Python that runs the tests.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+_WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction, continued lines joined."""
+    """One instruction of a Dockerfile; continued lines are joined."""
 
     name: str
     value: str
 
     @property
     def words(self) -> list[str]:
-        """The words of its value; those of the exec form if it has that."""
+        """The words of the value, in the shell form or the exec form."""
         if self.value.startswith("["):
             words: list[str] = json.loads(self.value)
             return words
@@ -37,26 +37,26 @@ class Instruction:
 
     @property
     def pairs(self) -> dict[str, str]:
-        """The KEY=VALUE words, as ENV, LABEL and ARG have them."""
+        """The KEY=VALUE words of ENV, LABEL or ARG."""
         return dict(word.split("=", 1) for word in self.words if "=" in word)
 
 
 @dataclass
 class Stage:
-    """What stands between one FROM and the next."""
+    """The instructions from one FROM to the next."""
 
     base: str
     name: str
     instructions: list[Instruction] = field(default_factory=list)
 
-    def of(self, name: str) -> list[Instruction]:
-        """Its instructions called `name`."""
+    def find_all(self, name: str) -> list[Instruction]:
+        """The instructions of the stage called `name`."""
         return [one for one in self.instructions if one.name == name]
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its ENV instructions set."""
-        return {key: value for one in self.of("ENV") for key, value in one.pairs.items()}
+        """The variables that ENV instructions set."""
+        return {key: value for one in self.find_all("ENV") for key, value in one.pairs.items()}
 
 
 def stages(text: str) -> list[Stage]:
@@ -78,8 +78,8 @@ def _instructions(text: str) -> Iterator[Instruction]:
         yield Instruction(name.upper(), value.strip())
 
 
-class Context:
-    """What a build may see of `root`: what its .dockerignore lets through."""
+class BuildContext:
+    """The build context `root`, filtered by its .dockerignore."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -88,12 +88,12 @@ class Context:
         self._rules = [(p.startswith("!"), _expression(p.lstrip("!"))) for p in patterns]
 
     def allows(self, path: str) -> bool:
-        """Whether the file `path` is let through: the last pattern that fits it decides."""
-        fits = [keep for keep, expression in self._rules if expression.match(path)]
-        return not fits or fits[-1]
+        """Whether the build sees the file `path`; the last pattern that matches decides."""
+        decisions = [keep for keep, expression in self._rules if expression.match(path)]
+        return not decisions or decisions[-1]
 
     def files(self, below: str = ".") -> list[str]:
-        """The files that are let through, below a folder or at that very path."""
+        """The files that the build sees: below the folder, or the file itself."""
         start = self._root / below
         if start.is_file():
             return [below] if self.allows(below) else []
@@ -106,46 +106,46 @@ class Context:
 
     def copy(self, source: str, target: Path) -> None:
         """COPY: a folder's files into `target`, or a file to it."""
-        found = self.files(source)
-        assert found, f"COPY {source}: nothing of it is let through"
-        for name in found:
-            place = target / os.path.relpath(name, source) if name != source else target
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(self._root / name, place)
+        names = self.files(source)
+        assert names, f"COPY {source}: the build context has no such file"
+        for name in names:
+            copy = target / os.path.relpath(name, source) if name != source else target
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(self._root / name, copy)
 
 
 def _expression(pattern: str) -> re.Pattern[str]:
-    """A pattern of .dockerignore: it stands for the path and for all that is below it."""
+    """A pattern of .dockerignore, which matches a path and everything below it."""
     parts = re.split(r"(\*\*/|\*\*|\*|\?)", pattern.strip("/"))
-    return re.compile("".join(_WILD.get(p, re.escape(p)) for p in parts) + r"(?:/.*)?\Z")
+    return re.compile("".join(_WILDCARDS.get(p, re.escape(p)) for p in parts) + r"(?:/.*)?\Z")
 
 
 class Replay:
-    """The stages of a Dockerfile carried out below `folder`; `root(name)` is what came of one."""
+    """The stages of a Dockerfile, run below `folder`; `root(name)` is the result of one."""
 
     def __init__(self, dockerfile: Path, folder: Path) -> None:
         self._folder = folder
-        self._context = Context(dockerfile.parent)
+        self._context = BuildContext(dockerfile.parent)
         self.stages = stages(dockerfile.read_text(encoding="utf-8"))
         self._by_name = {stage.name: stage for stage in self.stages}
         self._python = folder / "python"
         venv.create(self._python, with_pip=True)
         for stage in self.stages:
-            self._perform(stage)
+            self._run_stage(stage)
 
     def root(self, name: str) -> Path:
         """The root folder of the stage called `name`; the last one has no name."""
         return self._folder / (name or "final")
 
-    def _perform(self, stage: Stage) -> None:
+    def _run_stage(self, stage: Stage) -> None:
         root = self.root(stage.name)
-        inherited = self._by_name.get(stage.base)
+        base = self._by_name.get(stage.base)
         root.mkdir()
         work = root
         environment: dict[str, str] = {}
-        for instruction in [*(inherited.instructions if inherited else ()), *stage.instructions]:
+        for instruction in [*(base.instructions if base else ()), *stage.instructions]:
             if instruction.name == "WORKDIR":
-                work = self._inside(root, work, instruction.value)
+                work = self._resolve(root, work, instruction.value)
                 work.mkdir(parents=True, exist_ok=True)
             elif instruction.name == "ENV":
                 environment |= instruction.pairs
@@ -157,25 +157,26 @@ class Replay:
     def _copy(self, words: list[str], root: Path, work: Path) -> None:
         origin = words.pop(0).removeprefix("--from=") if words[0].startswith("--from=") else ""
         source, target = words
-        place = self._inside(root, work, target)
+        destination = self._resolve(root, work, target)
         if origin:
             tree = self.root(origin) / source.lstrip("/")
-            shutil.copytree(tree, place, dirs_exist_ok=True, symlinks=True)
+            shutil.copytree(tree, destination, dirs_exist_ok=True, symlinks=True)
         else:
-            inside = place / Path(source).name if target == "." and source != "." else place
-            self._context.copy(source, inside)
+            is_file = target == "." and source != "."
+            copy = destination / Path(source).name if is_file else destination
+            self._context.copy(source, copy)
 
     @staticmethod
-    def _inside(root: Path, work: Path, path: str) -> Path:
+    def _resolve(root: Path, work: Path, path: str) -> Path:
         return root / path.lstrip("/") if path.startswith("/") else work / path
 
     def _run(self, value: str, root: Path, work: Path, environment: dict[str, str]) -> None:
-        """RUN, without the mounts; the paths that it names are relative, so it stays inside."""
+        """RUN, without mounts; its paths are relative, so it writes only below `root`."""
         base = root / "python"
         if not base.exists():
             shutil.copytree(self._python, base, symlinks=True)
         command = re.sub(r"--mount=\S+\s*", "", value)
-        # pip's own cache instead of the mount: what has been fetched once is not fetched again.
+        # pip's own cache replaces the cache mount, so that packages are downloaded once.
         path = f"{base / 'bin'}:{os.environ['PATH']}"
         done = subprocess.run(
             ["sh", "-ec", command],

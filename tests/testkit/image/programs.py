@@ -1,4 +1,4 @@
-"""The image that a replayed Dockerfile gave: how to start what is in it, and to ask it."""
+"""Start the programs of an image that `dockerfile_replay` built, and query them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from tests.testkit.admission.server import PATIENT
+from tests.testkit.admission.server import TIMEOUT_SECONDS
 from tests.testkit.image.dockerfile_replay import Replay
 
-# Stands in for a root file system that is mounted read-only, and then does as `-m` does.
-_READ_ONLY = """
+# Simulates a root file system that is mounted read-only, and then runs a module as `-m` does.
+_READ_ONLY_LAUNCHER = """
 import errno, os, runpy, sys
 
 CHANGES = ("os.mkdir", "os.remove", "os.rename", "os.link", "os.symlink", "os.truncate")
@@ -35,24 +35,24 @@ runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 
 
 class Image:
-    """What a container would start, without the container."""
+    """A built image; starts its entry point without a container."""
 
     def __init__(self, replay: Replay, folder: Path) -> None:
         stage = replay.stages[-1]
         root = replay.root(stage.name)
-        (entry,) = stage.of("ENTRYPOINT")
-        # The interpreter of the tests, with nothing but its standard library and the image's tree.
+        (entry,) = stage.find_all("ENTRYPOINT")
+        # The tests' interpreter, with only its standard library and the packages of the image.
         _, dash_m, module = entry.words
         assert dash_m == "-m"
-        self._command = [os.path.realpath(sys.executable), "-S", "-c", _READ_ONLY, module]
+        self._command = [os.path.realpath(sys.executable), "-S", "-c", _READ_ONLY_LAUNCHER, module]
         self._environment = {**stage.environment}
         self._environment["PYTHONPATH"] = f"{root}{stage.environment['PYTHONPATH']}"
         self.tree = Path(self._environment["PYTHONPATH"])
-        self.built_in = folder
+        self.build_folder = folder
 
     @contextmanager
-    def running(self, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """Start it in `folder`, without a home and with nowhere to write to."""
+    def start(self, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """Start the entry point in `folder`, without a home folder and without write access."""
         with subprocess.Popen(
             [*self._command, *arguments],
             cwd=folder,
@@ -61,7 +61,7 @@ class Image:
             stderr=subprocess.PIPE,
             text=True,
         ) as process:
-            watchdog = threading.Timer(PATIENT, process.kill)
+            watchdog = threading.Timer(TIMEOUT_SECONDS, process.kill)
             watchdog.start()
             try:
                 yield process
@@ -70,34 +70,34 @@ class Image:
                 watchdog.cancel()
 
     def run(self, folder: Path, *arguments: str) -> tuple[int, str, str]:
-        """Exit status, output and errors of a command that ends by itself."""
-        with self.running(folder, *arguments) as process:
+        """Run a command until it ends; returns exit status, output and errors."""
+        with self.start(folder, *arguments) as process:
             out, err = process.communicate()
         return process.returncode, out, err
 
     def files(self) -> dict[str, Path]:
-        """Its files by their paths in the tree."""
-        found = (path for path in self.tree.rglob("*") if path.is_file())
-        return {str(path.relative_to(self.tree)): path for path in found}
+        """The files of the image by their paths in the tree."""
+        paths = (path for path in self.tree.rglob("*") if path.is_file())
+        return {str(path.relative_to(self.tree)): path for path in paths}
 
 
-def told(log: IO[str] | None, event: str) -> dict[str, Any]:
-    """The first line of a log about `event`."""
+def read_event(log: IO[str] | None, event: str) -> dict[str, Any]:
+    """Read the log up to the first entry about `event`, and return that entry."""
     assert log is not None
-    seen: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for line in log:
-        seen.append(json.loads(line))
-        if seen[-1]["event"] == event:
-            return seen[-1]
-    raise AssertionError(f"no line about {event!r} in {seen}")
+        entries.append(json.loads(line))
+        if entries[-1]["event"] == event:
+            return entries[-1]
+    raise AssertionError(f"no entry about {event!r} in {entries}")
 
 
-def asked(url: str, body: bytes | None = None, tls: ssl.SSLContext | None = None) -> bytes:
-    """The body of an answer; AssertionError if its status is not 200."""
+def fetch(url: str, body: bytes | None = None, tls: ssl.SSLContext | None = None) -> bytes:
+    """Fetch a URL and return the body; AssertionError if the status is not 200."""
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, body, headers)  # noqa: S310  our own server
     try:
-        with urllib.request.urlopen(request, timeout=PATIENT, context=tls) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS, context=tls) as answer:  # noqa: S310
             content: bytes = answer.read()
     except urllib.error.HTTPError as error:
         raise AssertionError(f"{url}: {error}") from error

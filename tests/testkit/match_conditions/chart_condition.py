@@ -1,4 +1,4 @@
-"""The match condition as the chart registers it."""
+"""The match condition of the chart's webhook configurations."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tests.testkit.chart.rendering import rendered
+from tests.testkit.chart.rendering import render
 
 
 def chart_condition(values: Mapping[str, Any] | None = None, helm: str = "helm3") -> str:
-    """The condition under which pods are sent; empty if all are.
+    """The condition under which the API server sends pods; empty if it sends all pods.
 
-    It is the same at every entry for pods, and there is none for workloads.
+    Every webhook for pods has the same condition, and no webhook for workloads has one.
     """
-    objects = rendered(json.dumps(values or {}), helm=helm)
+    objects = render(json.dumps(values or {}), helm=helm)
     hooks = [hook for one in objects for hook in one.get("webhooks", [])]
     found = {json.dumps(hook.get("matchConditions", [])) for hook in hooks if _is_for_pods(hook)}
     assert not [hook for hook in hooks if "matchConditions" in hook and not _is_for_pods(hook)]

@@ -1,4 +1,4 @@
-"""What became of pods at webhooks that were registered under conditions, and who misses them."""
+"""Submits pods to webhooks with match conditions, and finds rules that miss a pod."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ from rules.policy import Policy, RuleSet, RuleSettings
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from tests.testkit.admission.lint_admission_parity import pod_of
-from tests.testkit.api_subjects import Sent
-from tests.testkit.cases import TODAY, asking_all, cases
-from tests.testkit.control_plane.client import Answer
+from tests.testkit.api_subjects import Submission
+from tests.testkit.cases import TODAY, cases, without_needs
+from tests.testkit.control_plane.client import Response
 from tests.testkit.dry_runs import UNREADABLE, DryRuns
 from tests.testkit.match_conditions.recorder import Recorder
 
-UNTOLD = ("creationTimestamp", "managedFields", "name", "namespace", "uid")
+IDENTITY_FIELDS = ("creationTimestamp", "managedFields", "name", "namespace", "uid")
 
 
-class Asked(NamedTuple):
-    """What was asked about, what the API server said, and what has come of it by which way."""
+class SubmittedPods(NamedTuple):
+    """The submitted objects by name, the responses, and the requests that the webhooks got."""
 
     subjects: dict[str, str]
-    answers: dict[str, Answer]
+    answers: dict[str, Response]
     recorder: Recorder
 
-    def unsent(self, registration: str) -> dict[str, tuple[str, Any]]:
-        """Each object that some call of that registration has spared us, with its subjects."""
-        seen = self.recorder.calls[registration]
-        spared = [call for call in self.recorder.calls["everything"] if call not in seen]
+    def not_sent(self, registration: str) -> dict[str, tuple[str, Any]]:
+        """Each object of a request that the registration did not send, with its subject."""
+        sent_keys = self.recorder.requests[registration]
+        not_sent_keys = [
+            key for key in self.recorder.requests["everything"] if key not in sent_keys
+        ]
         found = {}
-        for call in spared:
-            if call.name in self.subjects:
-                told = _told(self.recorder.calls["everything"][call])
-                found[json.dumps(told, sort_keys=True)] = self.subjects[call.name], told
+        for key in not_sent_keys:
+            if key.name in self.subjects:
+                manifest = _without_identity(self.recorder.requests["everything"][key])
+                found[json.dumps(manifest, sort_keys=True)] = self.subjects[key.name], manifest
         return found
 
     @property
@@ -46,49 +48,57 @@ class Asked(NamedTuple):
         return {name for name, answer in self.answers.items() if answer.status != UNREADABLE}
 
 
-def asked_about(runs: DryRuns, recorder: Recorder, prefix: str, sent: Iterable[Sent]) -> Asked:
-    """Ask about each object once, as a Pod if it makes any."""
+def submit_pods(
+    runs: DryRuns, recorder: Recorder, prefix: str, sent: Iterable[Submission]
+) -> SubmittedPods:
+    """Submit each object once: workloads as the Pods that are created from them."""
     texts: dict[str, str] = {}
-    for one in sent:
-        whole = one.object if one.object["kind"] == "ResourceQuota" else pod_of(one.object)
-        texts.setdefault(json.dumps(whole), f"{one.subject} {one.form}")
+    for submission in sent:
+        manifest = (
+            submission.object
+            if submission.object["kind"] == "ResourceQuota"
+            else pod_of(submission.object)
+        )
+        texts.setdefault(json.dumps(manifest), f"{submission.subject} {submission.form}")
     subjects = {f"{prefix}-{n}": subject for n, subject in enumerate(texts.values())}
-    answers = runs.ask_by_name((n, json.loads(t)) for n, t in zip(subjects, texts, strict=True))
-    return Asked(subjects, answers, recorder)
+    answers = runs.submit_by_name((n, json.loads(t)) for n, t in zip(subjects, texts, strict=True))
+    return SubmittedPods(subjects, answers, recorder)
 
 
-def _told(manifest: Any) -> Any:
-    """An object without what makes each different."""
-    metadata = {key: value for key, value in manifest["metadata"].items() if key not in UNTOLD}
+def _without_identity(manifest: Any) -> Any:
+    """An object without the metadata that differs between equal objects."""
+    metadata = {
+        key: value for key, value in manifest["metadata"].items() if key not in IDENTITY_FIELDS
+    }
     return {**manifest, "metadata": metadata}
 
 
-def own_profiles() -> Iterator[tuple[Profile, list[Any]]]:
-    """Each choice of profiles of the cases in which there is one of their own."""
-    known = set()
+def custom_profiles() -> Iterator[tuple[Profile, list[Any]]]:
+    """The combined profile, and its custom profiles, of each case that defines custom ones."""
+    seen_profiles = set()
     for case in cases():
         chosen = case.circumstances.get("policy", {}).get("profiles", [])
         own = [profile for profile in chosen if isinstance(profile, dict)]
-        if own and json.dumps(own) not in known:
-            known.add(json.dumps(own))
+        if own and json.dumps(own) not in seen_profiles:
+            seen_profiles.add(json.dumps(own))
             yield case.policy.profile, own
 
 
-def _strictest(profile: Profile) -> RuleSet:
-    """Every rule, asked about everything."""
+def _every_rule(profile: Profile) -> RuleSet:
+    """Every rule with action deny, run on every pod."""
     settings = {rule.name: RuleSettings(action=Action.DENY) for rule in CATALOG}
-    return asking_all(Policy(profile=profile, rules=settings).rule_set())
+    return without_needs(Policy(profile=profile, rules=settings).rule_set())
 
 
-def concerned(
-    unsent: dict[str, tuple[str, Any]], profiles: Iterable[Profile]
+def missed_rules(
+    not_sent: dict[str, tuple[str, Any]], profiles: Iterable[Profile]
 ) -> dict[str, set[str]]:
-    """Subjects that were not sent, and the rules that would have spoken of them."""
-    # On an update some rules are silent, and as a component's maker alice is unknown.
+    """Subjects that were not sent, with the rules that report them."""
+    # Some rules check no updates, and some trust the users who create GPU components.
     context = Context(TODAY, "team-a", user="alice", operation="CREATE")
     found: dict[str, set[str]] = {}
-    for rules in map(_strictest, profiles):
-        for subject, manifest in unsent.values():
-            if spoken := {f.rule for f in check(manifest, rules, context).findings}:
-                found.setdefault(subject, set()).update(spoken)
+    for rules in map(_every_rule, profiles):
+        for subject, manifest in not_sent.values():
+            if rule_names := {f.rule for f in check(manifest, rules, context).findings}:
+                found.setdefault(subject, set()).update(rule_names)
     return found

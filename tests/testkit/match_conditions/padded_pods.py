@@ -1,4 +1,4 @@
-"""Pods that are padded: with as much of each thing as API servers look at by themselves."""
+"""Pods of the largest size for which the API server evaluates the match condition in full."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any
 from tests.testkit.admission.reviews import pod
 from tools.match_bounds import LONGEST, MOST
 
-# The label of nodes whose values are looked at, and a value that means no GPU.
-MACHINE = "node.kubernetes.io/instance-type"
-OTHER_MACHINE = "x" * LONGEST["value"]
+# A node label whose values the condition reads, and a value that means no GPU.
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+OTHER_INSTANCE_TYPE = "x" * LONGEST["value"]
 NATIVE = {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi"}
 SPREADS = "topologySpreadConstraints"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def key(number: int, more: int = 0) -> str:
-    """A key of an annotation or a label, as long as those that are looked at, or longer."""
+    """A key of an annotation or a label of the longest evaluated length, or a longer one."""
     domain = f"{number}.example.com".rjust(LONGEST["key"] - 64 + more, "x")
     return f"{domain}/{'x' * 63}"
 
 
 def variable(number: int, more: int = 0) -> dict[str, Any]:
-    """A variable with the longest name that is looked at, or a longer one."""
+    """A variable with the longest name that is evaluated, or a longer one."""
     return {"name": f"X{number}".ljust(LONGEST["variable"] + more, "X"), "value": "1"}
 
 
 def image(more: int = 0) -> str:
-    """The longest name of an image that is looked at, or a longer one."""
+    """The longest image name that is evaluated, or a longer one."""
     return "registry.example.com/".ljust(LONGEST["image"] + more, "x")
 
 
@@ -42,75 +42,80 @@ def volume(number: int) -> dict[str, Any]:
 
 
 def container(number: int) -> dict[str, Any]:
-    """A container that asks for all that is Kubernetes' own, with as long an image as may be."""
+    """A container with every built-in resource and the longest image name."""
     resources = {"limits": dict(NATIVE), "requests": dict(NATIVE)}
     fields = {"resources": resources, "env": [], "envFrom": []}
     return {"name": f"c-{number}", "image": image(), **fields}
 
 
 def expression(values: int) -> dict[str, Any]:
-    """A demand on the type of the machine."""
-    return {"key": MACHINE, "operator": "In", "values": [OTHER_MACHINE] * values}
+    """A node selector requirement on the instance type."""
+    return {"key": INSTANCE_TYPE, "operator": "In", "values": [OTHER_INSTANCE_TYPE] * values}
 
 
-def placed(terms: list[list[Any]]) -> dict[str, Any]:
-    """An affinity to nodes, of these terms."""
-    listed = [{"matchExpressions": expressions} for expressions in terms]
-    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": listed}}}
+def node_affinity(terms: list[list[Any]]) -> dict[str, Any]:
+    """A required node affinity with these terms, each a list of expressions."""
+    selector_terms = [{"matchExpressions": expressions} for expressions in terms]
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": selector_terms}}}
 
 
 def spread(number: int) -> dict[str, Any]:
-    """A demand that pods be spread over nodes that have a label."""
+    """A required topology spread constraint over a node label."""
     return {"maxSkew": 1, "topologyKey": key(number), "whenUnsatisfiable": "DoNotSchedule"}
 
 
-def near(number: int) -> dict[str, Any]:
-    """A demand for other pods on nodes with the same label."""
+def pod_affinity_term(number: int) -> dict[str, Any]:
+    """A pod affinity term over a node label."""
     return {"topologyKey": key(number)}
 
 
-def full() -> Any:
-    """A pod that has the most of everything, and nothing that concerns a rule."""
-    whole = pod(**_containers())
-    spec, metadata = whole["spec"], whole["metadata"]
+def largest_pod() -> Any:
+    """A pod with the largest evaluated number of everything, and nothing that a rule checks."""
+    manifest = pod(**_containers())
+    spec, metadata = manifest["spec"], manifest["metadata"]
     spec["automountServiceAccountToken"] = False  # or it would have one volume more
     spec["volumes"] = [volume(number) for number in range(MOST["volumes"])]
     keys = map(key, range(MOST["nodeSelector"] - 1))
-    spec["nodeSelector"] = {MACHINE: OTHER_MACHINE, **dict.fromkeys(keys, OTHER_MACHINE)}
+    spec["nodeSelector"] = {
+        INSTANCE_TYPE: OTHER_INSTANCE_TYPE,
+        **dict.fromkeys(keys, OTHER_INSTANCE_TYPE),
+    }
     one = expression(MOST["values"] // MOST["expressions"])
-    spec["affinity"] = placed([[one] for _ in range(MOST["terms"])])
-    spec["affinity"]["podAffinity"] = {REQUIRED: [near(n) for n in range(MOST["podAffinity"])]}
+    spec["affinity"] = node_affinity([[one] for _ in range(MOST["terms"])])
+    spec["affinity"]["podAffinity"] = {
+        REQUIRED: [pod_affinity_term(n) for n in range(MOST["podAffinity"])]
+    }
     spec[SPREADS] = [spread(number) for number in range(MOST[SPREADS])]
     for field in ("annotations", "labels"):
         metadata[field] = dict.fromkeys(map(key, range(MOST[field])), "x")
-    return whole
+    return manifest
 
 
 def _containers() -> dict[str, Any]:
-    made = [container(number) for number in range(MOST["containers"])]
+    makers = [container(number) for number in range(MOST["containers"])]
     for number in range(MOST["variables"]):
-        made[number % len(made)]["env"].append(variable(number))
+        makers[number % len(makers)]["env"].append(variable(number))
     for number in range(MOST["sources"]):
-        made[number % len(made)]["envFrom"].append(source(number))
-    half = len(made) // 2
-    return {"initContainers": made[:half], "containers": made[half:]}
+        makers[number % len(makers)]["envFrom"].append(source(number))
+    half = len(makers) // 2
+    return {"initContainers": makers[:half], "containers": makers[half:]}
 
 
-def one_more(name: str) -> Any:
-    """The fullest pod with one more of what `MOST` or `LONGEST` calls so."""
-    whole = full()
-    spec, metadata = whole["spec"], whole["metadata"]
+def pod_above_bound(name: str) -> Any:
+    """The largest pod, one above the bound called `name` in `MOST` or `LONGEST`."""
+    manifest = largest_pod()
+    spec, metadata = manifest["spec"], manifest["metadata"]
     last = spec["containers"][-1]
     if name in metadata:
         metadata[name]["example.com/one-more"] = "x"
     elif name == "nodeSelector":
         spec[name]["example.com/one-more"] = "x"
     elif name in ("terms", "expressions", "values"):
-        _widen(spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"], name)
+        _extend_affinity(spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"], name)
     elif name == "key":
         metadata["labels"][key(0, more=1)] = metadata["labels"].pop(key(0))
     elif name == "value":
-        spec["nodeSelector"][MACHINE] += "x"
+        spec["nodeSelector"][INSTANCE_TYPE] += "x"
     elif name == "image":
         last["image"] = image(more=1)
     elif name == "variable":
@@ -118,19 +123,19 @@ def one_more(name: str) -> Any:
     elif name == "containers":
         spec["containers"].append({"name": "one-more", "image": "a"})
     else:
-        held = {"variables": last["env"], "sources": last["envFrom"], "volumes": spec["volumes"]}
-        held |= {SPREADS: spec[SPREADS], "podAffinity": spec["affinity"]["podAffinity"][REQUIRED]}
-        made = {"variables": variable, "sources": source, "volumes": volume}
-        made |= {SPREADS: spread, "podAffinity": near}
-        held[name].append(made[name](MOST[name]))
-    return whole
+        lists = {"variables": last["env"], "sources": last["envFrom"], "volumes": spec["volumes"]}
+        lists |= {SPREADS: spec[SPREADS], "podAffinity": spec["affinity"]["podAffinity"][REQUIRED]}
+        makers = {"variables": variable, "sources": source, "volumes": volume}
+        makers |= {SPREADS: spread, "podAffinity": pod_affinity_term}
+        lists[name].append(makers[name](MOST[name]))
+    return manifest
 
 
-def _widen(terms: list[dict[str, Any]], name: str) -> None:
-    """One term, expression or value more, and none of the others."""
+def _extend_affinity(terms: list[dict[str, Any]], name: str) -> None:
+    """Add one term, expression or value, and none of the others."""
     first = terms[0]["matchExpressions"]
     if name == "values":
-        first[0]["values"].append(OTHER_MACHINE)
+        first[0]["values"].append(OTHER_INSTANCE_TYPE)
     elif name == "expressions":
         first.append({"key": "example.com/one-more", "operator": "Exists"})
     else:

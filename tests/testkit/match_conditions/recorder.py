@@ -1,4 +1,4 @@
-"""A webhook that admits whatever it is sent, and keeps it: to see what match conditions let by."""
+"""A webhook that admits and records every object, to see what match conditions send."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from registration.configurations import NAME_LABEL, RegistrationOptions, configu
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import by_url
 from tests.testkit.admission.reviews import container, pod, variable
-from tests.testkit.complete_manifests import completed
+from tests.testkit.complete_manifests import complete_manifest
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import eventually, free_port
 
-PROBE = completed(pod(container(**variable("all"))), "", "probe")
+PROBE = complete_manifest(pod(container(**variable("all"))), "", "probe")
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 KINDS = ("mutating", "validating")
 
 
-class Call(NamedTuple):
-    """Which call it was: `mutate` or `validate`, the object's name, and its subresource."""
+class RequestKey(NamedTuple):
+    """Identifies a request: `mutate` or `validate`, the object's name, and the subresource."""
 
     phase: str
     name: str
@@ -32,53 +32,53 @@ class Call(NamedTuple):
 
 
 class Recorder:
-    """What has come by each registration, by its name."""
+    """Records the objects that the API server sent, by the name of the registration."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        self.calls: dict[str, dict[Call, Any]] = {name: {} for name in names}
+        self.requests: dict[str, dict[RequestKey, Any]] = {name: {} for name in names}
 
-    def answered(self, path: str, body: bytes) -> bytes:
-        """The answer to one call, which says yes."""
+    def respond(self, path: str, body: bytes) -> bytes:
+        """Record one AdmissionReview and return a response that admits the object."""
         review = json.loads(body)
         request = review.pop("request")
         name, phase = path.partition("?")[0].strip("/").split("/")[:2]
-        call = Call(phase, request.get("name", ""), request.get("subResource", ""))
-        self.calls[name][call] = request["object"]
+        key = RequestKey(phase, request.get("name", ""), request.get("subResource", ""))
+        self.requests[name][key] = request["object"]
         response = {"uid": request["uid"], "allowed": True}
         return json.dumps({**review, "response": response}).encode()
 
     def names(self, registration: str) -> set[str]:
-        """The objects that have come by a registration, in whatever call."""
-        return {call.name for call in self.calls[registration]}
+        """The names of the objects that came through a registration, in any request."""
+        return {key.name for key in self.requests[registration]}
 
 
 def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # head and body at once: in two pieces they wait for each other
+        wbufsize = -1  # send head and body in one packet: two small ones are delayed
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            told = recorder.answered(self.path, body)
+            response = recorder.respond(self.path, body)
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(told)))
+            self.send_header("Content-Length", str(len(response)))
             self.end_headers()
-            self.wfile.write(told)
+            self.wfile.write(response)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Write no log."""
 
     return Handler
 
 
 @contextmanager
-def recording(
+def registered_recorder(
     cluster: Cluster, namespace: str, conditions: Mapping[str, str]
 ) -> Iterator[Recorder]:
-    """Register a recorder for `namespace` under each of `conditions`; an empty one is none.
+    """Register a recorder for `namespace` once with each of `conditions`; an empty one is left out.
 
-    With the failure policy Fail: a condition that cannot be evaluated refuses the object.
+    The failure policy is Fail: if a condition cannot be evaluated, the object is refused.
     """
     recorder = Recorder(conditions)
     pair = cluster.authority.issue(f"recorder-{namespace}", hosts=["127.0.0.1"])
@@ -104,38 +104,38 @@ def recording(
 def _registered(
     cluster: Cluster, namespace: str, url: str, conditions: Mapping[str, str]
 ) -> Iterator[None]:
-    choices = RegistrationOptions(
+    options = RegistrationOptions(
         Action.DENY, Action.DENY, failure_policy="Fail", timeout_seconds=30
     )
-    made = []
+    created = []
     try:
         for name, condition in conditions.items():
             config = by_url(f"{url}/{name}", cluster.authority.bundle)
-            whole = f"{namespace}-{name}"
+            full_name = f"{namespace}-{name}"
             for kind, configuration in zip(
-                KINDS, configurations(whole, config, choices), strict=True
+                KINDS, configurations(full_name, config, options), strict=True
             ):
                 path = f"{ADMISSION}/{kind}webhookconfigurations"
                 configuration["webhooks"] = _only(configuration["webhooks"], namespace, condition)
                 cluster.create(path, configuration)
-                made.append(f"{path}/{whole}")
+                created.append(f"{path}/{full_name}")
         yield
     finally:
-        for path in made:
+        for path in created:
             cluster.request("DELETE", path)
 
 
 def _only(entries: list[dict[str, Any]], namespace: str, condition: str) -> list[dict[str, Any]]:
-    """The entries for pods, in that namespace alone."""
+    """The webhooks for pods, restricted to that namespace."""
     term = {"key": NAME_LABEL, "operator": "In", "values": [namespace]}
     conditions = [{"name": "tested", "expression": condition}] if condition else []
-    only = {"namespaceSelector": {"matchExpressions": [term]}, "matchConditions": conditions}
-    return [{**entry, **only} for entry in entries if "workloads" not in entry["name"]]
+    restriction = {"namespaceSelector": {"matchExpressions": [term]}, "matchConditions": conditions}
+    return [{**entry, **restriction} for entry in entries if "workloads" not in entry["name"]]
 
 
 def _is_called(cluster: Cluster, namespace: str, recorder: Recorder) -> bool:
     path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
-    sent = {**PROBE, "metadata": {"name": "probe", "namespace": namespace}}
-    cluster.request("POST", path, sent)
-    probes = {Call(phase, "probe", "") for phase in ("mutate", "validate")}
-    return all(probes <= calls.keys() for calls in recorder.calls.values())
+    probe = {**PROBE, "metadata": {"name": "probe", "namespace": namespace}}
+    cluster.request("POST", path, probe)
+    probe_keys = {RequestKey(phase, "probe", "") for phase in ("mutate", "validate")}
+    return all(probe_keys <= requests.keys() for requests in recorder.requests.values())

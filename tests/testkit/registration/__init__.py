@@ -1,1 +1,1 @@
-"""Servers that may answer instead of the webhook."""
+"""Webhook configurations to check and remove, and servers that answer for the webhook."""

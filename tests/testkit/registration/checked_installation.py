@@ -1,4 +1,4 @@
-"""A webhook that `gpuward webhooks check` can be asked about, and whoever may ask."""
+"""A registered webhook for `gpuward webhooks check`, and the credentials to check it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.testkit.paths import ROOT
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SERVICE, PORT = "gpuward", 8443
-FAIL = RegistrationOptions(Action.OFF, failure_policy="Fail", timeout_seconds=3)
-PATHS = [f"/{door}/{mode}" for door in ("validate", "mutate") for mode in ("deny", "warn", "audit")]
+OPTIONS = RegistrationOptions(Action.OFF, failure_policy="Fail", timeout_seconds=3)
+PATHS = [f"/{kind}/{mode}" for kind in ("validate", "mutate") for mode in ("deny", "warn", "audit")]
 ENVIRONMENT = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": "/nonexistent"}
 
 
 class Installation(NamedTuple):
-    """A webhook that answers at `address`, and who may look at its configurations."""
+    """A webhook server, and the kubeconfig file that may read its configurations."""
 
     plane: ControlPlane
     namespace: str
@@ -36,7 +36,7 @@ class Installation(NamedTuple):
         return f"gpuward-{self.namespace}"
 
     @property
-    def place(self) -> str:
+    def url(self) -> str:
         return f"https://{SERVICE}.{self.namespace}.svc:{PORT}"
 
     def client_config(self, service: str = SERVICE, bundle: bytes | None = None) -> Any:
@@ -44,24 +44,26 @@ class Installation(NamedTuple):
         return by_service(service, self.namespace, PORT, trusted)
 
     def registered(self, client_config: Any = None) -> Any:
-        """Register it, but for no namespace in which anything happens."""
+        """Register it for its own namespace alone, in which no test creates objects."""
         chosen = client_config or self.client_config()
-        return registered(self.plane, chosen, FAIL, name=self.name, only=self.namespace)
+        return registered(self.plane, chosen, OPTIONS, name=self.name, only=self.namespace)
 
     def edit(self, kind: ConfigurationKind, operation: str, path: str, value: Any = None) -> None:
         """Change one value of a configuration."""
-        sent = [{"op": operation, "path": path, "value": value}]
+        patch = [{"op": operation, "path": path, "value": value}]
         content_type = "application/json-patch+json"
-        where = f"{ADMISSION}/{kind.value}/{self.name}"
-        answer = self.plane.request("PATCH", where, sent, content_type=content_type)
+        path_of_object = f"{ADMISSION}/{kind.value}/{self.name}"
+        answer = self.plane.request("PATCH", path_of_object, patch, content_type=content_type)
         assert answer.status == 200, answer
 
     def command(self, *arguments: str, address: str | None = None) -> list[str]:
-        named = [f"--{kind}-configuration={self.name}" for kind in ("mutating", "validating")]
-        told = ["--address", address or self.server.address, *arguments]
+        configurations = [
+            f"--{kind}-configuration={self.name}" for kind in ("mutating", "validating")
+        ]
+        options = ["--address", address or self.server.address, *arguments]
         if "--kubeconfig" not in arguments:
-            told += ["--kubeconfig", str(self.kubeconfig)]
-        return [sys.executable, "-m", "gpuward", "webhooks", "check", *named, *told]
+            options += ["--kubeconfig", str(self.kubeconfig)]
+        return [sys.executable, "-m", "gpuward", "webhooks", "check", *configurations, *options]
 
     def check(
         self, *arguments: str, address: str | None = None

@@ -1,4 +1,4 @@
-"""Others that may answer in the place of the webhook, and what a checkup finds there."""
+"""Servers that answer in place of the webhook, and the result of checking them."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from registration.sample import send_sample
 
 NAME = "gpuward.gpuward-system.svc"
 DAY = datetime.timedelta(days=1)
-WANTED = [ConfigurationRef(ConfigurationKind.VALIDATING, "gpuward")]
+REFS = [ConfigurationRef(ConfigurationKind.VALIDATING, "gpuward")]
 Answer = Callable[[dict[str, Any]], tuple[int, bytes]]
-"""From the request of a review to status and body."""
+"""Maps the request of an AdmissionReview to an HTTP status and body."""
 
 
 def review(uid: Any, **response: Any) -> bytes:
-    whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
-    return json.dumps({**whole, "response": {"uid": uid, **response}}).encode()
+    head = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+    return json.dumps({**head, "response": {"uid": uid, **response}}).encode()
 
 
-def allowing(request: dict[str, Any]) -> tuple[int, bytes]:
+def allow(request: dict[str, Any]) -> tuple[int, bytes]:
     return 200, review(request["uid"], allowed=True)
 
 
 @contextmanager
-def answering(certificate: Path, answer: Answer = allowing) -> Iterator[tuple[str, int]]:
-    """Where somebody answers so, with a certificate and key out of that file."""
+def serve_answer(certificate: Path, answer: Answer = allow) -> Iterator[tuple[str, int]]:
+    """Serve `answer` with the certificate and key of a file; yields host and port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            status, answered = answer(json.loads(body)["request"])
+            sent = self.rfile.read(int(self.headers["Content-Length"]))
+            status, body = answer(json.loads(sent)["request"])
             self.send_response(status)
             self.end_headers()
-            self.wfile.write(answered)
+            self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
             return
@@ -64,12 +64,12 @@ def answering(certificate: Path, answer: Answer = allowing) -> Iterator[tuple[st
             thread.join()
 
 
-class Signed:
-    """A certificate of an authority of its own, valid for a day from `made`."""
+class SignedCertificate:
+    """A certificate of its own authority, valid for a day from `created`."""
 
-    def __init__(self, folder: Path, made: datetime.datetime) -> None:
-        authority = new_authority([NAME], made)
-        leaf = sign_leaf(authority, [NAME], made, DAY)
+    def __init__(self, folder: Path, created: datetime.datetime) -> None:
+        authority = new_authority([NAME], created)
+        leaf = sign_leaf(authority, [NAME], created, DAY)
         self.bundle, self.certificate = authority.certificate_pem, leaf.certificate_pem
         self.file = folder / "leaf.pem"
         self.file.write_bytes(leaf.certificate_pem + leaf.key_pem)
@@ -78,7 +78,7 @@ class Signed:
 def check_result(
     bundle: bytes, address: tuple[str, int] | None, path: str = "/mutate/deny", **target: Any
 ) -> CheckResult:
-    """What a checkup finds where one webhook has this caBundle, or another `target`."""
+    """The check result for one webhook with this caBundle, and `target` as its address."""
     service = {"name": "gpuward", "namespace": "gpuward-system", "port": 443, "path": path}
     entry = {
         "name": "deny.gpuward.io",
@@ -89,24 +89,24 @@ def check_result(
         "failurePolicy": "Ignore",
         "timeoutSeconds": 3,
     }
-    checkup = check(lambda *_: {"webhooks": [entry]}, partial(send_sample, address=address), WANTED)
-    (only,) = checkup.results
-    assert checkup.ok == only.ok
+    report = check(lambda *_: {"webhooks": [entry]}, partial(send_sample, address=address), REFS)
+    (only,) = report.results
+    assert report.ok == only.ok
     return only
 
 
 @contextmanager
-def saying(words: bytes) -> Iterator[tuple[str, int]]:
-    """Where somebody says this to whoever comes, and hangs up."""
+def serve_bytes(content: bytes) -> Iterator[tuple[str, int]]:
+    """Send `content` to the first client and close; yields host and port."""
 
-    def speak() -> None:
+    def send_content() -> None:
         connection, _ = listening.accept()
         with connection, suppress(OSError):
-            connection.sendall(words)
+            connection.sendall(content)
             connection.shutdown(socket.SHUT_WR)
             while connection.recv(4096):
                 pass
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=speak, daemon=True).start()
+        threading.Thread(target=send_content, daemon=True).start()
         yield listening.getsockname()

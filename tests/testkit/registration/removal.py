@@ -1,4 +1,4 @@
-"""Webhook configurations on a real API server, and who may remove them."""
+"""Webhook configurations on a real API server, and credentials to remove them with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from cluster.api import ConfigurationKind
 from registration.configurations import RegistrationOptions, configurations
 from rules.finding import Action
-from tests.testkit.chart.permissions import REMOVER
+from tests.testkit.chart.permissions import REMOVAL_ACCOUNT
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.paths import ROOT
 
@@ -19,58 +19,64 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
 
 class Removal(NamedTuple):
-    """Two webhook configurations of one name, and who may take them away."""
+    """Two webhook configurations of one name, and credentials with and without rights."""
 
     plane: ControlPlane
     name: str
     namespace: str
 
     @property
-    def hook(self) -> Path:
-        """The credentials of the chart's hook."""
-        return self.plane.kubeconfig_for(self.plane.token(REMOVER, self.namespace))
+    def hook_kubeconfig(self) -> Path:
+        """The kubeconfig file of the chart's hook."""
+        return self.plane.kubeconfig_for(self.plane.token(REMOVAL_ACCOUNT, self.namespace))
 
     @property
-    def stranger(self) -> Path:
-        """The credentials of somebody who may do nothing."""
+    def unprivileged_kubeconfig(self) -> Path:
+        """The kubeconfig file of an account without rights."""
         return self.plane.kubeconfig_for(self.plane.token("default", self.namespace))
 
     def register(self) -> None:
-        """Make what a chart makes; no pod is ever sent there."""
-        made = configurations(self.name, lambda path: {"url": "https://127.0.0.1:1" + path}, NOBODY)
-        for kind, manifest in zip(ConfigurationKind, made, strict=True):
+        """Create the configurations as the chart does; mode off selects no namespace."""
+        manifests = configurations(
+            self.name, lambda path: {"url": "https://127.0.0.1:1" + path}, MODE_OFF
+        )
+        for kind, manifest in zip(ConfigurationKind, manifests, strict=True):
             self.plane.create(f"{ADMISSION}/{kind.value}", manifest)
 
-    def there(self) -> set[ConfigurationKind]:
-        """Those that exist."""
-        asked = {
+    def existing(self) -> set[ConfigurationKind]:
+        """The kinds whose configuration exists."""
+        statuses = {
             kind: self.plane.request("GET", self.path(kind)).status for kind in ConfigurationKind
         }
-        assert set(asked.values()) <= {200, 404}
-        return {kind for kind, status in asked.items() if status == 200}
+        assert set(statuses.values()) <= {200, 404}
+        return {kind for kind, status in statuses.items() if status == 200}
 
     def path(self, kind: ConfigurationKind) -> str:
         return f"{ADMISSION}/{kind.value}/{self.name}"
 
     def edit(self, kind: ConfigurationKind, path: str, value: Any) -> None:
         """Set one value of a configuration."""
-        sent = [{"op": "add", "path": path, "value": value}]
+        patch = [{"op": "add", "path": path, "value": value}]
         content_type = "application/json-patch+json"
-        answer = self.plane.request("PATCH", self.path(kind), sent, content_type=content_type)
+        answer = self.plane.request("PATCH", self.path(kind), patch, content_type=content_type)
         assert answer.status == 200, answer
 
     def run(self, kubeconfig: Path) -> subprocess.CompletedProcess[str]:
-        named = [f"--{kind}-configuration={self.name}" for kind in ("mutating", "validating")]
-        return remove("--kubeconfig", str(kubeconfig), *named)
+        options = [f"--{kind}-configuration={self.name}" for kind in ("mutating", "validating")]
+        return remove("--kubeconfig", str(kubeconfig), *options)
 
 
-NOBODY = RegistrationOptions(Action.OFF)
+MODE_OFF = RegistrationOptions(Action.OFF)
 
 
 def remove(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`gpuward webhooks remove`, in a home with nothing in it."""
-    seen = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": "/nonexistent"}
+    """Run `gpuward webhooks remove` with an empty home folder."""
+    base_environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": "/nonexistent"}
     command = [sys.executable, "-m", "gpuward", "webhooks", "remove", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**seen, **environment}
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**base_environment, **environment},
     )

@@ -1,0 +1,17 @@
+"""CEL expressions of the fields of a pod that the match condition reads."""
+
+from __future__ import annotations
+
+from rules.placement.node_affinity import REQUIRED
+
+# Fields may be missing and these lists may be null; neither may make the condition fail.
+CONTAINERS = """optional.ofNonZeroValue(object.spec.?containers.orValue([])).orValue([])
+  + object.spec.?initContainers.orValue([])
+  + object.spec.?ephemeralContainers.orValue([])"""
+TERMS = f"""optional.ofNonZeroValue(object.spec.?affinity.?nodeAffinity
+  .?{REQUIRED}
+  .?nodeSelectorTerms.orValue([])).orValue([])"""
+SPREADS = "object.spec.?topologySpreadConstraints.orValue([])"
+NEAR = f"object.spec.?affinity.?podAffinity.?{REQUIRED}.orValue([])"
+ENV, ENV_FROM = "container.?env.orValue([])", "container.?envFrom.orValue([])"
+EXPRESSIONS = "term.?matchExpressions.orValue([])"
