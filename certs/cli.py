@@ -145,7 +145,7 @@ def _run(options: argparse.Namespace) -> int:
     from certs.controller.factory import log_as_json, make_controller  # noqa: PLC0415
     from certs.controller.status import serve  # noqa: PLC0415
     from certs.pki.keypairs import CertificateError  # noqa: PLC0415
-    from cluster.api import ClusterError  # noqa: PLC0415  # `check` needs none of these
+    from cluster.protocols import ClusterError  # noqa: PLC0415  # `check` needs none of these
 
     log_as_json()
     options.identity = f"{options.identity}_{secrets.token_hex(4)}"

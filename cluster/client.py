@@ -1,12 +1,12 @@
-"""The requests of `cluster.api`, sent to a real API server."""
+"""The requests of `cluster.protocols`, sent to a real API server."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from cluster.api import ClusterError, ConfigurationRef, Object
 from cluster.connection import Connection, MissingError
+from cluster.protocols import ClusterError, ConfigurationRef, Object
 
 FIELD_MANAGER = "gpuward-certs"
 _GROUP = "admissionregistration.k8s.io/v1"

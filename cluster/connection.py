@@ -17,7 +17,7 @@ import yaml
 from kubernetes import client, config
 from kubernetes.config import kube_config
 
-from cluster.api import ClusterError, ConflictError, Object
+from cluster.protocols import ClusterError, ConflictError, Object
 
 _SECONDS = 10.0  # for one request
 

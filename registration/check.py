@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from cluster.api import ClusterError, ConfigurationRef, Object
+from cluster.protocols import ClusterError, ConfigurationRef, Object
 from registration import hints
 from registration.configurations import WEBHOOK_NAME_SUFFIX
 from registration.webhook_client import CallError, Target

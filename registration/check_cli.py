@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from urllib.parse import urlsplit
 
-from cluster.api import ClusterError, ConfigurationRef
+from cluster.protocols import ClusterError, ConfigurationRef
 from registration.check import CheckReport, check, retry_until_ok, summary
 from registration.sample import send_sample
 from registration.webhook_client import Address, Target, peer_expiry

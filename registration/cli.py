@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable
 
-from cluster.api import ClusterError, ConfigurationKind, ConfigurationRef
+from cluster.protocols import ClusterError, ConfigurationKind, ConfigurationRef
 from registration import check_cli
 from registration.removal import remove
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from cluster.api import ClusterError, ConfigurationRef, Configurations
+from cluster.protocols import ClusterError, ConfigurationRef, Configurations
 from registration.configurations import WEBHOOK_NAME_SUFFIX
 
 # Seconds between attempts: new RBAC rights take a moment to have an effect.

@@ -6,7 +6,7 @@ import base64
 import datetime
 from collections.abc import Callable, Sequence
 
-from cluster.api import Cluster, ConfigurationRef
+from cluster.protocols import Cluster, ConfigurationRef
 
 
 class CaBundlePublisher:

@@ -25,7 +25,7 @@ from certs.controller.rotation_records import Change, Observation, RotationPolic
 from certs.controller.secrets import CertificateState, decode, encode_authority, encode_serving
 from certs.controller.status import Status
 from certs.pki.keypairs import bundle, fingerprint
-from cluster.api import Cluster, ClusterError, ConfigurationRef, ConflictError, Object
+from cluster.protocols import Cluster, ClusterError, ConfigurationRef, ConflictError, Object
 
 _MAX_STEPS = 8  # of one reconciliation; the first certificate takes three
 _LEASE_INTERVALS = 4

@@ -16,8 +16,8 @@ from certs.controller.rotation_records import RotationPolicy
 from certs.controller.served_certificates import served_certificates
 from certs.pki.authority import service_names
 from certs.pki.keypairs import parse_certificates
-from cluster.api import ConfigurationKind, ConfigurationRef
 from cluster.client import KubernetesCluster
+from cluster.protocols import ConfigurationKind, ConfigurationRef
 
 
 def make_controller(options: argparse.Namespace) -> Controller:

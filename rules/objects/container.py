@@ -8,7 +8,7 @@ from typing import Any
 from rules.base.caching import cached_property
 from rules.base.json_access import as_object, as_objects, as_text, quote
 from rules.base.json_patch import Path
-from rules.objects.layout import Layout, Role
+from rules.objects.pod_layout import PodLayout, Role
 from rules.profile.profile import Profile
 
 # Properties that depend on one field alone: an unchanged field lets a later view reuse them.
@@ -32,7 +32,7 @@ class Container:
         role: Role,
         *,
         profile: Profile,
-        layout: Layout,
+        layout: PodLayout,
         is_pod_spec: bool,
     ) -> None:
         self.raw = raw

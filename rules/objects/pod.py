@@ -12,8 +12,8 @@ from rules.base.caching import cached_property
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.base.json_patch import Json, Path, find_value
 from rules.objects.container import Container
-from rules.objects.layout import CONTAINER_LISTS, POD_SPEC, Layout, Role
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef
+from rules.objects.pod_layout import CONTAINER_LISTS, POD_SPEC, PodLayout, Role
 from rules.profile.profile import Profile
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -36,7 +36,7 @@ class Pod:
         spec: tuple[Mapping[str, Any], Path],
         metadata: tuple[Mapping[str, Any], Path],
         stable_path: str,
-        layout: Layout = POD_SPEC,
+        layout: PodLayout = POD_SPEC,
     ) -> None:
         self.object = owner
         self.profile = profile

@@ -9,8 +9,8 @@ from typing import Any
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.base.patterns import matches_any
 from rules.gpu.devices import pod_requests_gpu, requested_resources
-from rules.objects.layout import POD_SPEC
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
+from rules.objects.pod_layout import POD_SPEC
 from rules.placement.node_affinity import REQUIRED, expressions, required_terms
 from rules.profile.profile import Profile
 from rules.profile.records import NodeAffinity, Scheduler, Taint

@@ -12,8 +12,8 @@ from rules.base.patterns import matches_any
 from rules.gpu.devices import NATIVE, Device, parse_device
 from rules.gpu.images import is_cuda_image
 from rules.objects.container import Container
-from rules.objects.layout import POD_SPEC
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
+from rules.objects.pod_layout import POD_SPEC
 from rules.objects.quota import Quota
 from rules.profile.profile import Profile
 from rules.traits.bits import (

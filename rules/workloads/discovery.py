@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeAlias
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.base.json_patch import Json, Path
 from rules.base.patterns import matches_any
-from rules.objects.layout import CONTAINER_LISTS, POD_SPEC, Layout
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, object_ref
 from rules.objects.pod import Pod
+from rules.objects.pod_layout import CONTAINER_LISTS, POD_SPEC, PodLayout
 from rules.objects.quota import Quota
 from rules.profile.profile import Profile
 from rules.workloads import field_types as types
@@ -141,7 +141,9 @@ class _SubjectSearch:
                     yield from self._candidate(node)
             waiting += [child for child in node.children() if child.key not in skipped][::-1]
 
-    def _pods_at(self, raw: Mapping[str, Any], pattern: Path, layout: Layout) -> Iterator[Subject]:
+    def _pods_at(
+        self, raw: Mapping[str, Any], pattern: Path, layout: PodLayout
+    ) -> Iterator[Subject]:
         """The pods at every path that matches `pattern`."""
         nodes = [JsonNode(raw)]
         for depth, step in enumerate(pattern, start=1):
@@ -167,7 +169,7 @@ class _SubjectSearch:
         elif containers is not None and node.path[-2:] == ("template", "spec"):
             yield from self._malformed(containers, [{}], (*node.path, "containers"))
 
-    def _pod(self, node: JsonNode, layout: Layout) -> Iterator[Subject]:
+    def _pod(self, node: JsonNode, layout: PodLayout) -> Iterator[Subject]:
         """The pod at `node`, after its malformed fields."""
         # The metadata is beside a `spec`, even if there is none yet.
         holder = (node.parent if layout is POD_SPEC and node.key == "spec" else None) or node
@@ -176,7 +178,11 @@ class _SubjectSearch:
         yield from self._read((node.value, node.path), (metadata, path), node.stable_path, layout)
 
     def _read(
-        self, spec: tuple[Any, Path], metadata: tuple[Any, Path], stable_path: str, layout: Layout
+        self,
+        spec: tuple[Any, Path],
+        metadata: tuple[Any, Path],
+        stable_path: str,
+        layout: PodLayout,
     ) -> Iterator[Subject]:
         if not types.conforms(spec[0], types.compiled_field_types(layout)):
             yield from self._malformed(spec[0], types.field_types_of(layout), spec[1])

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from rules.base.json_patch import Path, pointer
-from rules.objects.layout import POD_SPEC, Layout
+from rules.objects.pod_layout import POD_SPEC, PodLayout
 
 # {} stands for an object, [] for a list, [x] for a list of x.
 _RESOURCES: Mapping[str, Any] = {"limits": {}, "requests": {}, "claims": [{}]}
@@ -32,7 +32,7 @@ _TYPE_NAMES = {str: "text", int: "a number", float: "a number", bool: "a boolean
 
 
 @cache
-def field_types_of(layout: Layout) -> Mapping[str, Any]:
+def field_types_of(layout: PodLayout) -> Mapping[str, Any]:
     """The types of the fields that rules read from a pod with this layout."""
     types: dict[str, Any] = {**POD, **dict.fromkeys(layout.single_containers, _CONTAINER)}
     if layout.is_container:
@@ -53,7 +53,7 @@ def _compile(types: Mapping[str, Any]) -> CompiledTypes:
 
 
 @cache
-def compiled_field_types(layout: Layout) -> CompiledTypes:
+def compiled_field_types(layout: PodLayout) -> CompiledTypes:
     """`field_types_of(layout)` in the form that `conforms` takes."""
     return _compile(field_types_of(layout))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from rules.base.json_patch import Path
-from rules.objects.layout import Layout
+from rules.objects.pod_layout import PodLayout
 
 # Built-in kind -> the path of its pod template in the manifest.
 POD_TEMPLATE_PATHS: Mapping[str, Path] = {
@@ -40,9 +40,9 @@ PATTERN_GROUPS = (
 )
 
 # Paths of pods, with `*` for every element of a list, and the layout of each.
-PodLayouts: TypeAlias = tuple[tuple[Path, Layout], ...]
+PodLayouts: TypeAlias = tuple[tuple[Path, PodLayout], ...]
 
-_ARGO_TEMPLATE = Layout(
+_ARGO_TEMPLATE = PodLayout(
     container_lists=(
         (("initContainers",), "init"),
         (("containerSet", "containers"), "app"),
@@ -56,7 +56,7 @@ _ARGO_PODS = (
     (("templates", "*", "steps", "*", "*", "inline"), _ARGO_TEMPLATE),
     (("templates", "*", "dag", "tasks", "*", "inline"), _ARGO_TEMPLATE),
 )
-_KSERVE_COMPONENT = Layout(
+_KSERVE_COMPONENT = PodLayout(
     container_lists=((("initContainers",), "init"), (("containers",), "app")),
     single_containers=(
         *("model", "huggingface", "triton", "pytorch", "tensorflow", "onnx"),
@@ -70,19 +70,19 @@ _KSERVE_PODS = (
     (("transformer",), _KSERVE_COMPONENT),
     (("explainer",), _KSERVE_COMPONENT),
 )
-_SPARK = Layout(
+_SPARK = PodLayout(
     container_lists=((("initContainers",), "init"), (("sidecars",), "app")),
     is_container=True,
     metadata_in_spec=True,
     gpu_field="gpu",
 )
 _SPARK_PODS = ((("driver",), _SPARK), (("executor",), _SPARK))
-_TRAIN_JOB_TRAINER = Layout(
+_TRAIN_JOB_TRAINER = PodLayout(
     container_lists=(), is_container=True, resources_field="resourcesPerNode"
 )
 # The object itself is a container, or a part of one.
-_CONTAINER = Layout(container_lists=(), is_container=True)
-_TEKTON_TASK = Layout(
+_CONTAINER = PodLayout(container_lists=(), is_container=True)
+_TEKTON_TASK = PodLayout(
     container_lists=((("steps",), "app"), (("sidecars",), "app")),
     resources_field="computeResources",
 )

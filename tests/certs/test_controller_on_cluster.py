@@ -16,8 +16,8 @@ from certs.controller.rotation_records import RotationPolicy
 from certs.controller.secrets import CertificateState, decode
 from certs.pki.authority import service_names
 from certs.pki.keypairs import KeyPair, bundle, fingerprint, is_issued_by
-from cluster.api import ClusterError, ConfigurationKind, ConfigurationRef, ConflictError
 from cluster.client import FIELD_MANAGER, KubernetesCluster
+from cluster.protocols import ClusterError, ConfigurationKind, ConfigurationRef, ConflictError
 from tests.testkit.certs.fake_cluster import FakeTime, controller
 from tests.testkit.chart.permissions import create_controller_account
 from tests.testkit.control_plane.client import Response

@@ -228,6 +228,7 @@ ROTATION_AND_REMOVAL = [*ROTATION, *4 * WAIT_29_DAYS]
     [0.0],
     [*ROTATION[:-1], Step(30 * SECOND, event=("ahead", HOUR)), Step(30 * SECOND, times=20)],
 )
+@pytest.mark.slow
 def test_no_leaf_in_use_ever_fails(
     api_servers: list[float], replicas: list[float], steps: list[Step]
 ) -> None:
@@ -267,6 +268,7 @@ def test_a_rotation_survives_a_crash_at_every_write(crash_at: int, after: bool) 
     assert set(scenario.served().values()) == {fingerprint(stored.leaf.certificate)}
 
 
+@pytest.mark.slow
 def test_certificates_stay_valid_for_three_years() -> None:
     scenario = RotationScenario([60.0, 590.0], [30.0, 120.0])
     authorities = set()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.api import ConfigurationKind
+from cluster.protocols import ConfigurationKind
 from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation
 from tests.testkit.control_plane.processes import eventually
 
@@ -117,7 +117,7 @@ def test_the_test_fails_if_no_server_answers(serving: Installation) -> None:
     eventually(lambda: not serving.pods(), what="all processes have ended")
     final_phase, log = run_hook(serving, "test")
     assert final_phase == "Failed"
-    assert "nobody" in log, log
+    assert "Are its pods ready?" in log, log
 
 
 def test_the_removal_keeps_configurations_with_foreign_webhooks(serving: Installation) -> None:

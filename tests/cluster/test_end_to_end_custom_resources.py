@@ -35,8 +35,8 @@ def test_the_pod_that_an_operator_creates_is_fixed_and_runs(
     plane: ControlPlane, enforced_namespace: str
 ) -> None:
     path = f"/apis/example.com/v1/namespaces/{enforced_namespace}/trainings"
-    whole = {"apiVersion": "example.com/v1", "kind": "Training", "metadata": {"name": "resnet"}}
-    owner = plane.create(path, {**whole, "spec": {"gpus": 1}})
+    manifest = {"apiVersion": "example.com/v1", "kind": "Training", "metadata": {"name": "resnet"}}
+    owner = plane.create(path, {**manifest, "spec": {"gpus": 1}})
     made = pod(container(**gpus(requests=1)))
     made["metadata"] = {"name": "resnet-worker-0", "ownerReferences": [reference(owner)]}
     # The operator uses its own credentials, and no user reads the warnings that it gets.
@@ -78,8 +78,8 @@ def test_a_ray_cluster_is_warned_about_and_stored_unchanged(
     namespace = plane.namespace({MODE_LABEL: "deny"})
     template = {"spec": pod(container("worker", **gpus(requests=1), **variable("all")))["spec"]}
     groups = [{"groupName": "gpu", "replicas": 1, "template": template}]
-    whole = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "ray"}}
-    sent = {**whole, "spec": {"workerGroupSpecs": groups}}
+    manifest = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "ray"}}
+    sent = {**manifest, "spec": {"workerGroupSpecs": groups}}
     path = f"/apis/ray.io/v1/namespaces/{namespace}/rayclusters"
     answer = plane.request("POST", path, sent)
     assert answer.status == 201

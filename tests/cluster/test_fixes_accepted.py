@@ -2,6 +2,8 @@
 
 If it refuses an object because of GPUs, a finding about the same container says so. If a finding
 says that it refuses an object, it does. `api_server_differences.yaml` explains every difference.
+
+This is Invariant 24 of tests/rules/test_invariants.py.
 """
 
 from __future__ import annotations

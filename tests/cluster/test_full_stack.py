@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.api import ConfigurationKind
+from cluster.protocols import ConfigurationKind
 from registration.configurations import MODE_LABEL, RegistrationOptions, configurations
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import Server, create, is_enforced

@@ -2,6 +2,8 @@
 
 The fixes, warnings and refusals are the same, word for word. A pod that is created from a
 template which `fix` wrote is admitted unchanged.
+
+This is Invariant 25 of tests/rules/test_invariants.py.
 """
 
 from __future__ import annotations

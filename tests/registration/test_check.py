@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.api import ConfigurationKind
+from cluster.protocols import ConfigurationKind
 from registration.routes import MODES
 from tests.testkit.admission.registered_webhook import Server, folder_of
 from tests.testkit.chart.permissions import (
@@ -143,8 +143,8 @@ def test_tls_only_checks_a_webhook_that_requires_client_certificates(
         tls_check = installation.check("--tls-only", address=server.address)
     server.stop()
     assert (full_check.returncode, full_check.stdout) == (1, "")
-    assert full_check.stderr.count(": the connection was closed without an answer\n") == 6
-    assert full_check.stderr.endswith("This has none; add --tls-only.\n")
+    assert full_check.stderr.count(": the connection was closed without a response\n") == 6
+    assert full_check.stderr.endswith("This command has none; add --tls-only.\n")
     assert (tls_check.returncode, tls_check.stderr) == (0, "")
     assert tls_check.stdout.count(": only its certificate was checked; certificate until 20") == 6
 
@@ -157,7 +157,7 @@ def test_missing_configurations_are_reported(installation: Installation) -> None
             f"gpuward webhooks: {kind.value}/{installation.name}: it does not exist\n"
             in done.stderr
         )
-    assert done.stderr.count("gpuward is not installed, or ") == 1
+    assert done.stderr.count("gpuward is not installed, has another name here, or ") == 1
 
 
 def test_missing_rights_are_reported(installation: Installation) -> None:

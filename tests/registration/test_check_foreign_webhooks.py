@@ -12,10 +12,11 @@ import pytest
 from registration import webhook_client
 from registration.webhook_client import MAX_BYTES
 from tests.testkit.control_plane.pki import Authority
+from tests.testkit.https_server import Answer
 from tests.testkit.registration.fake_servers import (
     DAY,
     NAME,
-    Answer,
+    Respond,
     SignedCertificate,
     allow,
     check_result,
@@ -31,27 +32,27 @@ def certificate(tmp_path: Path) -> SignedCertificate:
 
 
 @pytest.mark.parametrize(
-    ("path", "answer", "expected"),
+    ("path", "respond", "expected"),
     [
-        ("/mutate/deny", lambda _: (404, b"no such\n page"), "HTTP 404: no such page"),
-        ("/mutate/deny", lambda _: (200, b"\x1b[31mhello"), "no AdmissionReview: ?[31mhello"),
-        ("/mutate/deny", lambda _: (200, b""), "no AdmissionReview: (nothing)"),
-        ("/mutate/deny", lambda _: (200, b"[" * 100_000), "no AdmissionReview: [[["),
-        ("/mutate/deny", lambda _: (200, b'{"kind": "Status"}'), "no AdmissionReview"),
-        ("/mutate/deny", lambda _: (200, b" " * (MAX_BYTES + 1)), "longer than 1048576 bytes"),
-        ("/mutate/deny", lambda _: (200, review("x", allowed=True)), "its uid differs"),
-        ("/mutate/deny", lambda r: (200, review(r["uid"])), "neither allows nor refuses"),
+        ("/mutate/deny", lambda _: Answer(b"no such\n page", 404), "HTTP 404: no such page"),
+        ("/mutate/deny", lambda _: Answer(b"\x1b[31mhello"), "no AdmissionReview: ?[31mhello"),
+        ("/mutate/deny", lambda _: Answer(b""), "no AdmissionReview: (nothing)"),
+        ("/mutate/deny", lambda _: Answer(b"[" * 100_000), "no AdmissionReview: [[["),
+        ("/mutate/deny", lambda _: Answer(b'{"kind": "Status"}'), "no AdmissionReview"),
+        ("/mutate/deny", lambda _: Answer(b" " * (MAX_BYTES + 1)), "longer than 1048576 bytes"),
+        ("/mutate/deny", lambda _: Answer(review("x", allowed=True)), "its uid differs"),
+        ("/mutate/deny", lambda r: Answer(review(r["uid"])), "neither allows nor refuses"),
         (
             "/validate/warn",
-            lambda r: (200, review(r["uid"], allowed=False)),
+            lambda r: Answer(review(r["uid"], allowed=False)),
             "it refuses the sample on a path that refuses nothing",
         ),
     ],
 )
 def test_a_wrong_answer_is_reported(
-    certificate: SignedCertificate, path: str, answer: Answer, expected: str
+    certificate: SignedCertificate, path: str, respond: Respond, expected: str
 ) -> None:
-    with serve_answer(certificate.file, answer) as address:
+    with serve_answer(certificate.file, respond) as address:
         only = check_result(certificate.bundle, address, path)
     assert not only.ok
     assert expected in only.message
@@ -63,11 +64,11 @@ def test_a_wrong_answer_is_reported(
 def test_the_sample_is_a_dry_run(certificate: SignedCertificate) -> None:
     requests: list[dict[str, Any]] = []
 
-    def answer(request: dict[str, Any]) -> tuple[int, bytes]:
+    def respond(request: dict[str, Any]) -> Answer:
         requests.append(request)
         return allow(request)
 
-    with serve_answer(certificate.file, answer) as address:
+    with serve_answer(certificate.file, respond) as address:
         assert check_result(certificate.bundle, address).ok
     (request,) = requests
     assert request["dryRun"] is True

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.api import ConfigurationKind, ConfigurationRef, ConflictError
 from cluster.client import KubernetesConfigurations
 from cluster.connection import Connection
+from cluster.protocols import ConfigurationKind, ConfigurationRef, ConflictError
 from registration.configurations import RegistrationOptions
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import by_url, create, registered

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from kubernetes.config import incluster_config
 
-from cluster.api import ClusterError, ConfigurationKind, ConfigurationRef
+from cluster.protocols import ClusterError, ConfigurationKind, ConfigurationRef
 from registration.cli import main
 from registration.configurations import configurations
 from registration.removal import remove as remove_configurations

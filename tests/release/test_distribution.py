@@ -14,6 +14,8 @@ import pytest
 
 from tests.testkit.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 POD = (
     "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n  containers:\n"
     "    - {name: a, env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]}\n"

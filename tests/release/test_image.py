@@ -22,6 +22,8 @@ from tests.testkit.image.dockerfile_replay import Replay
 from tests.testkit.image.programs import Image, fetch, read_event
 from tests.testkit.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 EXTRAS = ("webhook", "certs", "fast")
 SIZE_LIMIT = 75 << 20  # bytes; the Kubernetes client alone would be 126 MB
 UNCHECKED = (1).to_bytes(4, "little")  # flags of bytecode that does not look at its source

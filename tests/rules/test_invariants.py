@@ -10,7 +10,7 @@
 8. A rule reports the same alone as among all rules, except what another rule supersedes.
 9. The identity of a finding does not depend on the order of the containers.
 10. After fixing, every finding is either fixed or still reported.
-11. No two findings of a pod share both the container and the key.
+11. No two findings about the same pod have the same container and key.
 12. A fix creates no finding of a rule that ran earlier.
 13. A rule has no findings where the traits that it needs are missing.
 14. The findings that remain after fixing are those of a check of the fixed manifest.
@@ -61,7 +61,7 @@ RULES = {rule.name: rule for rule in CATALOG}
 
 
 def for_each_case(selection: list[Case]) -> pytest.MarkDecorator:
-    return pytest.place.parametrize("case", selection, ids=[case.name for case in selection])
+    return pytest.mark.parametrize("case", selection, ids=[case.name for case in selection])
 
 
 def template(pod: dict[str, Any]) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def test_the_input_stays_unchanged(case: Case) -> None:
     assert manifest == before
 
 
-@pytest.place.parametrize("kind", WORKLOADS)
+@pytest.mark.parametrize("kind", WORKLOADS)
 @for_each_case([case for case in PODS if applies_to_pod_templates(case)])
 def test_a_pod_gets_the_same_findings_in_every_workload(case: Case, kind: str) -> None:
     """Invariant 6."""
@@ -255,7 +255,7 @@ def test_no_fix_creates_a_finding_of_a_rule_that_ran_before() -> None:
                 assert order[finding.rule] > order[case.rule], (case.name, finding.message)
 
 
-@pytest.place.parametrize("kind", [None, *WORKLOADS])
+@pytest.mark.parametrize("kind", [None, *WORKLOADS])
 @for_each_case(PODS)
 def test_a_rule_has_no_findings_where_its_traits_are_missing(case: Case, kind: str | None) -> None:
     """Invariant 13. The engine does not run it there."""
@@ -304,7 +304,7 @@ def test_the_fast_path_reads_a_pod_as_the_search_does(case: Case) -> None:
     assert fast_path_reads(manifest, case) is (not unreadable and "metadata" in manifest)
 
 
-@pytest.place.parametrize(
+@pytest.mark.parametrize(
     "value", [None, 0, "x", [], {}, [None], [{}], [{"x": 0}], {"x": 0}], ids=str
 )
 def test_the_fast_path_reads_a_broken_pod_or_leaves_it_to_the_search(value: Any) -> None:
@@ -342,7 +342,7 @@ def test_the_catalog_lists_every_module_and_nothing_else() -> None:
     assert len({rule.name for rule in CATALOG}) == len(CATALOG)
 
 
-@pytest.place.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
 def test_a_rule_is_documented(rule: Any) -> None:
     """Invariant 18."""
     documentation = rule.documentation
@@ -358,7 +358,7 @@ def test_a_rule_is_documented(rule: Any) -> None:
         assert f"`{option}`" in documentation["Options"]
 
 
-@pytest.place.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
 def test_a_rule_has_a_failing_and_a_clean_case(rule: Any) -> None:
     """Invariant 19."""
     own = [case for case in ALL if case.rule == rule.name]
@@ -383,7 +383,7 @@ def test_there_are_rules_about_pods() -> None:
     assert {rule.subject for rule in CATALOG} >= {Pod}
 
 
-@pytest.place.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
 def test_fixes_are_those_of_the_rules_group(rule: Any) -> None:
     """Invariant 22, derived from the golden files."""
     own = [case for case in ALL if case.rule == rule.name]
@@ -396,7 +396,7 @@ def test_fixes_are_those_of_the_rules_group(rule: Any) -> None:
 FIRST, SECOND = OPT_IN_FIXES[:2]
 
 
-@pytest.place.parametrize(
+@pytest.mark.parametrize(
     ("rules", "message"),
     [
         ((FIRST, SECOND, FIRST), f"{FIRST.name} is listed 2 times"),

@@ -123,6 +123,7 @@ PLACES = [places(original) for original in ORIGINALS]
 
 @settings(max_examples=300, deadline=None)
 @given(st.data(), st.integers(0, len(ORIGINALS) - 1))
+@pytest.mark.slow
 def test_no_replaced_part_of_a_pod_makes_anything_fail(data: st.DataObject, number: int) -> None:
     manifest = copy.deepcopy(ORIGINALS[number])
     for path in data.draw(st.lists(st.sampled_from(PLACES[number]), min_size=1, max_size=4)):

@@ -14,8 +14,8 @@ from rules.base.json_patch import Path as JsonPath
 from rules.base.json_patch import value_at
 from rules.engine.fixing import check, fix
 from rules.finding import Finding, FixScope
-from rules.objects.layout import POD_SPEC
 from rules.objects.pod import Pod
+from rules.objects.pod_layout import POD_SPEC
 from rules.policy import RuleSet
 from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects

@@ -193,6 +193,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.close()
 
 
+@pytest.mark.slow
 async def test_a_rolling_restart_loses_no_request(start: Start, tmp_path: Path) -> None:
     forwarder = Forwarder()
     service = await asyncio.start_server(forwarder.forward, "127.0.0.1", 0)
@@ -249,6 +250,7 @@ def usage_error(*arguments: str) -> str:
     return done.stderr.decode()
 
 
+@pytest.mark.slow
 def test_a_command_line_that_cannot_be_served_is_explained(tmp_path: Path) -> None:
     folder = ("--certificate", str(tmp_path))
     bad = tmp_path / "bad.yaml"

@@ -9,6 +9,7 @@ import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from tests.testkit.admission.server import (
@@ -240,6 +241,7 @@ async def test_only_http_1_1_is_offered(serve: Serve) -> None:
     assert protocol == "http/1.1"
 
 
+@pytest.mark.slow
 async def test_ten_thousand_malformed_bodies(serve: Serve) -> None:
     server = await serve()
     caller = await server.connect()

@@ -26,6 +26,7 @@ from webhook.admission.messages import (
     limit_warnings,
     warning,
 )
+from webhook.admission.oversized_objects import MAX_OPERATIONS, not_evaluated, too_large
 from webhook.admission.request import (
     EPHEMERAL,
     AdmissionRequest,
@@ -33,7 +34,6 @@ from webhook.admission.request import (
     fixable_containers,
 )
 from webhook.admission.review import AdmissionReview
-from webhook.admission.size_limits import MAX_OPERATIONS, not_evaluated, too_large
 
 # The one fix that a policy may allow in workloads: without it the API server refuses them.
 TEMPLATE_FIX = "request-only"

@@ -12,7 +12,13 @@ from certs.controller.controller import Clocks, Controller, ControllerConfig
 from certs.controller.rotation_records import RotationPolicy
 from certs.controller.secrets import CertificateState, decode
 from certs.pki.authority import service_names
-from cluster.api import ClusterError, ConfigurationKind, ConfigurationRef, ConflictError, Object
+from cluster.protocols import (
+    ClusterError,
+    ConfigurationKind,
+    ConfigurationRef,
+    ConflictError,
+    Object,
+)
 
 START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 NAMES = service_names("gpuward", "gpuward-system")
@@ -48,7 +54,7 @@ class FakeTime:
 
 
 class MemoryCluster:
-    """A `cluster.api.Cluster` with the empty objects that the chart creates.
+    """A `cluster.protocols.Cluster` with the empty objects that the chart creates.
 
     `crash` is (n, after): the process ends at the n-th write from now, before or after the write
     takes effect. `refuse` names a kind of object whose requests fail.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.api import ConfigurationKind
+from cluster.protocols import ConfigurationKind
 from tests.testkit.control_plane.cluster import Cluster
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

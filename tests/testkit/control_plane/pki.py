@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,12 @@ class KeyPairFiles:
 
     certificate: Path
     key: Path
+
+    def server_context(self) -> ssl.SSLContext:
+        """The TLS settings of a server with this certificate."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self.certificate, self.key)
+        return context
 
 
 class Authority:

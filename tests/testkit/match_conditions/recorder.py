@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import ssl
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 from registration.configurations import NAME_LABEL, RegistrationOptions, configurations
@@ -16,7 +13,8 @@ from tests.testkit.admission.registered_webhook import by_url
 from tests.testkit.admission.reviews import container, pod, variable
 from tests.testkit.complete_manifests import complete_manifest
 from tests.testkit.control_plane.cluster import Cluster
-from tests.testkit.control_plane.processes import eventually, free_port
+from tests.testkit.control_plane.processes import eventually
+from tests.testkit.https_server import Answer, Request, https_server
 
 PROBE = complete_manifest(pod(container(**variable("all"))), "", "probe")
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -37,39 +35,19 @@ class Recorder:
     def __init__(self, names: Mapping[str, str]) -> None:
         self.requests: dict[str, dict[RequestKey, Any]] = {name: {} for name in names}
 
-    def respond(self, path: str, body: bytes) -> bytes:
-        """Record one AdmissionReview and return a response that admits the object."""
-        review = json.loads(body)
-        request = review.pop("request")
-        name, phase = path.partition("?")[0].strip("/").split("/")[:2]
-        key = RequestKey(phase, request.get("name", ""), request.get("subResource", ""))
-        self.requests[name][key] = request["object"]
-        response = {"uid": request["uid"], "allowed": True}
-        return json.dumps({**review, "response": response}).encode()
+    def respond(self, request: Request) -> Answer:
+        """Record one AdmissionReview and admit its object."""
+        review = json.loads(request.body)
+        sent = review.pop("request")
+        name, phase = request.path.partition("?")[0].strip("/").split("/")[:2]
+        key = RequestKey(phase, sent.get("name", ""), sent.get("subResource", ""))
+        self.requests[name][key] = sent["object"]
+        response = {"uid": sent["uid"], "allowed": True}
+        return Answer(json.dumps({**review, "response": response}).encode())
 
     def names(self, registration: str) -> set[str]:
         """The names of the objects that came through a registration, in any request."""
         return {key.name for key in self.requests[registration]}
-
-
-def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        wbufsize = -1  # send head and body in one packet: two small ones are delayed
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            response = recorder.respond(self.path, body)
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(response)))
-            self.end_headers()
-            self.wfile.write(response)
-
-        def log_message(self, *_: object) -> None:
-            """Write no log."""
-
-    return Handler
 
 
 @contextmanager
@@ -82,22 +60,11 @@ def registered_recorder(
     """
     recorder = Recorder(conditions)
     pair = cluster.authority.issue(f"recorder-{namespace}", hosts=["127.0.0.1"])
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(pair.certificate, pair.key)
-    with ThreadingHTTPServer(("127.0.0.1", free_port()), _handler(recorder)) as server:
-        server.daemon_threads = True
-        server.block_on_close = False
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        url = f"https://127.0.0.1:{server.server_address[1]}"
-        try:
-            with _registered(cluster, namespace, url, conditions):
-                eventually(lambda: _is_called(cluster, namespace, recorder), what="all are called")
-                yield recorder
-        finally:
-            server.shutdown()
-            thread.join()
+    with https_server(recorder.respond, pair.server_context()) as port:
+        url = f"https://127.0.0.1:{port}"
+        with _registered(cluster, namespace, url, conditions):
+            eventually(lambda: _is_called(cluster, namespace, recorder), what="all are called")
+            yield recorder
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cluster.api import ConfigurationKind
+from cluster.protocols import ConfigurationKind
 from registration.configurations import RegistrationOptions
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import Server, by_service, registered

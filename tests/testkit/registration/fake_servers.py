@@ -11,20 +11,20 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from certs.pki.authority import new_authority, sign_leaf
-from cluster.api import ConfigurationKind, ConfigurationRef
+from cluster.protocols import ConfigurationKind, ConfigurationRef
 from registration.check import CheckResult, check
 from registration.sample import send_sample
+from tests.testkit.https_server import Answer, https_server
 
 NAME = "gpuward.gpuward-system.svc"
 DAY = datetime.timedelta(days=1)
 REFS = [ConfigurationRef(ConfigurationKind.VALIDATING, "gpuward")]
-Answer = Callable[[dict[str, Any]], tuple[int, bytes]]
-"""Maps the request of an AdmissionReview to an HTTP status and body."""
+Respond = Callable[[dict[str, Any]], Answer]
+"""Maps the request of an AdmissionReview to an HTTP answer."""
 
 
 def review(uid: Any, **response: Any) -> bytes:
@@ -32,36 +32,17 @@ def review(uid: Any, **response: Any) -> bytes:
     return json.dumps({**head, "response": {"uid": uid, **response}}).encode()
 
 
-def allow(request: dict[str, Any]) -> tuple[int, bytes]:
-    return 200, review(request["uid"], allowed=True)
+def allow(request: dict[str, Any]) -> Answer:
+    return Answer(review(request["uid"], allowed=True))
 
 
 @contextmanager
-def serve_answer(certificate: Path, answer: Answer = allow) -> Iterator[tuple[str, int]]:
-    """Serve `answer` with the certificate and key of a file; yields host and port."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            sent = self.rfile.read(int(self.headers["Content-Length"]))
-            status, body = answer(json.loads(sent)["request"])
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            return
-
+def serve_answer(certificate: Path, respond: Respond = allow) -> Iterator[tuple[str, int]]:
+    """Serve `respond` with the certificate and key of a file; yields host and port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield "127.0.0.1", server.server_port
-        finally:
-            server.shutdown()
-            thread.join()
+    with https_server(lambda sent: respond(json.loads(sent.body)["request"]), context) as port:
+        yield "127.0.0.1", port
 
 
 class SignedCertificate:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cluster.api import ConfigurationKind
+from cluster.protocols import ConfigurationKind
 from registration.configurations import RegistrationOptions, configurations
 from rules.finding import Action
 from tests.testkit.chart.permissions import REMOVAL_ACCOUNT

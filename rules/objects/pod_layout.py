@@ -8,7 +8,7 @@ Role = Literal["init", "app", "ephemeral"]
 """What a container is for."""
 
 
-class Layout(NamedTuple):
+class PodLayout(NamedTuple):
     """Where a kind of workload keeps what a pod spec has. The defaults describe a pod spec.
 
     - `container_lists`: the paths of the lists of containers, from the spec, with the role of the
@@ -32,6 +32,6 @@ class Layout(NamedTuple):
     gpu_field: str = ""
 
 
-POD_SPEC = Layout()
+POD_SPEC = PodLayout()
 CONTAINER_LISTS = tuple(path[0] for path, _ in POD_SPEC.container_lists)
 """The fields of an ordinary pod spec that hold containers."""
