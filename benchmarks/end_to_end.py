@@ -24,7 +24,7 @@ from benchmarks.admission_setups import AdmissionSetup, admission_setups, creato
 from benchmarks.load import Client, Load
 from benchmarks.reviews import GPU, encoded, gpu_pod, large_gpu_pod, unrelated_pod
 from benchmarks.served import baseline_server, gpuward_server
-from tests.testkit.admission.registered_webhook import folder_of
+from tests.testkit.admission.server_process import folder_of
 from tests.testkit.control_plane.plane import ControlPlane
 
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -19,7 +19,8 @@ from rules.policy import ActiveRule, RuleSet
 from rules.profile.context import Context
 from rules.traits.bits import QUOTA, satisfies
 from rules.traits.extraction import raw_traits, set_traits, traits_of
-from rules.workloads.discovery import MalformedField, find_subjects
+from rules.workloads.discovery import find_subjects
+from rules.workloads.subjects import MalformedField
 
 Subject: TypeAlias = Pod | Quota
 Suppress: TypeAlias = Callable[[Finding, ActiveRule], bool]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rules.finding import Finding
 from rules.policy import PolicyException
-from rules.workloads.discovery import MalformedField
+from rules.workloads.subjects import MalformedField
 
 
 class RuleFailure(NamedTuple):

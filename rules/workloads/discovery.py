@@ -8,7 +8,7 @@ no table holds all their kinds. `kinds` has the tables, and the kinds that the s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.base.json_patch import Json, Path
@@ -27,17 +27,7 @@ from rules.workloads.kinds import (
     POD_TEMPLATE_PATHS,
     PodLayouts,
 )
-
-
-class MalformedField(NamedTuple):
-    """A field of what looks like a pod that has the wrong type; rules read it as empty."""
-
-    object: ObjectRef
-    path: Path
-    why: str
-
-
-Subject: TypeAlias = Pod | Quota | MalformedField
+from rules.workloads.subjects import MalformedField, Subject
 
 _CONTAINER_FIELDS = frozenset(CONTAINER_LISTS)
 # Fields of a pod spec in which there are no other pods.

@@ -11,8 +11,9 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from registration.configurations import NAME_LABEL
-from tests.testkit.admission.registered_webhook import ENDINGS, Server, create
+from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, pod
+from tests.testkit.admission.server_process import ENDINGS, Server
 from tests.testkit.certs.fake_cluster import FakeTime, MemoryCluster, controller
 from tests.testkit.chart.monitoring import (
     ENABLED,

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from registration.configurations import MODE_LABEL
-from tests.testkit.admission.registered_webhook import Server, create
+from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, gpus, pod, variable
+from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes
 from tests.testkit.coverage.table import bypasses

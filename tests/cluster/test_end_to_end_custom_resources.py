@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from registration.configurations import MODE_LABEL
-from tests.testkit.admission.registered_webhook import Server
 from tests.testkit.admission.reviews import container, gpus, pod, variable
+from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.custom_kinds import custom_kind

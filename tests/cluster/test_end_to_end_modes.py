@@ -11,15 +11,9 @@ import pytest
 
 from registration.configurations import MODE_LABEL, RegistrationOptions
 from rules.finding import Action
-from tests.testkit.admission.registered_webhook import (
-    Server,
-    by_url,
-    create,
-    folder_of,
-    is_enforced,
-    registered,
-)
+from tests.testkit.admission.registered_webhook import by_url, create, is_enforced, registered
 from tests.testkit.admission.reviews import container, deployment, gpus, pod, variable
+from tests.testkit.admission.server_process import Server, folder_of
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually

@@ -9,8 +9,9 @@ import pytest
 
 from registration.configurations import MODE_LABEL, RegistrationOptions
 from rules.finding import Action
-from tests.testkit.admission.registered_webhook import Server, by_url, create, registered
+from tests.testkit.admission.registered_webhook import by_url, create, registered
 from tests.testkit.admission.reviews import container, gpus, pod, variable
+from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.end_to_end.sidecar_injector import NAME, SIDECAR, configuration, run_injector

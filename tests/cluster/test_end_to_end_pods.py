@@ -9,8 +9,9 @@ import urllib.request
 import pytest
 
 from registration.configurations import MODE_LABEL
-from tests.testkit.admission.registered_webhook import Server, create
+from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, gpus, pod, review_body, variable
+from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.end_to_end.steps import (

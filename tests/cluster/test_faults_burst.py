@@ -11,8 +11,9 @@ import pytest
 
 from tests.testkit.admission.fault_installation import Installation
 from tests.testkit.admission.fault_load import CREATED, LOG, counts, is_refused
-from tests.testkit.admission.registered_webhook import Server, create
+from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, gpus, pod, variable
+from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 

@@ -18,8 +18,9 @@ from tests.testkit.admission.fault_load import (
     counts,
     is_refused,
 )
-from tests.testkit.admission.registered_webhook import Server, create
+from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, pod, variable
+from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.paths import TESTS

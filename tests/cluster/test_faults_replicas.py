@@ -11,7 +11,7 @@ import pytest
 
 from tests.testkit.admission.fault_installation import Installation, has_left
 from tests.testkit.admission.fault_load import LOG, Load, assert_nothing_lost, counts
-from tests.testkit.admission.registered_webhook import Server
+from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 

@@ -14,8 +14,9 @@ import pytest
 from cluster.protocols import ConfigurationKind
 from registration.configurations import MODE_LABEL, RegistrationOptions, configurations
 from rules.finding import Action
-from tests.testkit.admission.registered_webhook import Server, create, is_enforced
+from tests.testkit.admission.registered_webhook import create, is_enforced
 from tests.testkit.admission.reviews import container, gpus, pod
+from tests.testkit.admission.server_process import Server
 from tests.testkit.chart.permissions import (
     ACCOUNT,
     AUTHORITY_SECRET,

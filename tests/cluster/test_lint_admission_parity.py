@@ -22,7 +22,7 @@ from tests.testkit.admission.lint_admission_parity import (
     pod_of,
     pods,
 )
-from tests.testkit.admission.registered_webhook import Server
+from tests.testkit.admission.server_process import Server
 from tests.testkit.api_subjects import public_manifests, wrap_in_deployment
 from tests.testkit.cases import cases
 from tests.testkit.complete_manifests import complete_manifest

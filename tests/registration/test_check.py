@@ -9,7 +9,7 @@ import pytest
 
 from cluster.protocols import ConfigurationKind
 from registration.routes import MODES
-from tests.testkit.admission.registered_webhook import Server, folder_of
+from tests.testkit.admission.server_process import Server, folder_of
 from tests.testkit.chart.permissions import (
     CHECK_ACCOUNT,
     create_check_account,

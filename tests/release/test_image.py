@@ -16,7 +16,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from gpuward import __version__
-from tests.testkit.admission.server import ANY_PORT, REVIEW, TIMEOUT_SECONDS, write_certificate
+from tests.testkit.admission.caller import REVIEW, TIMEOUT_SECONDS
+from tests.testkit.admission.server import ANY_PORT, write_certificate
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.image.dockerfile_replay import Replay
 from tests.testkit.image.programs import Image, fetch, read_event

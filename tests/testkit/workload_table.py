@@ -10,7 +10,8 @@ from rules.base.json_patch import Path as Place
 from rules.base.json_patch import pointer
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
-from rules.workloads.discovery import MalformedField, find_subjects
+from rules.workloads.discovery import find_subjects
+from rules.workloads.subjects import MalformedField
 from tests.testkit.paths import DATA
 
 PROFILE = Profile("p")

@@ -6,8 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.testkit.admission.registered_webhook import Server, folder_of
 from tests.testkit.admission.reviews import container, pod, review_body, variable
+from tests.testkit.admission.server_process import Server, folder_of
 from tests.testkit.control_plane.pki import Authority, KeyPairFiles
 from tests.testkit.control_plane.processes import Processes
 

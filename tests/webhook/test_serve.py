@@ -18,16 +18,8 @@ import pytest
 import pytest_asyncio
 
 from gpuward.__main__ import main
-from tests.testkit.admission.server import (
-    ANY_PORT,
-    REVIEW,
-    TIMEOUT_SECONDS,
-    Caller,
-    Reply,
-    request,
-    wait_until,
-    write_certificate,
-)
+from tests.testkit.admission.caller import REVIEW, TIMEOUT_SECONDS, Caller, Reply, request
+from tests.testkit.admission.server import ANY_PORT, wait_until, write_certificate
 from tests.testkit.paths import ROOT
 from webhook.options import make_parser
 

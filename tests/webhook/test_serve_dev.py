@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.testkit.admission.server import ANY_PORT, TIMEOUT_SECONDS
+from tests.testkit.admission.caller import TIMEOUT_SECONDS
+from tests.testkit.admission.server import ANY_PORT
 from tests.testkit.paths import ROOT
 from tests.testkit.skipping import skip_missing
 

@@ -16,7 +16,8 @@ import pytest_asyncio
 
 from rules.base.json_patch import Json
 from rules.catalog import CATALOG
-from tests.testkit.admission.server import REVIEW, Serve, serving
+from tests.testkit.admission.caller import REVIEW
+from tests.testkit.admission.server import Serve, serving
 from tests.testkit.paths import DOCS
 from webhook.admission.decider import Decider
 from webhook.admission.decision import Decision

@@ -12,14 +12,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.testkit.admission.server import (
-    REVIEW,
-    RunningServer,
-    Serve,
-    request,
-    serving,
-    wait_until,
-)
+from tests.testkit.admission.caller import REVIEW, request
+from tests.testkit.admission.server import RunningServer, Serve, serving, wait_until
 
 # Longer than any test.
 NEVER = 3600.0

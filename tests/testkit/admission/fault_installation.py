@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import datetime
 import itertools
 import json
@@ -19,7 +18,9 @@ from registration.configurations import RegistrationOptions
 from rules.finding import Action
 from tests.testkit.admission.fault_load import REFUSED_POD, is_refused
 from tests.testkit.admission.forwarder import Forwarder
-from tests.testkit.admission.registered_webhook import Server, by_service, create, registered
+from tests.testkit.admission.mounted_secret import MountedSecret
+from tests.testkit.admission.registered_webhook import by_service, create, registered
+from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import Processes, eventually
 
@@ -39,27 +40,6 @@ def now() -> datetime.datetime:
     return datetime.datetime.now(tz=datetime.UTC)
 
 
-class Secret:
-    """A folder like the kubelet's mount of a Secret: all files change at once."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._versions = itertools.count()
-        folder.mkdir()
-
-    def put(self, pair: KeyPair) -> None:
-        """Replace the certificate by `pair`."""
-        version = self.folder / f"..{next(self._versions)}"
-        version.mkdir()
-        (version / "tls.crt").write_bytes(pair.certificate_pem)
-        (version / "tls.key").write_bytes(pair.key_pem)
-        (self.folder / "..new").symlink_to(version.name)
-        (self.folder / "..new").rename(self.folder / "..data")
-        for name in ("tls.crt", "tls.key"):
-            with contextlib.suppress(FileExistsError):
-                (self.folder / name).symlink_to(f"..data/{name}")
-
-
 class Installation:
     """`strict` and `lenient` are namespaces in mode deny, failurePolicy Fail and Ignore.
 
@@ -76,7 +56,7 @@ class Installation:
         self.home = plane.namespace()
         self.names = service_names(SERVICE, self.home)
         self.authority = new_authority(self.names, now())
-        self.secret = Secret(folder / "certificate")
+        self.secret = MountedSecret(folder / "certificate")
         self.secret.put(self.leaf())
         self.forwarder = Forwarder(plane.expose(SERVICE, self.home, PORT), PORT)
         self.strict = plane.namespace()

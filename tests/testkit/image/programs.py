@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from tests.testkit.admission.server import TIMEOUT_SECONDS
+from tests.testkit.admission.caller import TIMEOUT_SECONDS
 from tests.testkit.image.dockerfile_replay import Replay
 
 # Simulates a root file system that is mounted read-only, and then runs a module as `-m` does.

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from cluster.protocols import ConfigurationKind
 from registration.configurations import RegistrationOptions
 from rules.finding import Action
-from tests.testkit.admission.registered_webhook import Server, by_service, registered
+from tests.testkit.admission.registered_webhook import by_service, registered
+from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.paths import ROOT
 

@@ -1,0 +1,21 @@
+"""What rules evaluate in a manifest."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from rules.base.json_patch import Path
+from rules.objects.object_ref import ObjectRef
+from rules.objects.pod import Pod
+from rules.objects.quota import Quota
+
+
+class MalformedField(NamedTuple):
+    """A field of what looks like a pod that has the wrong type; rules read it as empty."""
+
+    object: ObjectRef
+    path: Path
+    why: str
+
+
+Subject: TypeAlias = Pod | Quota | MalformedField
