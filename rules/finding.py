@@ -67,9 +67,10 @@ class Finding(_FindingFields):
     A rule gives:
 
     - `path`: the field at fault, or where a missing one belongs.
-    - `key`: the field, variable or resource at fault, without list indices.
+    - `key`: the field, variable or resource at fault, without list indices. No two findings about
+      one container share a key, so some rules put a word in front, such as `count.`.
     - `message`: what is wrong; it must make sense on its own.
-    - `container`: None if the finding concerns the whole object.
+    - `container`: None if the finding concerns the whole pod, or a volume of it.
     - `help`: what to do about it.
     - `fix`: None if there is no sound one.
     - `action`: may only weaken the rule's own action.

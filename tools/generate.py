@@ -133,7 +133,8 @@ def _page(rule: Rule[Any], examples: list[Case]) -> Iterator[str]:
         )
     yield f"\n## References\n\n{rule.documentation['References']}\n"
     yield "\n## Examples\n"
-    for case in examples:
+    # Readers want to see the fault before the cases without one.
+    for case in sorted(examples, key=lambda case: not case.expected["findings"]):
         yield from _example(case)
 
 

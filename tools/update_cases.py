@@ -3,36 +3,79 @@
     python -m tools.update_cases                    # only cases that have no golden file yet
     python -m tools.update_cases RULE [RULE/CASE …] # these cases; existing files are overwritten
 
-Review the diff before you commit it: a golden file states the intended result.
+It writes nothing for a case whose result shows a mistake in the rule. Review the diff before you
+commit it: a golden file states the intended result.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import yaml
 
-from tests.testkit.cases import cases, current_result
+from policies.suggestions import did_you_mean
+from rules.catalog import CATALOG
+from rules.traits.bits import names_of
+from rules.traits.extraction import traits_of
+from rules.workloads.discovery import find_subjects
+from rules.workloads.subjects import MalformedField
+from tests.testkit.cases import Case, cases, current_result, without_needs
 
-ROOT = Path(__file__).parents[1]
+RULE_NAMES = {rule.name for rule in CATALOG}
 
 
 def main(names: list[str]) -> int:
     """Write the golden files of the cases and rules in `names`, or all that are missing.
 
-    Returns the exit status: 1 if `names` select no case.
+    Returns the exit status: 1 if `names` has an unknown name, or a case shows a mistake.
     """
-    written = 0
-    for case in cases():
+    all_cases = cases()
+    known = {name for case in all_cases for name in (case.rule, case.name)}
+    failed = False
+    for name in names:
+        if name not in known:
+            failed = True
+            print(f"tests/cases has no {name}", did_you_mean(name, known), file=sys.stderr)
+    for case in all_cases:
         if {case.rule, case.name} & set(names) or not (names or case.expected_file.exists()):
-            text = yaml.safe_dump(
-                current_result(case), sort_keys=False, allow_unicode=True, width=100
+            mistake = write_result(case)
+            failed = failed or bool(mistake)
+            print(
+                f"{case.name}: {mistake or 'written'}", file=sys.stderr if mistake else sys.stdout
             )
-            case.expected_file.write_text(text, encoding="utf-8")
-            print(case.name)
-            written += 1
-    return 0 if written or not names else 1
+    return int(failed)
+
+
+def write_result(case: Case) -> str:
+    """Write the golden file of `case`. Returns why it is not written, or an empty text."""
+    mistake = find_mistake(case)
+    if not mistake:
+        text = yaml.safe_dump(current_result(case), sort_keys=False, allow_unicode=True, width=100)
+        case.expected_file.write_text(text, encoding="utf-8")
+    return mistake
+
+
+def find_mistake(case: Case) -> str:
+    """What is wrong with the rule of `case`, as far as its result shows; empty if nothing is."""
+    if case.rule not in RULE_NAMES:
+        return f"no rule is called {case.rule}: list it in rules/catalog/__init__.py"
+    result = case.check(case.manifest)
+    if result.failures:
+        return "; ".join(f"the rule failed: {failure.error}" for failure in result.failures)
+    is_clean = case.file.stem.startswith("clean-")
+    if result.findings or is_clean:
+        return ""
+    if case.check(case.manifest, without_needs(case.alone)).findings:
+        return f"no pod has the traits that the rule needs; there are only {_traits(case)}"
+    return "no findings; the name of a case without findings begins with clean-"
+
+
+def _traits(case: Case) -> str:
+    found = 0
+    for subject in find_subjects(case.manifest, case.policy.profile):
+        if not isinstance(subject, MalformedField):
+            found |= traits_of(subject)
+    return ", ".join(names_of(found)) or "none"
 
 
 if __name__ == "__main__":
