@@ -27,7 +27,7 @@ func nanos(quantity resource.Quantity) string {
 	return power.Mul(power, decimal.UnscaledBig()).String()
 }
 
-func verdict(raw []byte) string {
+func result(raw []byte) string {
 	var quantity resource.Quantity
 	if err := json.Unmarshal(raw, &quantity); err != nil {
 		return "error"
@@ -43,7 +43,7 @@ func main() {
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()
 	for lines.Scan() {
-		fmt.Fprintf(out, "%s\t%s\n", lines.Text(), verdict(lines.Bytes()))
+		fmt.Fprintf(out, "%s\t%s\n", lines.Text(), result(lines.Bytes()))
 		out.Flush()
 	}
 	if err := lines.Err(); err != nil {
