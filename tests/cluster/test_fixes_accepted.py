@@ -102,6 +102,7 @@ def differences(api_server: Cluster) -> dict[str, Any]:
 
 
 @ORIGINS
+@pytest.mark.slow
 def test_no_fix_gives_the_api_server_a_reason_to_refuse(
     request: pytest.FixtureRequest, origin: str
 ) -> None:

@@ -63,6 +63,7 @@ def from_corpus(runs: DryRuns, recorder: Recorder, corpus: Path) -> SubmittedPod
 
 
 @FROM_EACH
+@pytest.mark.slow
 def test_no_rule_reports_a_pod_that_is_not_sent(
     request: pytest.FixtureRequest, origin: str
 ) -> None:

@@ -384,6 +384,7 @@ def test_a_document_may_use_aliases_freely_within_the_limit() -> None:
     assert "more than 299 nodes" in refusal(text, Limits(max_alias_nodes=299))[0]
 
 
+@pytest.mark.slow
 def test_a_large_document_is_read_and_a_huge_one_refused() -> None:
     item = "- name: web\n  labels: {app: web}\n  ports: [80, 443]\n  image: registry.local/web:1\n"
     value = document(item * 25_000).value

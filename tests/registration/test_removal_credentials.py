@@ -136,6 +136,7 @@ def test_a_broken_file_is_reported(tmp_path: Path) -> None:
     assert done.stderr.startswith("gpuward webhooks: no credentials for the Kubernetes API: ")
 
 
+@pytest.mark.slow
 def test_a_refused_connection_is_reported(tmp_path: Path) -> None:
     file = unreachable_kubeconfig(tmp_path)
     done = remove("--kubeconfig", str(file))
