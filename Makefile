@@ -9,9 +9,10 @@ BIN := .venv/bin
 demo: .venv/.lint
 	@$(BIN)/python examples/demo.py
 
-# The tests that need no control plane and are not marked slow, in two processes.
+# The tests that need no control plane and are not marked slow, in two processes. Nothing is built:
+# without helm and promtool from an earlier `make test`, the tests that need them are skipped.
 test-fast: .venv/.dev
-	$(BIN)/python -m pytest -q -n 2 -m 'not control_plane and not slow' $(PYTEST)
+	GPUWARD_NO_BUILD=1 $(BIN)/python -m pytest -q -n 2 -m 'not control_plane and not slow' $(PYTEST)
 
 # All tests: those at a control plane and all others, in two processes at once.
 test: .venv/.dev control-plane
