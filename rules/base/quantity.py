@@ -6,10 +6,9 @@ represent any quantity. Source: apimachinery's `pkg/api/resource`, whose own res
 """
 
 import re
-from functools import lru_cache
 from typing import NamedTuple
 
-from rules.base.caching import MAX_ENTRIES, MAX_KEY_LENGTH
+from rules.base.caching import cached_by_text
 
 _NANO, _INT64_MAX = 10**9, 2**63 - 1
 # Larger numbers are reduced to this one: far beyond int64, and still fast to compute with.
@@ -108,9 +107,10 @@ def parse(value: object) -> Quantity | Placeholder | Malformed:
             text = repr(value)
         case _:
             return Malformed(f"<{type(value).__name__}>", "neither a number nor a string")
-    return _cached_parse(text) if len(text) <= MAX_KEY_LENGTH else _parse_text(text)
+    return _parse_text(text)
 
 
+@cached_by_text
 def _parse_text(text: str) -> Quantity | Placeholder | Malformed:
     form = _FORM.fullmatch(text.strip(_BLANKS))
     if form is None or not form[0]:
@@ -129,9 +129,6 @@ def _parse_text(text: str) -> Quantity | Placeholder | Malformed:
         return Malformed(text, "no digits")
     nano = min(_nano(whole + fraction, scale, 2**two), _NANO * (_INT64_MAX if two else _MAX))
     return Quantity(text, -nano if sign == "-" else nano)
-
-
-_cached_parse = lru_cache(maxsize=MAX_ENTRIES)(_parse_text)
 
 
 def _decimal_exponent(letters: str, exponent: str) -> int | None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import socket
 import ssl
-import threading
-from types import TracebackType
-from typing import Self
 
 from tests.testkit.admission.enforcement import enforcement_in
+from tests.testkit.background import BackgroundThread
 from tests.testkit.chart.installation import Installation
 from tests.testkit.control_plane.processes import eventually
 
 PAUSE = 0.05
 
 
-class ContinuousCaller:
+class ContinuousCaller(BackgroundThread):
     """Check until the end of the block that the webhook refuses and fixes pods in `namespace`.
 
     An API server reuses its connections, so it does not notice a new certificate that it would
@@ -25,10 +23,9 @@ class ContinuousCaller:
     """
 
     def __init__(self, installation: Installation, namespace: str) -> None:
-        self._installed = installation
+        super().__init__("continuous-caller")
+        self._installation = installation
         self._namespace = namespace
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._call_repeatedly, name="continuous-caller")
         self._errors: list[Exception] = []
         self._rounds = 0
 
@@ -38,27 +35,17 @@ class ContinuousCaller:
         eventually(lambda: self._errors or self._rounds >= goal, what="calls go on")
         assert self._errors == []
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+    def check(self) -> None:
+        """Fail if a round failed."""
+        assert self._errors == []
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-        if error is None:
-            assert self._errors == []
-
-    def _call_repeatedly(self) -> None:
-        while not self._stop.wait(PAUSE):
+    def run(self) -> None:
+        """Call without a pause."""
+        while not self.stopping.wait(PAUSE):
             try:
-                for bundle in self._installed.ca_bundles():
-                    connect(self._installed, bundle)
-                assert enforcement_in(self._installed.plane, self._namespace) == "enforced"
+                for bundle in self._installation.ca_bundles():
+                    connect(self._installation, bundle)
+                assert enforcement_in(self._installation.plane, self._namespace) == "enforced"
             except (AssertionError, OSError) as failure:
                 self._errors.append(failure)
             self._rounds += 1

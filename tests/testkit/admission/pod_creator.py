@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from types import TracebackType
-from typing import Self
-
 from tests.testkit.admission.enforcement import GPU_POD
 from tests.testkit.admission.registered_webhook import create
+from tests.testkit.background import BackgroundThread
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.end_to_end.steps import fixing_rules
 
 
-class PodCreator:
+class PodCreator(BackgroundThread):
     """Creates pods that request a GPU, as a dry run, until the end of the block.
 
     The end of the block raises an AssertionError if a pod was refused, unless the block itself
@@ -22,10 +19,9 @@ class PodCreator:
     """
 
     def __init__(self, plane: Cluster, namespace: str) -> None:
+        super().__init__("pod-creator")
         self._plane = plane
         self._namespace = namespace
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._create_pods, name="pod-creator")
         self._failure: OSError | None = None
         self._refused: list[Response] = []
         #: How many pods were admitted fixed, and how many unchanged
@@ -41,25 +37,15 @@ class PodCreator:
         """How many requests were answered."""
         return self.fixed + self.not_evaluated + len(self._refused)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+    def check(self) -> None:
+        """Fail if a pod was refused."""
+        assert self._failure is None
+        assert self._refused == []
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-        if error is None:
-            assert self._failure is None
-            assert self._refused == []
-
-    def _create_pods(self) -> None:
+    def run(self) -> None:
+        """Create pods without a pause."""
         try:
-            while not self._stop.is_set():
+            while not self.stopping.is_set():
                 self._record(create(self._plane, self._namespace, GPU_POD, dry_run=True))
         except OSError as error:
             self._failure = error

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tests.testkit.admission.forwarder import Forwarder
+from tests.testkit.background import BackgroundThread
 from tests.testkit.chart.pod_process import PodProcess, PodRuntime
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import Processes
@@ -20,7 +20,7 @@ POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 10.0
 
 
-class Kubelet:
+class Kubelet(BackgroundThread):
     """Simulates the kubelet of one node while its context is open; kwok ignores that node.
 
     The chart's `values` schedule its pods on this node. A pod becomes ready, completes or fails
@@ -32,12 +32,11 @@ class Kubelet:
     """
 
     def __init__(self, plane: Cluster, folder: Path) -> None:
+        super().__init__("kubelet")
         self.proxies: dict[str, Forwarder] = {}
         self._runtime = PodRuntime(plane, Processes(folder), folder)
         self._pods: dict[str, PodProcess] = {}
         self._endpoints: dict[str, tuple[Forwarder, str]] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kubelet")
         self._failure: Exception | None = None
         self._last_heartbeat = 0.0
 
@@ -68,8 +67,7 @@ class Kubelet:
 
     def __enter__(self) -> Self:
         self._runtime.plane.create("/api/v1/nodes", _node())
-        self._thread.start()
-        return self
+        return super().__enter__()
 
     def __exit__(
         self,
@@ -77,16 +75,18 @@ class Kubelet:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop.set()
-        self._thread.join()
-        for pod in self._pods.values():
-            pod.kill()
-        self._runtime.processes.stop()
-        self._runtime.plane.request("DELETE", f"/api/v1/nodes/{NODE}")
-
-    def _run(self) -> None:
         try:
-            while not self._stop.wait(POLL_SECONDS):
+            super().__exit__(kind, error, trace)
+        finally:
+            for pod in self._pods.values():
+                pod.kill()
+            self._runtime.processes.stop()
+            self._runtime.plane.request("DELETE", f"/api/v1/nodes/{NODE}")
+
+    def run(self) -> None:
+        """Sync the pods and send heartbeats."""
+        try:
+            while not self.stopping.wait(POLL_SECONDS):
                 self._send_heartbeat()
                 self._sync_pods()
         except Exception as error:  # noqa: BLE001  # `check` raises it in the test
