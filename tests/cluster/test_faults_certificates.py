@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from certs.pki.authority import new_authority
 from certs.pki.keypairs import KeyPair
 from tests.testkit.admission.fault_installation import Installation, now, served
@@ -23,12 +18,6 @@ from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
-
-
-@pytest.fixture
-def installation(plane: ControlPlane, tmp_path: Path) -> Iterator[Installation]:
-    with Installation(plane, tmp_path) as installation:
-        yield installation
 
 
 def test_certificates_are_rotated_under_load(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from certs.pki.keypairs import KeyPair
 from tests.testkit.admission.fault_installation import Installation, now, served
@@ -42,12 +40,6 @@ BREAKAGES: dict[str, Callable[[Path], object]] = {
     "empty": lambda file: file.write_bytes(b""),
     "gone": lambda file: file.unlink(),
 }
-
-
-@pytest.fixture
-def installation(plane: ControlPlane, tmp_path: Path) -> Iterator[Installation]:
-    with Installation(plane, tmp_path) as installation:
-        yield installation
 
 
 def test_a_clock_that_jumps_stops_nothing(

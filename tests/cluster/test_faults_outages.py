@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from tests.testkit.admission.fault_installation import Installation
 from tests.testkit.admission.fault_load import (
@@ -27,12 +23,6 @@ from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 
 WORKLOAD = deployment(container(**gpus(limits=1)))
-
-
-@pytest.fixture
-def installation(plane: ControlPlane, tmp_path: Path) -> Iterator[Installation]:
-    with Installation(plane, tmp_path) as installation:
-        yield installation
 
 
 def test_while_it_is_down_pods_are_refused_under_fail_and_admitted_under_ignore(

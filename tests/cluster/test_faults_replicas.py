@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from tests.testkit.admission.fault_installation import Installation, has_left
 from tests.testkit.admission.fault_load import LOG, Load, assert_nothing_lost, counts
@@ -17,12 +13,6 @@ from tests.testkit.control_plane.processes import eventually
 
 # How long a replica keeps answering after SIGTERM; the cluster must notice within this time.
 DRAIN_SECONDS = 5
-
-
-@pytest.fixture
-def installation(plane: ControlPlane, tmp_path: Path) -> Iterator[Installation]:
-    with Installation(plane, tmp_path) as installation:
-        yield installation
 
 
 def test_a_rolling_restart_loses_nothing(plane: ControlPlane, installation: Installation) -> None:

@@ -44,34 +44,37 @@ def create_controller_account(plane: Cluster, namespace: str, configuration: str
 
 def create_removal_account(plane: Cluster, namespace: str, configuration: str) -> None:
     """Create the account of the pre-delete hook, and its permissions."""
-    plane.create(
-        f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": REMOVAL_ACCOUNT}}
-    )
-    rules = [configuration_rule(configuration, REMOVAL_VERBS)]
-    account = {"kind": "ServiceAccount", "name": REMOVAL_ACCOUNT, "namespace": namespace}
-    _grant(plane, RBAC, "ClusterRole", f"{configuration}-removal", rules, account)
+    role = f"{configuration}-removal"
+    _create_hook_account(plane, namespace, REMOVAL_ACCOUNT, role, configuration, REMOVAL_VERBS)
 
 
 def delete_removal_permissions(plane: Cluster, configuration: str) -> None:
     """Delete the cluster-scoped permissions of the pre-delete hook."""
-    for resource in ("clusterrolebindings", "clusterroles"):
-        plane.request("DELETE", f"{RBAC}/{resource}/{configuration}-removal")
+    _delete_cluster_role(plane, f"{configuration}-removal")
 
 
 def create_check_account(plane: Cluster, namespace: str, configuration: str) -> None:
     """Create the account of the chart's test hook, and its permissions."""
-    plane.create(
-        f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": CHECK_ACCOUNT}}
-    )
-    rules = [configuration_rule(configuration, CHECK_VERBS)]
-    account = {"kind": "ServiceAccount", "name": CHECK_ACCOUNT, "namespace": namespace}
-    _grant(plane, RBAC, "ClusterRole", f"{configuration}-test", rules, account)
+    role = f"{configuration}-test"
+    _create_hook_account(plane, namespace, CHECK_ACCOUNT, role, configuration, CHECK_VERBS)
 
 
 def delete_check_permissions(plane: Cluster, configuration: str) -> None:
     """Delete the cluster-scoped permissions of the test hook."""
+    _delete_cluster_role(plane, f"{configuration}-test")
+
+
+def _create_hook_account(
+    plane: Cluster, namespace: str, name: str, role: str, configuration: str, verbs: list[str]
+) -> None:
+    plane.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": name}})
+    account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    _grant(plane, RBAC, "ClusterRole", role, [configuration_rule(configuration, verbs)], account)
+
+
+def _delete_cluster_role(plane: Cluster, name: str) -> None:
     for resource in ("clusterrolebindings", "clusterroles"):
-        plane.request("DELETE", f"{RBAC}/{resource}/{configuration}-test")
+        plane.request("DELETE", f"{RBAC}/{resource}/{name}")
 
 
 def configuration_rule(name: str, verbs: list[str]) -> dict[str, list[str]]:
