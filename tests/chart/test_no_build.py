@@ -20,6 +20,7 @@ def test_what_is_not_built_is_reported(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_is_built_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUWARD_NO_BUILD", raising=False)
     with build_once(tmp_path / "helm-1") as folder:
         assert folder is not None
     monkeypatch.setenv("GPUWARD_NO_BUILD", "1")
