@@ -64,8 +64,15 @@ def fill_secret(installation: Installation, signer: KeyPair) -> None:
 
 
 def trusted_authorities(installation: Installation) -> set[x509.Certificate]:
-    """The authorities in the caBundle, which must be the same for all webhooks."""
-    (same,) = installation.ca_bundles()
+    """The authorities in the caBundle, once it is the same for all webhooks."""
+    # The two configurations are written one after the other: in between their bundles differ.
+
+    def bundles() -> set[bytes]:
+        found = installation.ca_bundles()
+        assert len(found) == 1, f"{len(found)} different caBundles"
+        return found
+
+    (same,) = eventually(bundles, what="all caBundles are the same")
     return set(parse_certificates(same))
 
 
