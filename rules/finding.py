@@ -51,6 +51,7 @@ class _FindingFields(NamedTuple):
     key: str
     message: str
     container: Container | None
+    containers: tuple[Container, ...]
     help: str
     fix: Fix | None
     action: Action
@@ -71,6 +72,8 @@ class Finding(_FindingFields):
       one container share a key, so some rules put a word in front, such as `count.`.
     - `message`: what is wrong; it must make sense on its own.
     - `container`: None if the finding concerns the whole pod, or a volume of it.
+    - `containers`: those that mount the volume. It is no part of the identity: a volume is one
+      fault, however many containers mount it.
     - `help`: what to do about it.
     - `fix`: None if there is no sound one.
     - `action`: may only weaken the rule's own action.
@@ -89,6 +92,7 @@ class Finding(_FindingFields):
         key: str,
         message: str,
         container: Container | None = None,
+        containers: tuple[Container, ...] = (),
         help: str = "",  # noqa: A002  # the word that reports print
         fix: Fix | None = None,
         action: Action = Action.DENY,
@@ -98,8 +102,8 @@ class Finding(_FindingFields):
         stable_path: str = "",
         fixable: bool = False,
     ) -> Self:
-        """Keywords only: positions in a record of twelve fields tell a reader nothing."""
-        given = (path, key, message, container, help, fix, action, api_refuses)
+        """Keywords only: positions in a record of thirteen fields tell a reader nothing."""
+        given = (path, key, message, container, containers, help, fix, action, api_refuses)
         return tuple.__new__(cls, (*given, rule, object, stable_path, fixable))
 
     def with_rule(self, rule: str, subject: Pod | Quota, action: Action, *, fixable: bool) -> Self:
@@ -109,6 +113,7 @@ class Finding(_FindingFields):
             key=self.key,
             message=self.message,
             container=self.container,
+            containers=self.containers,
             help=self.help,
             fix=self.fix,
             action=action,

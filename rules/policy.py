@@ -11,6 +11,7 @@ from rules.base.caching import BoundedCache, cached_property
 from rules.base.patterns import matches_any
 from rules.catalog import CATALOG
 from rules.finding import Action, Finding, FixScope
+from rules.objects.container import Container
 from rules.profile.context import NO_OPTIONS
 from rules.profile.profile import Profile
 from rules.rule import Rule
@@ -47,8 +48,11 @@ class PolicyException(NamedTuple):
         return self.expires is not None and today > self.expires
 
     def covers(self, finding: Finding, service_account: str) -> bool:
-        """Whether the exception accepts `finding`, in a pod that runs as `service_account`."""
-        ref, container = finding.object, finding.container
+        """Whether the exception is about `finding`, in a pod that runs as `service_account`.
+
+        It accepts the finding if it also fits the containers concerned: `fits_containers`.
+        """
+        ref = finding.object
         if ref is None or finding.rule not in self.rules:
             return False
         facts = (
@@ -56,10 +60,22 @@ class PolicyException(NamedTuple):
             (self.kinds, ref.kind),
             (self.names, ref.name),
             (self.service_accounts, service_account),
-            (self.images, container.image if container else ""),
-            (self.containers, finding.container_name),
         )
         return all(not patterns or matches_any(patterns, fact) for patterns, fact in facts)
+
+    @property
+    def names_containers(self) -> bool:
+        """Whether the exception has patterns of images or of names of containers."""
+        return bool(self.images or self.containers)
+
+    def fits_containers(self, containers: Iterable[Container]) -> bool:
+        """Whether every one of `containers`, of which there must be one, has image and name."""
+        facts = [(container.image, container.name) for container in containers]
+        return bool(facts) and all(
+            (not self.images or matches_any(self.images, image))
+            and (not self.containers or matches_any(self.containers, name))
+            for image, name in facts
+        )
 
 
 class Policy(NamedTuple):

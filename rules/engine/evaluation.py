@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from rules.base.caching import cached_property
 from rules.base.json_patch import Json
+from rules.engine.exceptions import ExceptionMatcher
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.engine.result import EvaluationResult, RuleFailure
 from rules.finding import Finding, FixScope
@@ -50,6 +51,7 @@ class Evaluation:
     def _start(self, manifest: Json) -> None:
         self.result = EvaluationResult()
         self._superseded: set[tuple[Any, ...]] = set()
+        self._exceptions = self._new_exceptions()
         self._subjects: list[tuple[Subject, int]] = []
         self.rules: tuple[tuple[int, ActiveRule], ...] = ()
         """The rules that can concern a subject, with their numbers in the rule set."""
@@ -100,6 +102,9 @@ class Evaluation:
             return False
         return not pod.is_mirror
 
+    def _new_exceptions(self) -> ExceptionMatcher:
+        return ExceptionMatcher(self._rule_set.exceptions, self._request_context.today)
+
     def restart(self, manifest: Json) -> None:
         """Start over with `manifest`, which edits of the subjects made of the previous one."""
         previous = self.result
@@ -109,6 +114,7 @@ class Evaluation:
         self.result = EvaluationResult()
         self.result.pods, self.result.components = previous.pods, previous.components
         self._superseded = set()
+        self._exceptions = self._new_exceptions()
         subjects = (subject.refreshed(manifest) for subject, _ in self._subjects)
         self._use([(subject, traits_of(subject)) for subject in subjects])
 
@@ -158,23 +164,16 @@ class Evaluation:
         spot = (subject.path, finding.container_name, finding.key)
         if self._superseded and (finding.rule, *spot) in self._superseded:
             return False
-        excepted = bool(self._rule_set.exceptions) and self._is_excepted(finding, subject)
-        if excepted:
+        exception = self._exceptions.find(finding, subject) if self._rule_set.exceptions else None
+        if exception is not None:
             self.result.excepted.append(finding.rule)
+            self.result.used_exceptions.add(exception)
         elif self._suppress(finding, active):
             self.result.suppressed += 1
             return False  # unlike an exception, a comment does not supersede other rules
         if active.rule.supersedes:
             self._superseded.update((other, *spot) for other in active.rule.supersedes)
-        return not excepted
-
-    def _is_excepted(self, finding: Finding, subject: Subject) -> bool:
-        account = subject.service_account if isinstance(subject, Pod) else ""
-        for exception in self._rule_set.exceptions:
-            if not exception.expired(self._context.today) and exception.covers(finding, account):
-                self.result.used_exceptions.add(exception)
-                return True
-        return False
+        return exception is None
 
 
 def _is_fixable(finding: Finding, scope: FixScope) -> bool:

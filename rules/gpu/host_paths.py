@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_access import as_object, as_text
@@ -46,6 +46,19 @@ def host_mounts(pod: Pod) -> Iterator[HostMount]:
                 node_path = clean_path(f"{path}/{_sub_path(mount)}")
                 field = (*pod.path, "volumes", index, "hostPath", "path")
                 yield HostMount(container, name, node_path, field, mount.get("readOnly") is True)
+
+
+def by_volume(mounts: Iterable[HostMount]) -> Iterator[tuple[HostMount, ...]]:
+    """`mounts` in one group for each volume."""
+    groups: dict[str, list[HostMount]] = {}
+    for mount in mounts:
+        groups.setdefault(mount.volume, []).append(mount)
+    return map(tuple, groups.values())
+
+
+def containers_of(mounts: Iterable[HostMount]) -> tuple[Container, ...]:
+    """The containers that have `mounts`."""
+    return tuple(mount.container for mount in mounts)
 
 
 def _sub_path(mount: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -29,6 +30,7 @@ from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import Rule
 from tests.testkit.cases import TODAY
+from tests.testkit.paths import ROOT
 from tests.testkit.policy_mistakes import (
     MISTAKES,
     OTHER_RULE,
@@ -315,8 +317,6 @@ FOUND = Finding(path=("spec",), key="key", message="message", container=MAIN, ru
         ("kinds", ("Job",), ("job",)),
         ("names", ("*",), ("tra",)),
         ("service_accounts", ("robot",), ("default",)),
-        ("images", ("r.io/*",), ("r.io",)),
-        ("containers", ("main",), ("side",)),
     ],
 )
 def test_an_exception_matches_on_each_field(
@@ -328,13 +328,67 @@ def test_an_exception_matches_on_each_field(
     assert not accepted._replace(**{field: fails}).covers(FOUND, "robot")  # type: ignore[arg-type]
 
 
-def test_an_exception_for_a_container_does_not_cover_the_whole_object() -> None:
-    of_pod = FOUND._replace(container=None)
+def test_an_exception_covers_no_finding_without_an_object() -> None:
     accepted = PolicyException(rules=("r",), reason="why", namespaces=("team-a",))
-    assert accepted.covers(of_pod, "default")
-    assert not accepted._replace(images=("r.io/*",)).covers(of_pod, "default")
-    assert not accepted._replace(containers=("main",)).covers(of_pod, "default")
+    assert accepted.covers(FOUND, "default")
     assert not accepted.covers(FOUND._replace(object=None), "default")
+
+
+MAIN_ONLY: dict[str, Any] = {"name": "main", "image": "r.io/app:1"}
+OTHER_IMAGE: dict[str, Any] = {"name": "main-2", "image": "r.io/other:1"}
+MOUNT = {"volumeMounts": [{"name": "dev", "mountPath": "/dev"}]}
+
+
+def is_excepted(match: str, rule: str, *containers: dict[str, Any]) -> bool:
+    """Whether an exception accepts what `rule` finds in a GPU pod of `containers`."""
+    accepting = policy(exception(match, rule=rule)).rule_set().restricted_to([rule])
+    gpu = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+    spec = {
+        "hostIPC": True,
+        "containers": [containers[0] | gpu, *containers[1:]],
+        "volumes": [{"name": "dev", "hostPath": {"path": "/dev"}}],
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "a"}}
+    result = check({**pod, "spec": spec}, accepting, CONTEXT)
+    assert len(result.findings) + len(result.excepted) == 1
+    return bool(result.excepted)
+
+
+@pytest.mark.parametrize(
+    "pattern", ['image: "r.io/app:*"', "container: main", 'image: "*app*", container: main']
+)
+def test_an_exception_fits_every_container_that_a_finding_concerns(pattern: str) -> None:
+    match = f"{{namespace: a, {pattern}}}"
+    volume, whole_pod = "device-hostpath", "host-namespaces"
+    assert is_excepted(match, volume, MAIN_ONLY | MOUNT)
+    # Another container does not see the volume, but it is in the pod.
+    assert is_excepted(match, volume, MAIN_ONLY | MOUNT, OTHER_IMAGE)
+    assert not is_excepted(match, volume, MAIN_ONLY | MOUNT, OTHER_IMAGE | MOUNT)
+    assert is_excepted(match, whole_pod, MAIN_ONLY)
+    assert not is_excepted(match, whole_pod, MAIN_ONLY, OTHER_IMAGE)
+
+
+def test_the_example_in_the_documents_accepts_what_it_says() -> None:
+    text = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n(exceptions:\n.*?)```", text, re.DOTALL)
+    accepting = policy(example).rule_set()
+    container = {
+        "name": "test",
+        "image": "registry.example.com/nccl-tests:1",
+        "securityContext": {"privileged": True},
+        "resources": {"limits": {"nvidia.com/gpu": 1}},
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "nccl-tests"},
+        "spec": {
+            "serviceAccountName": "fabric-tester",
+            "hostIPC": True,
+            "containers": [container],
+        },
+    }
+    assert set(check(pod, accepting, CONTEXT).excepted) == {"privileged-gpu", "host-namespaces"}
 
 
 def test_an_exception_is_valid_until_the_end_of_its_last_day() -> None:

@@ -35,6 +35,11 @@ MISTAKES: list[tuple[str, str, str]] = [
         "3:39",
         "has no option 'every_container'",
     ),
+    (
+        exception("{namespace: a, image: b}", rule="quota-fraction"),
+        "6:25",
+        "an exception to quota-fraction cannot match by image: the rule is about quotas",
+    ),
     ("extends: base\n", "3:1", "'extends' is reserved"),
     ("persona: strict\n", "3:1", "'persona' is reserved"),
     ("workloads: fixed\n", "3:1", 'did you mean "fix"?'),

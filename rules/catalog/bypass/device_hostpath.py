@@ -28,8 +28,9 @@ from collections.abc import Iterator
 from rules.base.json_access import display
 from rules.finding import Action, Finding
 from rules.gpu.devices import uses_gpu_runtime
-from rules.gpu.host_paths import HostMount, host_mounts
+from rules.gpu.host_paths import HostMount, by_volume, containers_of, host_mounts
 from rules.gpu.images import is_cuda_image
+from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.profile.context import Context
@@ -59,12 +60,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     mounts = [m for m in host_mounts(pod) if m.path in TREES or GPU_DEVICE.fullmatch(m.path)]
     if mounts and not _is_suspect(pod):
         mounts = [mount for mount in mounts if mount.path not in TREES]
-    worst: dict[str, Finding] = {}
-    for mount in mounts:
-        finding = _finding(mount)
-        if mount.volume not in worst or finding.action > worst[mount.volume].action:
-            worst[mount.volume] = finding
-    yield from worst.values()
+    for group in by_volume(mounts):
+        yield _finding(max(group, key=_action), containers_of(group))
 
 
 def _is_suspect(pod: Pod) -> bool:
@@ -75,14 +72,25 @@ def _is_suspect(pod: Pod) -> bool:
     )
 
 
-def _finding(mount: HostMount) -> Finding:
+def _action(mount: HostMount) -> Action:
+    opens_devices = mount.container.has_sys_admin or mount.path == DEVICES
+    return Action.DENY if opens_devices else Action.WARN
+
+
+def _finding(mount: HostMount, containers: tuple[Container, ...]) -> Finding:
     container, path = mount.container, mount.path
     message = (
         f"{container} sees {display(path)} of the node through the volume {display(mount.volume)}, "
         f"and with it {'GPUs' if path in TREES else 'a GPU'} that the scheduler has not counted"
     )
-    action = Action.DENY if container.has_sys_admin or path == DEVICES else Action.WARN
-    return Finding(path=mount.field, key=mount.key, message=message, help=ADVICE, action=action)
+    return Finding(
+        path=mount.field,
+        key=mount.key,
+        message=message,
+        containers=containers,
+        help=ADVICE,
+        action=_action(mount),
+    )
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(HOST_PATH,))

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding
-from rules.gpu.host_paths import HostMount, host_mounts
+from rules.gpu.host_paths import HostMount, by_volume, containers_of, host_mounts
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.profile.context import Context
@@ -48,14 +48,21 @@ MEANING = {**KUBELET_DIRS, **CDI_DIRS}
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each volume that shows a container one of these directories."""
-    mounts = {m.volume: (m, shown) for m in host_mounts(pod) if (shown := _revealed(m))}
+    mounts = [mount for mount in host_mounts(pod) if _revealed(mount)]
     if mounts and is_for_gpus(pod):
-        for mount, directory in mounts.values():
+        for group in by_volume(mounts):
+            mount, directory = group[0], _revealed(group[0])
             message = (
                 f"{mount.container} sees {display(mount.path)} of the node through the volume "
                 f"{display(mount.volume)}: {MEANING[directory]}"
             )
-            yield Finding(path=mount.field, key=mount.key, message=message, help=_advice(directory))
+            yield Finding(
+                path=mount.field,
+                key=mount.key,
+                message=message,
+                containers=containers_of(group),
+                help=_advice(directory),
+            )
 
 
 def _revealed(mount: HostMount) -> str:

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding
-from rules.gpu.host_paths import host_mounts
+from rules.gpu.host_paths import by_volume, containers_of, host_mounts
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.profile.context import Context
@@ -55,16 +55,23 @@ REVEALING = {
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each volume that shows a container the socket of a runtime."""
-    mounts = {mount.volume: mount for mount in host_mounts(pod) if mount.path in REVEALING}
+    mounts = [mount for mount in host_mounts(pod) if mount.path in REVEALING]
     if mounts and is_for_gpus(pod):
-        for mount in mounts.values():
+        for group in by_volume(mounts):
+            mount = group[0]
             message = (
                 f"{mount.container} sees {display(mount.path)} of the node through the volume "
                 f"{display(mount.volume)}, and with it the container runtime, "
                 "which starts containers with any GPU"
             )
             advice = "remove the volume and its mounts"
-            yield Finding(path=mount.field, key=mount.key, message=message, help=advice)
+            yield Finding(
+                path=mount.field,
+                key=mount.key,
+                message=message,
+                containers=containers_of(group),
+                help=advice,
+            )
 
 
 RULE = define_rule(
