@@ -8,12 +8,14 @@ from operator import or_
 from typing import Any, TypeAlias
 
 from rules.base.caching import cached_property
+from rules.base.json_access import as_object
 from rules.base.json_patch import Json
 from rules.engine.exceptions import ExceptionMatcher
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.engine.result import EvaluationResult, RuleFailure
 from rules.finding import Finding, FixScope
 from rules.gpu.components import is_component
+from rules.objects.circumstances import set_circumstances
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
 from rules.policy import ActiveRule, RuleSet
@@ -59,13 +61,14 @@ class Evaluation:
         if pod is None:
             self._use(self._find_subjects(manifest))
         else:
-            self._start_with_pod(*pod)
+            self._start_with_pod(*pod, has_status=bool(as_object(manifest).get("status")))
 
-    def _start_with_pod(self, spec: Any, metadata: Any) -> None:
+    def _start_with_pod(self, spec: Any, metadata: Any, *, has_status: bool) -> None:
         profile, self.result.pods = self._rule_set.profile, 1
         traits, container_traits = raw_traits(spec, metadata, profile)
         if self._rule_set.relevant_rules(traits):
-            pod = pod_from_raw(spec, metadata, profile, self._request_context.namespace)
+            namespace = self._request_context.namespace
+            pod = pod_from_raw(spec, metadata, profile, namespace, has_status=has_status)
             if self._should_evaluate(pod):
                 set_traits(pod, traits, container_traits)
                 self._use([(pod, traits)])
@@ -97,6 +100,7 @@ class Evaluation:
         return self._request_context.with_profile(self._rule_set.profile)
 
     def _should_evaluate(self, pod: Pod) -> bool:
+        set_circumstances(pod, self._request_context)
         if is_component(pod, self._request_context):
             self.result.components += 1
             return False
@@ -153,7 +157,7 @@ class Evaluation:
         try:
             for finding in rule.check(subject, context):
                 action = min(finding.action, active.action)
-                fixable = _is_fixable(finding, active.scope)
+                fixable = _is_fixable(finding, active.scope, subject)
                 findings.append(finding.with_rule(rule.name, subject, action, fixable=fixable))
         except Exception as error:  # noqa: BLE001  # the one place where bugs of rules are caught
             return findings, f"{type(error).__name__}: {error}"
@@ -176,7 +180,9 @@ class Evaluation:
         return exception is None
 
 
-def _is_fixable(finding: Finding, scope: FixScope) -> bool:
+def _is_fixable(finding: Finding, scope: FixScope, subject: Subject) -> bool:
     if finding.fix is None:
         return False
-    return scope is FixScope.ALL or (scope is FixScope.SAFE and finding.fix.safe)
+    # The object that a part belongs to may have what a fix would add, or ask for what it would take.
+    is_safe = finding.fix.safe and not (isinstance(subject, Pod) and subject.is_partial)
+    return scope is FixScope.ALL or (scope is FixScope.SAFE and is_safe)

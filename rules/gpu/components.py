@@ -6,6 +6,7 @@ from rules.base.patterns import matches_any
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import Pod
 from rules.profile.context import Context
+from rules.profile.records import Component
 
 # The users that create the pods of DaemonSets. The second one does so in clusters whose controllers
 # have no service accounts of their own.
@@ -19,16 +20,23 @@ def is_component(pod: Pod, context: Context) -> bool:
     """Whether `pod` is a component of the GPU platform, which no rule checks.
 
     The profile lists components by namespace and service account. At admission the user must also
-    be the DaemonSet controller or one of the component's `creators`. A pod in a custom resource is
+    be the DaemonSet controller or one of the component's `creators`. In a file nobody creates the
+    pod, so it must be in a DaemonSet or, as a running pod, come from one, or the component must have `creators`. A pod in a custom resource is
     never a component, because it may be created in another namespace than the resource.
     """
     if pod.object.group not in BUILT_IN_GROUPS:
         return False
     return any(
-        matches_any(c.service_accounts, pod.service_account)
-        and (context.user is None or context.user in (*DAEMON_SET_CONTROLLERS, *c.creators))
+        matches_any(c.service_accounts, pod.service_account) and _may_create(c, pod, context.user)
         for c in pod.profile.components_in(pod.object.namespace)
     )
+
+
+def _may_create(component: Component, pod: Pod, user: str | None) -> bool:
+    if user is None:
+        is_daemon = pod.is_daemon and (pod.exists or pod.object.kind == "DaemonSet")
+        return is_daemon or bool(component.creators)
+    return user in (*DAEMON_SET_CONTROLLERS, *component.creators)
 
 
 def is_made_by_daemon_set(pod: Pod, context: Context) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_access import as_text
 
 BUILT_IN_GROUPS = frozenset({"", "apps", "batch", "extensions"})
+_NAMESPACE = re.compile(r"(?!.{64})[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.DOTALL)
 
 
 class ObjectRef(NamedTuple):
@@ -28,9 +30,12 @@ def object_ref(
 ) -> ObjectRef:
     """The reference to an object with `metadata`.
 
-    `namespace` is where the object goes if it names no namespace itself. Before the API server
+    `namespace` is where the object goes if it names no namespace itself, or one that cannot exist,
+    which is the placeholder of a template. Before the API server
     has named an object, its `generateName` serves as its name.
     """
-    home = as_text(metadata.get("namespace")) or namespace or ""
+    home = as_text(metadata.get("namespace"))
+    if home != namespace and not _NAMESPACE.fullmatch(home):
+        home = namespace or ""
     name = as_text(metadata.get("name")) or as_text(metadata.get("generateName"))
     return ObjectRef(kind, group, home, name)

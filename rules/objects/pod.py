@@ -26,6 +26,7 @@ class Pod:
     - `owner`: the Kubernetes object that the pod is, or is in.
     - `spec`: the pod spec and its path in the manifest; `metadata`: the same of the metadata.
     - `stable_path`: the spec's path with names in place of list indices, for identities.
+    - `has_status`: the object has a status, which only an API server stores.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Pod:
         metadata: tuple[Mapping[str, Any], Path],
         stable_path: str,
         layout: PodLayout = POD_SPEC,
+        has_status: bool = False,
     ) -> None:
         self.object = owner
         self.profile = profile
@@ -44,6 +46,12 @@ class Pod:
         self.metadata, self.metadata_path = metadata
         self.stable_path = stable_path
         self.layout = layout
+        self.has_status = has_status
+        # Both are set by `circumstances`.
+        self.exists = False
+        """Whether the pod was created before; its placement and its node are then no wishes."""
+        self.is_partial = False
+        """Whether the rest of the pod is elsewhere, so that nothing can be said to be missing."""
         # Filled by `gpu.devices`, `placement.gpu_nodes` and `traits.extraction`.
         self.requests_gpu: bool | None = None
         self.targets_gpu_nodes: bool | None = None
@@ -72,7 +80,9 @@ class Pod:
             metadata=(metadata, self.metadata_path),
             stable_path=self.stable_path,
             layout=self.layout,
+            has_status=self.has_status,
         )
+        pod.exists, pod.is_partial = self.exists, self.is_partial
         if same_metadata:
             pod._reuse(self)
         return pod

@@ -133,6 +133,8 @@ def placement_skip_reason(pod: Pod) -> str | None:
     """
     if pod.layout is not POD_SPEC or pod.object.group in GROUPS_WITH_OWN_PLACEMENT:
         return "its kind may keep placement elsewhere"
+    if pod.is_partial:
+        return "the rest of the pod is elsewhere"
     if pod.spec.get("nodeName"):
         return "it names its node"
     if pod.is_daemon or _pinned_by_daemon_set(pod):

@@ -311,13 +311,16 @@ def test_a_link_to_a_folder_is_skipped_with_a_note(lint: Lint) -> None:
 
 
 def test_components_are_counted(lint: Lint) -> None:
-    lint.write("pod.yaml", POD.replace("namespace: ml", "namespace: kube-system"))
-    status, out = lint("pod.yaml")
+    pod = json.loads(json.dumps(POD_DATA))
+    metadata = {"name": "x", "namespace": "kube-system"}
+    agent = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}
+    agent["spec"] = {"template": {"spec": pod["spec"]}}
+    lint.write("agent.json", json.dumps(agent))
+    status, out = lint("agent.json")
     assert status == 0
     assert "1 of them components, not evaluated" in out
-    nested = POD.replace("namespace: ml", "namespace: kube-system").replace("v1", "example.com/v1")
-    lint.write("pod.yaml", nested)
-    assert lint("pod.yaml")[0] == 1, "a custom resource may create its pods in another namespace"
+    lint.write("nested.json", json.dumps({**agent, "apiVersion": "example.com/v1"}))
+    assert lint("nested.json")[0] == 1, "a custom resource may create pods in another namespace"
 
 
 def test_the_report_names_the_policy(lint: Lint) -> None:

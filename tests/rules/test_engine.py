@@ -26,7 +26,7 @@ from rules.rule import Rule
 from rules.traits.bits import HOST_NAMESPACE, NODE_CONSTRAINT, NODE_NAME
 from tests.testkit.cases import TODAY
 
-CONTEXT = Context(TODAY)
+CONTEXT = Context(TODAY, operation="CREATE")
 CONTROLLER = DAEMON_SET_CONTROLLERS[0]
 PROFILE = Profile("p", components=(Component(("system",), ("agent",), ("operator",)),))
 
@@ -392,7 +392,7 @@ def test_an_unfixable_finding_is_no_failure_of_the_fix() -> None:
                 removal = Fix("remove", (remove(path),), safe=container.raw["a"] == 1)
                 yield Finding(path=path, key="a", message="has a", container=container, fix=removal)
 
-    spec = [{"template": {"containers": [{"name": "c", "a": n}]}} for n in (1, 2)]
+    spec = [{"template": {"containers": [{"name": "c", "image": "i", "a": n}]}} for n in (1, 2)]
     manifest = {"apiVersion": "example.com/v1", "kind": "Twins", "spec": spec}
     fixed = run_fix(manifest, active("r", body, scope=FixScope.SAFE))
     assert [operation["path"] for operation in fixed.operations] == [

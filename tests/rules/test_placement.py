@@ -27,7 +27,7 @@ from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.profile.records import NodeAffinity, Resource, Scheduler, Taint
 
-CONTEXT = Context(today=datetime.date(2030, 6, 15))
+CONTEXT = Context(today=datetime.date(2030, 6, 15), operation="CREATE")
 DEFAULTS = ("scheduler-name", "toleration-default", "affinity-default")
 
 

@@ -3,8 +3,8 @@
 What it does
 ------------
 Finds pods that request a GPU and set `nodeName`. Not reported: pods that a DaemonSet creates, the
-mirror pods of static pods, and any pod on an update, because by then a scheduler may have assigned
-the node.
+mirror pods of static pods, and any pod that exists already, on an update or as read from a cluster,
+because by then a scheduler may have assigned the node.
 
 Why it matters
 --------------
@@ -37,7 +37,7 @@ FIELD = "nodeName"
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield the node that a GPU pod names."""
     node = as_text(pod.spec.get(FIELD))
-    is_allowed = context.operation == "UPDATE" or is_made_by_daemon_set(pod, context)
+    is_allowed = pod.exists or is_made_by_daemon_set(pod, context)
     if node and not is_allowed and pod_requests_gpu(pod):
         message = (
             f"the pod asks for a GPU and names its node {display(node)} itself, "

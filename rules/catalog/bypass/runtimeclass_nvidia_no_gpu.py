@@ -33,6 +33,8 @@ FIELD = "runtimeClassName"
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield the GPU runtime class of a pod that requests no GPU."""
+    if pod.is_partial:
+        return  # the rest of the pod may ask for the GPU
     if FIELD in pod.spec and uses_gpu_runtime(pod) and not pod_requests_gpu(pod):
         message = (
             f"the pod names the runtime class {display(pod.spec[FIELD])} and none of its "

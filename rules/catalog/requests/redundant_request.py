@@ -38,8 +38,8 @@ from rules.traits.bits import GPU_RESOURCE
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each GPU request that equals its limit."""
-    if context.operation is not None:
-        return  # at admission the API server has already copied limits into requests
+    if context.operation is not None or pod.exists:
+        return  # the API server has already copied limits into requests
     for container in pod.containers:
         if not container.requests:
             continue

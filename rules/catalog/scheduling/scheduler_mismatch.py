@@ -4,7 +4,8 @@ What it does
 ------------
 Finds pods whose `schedulerName` is neither the default nor any scheduler that the profile names
 for the resources (or annotations) by which they request GPUs. `scheduler-name` checks pods with a
-missing or default name.
+missing or default name, unless they run already: a running pod that the default scheduler placed is
+reported here.
 
 Why it matters
 --------------
@@ -27,13 +28,15 @@ from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.placement.gpu_nodes import matching_resource
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import CUSTOM_SCHEDULER, GPU_ANNOTATION, GPU_RESOURCE
+from rules.traits.bits import CUSTOM_SCHEDULER, GPU_ANNOTATION, GPU_RESOURCE, NODE_NAME
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield the pod if its scheduler cannot place what it requests."""
     candidates = pod.profile.schedulers
-    if not candidates or pod.scheduler == DEFAULT_SCHEDULER:
+    is_default = pod.scheduler == DEFAULT_SCHEDULER
+    is_placed = pod.exists and bool(pod.spec.get("nodeName"))
+    if not candidates or (is_default and not is_placed):
         return
     wanted = [(scheduler, matching_resource(pod, scheduler)) for scheduler in candidates]
     wanted = [(scheduler, reason) for scheduler, reason in wanted if reason is not None]
@@ -44,15 +47,20 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         return
     scheduler, reason = wanted[0]
     names = " or ".join((scheduler.name, *scheduler.alternatives))
+    fault, where = f"sets schedulerName: {display(pod.scheduler)}", ""
+    if is_default:
+        fault, where = "the default scheduler has placed it", " where the pod is made"
     yield Finding(
         path=(*pod.path, "schedulerName"),
         key="schedulerName",
-        message=f"the pod asks for {display(reason)}, which {names} must place, "
-        f"and sets schedulerName: {display(pod.scheduler)}",
-        help=f"write schedulerName: {scheduler.name}",
+        message=f"the pod asks for {display(reason)}, which {names} must place, and {fault}",
+        help=f"write schedulerName: {scheduler.name}{where}",
     )
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(CUSTOM_SCHEDULER, GPU_RESOURCE | GPU_ANNOTATION)
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(CUSTOM_SCHEDULER | NODE_NAME, GPU_RESOURCE | GPU_ANNOTATION),
 )

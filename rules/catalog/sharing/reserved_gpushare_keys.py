@@ -4,7 +4,8 @@ What it does
 ------------
 Finds annotations and environment variables in which the schedulers of ACK, HAMi and koordinator
 record which card a pod was given, and `CGPU_DISABLE` with a value that switches cGPU off. Updates
-are not checked: the schedulers write these keys by an update.
+are not checked: the schedulers write these keys by an update. Nor are the annotations of a pod that
+was read from a cluster.
 
 Why it matters
 --------------
@@ -57,7 +58,7 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each reserved annotation and variable of a new pod."""
     if context.operation == "UPDATE":
         return
-    for key in pod.annotations:
+    for key in pod.annotations if not pod.exists else ():
         if key.startswith(RESERVED_ANNOTATIONS) or _is_hami_allocation(key):
             path = (*pod.metadata_path, "annotations", key)
             message = (

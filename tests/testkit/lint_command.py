@@ -1,0 +1,61 @@
+"""Runs `gpuward lint` as users do: as a program, in a folder with files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.testkit.paths import ROOT
+
+
+class Outcome(NamedTuple):
+    """What one run of the program said."""
+
+    status: int
+    out: str
+    errors: str
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The JSON report."""
+        report: dict[str, Any] = json.loads(self.out)
+        return report
+
+    @property
+    def found(self) -> dict[str, str]:
+        """The rules that found something, each with its level."""
+        return {finding["rule"]: finding["level"] for finding in self.report["findings"]}
+
+
+class LintCommand:
+    """The program in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / ".git").mkdir(exist_ok=True)
+
+    def write(self, name: str, text: str) -> Path:
+        """Put a file into the folder."""
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def __call__(self, *arguments: str, stdin: str = "") -> Outcome:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpuward", "lint", *arguments],
+            cwd=self.folder,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def json(self, *arguments: str, stdin: str = "") -> Outcome:
+        """The same with the JSON report."""
+        return self("--format", "json", *arguments, stdin=stdin)
