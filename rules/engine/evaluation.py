@@ -61,14 +61,15 @@ class Evaluation:
         if pod is None:
             self._use(self._find_subjects(manifest))
         else:
-            self._start_with_pod(*pod, has_status=bool(as_object(manifest).get("status")))
+            self._start_with_pod(*pod, status=as_object(manifest).get("status"))
 
-    def _start_with_pod(self, spec: Any, metadata: Any, *, has_status: bool) -> None:
+    def _start_with_pod(self, spec: Any, metadata: Any, status: Any) -> None:
         profile, self.result.pods = self._rule_set.profile, 1
         traits, container_traits = raw_traits(spec, metadata, profile)
         if self._rule_set.relevant_rules(traits):
             namespace = self._request_context.namespace
-            pod = pod_from_raw(spec, metadata, profile, namespace, has_status=has_status)
+            pod = pod_from_raw(spec, metadata, profile, namespace)
+            pod.has_status = bool(status)
             if self._should_evaluate(pod):
                 set_traits(pod, traits, container_traits)
                 self._use([(pod, traits)])
@@ -183,6 +184,6 @@ class Evaluation:
 def _is_fixable(finding: Finding, scope: FixScope, subject: Subject) -> bool:
     if finding.fix is None:
         return False
-    # The object that a part belongs to may have what a fix would add, or ask for what it would take.
+    # The object around a part may have what a fix would add, or ask for what it would take away.
     is_safe = finding.fix.safe and not (isinstance(subject, Pod) and subject.is_partial)
     return scope is FixScope.ALL or (scope is FixScope.SAFE and is_safe)

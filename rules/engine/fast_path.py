@@ -27,12 +27,7 @@ def well_formed_pod(manifest: Json) -> tuple[Mapping[str, Any], Mapping[str, Any
 
 
 def pod_from_raw(
-    spec: Mapping[str, Any],
-    metadata: Mapping[str, Any],
-    profile: Profile,
-    namespace: str | None,
-    *,
-    has_status: bool = False,
+    spec: Mapping[str, Any], metadata: Mapping[str, Any], profile: Profile, namespace: str | None
 ) -> Pod:
     """The view of a `well_formed_pod`."""
     owner = object_ref("Pod", "", metadata, namespace)
@@ -42,5 +37,4 @@ def pod_from_raw(
         spec=(spec, ("spec",)),
         metadata=(metadata, ("metadata",)),
         stable_path="spec",
-        has_status=has_status,
     )

@@ -21,8 +21,9 @@ def is_component(pod: Pod, context: Context) -> bool:
 
     The profile lists components by namespace and service account. At admission the user must also
     be the DaemonSet controller or one of the component's `creators`. In a file nobody creates the
-    pod, so it must be in a DaemonSet or, as a running pod, come from one, or the component must have `creators`. A pod in a custom resource is
-    never a component, because it may be created in another namespace than the resource.
+    pod, so it must be in a DaemonSet or, as a running pod, come from one, or the component must
+    have `creators`. A pod in a custom resource is never a component,
+    because it may be created in another namespace than the resource.
     """
     if pod.object.group not in BUILT_IN_GROUPS:
         return False

@@ -26,7 +26,6 @@ class Pod:
     - `owner`: the Kubernetes object that the pod is, or is in.
     - `spec`: the pod spec and its path in the manifest; `metadata`: the same of the metadata.
     - `stable_path`: the spec's path with names in place of list indices, for identities.
-    - `has_status`: the object has a status, which only an API server stores.
     """
 
     def __init__(
@@ -38,7 +37,6 @@ class Pod:
         metadata: tuple[Mapping[str, Any], Path],
         stable_path: str,
         layout: PodLayout = POD_SPEC,
-        has_status: bool = False,
     ) -> None:
         self.object = owner
         self.profile = profile
@@ -46,12 +44,9 @@ class Pod:
         self.metadata, self.metadata_path = metadata
         self.stable_path = stable_path
         self.layout = layout
-        self.has_status = has_status
-        # Both are set by `circumstances`.
-        self.exists = False
-        """Whether the pod was created before; its placement and its node are then no wishes."""
-        self.is_partial = False
-        """Whether the rest of the pod is elsewhere, so that nothing can be said to be missing."""
+        # Whether the pod was created before, so that its node is no wish; whether the rest of it is
+        # elsewhere, so that nothing can be said to be missing. `circumstances` sets both.
+        self.exists = self.is_partial = self.has_status = False
         # Filled by `gpu.devices`, `placement.gpu_nodes` and `traits.extraction`.
         self.requests_gpu: bool | None = None
         self.targets_gpu_nodes: bool | None = None
@@ -80,7 +75,6 @@ class Pod:
             metadata=(metadata, self.metadata_path),
             stable_path=self.stable_path,
             layout=self.layout,
-            has_status=self.has_status,
         )
         pod.exists, pod.is_partial = self.exists, self.is_partial
         if same_metadata:
@@ -178,11 +172,8 @@ class Pod:
     @property
     def service_account(self) -> str:
         """The account that the pod runs as."""
-        return (
-            as_text(self.spec.get("serviceAccountName"))
-            or as_text(self.spec.get("serviceAccount"))
-            or "default"
-        )
+        fields = ("serviceAccountName", "serviceAccount")
+        return next(filter(None, (as_text(self.spec.get(f)) for f in fields)), "default")
 
     @property
     def is_mirror(self) -> bool:

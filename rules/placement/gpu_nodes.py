@@ -131,10 +131,9 @@ def placement_skip_reason(pod: Pod) -> str | None:
 
     Only the rules that add scheduling defaults use this.
     """
-    if pod.layout is not POD_SPEC or pod.object.group in GROUPS_WITH_OWN_PLACEMENT:
-        return "its kind may keep placement elsewhere"
-    if pod.is_partial:
-        return "the rest of the pod is elsewhere"
+    has_own_placement = pod.layout is not POD_SPEC or pod.object.group in GROUPS_WITH_OWN_PLACEMENT
+    if has_own_placement or pod.is_partial:
+        return "its placement may be elsewhere"
     if pod.spec.get("nodeName"):
         return "it names its node"
     if pod.is_daemon or _pinned_by_daemon_set(pod):

@@ -113,9 +113,10 @@ class _SubjectSearch:
                 yield from self._malformed(spec, {}, steps[:depth])
                 return
         metadata = (holder.get("metadata"), (*path, "metadata"))
-        has_status = bool(raw.get("status"))
-        stable_path = ".".join(map(str, steps))
-        yield from self._read((spec, steps), metadata, stable_path, has_status=has_status)
+        for subject in self._read((spec, steps), metadata, ".".join(map(str, steps)), POD_SPEC):
+            if isinstance(subject, Pod):
+                subject.has_status = bool(raw.get("status"))
+            yield subject
 
     def custom_resource(self, raw: Mapping[str, Any], layouts: PodLayouts) -> Iterator[Subject]:
         """The pods at the paths of `layouts`, then every object with a list of containers."""
@@ -174,9 +175,7 @@ class _SubjectSearch:
         spec: tuple[Any, Path],
         metadata: tuple[Any, Path],
         stable_path: str,
-        layout: PodLayout = POD_SPEC,
-        *,
-        has_status: bool = False,
+        layout: PodLayout,
     ) -> Iterator[Subject]:
         if not types.conforms(spec[0], types.compiled_field_types(layout)):
             yield from self._malformed(spec[0], types.field_types_of(layout), spec[1])
@@ -189,7 +188,6 @@ class _SubjectSearch:
             metadata=(as_object(metadata[0]), (*self._base, *metadata[1])),
             stable_path=stable_path,
             layout=layout,
-            has_status=has_status,
         )
         if layout is POD_SPEC or pod.containers:  # a step of a workflow may be no pod
             yield pod
