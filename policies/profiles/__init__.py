@@ -124,7 +124,7 @@ def _add(merged: dict[str, Any], layer: Mapping[str, Any]) -> None:
 
 def _profile(raw: Mapping[str, Any]) -> Profile:
     def tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
-        fields = {"serviceAccounts": "service_accounts"}
+        fields = {"serviceAccounts": "service_accounts", "toleratedFor": "tolerated_for"}
         return {
             fields.get(key, key): tuple(value) if isinstance(value, list) else value
             for key, value in entry.items()

@@ -11,7 +11,8 @@ from typing import Any
 
 from rules.base.caching import cached_by_text
 from rules.base.json_access import as_text
-from rules.base.patterns import has_placeholder
+from rules.base.patterns import has_placeholder, matches_any
+from rules.gpu.devices import requested_resources
 from rules.objects.pod import Pod
 from rules.profile.records import Taint
 
@@ -54,9 +55,14 @@ def _compare_integers(operator: str, tainted: str | None, own: str) -> bool:
 
 
 def untolerated_taints(pod: Pod, taints: Iterable[Taint]) -> list[Taint]:
-    """The `taints` that no toleration of the pod tolerates, each once, sorted by key."""
+    """The `taints` that no toleration of the pod tolerates, each once, sorted by key.
+
+    A toleration that the platform adds by itself counts as one of the pod.
+    """
     untolerated = {}
     for taint in taints:
+        if any(matches_any(taint.tolerated_for, name) for name in requested_resources(pod)):
+            continue
         if not any(tolerates(toleration, taint) for _, toleration in pod.tolerations):
             untolerated[taint.key, taint.effect, taint.value or ""] = taint
     return [untolerated[identity] for identity in sorted(untolerated)]

@@ -21,12 +21,16 @@ class Resource(NamedTuple):
 
 
 class Taint(NamedTuple):
-    """A taint that the platform puts on the nodes which offer `resources`."""
+    """A taint that the platform puts on the nodes which offer `resources`.
+
+    `tolerated_for` are the resources for which the platform itself adds the toleration to a pod.
+    """
 
     resources: tuple[str, ...]
     key: str
     value: str | None = None
     effect: str = "NoSchedule"
+    tolerated_for: tuple[str, ...] = ()
 
 
 class NodeAffinity(NamedTuple):

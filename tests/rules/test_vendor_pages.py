@@ -98,8 +98,12 @@ def test_a_pod_without_the_toleration_gets_it() -> None:
         assert reported(tolerant, rules(profile)) == []
         result: Any = fixed(tolerant, rules(profile)).manifest
         assert result["spec"]["tolerations"] == [toleration]
-    added: Any = fixed(pod({GPU: 1}), rules("gke")).manifest
-    assert added["spec"]["tolerations"] == [toleration]
+    added: Any = fixed(pod({GPU: 1}), rules("nvidia")).manifest
+    whatever_the_value = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
+    assert added["spec"]["tolerations"] == [whatever_the_value]
+    # GKE adds the toleration itself.
+    left: Any = fixed(pod({GPU: 1}), rules("gke")).manifest
+    assert "tolerations" not in left["spec"]
 
 
 def test_the_affinity_of_the_user_is_unchanged() -> None:

@@ -5,7 +5,8 @@ What it does
 Finds the taints that the profile states for the resources a pod requests and that no toleration
 of the pod tolerates. An empty key, an empty effect and every operator count as in Kubernetes.
 Nodes with MIG devices or shared GPUs have the taint of their vendor, so the fix tolerates that
-one. Not reported: a pod that names its node, belongs to a DaemonSet, has a scheduling gate, or
+one. Not reported: a taint that the platform itself tolerates in pods that request the resource, as
+GKE does; a pod that names its node, belongs to a DaemonSet, has a scheduling gate, or
 uses a scheduler that the profile does not name; and kinds that keep placement elsewhere, such as
 Volcano's Job and Knative's Service.
 

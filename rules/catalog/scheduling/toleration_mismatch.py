@@ -5,8 +5,8 @@ What it does
 Checks pods that request a GPU or select GPU nodes, and the taints that the profile states for
 those nodes. Finds a toleration with the key of such a taint and another effect or value, or with
 a key that differs from it only in case, punctuation, an `s` or a missing `.com` (`nvidia/gpu`,
-`nvidia.com/gpus`, `NVIDIA.com/gpu`). If another toleration of the pod tolerates the taint,
-nothing is reported.
+`nvidia.com/gpus`, `NVIDIA.com/gpu`). If another toleration of the pod tolerates the taint, or one
+that the platform itself adds, nothing is reported.
 
 Why it matters
 --------------
