@@ -17,6 +17,8 @@ class PodLayout(NamedTuple):
     - `is_container`: the spec is both the pod and its main container.
     - `metadata_in_spec`: annotations and labels are fields of the spec.
     - `resources_field`: the container's field of limits and requests.
+    - `resources_overlay`: the resources are laid over those of another object, such as a training
+      runtime, so a limit that is missing here may be there.
     - `gpu_field`: the field, if any, that holds a GPU resource's name and quantity instead.
     """
 
@@ -29,6 +31,7 @@ class PodLayout(NamedTuple):
     is_container: bool = False
     metadata_in_spec: bool = False
     resources_field: str = "resources"
+    resources_overlay: bool = False
     gpu_field: str = ""
 
 

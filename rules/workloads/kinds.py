@@ -77,8 +77,13 @@ _SPARK = PodLayout(
     gpu_field="gpu",
 )
 _SPARK_PODS = ((("driver",), _SPARK), (("executor",), _SPARK))
+# The controller lays `resourcesPerNode` over the resources of the runtime's container, name by name
+# (kubeflow/trainer pkg/runtime/resourcerequirements.go; before pull request 3602 it replaced them).
 _TRAIN_JOB_TRAINER = PodLayout(
-    container_lists=(), is_container=True, resources_field="resourcesPerNode"
+    container_lists=(),
+    is_container=True,
+    resources_field="resourcesPerNode",
+    resources_overlay=True,
 )
 # The object itself is a container, or a part of one.
 _CONTAINER = PodLayout(container_lists=(), is_container=True)

@@ -11,15 +11,20 @@ GPUs cannot be overcommitted, so the API server refuses a GPU request without a 
 a Deployment or a Job with this fault when the user applies it. An operator that creates the pod
 from its custom resource never gets one.
 
+The `resourcesPerNode` of a Kubeflow TrainJob is only noted: Kubeflow Trainer lays it over the
+resources of the training runtime, which may have the limit. Versions before that change replace
+the runtime's resources, and there the pods are refused.
+
 Fix safety
 ----------
 The fix adds the limit by default, with the amount of the request: Kubernetes accepts no other
-amount. The request stays.
+amount. The request stays. In a TrainJob it adds the limit only if the policy says `fix: true`.
 
 References
 ----------
 - https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/
 - Kubernetes, `pkg/apis/core/validation/validation.go`
+- https://github.com/kubeflow/trainer/pull/3602
 """
 
 from __future__ import annotations
@@ -49,7 +54,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             continue
         for device in devices(container).values():
             if device.limit is None and _requests_whole_number(device):
-                yield _finding(container, device)
+                yield _finding(container, device, overlay=pod.layout.resources_overlay)
 
 
 def _requests_whole_number(device: Device) -> bool:
@@ -57,18 +62,19 @@ def _requests_whole_number(device: Device) -> bool:
     return isinstance(amount, Quantity) and amount.is_integer and amount.nano >= 0
 
 
-def _finding(container: Container, device: Device) -> Finding:
+def _finding(container: Container, device: Device, *, overlay: bool) -> Finding:
     name, value = device.name, container.requests[device.name]
     line = display(f"{name}: {device.request.text}" if device.request else name)
-    message = (
-        f"{container} requests {line} without a limit: "
-        "GPUs cannot be overcommitted, so the API server refuses a request alone"
-    )
-    advice = f"write {line} under resources.limits; the request may then be left out"
+    reason = "GPUs cannot be overcommitted, so the API server refuses a request alone"
+    if overlay:
+        reason = "the API server refuses its pods, unless the training runtime sets the same limit"
+    message = f"{container} requests {line} without a limit: {reason}"
+    resources = container.resources_path[-1]
+    advice = f"write {line} under {resources}.limits; the request may then be left out"
     fix = None
     if container.resources.get("limits") is None or isinstance(container.resources["limits"], dict):
         limit = put((*container.resources_path, "limits", name), value)
-        fix = Fix(f"set the limit of {name} as the request", (limit,), safe=True)
+        fix = Fix(f"set the limit of {name} as the request", (limit,), safe=not overlay)
     path = (*container.resources_path, "requests", name)
     return Finding(
         path=path,
@@ -77,7 +83,8 @@ def _finding(container: Container, device: Device) -> Finding:
         container=container,
         help=advice,
         fix=fix,
-        api_refuses=True,
+        action=Action.AUDIT if overlay else Action.DENY,
+        api_refuses=not overlay,
     )
 
 
