@@ -14,7 +14,7 @@ from rules.engine.exceptions import ExceptionMatcher
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.engine.result import EvaluationResult, RuleFailure
 from rules.finding import Finding, FixScope
-from rules.gpu.components import is_component
+from rules.gpu.components import is_component, is_mirror
 from rules.objects.circumstances import set_circumstances
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
@@ -105,7 +105,7 @@ class Evaluation:
         if is_component(pod, self._request_context):
             self.result.components += 1
             return False
-        return not pod.is_mirror
+        return not is_mirror(pod, self._request_context)
 
     def _new_exceptions(self) -> ExceptionMatcher:
         return ExceptionMatcher(self._rule_set.exceptions, self._request_context.today)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from rules.base.patterns import matches_any
+from rules.gpu.images import is_agent_image, is_cuda_image
+from rules.objects.container import Container
 from rules.objects.object_ref import BUILT_IN_GROUPS
-from rules.objects.pod import Pod
+from rules.objects.pod import MIRROR, Pod
 from rules.profile.context import Context
 from rules.profile.records import Component
 
@@ -14,6 +16,8 @@ DAEMON_SET_CONTROLLERS = (
     "system:serviceaccount:kube-system:daemon-set-controller",
     "system:kube-controller-manager",
 )
+# The prefix of the users that kubelets are. The API server allows them to create mirror pods only.
+_KUBELETS = "system:node:"
 
 
 def is_component(pod: Pod, context: Context) -> bool:
@@ -47,3 +51,23 @@ def is_made_by_daemon_set(pod: Pod, context: Context) -> bool:
     is known, and must be the DaemonSet controller.
     """
     return pod.is_daemon and (context.user is None or context.user in DAEMON_SET_CONTROLLERS)
+
+
+def shows_gpus(container: Container, pod: Pod, context: Context) -> bool:
+    """Whether the image of `container` is known to make GPUs visible that nobody requested.
+
+    The images of NVIDIA's agents do so too. They are excused in the pods of a DaemonSet: anybody
+    can write the name of an agent's image into a pod of their own.
+    """
+    if not is_cuda_image(container.image):
+        return False
+    return not (is_agent_image(container.image) and is_made_by_daemon_set(pod, context))
+
+
+def is_mirror(pod: Pod, context: Context) -> bool:
+    """Whether `pod` is a kubelet's mirror of a static pod, which runs whether it is admitted or not.
+
+    Anybody can write the annotation of mirror pods, so the user who creates the pod decides.
+    """
+    is_annotated = pod.object.kind == "Pod" and MIRROR in pod.annotations
+    return is_annotated and (context.user or "").startswith(_KUBELETS)

@@ -11,11 +11,24 @@ from rules.base.caching import cached_by_text
 # build on them (`CUDA_IMAGES`).
 NVIDIA_REGISTRIES = ("nvcr.io/nvidia/", "nvcr.io/nim/")
 _PORT = re.compile(":[0-9]+(?=/)")
-# NVIDIA's own agents. They need to see every card and request none.
+# NVIDIA's own agents. They need to see every card and request none, and their images set the
+# variable to all (NVIDIA/k8s-device-plugin deployments/container/Dockerfile, and the Dockerfiles of
+# NVIDIA/DCGM, NVIDIA/dcgm-exporter, NVIDIA/mig-parted and NVIDIA/k8s-dra-driver-gpu).
 _AGENTS = frozenset(
-    {"dcgm", "dcgm-exporter", "k8s-device-plugin", "gpu-feature-discovery", "gpu-operator"}
-    | {"container-toolkit", "k8s-mig-manager", "k8s-dra-driver-gpu", "k8s-driver-manager", "driver"}
+    {"dcgm", "dcgm-exporter", "k8s-device-plugin", "gpu-feature-discovery"}
+    | {"k8s-mig-manager", "k8s-dra-driver-gpu"}
 )
+# Images in NVIDIA's registries that set the variable to void, or are built without CUDA
+# (NVIDIA/gpu-operator docker/Dockerfile, of which the validator's image is an older form, and the
+# Dockerfiles of NVIDIA/nvidia-container-toolkit, NVIDIA/gpu-driver-container,
+# NVIDIA/vgpu-device-manager and NVIDIA/kubevirt-gpu-device-plugin).
+_WITHOUT_GPUS = frozenset(
+    {"gpu-operator", "gpu-operator-validator", "container-toolkit", "driver", "k8s-driver-manager"}
+    | {"vgpu-manager", "vgpu-device-manager", "kubevirt-gpu-device-plugin"}
+)
+# The network operator's images, and side containers of the driver. Agents among them, and images of
+# DOCA with CUDA in their tag, are CUDA images all the same.
+_FOLDERS_WITHOUT_GPUS = ("nvidia/mellanox/", "nvidia/doca/", "nvidia/cloud-native/")
 # The last two parts of the repository -> texts of which the tag must contain one; empty: any tag.
 CUDA_IMAGES: Mapping[str, tuple[str, ...]] = {
     "nvidia/cuda": (),
@@ -33,17 +46,44 @@ _OTHER_VENDORS_TAGS = ("rocm", "cpu", "xpu", "intel", "gaudi", "hpu", "neuron", 
 
 @cached_by_text
 def is_cuda_image(image: str) -> bool:
-    """Whether the image with the reference `image` is known to set NVIDIA_VISIBLE_DEVICES=all."""
-    # The registry's host may be written with capitals and with a port: it is the same registry.
-    repository, pinned, _ = _PORT.sub("", image.lower()).partition("@")
-    path, _, last = repository.rpartition("/")
-    name, _, tag = last.partition(":")
-    # Mirrors keep the name of the registry in the path.
-    if any(registry in repository for registry in NVIDIA_REGISTRIES):
-        return name not in _AGENTS
-    words = CUDA_IMAGES.get(f"{path.rpartition('/')[2]}/{name}")
+    """Whether the image with the reference `image` is known to set NVIDIA_VISIBLE_DEVICES=all.
+
+    The images of NVIDIA's agents are; `components.shows_gpus` excuses them in their own pods.
+    """
+    path, name, tag, pinned = _parts(image)
+    if _is_in_nvidia_registry(path):
+        return name in _AGENTS or not _lacks_gpus(path, name, tag)
+    words = CUDA_IMAGES.get(f"{path[:-1].rpartition('/')[2]}/{name}")
     # Beside a digest runtimes ignore the tag, so the tag does not show another vendor's image.
     if words is None or (not pinned and any(maker in tag for maker in _OTHER_VENDORS_TAGS)):
         return False
     tags = (tag or "latest", "latest") if pinned else (tag or "latest",)
     return not words or any(word in each for each in tags for word in words)
+
+
+@cached_by_text
+def is_agent_image(image: str) -> bool:
+    """Whether `image` is one of NVIDIA's agents, which need to see every GPU of their node."""
+    path, name, _, _ = _parts(image)
+    return name in _AGENTS and _is_in_nvidia_registry(path)
+
+
+def _parts(image: str) -> tuple[str, str, str, bool]:
+    """The path of the repository with a slash at its end, its name, the tag, and if pinned."""
+    # The registry's host may be written with capitals and with a port: it is the same registry.
+    repository, pinned, _ = _PORT.sub("", image.lower()).partition("@")
+    path, slash, last = repository.rpartition("/")
+    name, _, tag = last.partition(":")
+    return path + slash, name, tag, bool(pinned)
+
+
+def _is_in_nvidia_registry(path: str) -> bool:
+    # Mirrors keep the name of the registry in the path.
+    return any(registry in path for registry in NVIDIA_REGISTRIES)
+
+
+def _lacks_gpus(path: str, name: str, tag: str) -> bool:
+    has_cuda = "cuda" in name or "cuda" in tag
+    return name in _WITHOUT_GPUS or (
+        not has_cuda and any(folder in path for folder in _FOLDERS_WITHOUT_GPUS)
+    )

@@ -176,11 +176,6 @@ class Pod:
         return next(filter(None, (as_text(self.spec.get(f)) for f in fields)), "default")
 
     @property
-    def is_mirror(self) -> bool:
-        """Whether the pod mirrors a static pod; those belong to the kubelet."""
-        return self.object.kind == "Pod" and MIRROR in self.annotations
-
-    @property
     def is_final(self) -> bool:
         """Whether pods are created exactly as written here.
 

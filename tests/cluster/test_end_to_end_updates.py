@@ -156,6 +156,7 @@ def test_the_mirror_of_a_static_pod_is_admitted_unchanged(
         **BYPASS_POD["metadata"],
         "annotations": {"kubernetes.io/config.mirror": "0123456789abcdef"},
     }
-    answer = create(plane, enforced_namespace, mirror, dry_run=True)
+    kubelet = "system:node:somewhere"
+    answer = create(plane, enforced_namespace, mirror, dry_run=True, user=kubelet)
     assert (answer.status, answer.warnings) == (201, [])
     assert answer.body["spec"]["containers"][0]["env"] == BYPASS_POD["spec"]["containers"][0]["env"]

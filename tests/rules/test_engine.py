@@ -596,8 +596,11 @@ def component(account: str = "agent", namespace: str = "system") -> dict[str, An
 @pytest.mark.parametrize(
     ("manifest", "user", "is_skipped"),
     [
-        (pod({"a": 1}, annotations={MIRROR: "hash"}), None, True),
         (pod({"a": 1}, annotations={MIRROR: "hash"}), "system:node:one", True),
+        # Anybody can write the annotation, in a file too.
+        (pod({"a": 1}, annotations={MIRROR: "hash"}), None, False),
+        (pod({"a": 1}, annotations={MIRROR: "hash"}), "tenant", False),
+        (pod({"a": 1}, annotations={MIRROR: "hash"}), CONTROLLER, False),
         (component(), None, True),
         (component(), CONTROLLER, True),
         (component(), "operator", True),

@@ -147,8 +147,9 @@ def test_mirror_pods_and_pods_being_deleted_are_never_changed() -> None:
     deleted["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
     old = pod(container())
     old["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
-    assert is_silent(ADMISSION.mutate(mirror))
-    assert is_silent(ADMISSION.validate(mirror))
+    assert is_silent(ADMISSION.mutate(mirror, user="system:node:gpu-1"))
+    assert is_silent(ADMISSION.validate(mirror, user="system:node:gpu-1"))
+    assert not ADMISSION.validate(mirror, user="alice").allowed, "anybody can write the annotation"
     assert ADMISSION.validate(deleted, old) is IGNORED
     assert not ADMISSION.validate(deleted).allowed, "a new pod cannot be in deletion"
 

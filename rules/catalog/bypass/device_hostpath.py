@@ -5,7 +5,9 @@ What it does
 Finds hostPath volumes that some container mounts and that show it device files of GPUs, such as
 `/dev/nvidia0`, `/dev/char/195:0`, `/dev/dri` or `/dev/kfd`. A mount of all of `/dev` or of `/` is
 reported only in pods that have to do with GPUs: pods that request a GPU, select GPU nodes, name a
-GPU runtime class or run a CUDA image. `/dev/shm`, `/dev/infiniband` and the like are fine.
+GPU runtime class or run a CUDA image. The image does not count in pods that a DaemonSet creates:
+they may be agents, such as drivers of network cards. `/dev/shm`, `/dev/infiniband` and the like are
+fine.
 
 Why it matters
 --------------
@@ -27,6 +29,7 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding
+from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import uses_gpu_runtime
 from rules.gpu.host_paths import HostMount, by_volume, containers_of, host_mounts
 from rules.gpu.images import is_cuda_image
@@ -55,21 +58,20 @@ GPU_DEVICE = re.compile(
 ADVICE = "remove the volume; a GPU comes from resources.limits (such as nvidia.com/gpu: 1)"
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each volume through which a container sees GPU device files."""
     mounts = [m for m in host_mounts(pod) if m.path in TREES or GPU_DEVICE.fullmatch(m.path)]
-    if mounts and not _is_suspect(pod):
+    if mounts and not _is_suspect(pod, context):
         mounts = [mount for mount in mounts if mount.path not in TREES]
     for group in by_volume(mounts):
         yield _finding(max(group, key=_action), containers_of(group))
 
 
-def _is_suspect(pod: Pod) -> bool:
-    return (
-        is_for_gpus(pod)
-        or uses_gpu_runtime(pod)
-        or any(is_cuda_image(container.image) for container in pod.containers)
-    )
+def _is_suspect(pod: Pod, context: Context) -> bool:
+    if is_for_gpus(pod) or uses_gpu_runtime(pod):
+        return True
+    has_cuda_image = any(is_cuda_image(container.image) for container in pod.containers)
+    return has_cuda_image and not is_made_by_daemon_set(pod, context)
 
 
 def _action(mount: HostMount) -> Action:

@@ -5,7 +5,8 @@ What it does
 Finds a container that requests no GPU and does not set `NVIDIA_VISIBLE_DEVICES`, if the image is
 likely to set it to `all` or the node is likely to have a GPU: the image is a known CUDA image, or
 the pod uses a GPU runtime class, selects GPU nodes, or requests a GPU in another container. The
-rule `ephemeral-gpu` checks ephemeral containers.
+rule `ephemeral-gpu` checks ephemeral containers. The images of NVIDIA's agents, such as
+`dcgm-exporter`, count as CUDA images, but not in a DaemonSet's pods.
 
 Why it matters
 --------------
@@ -17,8 +18,8 @@ Fix safety
 ----------
 The fix adds `NVIDIA_VISIBLE_DEVICES=void` by default in pods that are created exactly as written.
 It needs `fix: true` in the policy in a custom resource or a PodTemplate, whose users may add the
-GPU; and in a DaemonSet's pod that is reported only because it selects GPU nodes, because such a
-pod may be an agent that needs to see every GPU.
+GPU; and in a DaemonSet's pod that is reported only because it selects GPU nodes or uses a GPU
+runtime class, because such a pod may be an agent that needs to see every GPU.
 
 Options
 -------
@@ -38,9 +39,8 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding, Fix
-from rules.gpu.components import is_made_by_daemon_set
+from rules.gpu.components import is_made_by_daemon_set, shows_gpus
 from rules.gpu.devices import pod_requests_gpu, requests_gpu, uses_gpu_runtime
-from rules.gpu.images import is_cuda_image
 from rules.gpu.visibility import NVIDIA, is_unset, looks_legacy
 from rules.gpu.visibility_edits import hide_edits
 from rules.objects.container import Container
@@ -50,18 +50,17 @@ from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import CUDA_IMAGE, GPU_OR_NODE_CONSTRAINT, RUNTIME_CLASS
 
-SELECTS = "the pod selects GPU nodes"
-
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each container that requests no GPU and should hide all GPUs."""
     reason, every = _pods_reason(pod), context.options.get("every_container")
     if not reason and every:
         reason = "the policy wants every container to say so"
+    may_be_agent = is_made_by_daemon_set(pod, context) and not pod_requests_gpu(pod)
     for container in pod.containers:
-        why = reason
-        if is_cuda_image(container.image):
-            why = f"its image {display(container.image)} is known to set it to all"
+        why, agent = reason, may_be_agent
+        if shows_gpus(container, pod, context):
+            why, agent = f"its image {display(container.image)} is known to set it to all", False
         if (
             why
             and container.role != "ephemeral"
@@ -71,7 +70,6 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
             and not looks_legacy(container)
         ):
             # An agent may need to see every GPU of its node, unless the policy says otherwise.
-            agent = why == SELECTS and is_made_by_daemon_set(pod, context)
             yield _finding(container, why, safe=pod.is_final and bool(every or not agent))
 
 
@@ -81,7 +79,7 @@ def _pods_reason(pod: Pod) -> str:
         return f"the pod uses the runtime class {display(pod.spec['runtimeClassName'])}"
     if pod_requests_gpu(pod):
         return "another container of the pod asks for a GPU"
-    return SELECTS if targets_gpu_nodes(pod) else ""
+    return "the pod selects GPU nodes" if targets_gpu_nodes(pod) else ""
 
 
 def _finding(container: Container, why: str, *, safe: bool) -> Finding:

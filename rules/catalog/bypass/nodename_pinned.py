@@ -3,8 +3,8 @@
 What it does
 ------------
 Finds pods that request a GPU and set `nodeName`. Not reported: pods that a DaemonSet creates, the
-mirror pods of static pods, and any pod that exists already, on an update or as read from a cluster,
-because by then a scheduler may have assigned the node.
+mirror pods that kubelets create, and any pod that exists already, on an update or as read from a
+cluster, because by then a scheduler may have assigned the node.
 
 Why it matters
 --------------
