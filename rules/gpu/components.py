@@ -65,7 +65,7 @@ def shows_gpus(container: Container, pod: Pod, context: Context) -> bool:
 
 
 def is_mirror(pod: Pod, context: Context) -> bool:
-    """Whether `pod` is a kubelet's mirror of a static pod, which runs whether it is admitted or not.
+    """Whether `pod` is a kubelet's mirror of a static pod, which runs even if it is refused.
 
     Anybody can write the annotation of mirror pods, so the user who creates the pod decides.
     """
