@@ -13,10 +13,11 @@ NVIDIA_REGISTRIES = ("nvcr.io/nvidia/", "nvcr.io/nim/")
 _PORT = re.compile(":[0-9]+(?=/)")
 # NVIDIA's own agents. They need to see every card and request none, and their images set the
 # variable to all (NVIDIA/k8s-device-plugin deployments/container/Dockerfile, and the Dockerfiles of
-# NVIDIA/DCGM, NVIDIA/dcgm-exporter, NVIDIA/mig-parted and NVIDIA/k8s-dra-driver-gpu).
+# NVIDIA/DCGM, NVIDIA/dcgm-exporter, NVIDIA/mig-parted and NVIDIA/k8s-dra-driver-gpu). The side
+# containers of the driver are counted among them: their images are built on CUDA images.
 _AGENTS = frozenset(
     {"dcgm", "dcgm-exporter", "k8s-device-plugin", "gpu-feature-discovery"}
-    | {"k8s-mig-manager", "k8s-dra-driver-gpu"}
+    | {"k8s-mig-manager", "k8s-dra-driver-gpu", "gdrdrv", "nvidia-fs"}
 )
 # Images in NVIDIA's registries that set the variable to void, or are built without CUDA
 # (NVIDIA/gpu-operator docker/Dockerfile, of which the validator's image is an older form, and the
@@ -26,7 +27,7 @@ _WITHOUT_GPUS = frozenset(
     {"gpu-operator", "gpu-operator-validator", "container-toolkit", "driver", "k8s-driver-manager"}
     | {"vgpu-manager", "vgpu-device-manager", "kubevirt-gpu-device-plugin"}
 )
-# The network operator's images, and side containers of the driver. Agents among them, and images of
+# The network operator's images, and helpers of the GPU operator. Agents among them, and images of
 # DOCA with CUDA in their tag, are CUDA images all the same.
 _FOLDERS_WITHOUT_GPUS = ("nvidia/mellanox/", "nvidia/doca/", "nvidia/cloud-native/")
 # The last two parts of the repository -> texts of which the tag must contain one; empty: any tag.
