@@ -16,6 +16,8 @@ DAEMON_SET_CONTROLLERS = (
     "system:serviceaccount:kube-system:daemon-set-controller",
     "system:kube-controller-manager",
 )
+# The user that creates the pods of Deployments.
+_REPLICA_SET_CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
 # The prefix of the users that kubelets are. The API server allows them to create mirror pods only.
 _KUBELETS = "system:node:"
 
@@ -26,7 +28,7 @@ def is_component(pod: Pod, context: Context) -> bool:
     The profile lists components by namespace and service account. At admission the user must also
     be the DaemonSet controller or one of the component's `creators`. In a file nobody creates the
     pod, so it must be in a DaemonSet or, as a running pod, come from one, or the component must
-    have `creators`. A pod in a custom resource is never a component,
+    have `creators` who may make such an object. A pod in a custom resource is never a component,
     because it may be created in another namespace than the resource.
     """
     if pod.object.group not in BUILT_IN_GROUPS:
@@ -40,7 +42,9 @@ def is_component(pod: Pod, context: Context) -> bool:
 def _may_create(component: Component, pod: Pod, user: str | None) -> bool:
     if user is None:
         is_daemon = pod.is_daemon and (pod.exists or pod.object.kind == "DaemonSet")
-        return is_daemon or bool(component.creators)
+        if pod.object.kind in {"Deployment", "ReplicaSet"}:
+            return _REPLICA_SET_CONTROLLER in component.creators
+        return is_daemon or any(c != _REPLICA_SET_CONTROLLER for c in component.creators)
     return user in (*DAEMON_SET_CONTROLLERS, *component.creators)
 
 
