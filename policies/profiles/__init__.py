@@ -18,13 +18,14 @@ from rules.profile.records import (
     Resource,
     Scheduler,
     Taint,
+    VisibleDevices,
 )
 
 _FOLDER = os.path.dirname(__file__)
 # The keys to which a profile adds, if it extends others. It replaces the values of all other keys.
 _EXTENDED_KEYS = (
     *("resources", "nodeLabels", "components", "runtimeClasses", "alternativeVariables"),
-    *("injectedReferences", "fractions", "limitQuotas"),
+    *("visibleDevices", "injectedReferences", "fractions", "limitQuotas"),
 )
 # A limit far above every use, and far below Python's recursion limit.
 _MAX_EXTENDS = 20
@@ -124,7 +125,13 @@ def _add(merged: dict[str, Any], layer: Mapping[str, Any]) -> None:
 
 def _profile(raw: Mapping[str, Any]) -> Profile:
     def tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
-        fields = {"serviceAccounts": "service_accounts", "toleratedFor": "tolerated_for"}
+        fields = {
+            "serviceAccounts": "service_accounts",
+            "toleratedFor": "tolerated_for",
+            "driverOnly": "driver_only",
+            "hiddenValue": "hidden_value",
+            "fromAnnotation": "from_annotation",
+        }
         return {
             fields.get(key, key): tuple(value) if isinstance(value, list) else value
             for key, value in entry.items()
@@ -140,6 +147,9 @@ def _profile(raw: Mapping[str, Any]) -> Profile:
         components=tuple(Component(**tuples(c)) for c in raw.get("components", ())),
         node_labels={key: tuple(values) for key, values in raw.get("nodeLabels", {}).items()},
         runtime_classes=tuple(raw.get("runtimeClasses", ())),
+        visible_devices={
+            n: VisibleDevices(n, **tuples(v)) for n, v in raw.get("visibleDevices", {}).items()
+        },
         alternative_variables=tuple(raw.get("alternativeVariables", ())),
         injected_references=tuple(
             InjectedReference(**r) for r in raw.get("injectedReferences", ())

@@ -16,6 +16,7 @@ from rules.catalog.bypass import (
     ephemeral_gpu,
     gpu_container_hidden,
     image_default_all,
+    imex_channels,
     legacy_cuda_version,
     mig_admin_env,
     nodename_pinned,
@@ -33,6 +34,7 @@ from rules.catalog.quota import quota_fraction, quota_inert_key
 from rules.catalog.requests import (
     absurd_count,
     fractional_gpu,
+    init_container_gpu,
     misplaced_gpu,
     mixed_families,
     placeholder_quantity,
@@ -54,6 +56,7 @@ from rules.catalog.security import host_namespaces, ld_preload, privileged_gpu, 
 from rules.catalog.sharing import (
     core_percentage_step,
     core_without_mem,
+    fraction_annotation,
     gpu_count_label,
     gpu_mem_fraction,
     gpu_mem_unit,
@@ -67,7 +70,9 @@ from rules.rule import Rule
 
 NAME_CORRECTION = (unknown_gpu_resource.RULE,)
 """Corrects resource names first, because they decide which containers request a GPU."""
+# The scheduler comes next: it decides whether annotations ask for a part of a GPU.
 SAFE_FIXES = (
+    scheduler_name.RULE,
     share_visible_devices.RULE,
     visible_devices_env.RULE,
     visible_devices_valuefrom.RULE,
@@ -75,7 +80,6 @@ SAFE_FIXES = (
     legacy_cuda_version.RULE,
     image_default_all.RULE,
     request_only.RULE,
-    scheduler_name.RULE,
     toleration_default.RULE,
     affinity_default.RULE,
 )
@@ -84,6 +88,7 @@ OPT_IN_FIXES = (
     visible_devices_envfrom.RULE,
     swarm_resource_env.RULE,
     mig_admin_env.RULE,
+    imex_channels.RULE,
     device_list_mount.RULE,
     cdi_annotation.RULE,
     nri_cdi_annotation.RULE,
@@ -113,9 +118,11 @@ REPORTS = (
     nodename_pinned.RULE,
     absurd_count.RULE,
     misplaced_gpu.RULE,
+    init_container_gpu.RULE,
     mixed_families.RULE,
     placeholder_quantity.RULE,
     core_without_mem.RULE,
+    fraction_annotation.RULE,
     inconsistent_containers.RULE,
     gpu_count_label.RULE,
     placement_label.RULE,

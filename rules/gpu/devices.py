@@ -14,6 +14,7 @@ from rules.profile.records import Resource
 
 NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 """The resources that Kubernetes itself defines."""
+DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 REQUEST_IN_LIMITS = "ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)"
 """Advice for messages that first say what to remove."""
 Amount: TypeAlias = Quantity | Placeholder | Malformed | None
@@ -102,6 +103,28 @@ def requests_share(container: Container) -> bool:
     return any(device.resource.sharing == "share" for device in requested)
 
 
+def uses_device_plugin(container: Container) -> bool:
+    """Whether a device plugin gives `container` its GPU, or a scheduler a part of one.
+
+    Both name the card in a variable, which the pod must not replace. The devices of a resource
+    claim, and of a device class that is asked for as a resource, are injected by CDI (Container
+    Device Interface), which no variable stops.
+    """
+    requested = (name for name, device in devices(container).items() if device.is_requested)
+    return container.is_fraction_target or any(not is_device_class(name) for name in requested)
+
+
+def is_device_class(name: str) -> bool:
+    """Whether the resource `name` is a device class: Kubernetes makes a resource claim of it."""
+    return name.startswith(DEVICE_CLASS_PREFIX)
+
+
+def requested_vendors(container: Container) -> frozenset[str]:
+    """The vendors of the GPU resources that `container` requests."""
+    requested = (device for device in devices(container).values() if device.is_requested)
+    return frozenset(device.resource.vendor for device in requested)
+
+
 def uses_only_claims(container: Container) -> bool:
     """Whether `container` uses a resource claim, of any class, and requests no GPU resource."""
     requests_resource = any(device.is_requested for device in devices(container).values())
@@ -109,8 +132,10 @@ def uses_only_claims(container: Container) -> bool:
 
 
 def describe_request(container: Container) -> str:
-    """The predicate of a message: `uses a resource claim` or `asks for a GPU`."""
-    return "uses a resource claim" if uses_only_claims(container) else "asks for a GPU"
+    """The predicate of a message: `uses a resource claim` or `asks for a GPU`, for example."""
+    if uses_only_claims(container):
+        return "uses a resource claim"
+    return "asks for a GPU" if uses_device_plugin(container) else "asks for a device class"
 
 
 def pod_requests_gpu(pod: Pod) -> bool:
@@ -134,6 +159,26 @@ def requested_resources(pod: Pod) -> tuple[str, ...]:
         )
         pod.requested_resources = tuple(dict.fromkeys(device.name for device in requested))
     return pod.requested_resources
+
+
+def only_init_requests_gpu(pod: Pod) -> bool:
+    """Whether init containers request GPU resources and no container that runs after them does.
+
+    A sidecar, which is an init container that is restarted, runs as long as the pod.
+    """
+    requesting = [c for c in pod.containers if requested_vendors(c) or c.is_fraction_target]
+    return bool(requesting) and all(
+        c.role == "init" and c.raw.get("restartPolicy") != "Always" for c in requesting
+    )
+
+
+def excludes_nvidia(pod: Pod) -> bool:
+    """Whether no node that can run `pod` has cards of NVIDIA, as with TPUs, Neuron and Gaudi.
+
+    NVIDIA's variables mean nothing there.
+    """
+    known = (pod.profile.resource(name) for name in requested_resources(pod))
+    return any(resource is not None and resource.exclusive for resource in known)
 
 
 def uses_gpu_runtime(pod: Pod) -> bool:

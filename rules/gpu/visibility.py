@@ -1,10 +1,8 @@
 """Which GPUs a container gets through environment variables, without the scheduler.
 
-The meaning of the variables follows the container runtimes that read them: NVIDIA's
-(`internal/config/image/cuda_image.go`, `devices.go`), AMD's (`internal/oci/oci.go`,
-`internal/gpu-tracker`), Intel's for Gaudi (`cmd/habana-container-runtime/specs.go`) and
-Huawei's. The order of precedence follows the kubelet: the device plugin's variables come
-first, then `envFrom`, then `env`; the last one wins.
+The profiles list the variables and say what their values mean (`visibleDevices`). The order of
+precedence follows the kubelet: the device plugin's variables come first, then `envFrom`, then
+`env`; the last one wins.
 """
 
 from __future__ import annotations
@@ -14,25 +12,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_access import as_object, as_objects, as_text, display
-from rules.gpu.devices import devices, requests_gpu
+from rules.gpu.devices import devices, requested_vendors, requests_gpu
 from rules.objects.container import Container
 from rules.objects.pod import Pod
+from rules.profile.records import VisibleDevices
 
 NVIDIA = "NVIDIA_VISIBLE_DEVICES"
-ASCEND, HABANA, AMD = "ASCEND_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES", "AMD_VISIBLE_DEVICES"
-OTHER_VENDORS = (ASCEND, HABANA, AMD)
-VISIBILITY_VARIABLES = (NVIDIA, *OTHER_VENDORS)
 VOID = "void"
 CUDA_VERSION = "CUDA_VERSION"
-# The vendors, as profiles name them, of the cards that each variable controls. `other` is the
-# vendor of a device class, which may offer any device.
-_VENDORS = {
-    NVIDIA: ("nvidia", "other"),
-    ASCEND: ("huawei",),
-    HABANA: ("habana", "intel"),
-    AMD: ("amd",),
-}
 
+_LONGEST_NAME = 60
 _REFERENCES = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef", "fileKeyRef")
 
 
@@ -46,21 +35,32 @@ class Visibility(enum.Enum):
     REFERENCE = "reference"
 
 
-def parse_visibility(value: str, variable: str = NVIDIA) -> Visibility:
-    """What the container runtime does if `variable` has the text `value`."""
+def parse_visibility(value: str, known: VisibleDevices) -> Visibility:
+    """What the container runtime does if the variable `known` has the text `value`."""
     if "$(" in value:
         return Visibility.GRANTED  # the kubelet fills the value in, so it may become any value
     tokens = [token for token in (part.strip() for part in value.split(",")) if token]
-    if variable != NVIDIA:
-        # For the other vendors no word overrides a device that is listed beside it.
-        words = ("none",) if variable == HABANA else (VOID, "none")
-        hidden = all(token in words for token in tokens)
-        return Visibility.HIDDEN if hidden else Visibility.GRANTED
-    if not tokens or VOID in tokens:
+    if all(token in known.hides for token in tokens):
+        return Visibility.HIDDEN
+    if any(token in known.overrides for token in tokens):
         return Visibility.HIDDEN
     # In some versions `none` wins at any position. gpuward assumes the version that grants more.
-    deciding = next((token for token in tokens if token in ("all", "none")), "")
-    return Visibility.DRIVER_ONLY if deciding == "none" else Visibility.GRANTED
+    deciding = next((token for token in tokens if token in ("all", known.driver_only)), "")
+    is_driver_only = deciding and deciding == known.driver_only
+    return Visibility.DRIVER_ONLY if is_driver_only else Visibility.GRANTED
+
+
+# How runtimes read the alternatives to their variables: no word overrides a device beside it.
+ALTERNATIVE = VisibleDevices("", "", (), hides=(VOID, "none"), hidden_value=VOID)
+
+
+def visible_variables(container: Container) -> Mapping[str, VisibleDevices]:
+    """The visible-devices variables of all makers in the container's own `env`, by name."""
+    if container.visible_variables is None:
+        find = container.profile.visible_variable
+        found = ((name, find(name)) for name in container.env)
+        container.visible_variables = {name: known for name, known in found if known is not None}
+    return container.visible_variables
 
 
 def visibility(container: Container, variable: str = NVIDIA) -> Visibility:
@@ -68,19 +68,21 @@ def visibility(container: Container, variable: str = NVIDIA) -> Visibility:
     if variable not in container.env:
         return Visibility.UNSET
     value = container.value_of(variable)
-    return Visibility.REFERENCE if value is None else parse_visibility(value, variable)
+    if value is None:
+        return Visibility.REFERENCE
+    return parse_visibility(value, visible_variables(container).get(variable, ALTERNATIVE))
 
 
-def is_for_requested_gpu(variable: str, container: Container) -> bool:
-    """Whether `variable` controls cards of a vendor whose GPU `container` requests.
+def is_for_requested_gpu(known: VisibleDevices, container: Container) -> bool:
+    """Whether the variable `known` names cards of a vendor whose GPU `container` requests.
 
     For a container with only a resource claim or a part of a GPU, this is true for NVIDIA's
     variable: the pod does not show the vendor.
     """
-    requested = [device for device in devices(container).values() if device.is_requested]
-    if not requested:
-        return variable == NVIDIA and requests_gpu(container)
-    return any(device.resource.vendor in _VENDORS[variable] for device in requested)
+    vendors = requested_vendors(container)
+    if not vendors:
+        return known.name == NVIDIA and requests_gpu(container)
+    return not vendors.isdisjoint(known.vendors)
 
 
 def matching_prefixes(container: Container, variable: str) -> list[tuple[int, Mapping[str, Any]]]:
@@ -139,11 +141,15 @@ def describe_setting(container: Container, variable: str) -> str:
 
 
 def display_variable(variable: str) -> str:
-    """The name of a variable for a message; quoted unless it consists of letters, digits and `_`.
+    """The name of a variable for a message; quoted if it is long or has odd characters.
 
     A tenant may choose the name, and a line break in it would corrupt the message.
     """
-    return variable if variable.isidentifier() else display(variable)
+    return (
+        variable
+        if variable.isidentifier() and len(variable) <= _LONGEST_NAME
+        else display(variable)
+    )
 
 
 def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool:
@@ -161,7 +167,8 @@ def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool
     if len(entries) != 1:
         return False  # an earlier entry would decide if the reference does not resolve
     source = as_object(entries[0][1].get("valueFrom"))
-    if variable == ASCEND:
+    known = container.profile.visible_variable(variable)
+    if known is not None and known.from_annotation:
         field = as_text(as_object(source.get("fieldRef")).get("fieldPath"))
         return any(
             device.is_requested and field == f"metadata.annotations['{name}']"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rules.base.json_patch import Edit, append, put, remove
-from rules.gpu.visibility import AMD, ASCEND, HABANA, NVIDIA, VOID
+from rules.finding import Fix
+from rules.gpu.devices import requests_gpu, uses_device_plugin
+from rules.gpu.visibility import ALTERNATIVE, NVIDIA, display_variable, is_for_requested_gpu
 from rules.objects.container import Container
-
-# The values that hide every device. AMD's and Gaudi's runtimes do not know `void`; Gaudi's old hook
-# reads it as `all`.
-_HIDDEN_VALUES = {NVIDIA: VOID, ASCEND: VOID, HABANA: "none", AMD: "none"}
+from rules.objects.pod import Pod
+from rules.profile.records import VisibleDevices
 
 
 def remove_edits(container: Container, variable: str) -> tuple[Edit, ...]:
@@ -19,23 +19,58 @@ def remove_edits(container: Container, variable: str) -> tuple[Edit, ...]:
     return tuple(remove((*container.path, "env", index)) for index, _ in entries)
 
 
-def hidden_value(variable: str) -> str:
-    """The value of `variable` that hides every device."""
-    return _HIDDEN_VALUES.get(variable, VOID)
+def hidden_value(container: Container, variable: str) -> str | None:
+    """The value of `variable` that hides every device; None if its maker names none."""
+    return (container.profile.visible_variable(variable) or ALTERNATIVE).hidden_value
 
 
 def hide_edits(container: Container, variable: str = NVIDIA) -> tuple[Edit, ...]:
     """Edits that leave exactly one entry of `variable`, with a value that hides every device.
 
-    No edits if `env` is not a list.
+    Without such a value they remove the variable. No edits if `env` is not a list.
     """
     if not isinstance(container.raw.get("env"), list | None):
         return ()
+    value = hidden_value(container, variable)
+    if value is None:
+        return remove_edits(container, variable)
     entries = container.env.get(variable, [])
-    entry = {"name": variable, "value": hidden_value(variable)}
+    entry = {"name": variable, "value": value}
     if not entries:
         # At the end, so that a later merge by name keeps the order of the user's own entries.
         return (append((*container.path, "env"), entry),)
     first, *rest = [index for index, _ in entries]
     env = (*container.path, "env")
     return (put((*env, first), entry), *(remove((*env, index)) for index in rest))
+
+
+def hide_fix(container: Container, variable: str = NVIDIA, *, safe: bool = False) -> Fix:
+    """The fix that makes `variable` hide every device."""
+    value = hidden_value(container, variable)
+    name = display_variable(variable)
+    title = f"remove {name}" if value is None else f"set {name}={value}"
+    return Fix(title, hide_edits(container, variable), safe=safe)
+
+
+def visibility_fix(pod: Pod, container: Container, variable: str, known: VisibleDevices) -> Fix:
+    """The fix for a variable by which a container gets, or may get, devices of its own choice.
+
+    A device plugin writes the variable itself, so it is removed. Beside a resource claim it must
+    hide everything: the claim does not need it, and the image may set it to `all`.
+    """
+    is_requested = is_for_requested_gpu(known, container)
+    if requests_gpu(container) and not uses_device_plugin(container):
+        return hide_fix(container, variable, safe=is_requested and pod.is_final)
+    if not requests_gpu(container):
+        return hide_fix(container, variable)
+    edits = remove_edits(container, variable)
+    return Fix(f"remove {display_variable(variable)}", edits, safe=is_requested)
+
+
+def requested_advice(container: Container, variable: str) -> str:
+    """What to do about `variable` in a container that requests a GPU."""
+    if uses_device_plugin(container):
+        return "remove the variable: the device plugin sets it"
+    value = hidden_value(container, variable)
+    what = "remove the variable" if value is None else f"set the variable to {value}"
+    return f"{what}: the devices of a claim do not depend on it"

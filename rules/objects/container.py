@@ -10,10 +10,11 @@ from rules.base.json_access import as_object, as_objects, as_text, quote
 from rules.base.json_patch import Path
 from rules.objects.pod_layout import PodLayout, Role
 from rules.profile.profile import Profile
+from rules.profile.records import VisibleDevices
 
 # Properties that depend on one field alone: an unchanged field lets a later view reuse them.
 _FACTS_BY_FIELD = {
-    "env": ("env", "variable_traits"),
+    "env": ("env", "variable_traits", "visible_variables"),
     "resources": ("resources", "limits", "requests", "claims", "devices", "resource_traits"),
 }
 
@@ -44,12 +45,13 @@ class Container:
         self.name = as_text(raw.get("name")) or str(path[-1])
         self.is_fraction_target = False
         """Whether annotations of the pod ask for a part of a GPU for this container."""
-        # Filled by `gpu.devices` and `traits.extraction`, and by nothing else.
+        # Filled by `gpu.devices`, `gpu.visibility` and `traits.extraction`, and by nothing else.
         self.devices: dict[str, Any] | None = None
         self.requests_gpu: bool | None = None
         self.traits: int | None = None
         self.resource_traits: int | None = None
         self.variable_traits: int | None = None
+        self.visible_variables: dict[str, VisibleDevices] | None = None
 
     def reuse_facts(self, old: Container) -> None:
         """Take over what the `old` view knows about fields that are still the same objects."""

@@ -85,6 +85,8 @@ class Pod:
         """Take over what `old` read from the same metadata, and from the same containers."""
         self.metadata_traits = old.metadata_traits
         new_field, old_field = self.spec.get, old.spec.get
+        if self.profile.fractions and new_field("schedulerName") != old_field("schedulerName"):
+            return  # which container gets a part of a GPU depends on the scheduler
         unchanged = all(new_field(name) is old_field(name) for name in CONTAINER_LISTS)
         if self.layout is POD_SPEC and unchanged:
             self.containers = old.containers
@@ -133,10 +135,11 @@ class Pod:
     def _fraction_target(self, containers: Iterable[Container]) -> Container | None:
         """The container for which the pod's annotations ask for a part of a GPU, if they do."""
         for fraction in self.profile.fractions:
-            if any(key in self.annotations for key in fraction.annotations):
+            if self.profile.obeys(fraction, self.annotations, self.scheduler):
                 name = self.annotations.get(fraction.target) if fraction.target else None
+                named = [c for c in containers if c.name == name and c.role != "ephemeral"]
                 apps = [container for container in containers if container.role == "app"]
-                return next((c for c in apps if c.name == name), apps[0] if apps else None)
+                return next(iter((*named, *apps)), None)
         return None
 
     @cached_property

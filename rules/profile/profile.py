@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any
 
 from rules.base.caching import BoundedCache
-from rules.base.patterns import matches, matches_any
+from rules.base.patterns import matches_any
+from rules.profile.pattern_index import PatternIndex
 from rules.profile.records import (
     Component,
     Fraction,
@@ -21,9 +22,8 @@ from rules.profile.records import (
     Resource,
     Scheduler,
     Taint,
+    VisibleDevices,
 )
-
-T = TypeVar("T")
 
 SYSTEM_NAMESPACE = "kube-system"
 
@@ -34,7 +34,10 @@ class Profile:
     - `resources`: all GPU resources that any profile knows, so that a container which asks for
       one keeps its GPU even without that profile; `active`: those of the chosen profiles.
     - `node_labels`: labels of GPU nodes, each with the values that mean one; none means any.
-    - `alternative_variables`: variables that may act as NVIDIA_VISIBLE_DEVICES does.
+    - `visible_devices`: the variables by which container runtimes learn which cards to hand out,
+      by name or pattern.
+    - `alternative_variables`: variables that may act as NVIDIA_VISIBLE_DEVICES does;
+      `chosen_alternatives`: those of the chosen profiles.
     - `limit_quotas`: resources whose quotas the platform enforces by keys such as
       `limits.nvidia.com/gpu`.
     """
@@ -52,7 +55,9 @@ class Profile:
         components: tuple[Component, ...] = (),
         node_labels: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         runtime_classes: tuple[str, ...] = (),
+        visible_devices: Mapping[str, VisibleDevices] = MappingProxyType({}),
         alternative_variables: tuple[str, ...] = (),
+        chosen_alternatives: tuple[str, ...] = (),
         injected_references: tuple[InjectedReference, ...] = (),
         fractions: tuple[Fraction, ...] = (),
         limit_quotas: tuple[str, ...] = (),
@@ -67,7 +72,9 @@ class Profile:
         self.components = components
         self.node_labels = node_labels
         self.runtime_classes = runtime_classes
+        self.visible_devices = visible_devices
         self.alternative_variables = alternative_variables
+        self.chosen_alternatives = frozenset(chosen_alternatives)
         self.injected_references = injected_references
         self.fractions = fractions
         self.limit_quotas = limit_quotas
@@ -79,8 +86,10 @@ class Profile:
         # Filled by `traits.extraction`, which meets the same names in every pod.
         self.variable_traits: BoundedCache[str, int] = BoundedCache()
         self._components: BoundedCache[str, tuple[Component, ...]] = BoundedCache()
-        self._resources = _PatternIndex(resources)
-        self._labels = _PatternIndex(node_labels)
+        self._resources = PatternIndex(resources)
+        self._labels = PatternIndex(node_labels)
+        self._exclusive_vendors = {r.vendor for r in resources.values() if r.exclusive}
+        self._visible_devices = PatternIndex(visible_devices)
 
     def components_in(self, namespace: str) -> tuple[Component, ...]:
         """The components that may live in `namespace`; in a tenant's there are none."""
@@ -94,24 +103,26 @@ class Profile:
         """The GPU resource that `name` is, or None if it is nothing known."""
         return self._resources.find(name)
 
+    def visible_variable(self, name: str) -> VisibleDevices | None:
+        """What is known about the variable `name`, or None if no container runtime reads it."""
+        return self._visible_devices.find(name)
+
+    def is_exclusive(self, vendors: tuple[str, ...]) -> bool:
+        """Whether the cards of `vendors` are in machines without cards of another vendor."""
+        return bool(vendors) and self._exclusive_vendors.issuperset(vendors)
+
+    def obeys(self, fraction: Fraction, annotations: Mapping[str, Any], scheduler: str) -> bool:
+        """Whether `annotations` ask for a `fraction`, and `scheduler` is one that gives it."""
+        if annotations.keys().isdisjoint(fraction.annotations):
+            return False
+        givers = [
+            s for s in self.schedulers if not set(s.annotations).isdisjoint(fraction.annotations)
+        ]
+        return not givers or any(scheduler in (s.name, *s.alternatives) for s in givers)
+
     def label_values(self, key: str) -> tuple[str, ...] | None:
         """The values of the label `key` that mean a GPU node, any if empty; None if none does."""
         return self._labels.find(key)
-
-
-class _PatternIndex(Generic[T]):
-    """Facts by name or pattern. An exact name wins over patterns, an earlier pattern over later."""
-
-    def __init__(self, facts: Mapping[str, T]) -> None:
-        self._patterns = [(name, fact) for name, fact in facts.items() if "*" in name]
-        self._found: BoundedCache[str, T | None] = BoundedCache(facts)
-
-    def find(self, name: str) -> T | None:
-        """The fact about `name`, or None."""
-        if name in self._found:
-            return self._found[name]
-        fact = next((fact for pattern, fact in self._patterns if matches(pattern, name)), None)
-        return self._found.store(name, fact)
 
 
 def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profile:
@@ -127,6 +138,7 @@ def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profi
     for profile in (*chosen, *known):
         for name, resource in profile.resources.items():
             everything.setdefault(name, resource)
+    variables = {v.name: v for p in (*known, *chosen) for v in p.visible_devices.values()}
     labels = _labels(chosen)
     for key, values in _labels(known).items():
         labels.setdefault(key, values)
@@ -145,7 +157,9 @@ def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profi
         ),
         node_labels=labels,
         runtime_classes=_union(p.runtime_classes for p in (*known, *chosen)),
+        visible_devices=variables,
         alternative_variables=_union(p.alternative_variables for p in (*known, *chosen)),
+        chosen_alternatives=_union(p.alternative_variables for p in chosen),
         injected_references=tuple(r for p in chosen for r in p.injected_references),
         fractions=tuple(f for p in chosen for f in p.fractions),
         limit_quotas=_union(p.limit_quotas for p in chosen),

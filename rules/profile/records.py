@@ -10,7 +10,9 @@ class Resource(NamedTuple):
 
     `sharing` is how much of a card it stands for: the whole card, a hardware partition
     (MIG), or a share that software divides. `unit` is what a quantity of 1 means.
-    `companions` are resources of another name that belong in the same container.
+    `companions` are resources of another name that belong in the same container. `maximum` is the
+    largest amount that a card has, 0 if there is none. `exclusive` says that nodes which offer the
+    resource have cards of no other vendor.
     """
 
     name: str
@@ -18,6 +20,33 @@ class Resource(NamedTuple):
     sharing: Literal["whole", "partition", "share"] = "whole"
     unit: str = "device"
     companions: tuple[str, ...] = ()
+    maximum: int = 0
+    exclusive: bool = False
+
+
+class VisibleDevices(NamedTuple):
+    """A variable by which a container runtime learns which cards a container gets.
+
+    `name` may contain one `*`. `maker` is what messages call the cards; `vendors` are the vendors
+    of the resources whose cards the variable names. What a value means:
+
+    - an empty value hides every card, and so does one of `overrides` at any position;
+    - `driver_only` before any `all` means the libraries without a card;
+    - a value of `hides` alone hides every card.
+
+    `hidden_value` is the value to write in order to hide every card; None if none is known.
+    `from_annotation` says that the maker tells users to refer to the annotation in which its
+    scheduler records the chosen cards. The annotation is named after the requested resource.
+    """
+
+    name: str
+    maker: str
+    vendors: tuple[str, ...]
+    hides: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    driver_only: str = ""
+    hidden_value: str | None = None
+    from_annotation: bool = False
 
 
 class Taint(NamedTuple):
@@ -82,7 +111,15 @@ class InjectedReference(NamedTuple):
 
 
 class Fraction(NamedTuple):
-    """Pod annotations that ask for part of a GPU; `target` names the container, else the first."""
+    """Pod annotations that ask for part of a GPU; `target` names the container, else the first.
+
+    The value of `portion` is a part of a card, that of `memory` an amount of memory, and that of
+    `cards` the number of cards. The scheduler refuses the resources in `excludes` beside them.
+    """
 
     annotations: tuple[str, ...]
     target: str | None = None
+    portion: str = ""
+    memory: str = ""
+    cards: str = ""
+    excludes: tuple[str, ...] = ()

@@ -192,6 +192,7 @@ def _single_variable_traits(name: Any, profile: Profile) -> int:
     name = as_text(name)
     traits = LD_VARIABLE if name.startswith(LD_PREFIX) else 0
     has_gpu_word = any(word in name for word in VARIABLE_WORDS)
-    if has_gpu_word or matches_any(profile.alternative_variables, name):
+    is_known = profile.visible_variable(name) is not None
+    if has_gpu_word or is_known or matches_any(profile.alternative_variables, name):
         traits |= GPU_VARIABLE
     return profile.variable_traits.store(name, traits)

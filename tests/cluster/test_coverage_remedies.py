@@ -32,8 +32,6 @@ profiles:
       example.com/a100: {vendor: nvidia}
     alternativeVariables: ["DOCKER_RESOURCE_*"]
 voidEveryContainer: true
-rules:
-  ephemeral-gpu: {action: deny}
 """
 
 
@@ -49,21 +47,28 @@ def mitigated(
         yield namespace
 
 
-def test_a_policy_may_refuse_cuda_images_in_ephemeral_containers(
-    plane: ControlPlane, mitigated: str
+@pytest.mark.parametrize("image", [CUDA, "registry.example.com/built-on-cuda:1"])
+def test_a_policy_may_void_every_new_ephemeral_container(
+    plane: ControlPlane, mitigated: str, image: str
 ) -> None:
-    gpu_pod = {**pod(container(**gpus(limits=1))), "metadata": {"name": "holder"}}
+    name = "debugged" if image == CUDA else "debugged-too"
+    gpu_pod = {**pod(container(**gpus(limits=1))), "metadata": {"name": name}}
     assert create(plane, mitigated, gpu_pod).status == 201
-    path = api_path("Pod", mitigated, "holder", "ephemeralcontainers")
-    added = {"spec": {"ephemeralContainers": [container("debug", image=CUDA)]}}
-    answer = patch(plane, path, added)
-    assert answer.status == 403
-    assert "[ephemeral-gpu]" in answer.body["message"]
+    path = api_path("Pod", mitigated, name, "ephemeralcontainers")
+    added = {"spec": {"ephemeralContainers": [container("debug", image=image)]}}
+    assert patch(plane, path, added).status == 200
+    [debug] = get_object(plane, "Pod", mitigated, name)["spec"]["ephemeralContainers"]
+    assert debug["env"] == [VOID]
+    # A container that exists cannot be changed; only the new one is.
+    added["spec"]["ephemeralContainers"].append(container("second", image=image))
+    assert patch(plane, path, added).status == 200
+    both = get_object(plane, "Pod", mitigated, name)["spec"]["ephemeralContainers"]
+    assert [debug["env"] for debug in both] == [[VOID], [VOID]]
 
 
 @pytest.mark.parametrize(
     ("name", "rule"),
-    [("privileged-unknown", "privileged-gpu"), ("swarm-other", "swarm-resource-env")],
+    [("privileged-unknown", "privileged-gpu"), ("swarm-other-list", "swarm-resource-env")],
 )
 def test_a_profile_with_the_name_stops_the_bypass(
     plane: ControlPlane, mitigated: str, name: str, rule: str

@@ -63,6 +63,10 @@ CUSTOM_PROFILES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"alternativeVariables": ["CARDS", "OUR_*_CARDS"]},
         ['|| variable.name == "CARDS"', '|| variable.name.startsWith("OUR_")'],
     ),
+    "variables of makers": (
+        {"visibleDevices": {"OUR_VISIBLE": {"maker": "Ours", "vendors": ["ours"]}}},
+        ['|| variable.name == "OUR_VISIBLE"'],
+    ),
     "labels of nodes": (
         {"nodeLabels": {"example.com/pool": ["a"], "example.com/card-*": []}},
         [

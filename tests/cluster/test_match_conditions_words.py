@@ -14,7 +14,7 @@ from rules.catalog.bypass import cdi_annotation, mig_admin_env, nri_cdi_annotati
 from rules.catalog.sharing import gpu_count_label, placement_label, reserved_gpushare_keys
 from rules.engine.fixing import check
 from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
-from rules.gpu.visibility import CUDA_VERSION, VISIBILITY_VARIABLES
+from rules.gpu.visibility import CUDA_VERSION
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
 from rules.profile.context import Context
 from tests.testkit.admission.reviews import container, pod, variable
@@ -79,7 +79,8 @@ def keys() -> Iterator[tuple[str, Any]]:
 
 def variables() -> Iterator[tuple[str, Any]]:
     alternative = [n for raw in built_in().values() for n in raw.get("alternativeVariables", ())]
-    visibility_names = (*VISIBILITY_VARIABLES, *alternative)
+    visible = [n for raw in built_in().values() for n in raw.get("visibleDevices", ())]
+    visibility_names = (*visible, *alternative)
     others = (*mig_admin_env.POWERS, *reserved_gpushare_keys.VARIABLES, CUDA_VERSION)
     for name in (*visibility_names, *others):
         yield name, pod(container(**variable("all", name)))
@@ -92,7 +93,7 @@ def resources() -> Iterator[tuple[str, Any]]:
     patterns = sorted({name for raw in built_in().values() for name in raw.get("resources", {})})
     for name, field in product(patterns, ("limits", "requests")):
         gpu_container = container(resources={field: {name.replace("*", "x"): "1"}})
-        yield f"{field} {name}", pod(gpu_container, container("other"))
+        yield f"{field} {name}", pod(gpu_container, container("other", **PRIVILEGED))
 
 
 def runtime_classes() -> Iterator[tuple[str, Any]]:

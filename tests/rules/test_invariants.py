@@ -229,7 +229,15 @@ def test_every_finding_is_fixed_or_still_reported(case: Case) -> None:
     before = {finding.identity for finding in case.check(case.manifest, rules).findings}
     result = case.fix(case.manifest, rules)
     after = {f.identity for f in (*result.fixed, *result.remaining.findings)}
-    assert before <= after
+    # A zero is fine beside the `void` that another rule adds.
+    voided = {f.container_name for f in result.fixed if f.rule != "zero-gpu"}
+    zero = {f.identity for f in _zeros(case) if f.container_name in voided}
+    assert before - zero <= after
+
+
+def _zeros(case: Case) -> list[Finding]:
+    findings = case.check(case.manifest, case.policy.rule_set()).findings
+    return [finding for finding in findings if finding.rule == "zero-gpu"]
 
 
 @for_each_case(ALL)

@@ -22,9 +22,6 @@ from policies.profiles import built_in
 from rules.engine.fixing import FixResult, check, fix
 from rules.gpu.images import is_cuda_image
 from rules.gpu.visibility import (
-    AMD,
-    ASCEND,
-    HABANA,
     NVIDIA,
     Visibility,
     is_for_requested_gpu,
@@ -35,6 +32,7 @@ from rules.policy import RuleSet
 from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects
 
+AMD, ASCEND, HABANA = "AMD_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES"
 CONTEXT = Context(today=dt.date(2030, 6, 15))
 ENV, REFERENCE, FROM = (
     "visible-devices-env",
@@ -133,8 +131,10 @@ def test_the_toolkits_environment(variables: dict[str, str], expected: set[str],
     assert rules_found(manifest, ALTERNATIVES) == expected
 
 
-def test_an_alternative_that_no_profile_names_is_ignored() -> None:
-    assert not rules_found(pod(container(env=env({DOCKER_2: GPU}))))
+def test_an_alternative_that_no_chosen_profile_names_is_only_announced() -> None:
+    manifest = pod(container(env=env({DOCKER_2: GPU, "SWARM_GPU": GPU})))
+    [finding] = check(manifest, DEFAULT.restricted_to(CHANNELS), CONTEXT).findings
+    assert (finding.key, finding.action.word) == (DOCKER_2, "warn")
 
 
 # --- NVIDIA's toolkit: mounts
@@ -312,12 +312,24 @@ WORDS: list[tuple[str, str, Visibility]] = [
     (ASCEND, "Ascend910-1", GRANTED),
     (ASCEND, "void", HIDDEN),
     (ASCEND, "", HIDDEN),
+    # What reads the first variable with this beginning reads any such variable.
+    (f"{HABANA}_1", "all", GRANTED),
+    (f"{HABANA}_1", "none", HIDDEN),
+    # Made from NVIDIA's toolkit: `void` wins at any position.
+    ("IX_VISIBLE_DEVICES", "0,void", HIDDEN),
+    ("HCU_VISIBLE_DEVICES", "0", GRANTED),
+    ("MTHREADS_VISIBLE_DEVICES", "all", GRANTED),
+    ("MTHREADS_VISIBLE_DEVICES", "none", HIDDEN),
+    ("AWS_NEURON_VISIBLE_DEVICES", "ALL", GRANTED),
+    ("AWS_NEURON_VISIBLE_DEVICES", "", HIDDEN),
 ]
 
 
 @pytest.mark.parametrize(("variable", "value", "expected"), WORDS)
 def test_the_words_that_runtimes_know(variable: str, value: str, expected: Visibility) -> None:
-    assert parse_visibility(value, variable) is expected
+    known = DEFAULT.profile.visible_variable(variable)
+    assert known is not None
+    assert parse_visibility(value, known) is expected
 
 
 @pytest.mark.parametrize(
@@ -428,10 +440,11 @@ KAI_MUTATES: list[tuple[dict[str, Any], list[str]]] = [
     (pod(ONE, TWO_CPU, annotations=FRACTION), ["container-1"]),
     (pod(ONE, initContainers=[BEFORE], annotations=FRACTION), ["init-container-0"]),
     (pod(requesting("container-0", "nvidia.com/mig-3g.20gb")), []),
-    # KAI knows no other resource names and hides the GPU from these three.
+    # KAI knows no other resource names and hides the GPU from these two.
     (pod(requesting("container-0", "nvidia.com/gpu.shared")), []),
     (pod(requesting("container-0", "aliyun.com/gpu-mem")), []),
-    (pod(container("container-0", resources={"claims": [{"name": "gpu"}]})), []),
+    # The devices of a claim do not depend on the variable.
+    (pod(container("container-0", resources={"claims": [{"name": "gpu"}]})), ["container-0"]),
     # A pod without containers is no reason to fail.
     ({**pod(annotations=FRACTION), "spec": {"initContainers": [BEFORE]}}, ["init-container-0"]),
 ]
@@ -505,6 +518,9 @@ def test_the_variables_that_hami_appends_are_accepted() -> None:
 # --- The profiles
 
 
+NVIDIAS = DEFAULT.profile.visible_devices[NVIDIA]
+
+
 def test_nvidias_variable_concerns_the_cards_of_nvidia_by_every_name() -> None:
     """A vendor spelt differently in a profile would leave its shares without protection."""
     domains = ("nvidia.com/", "aliyun.com/", "volcano.sh/", "koordinator.sh/", "tencent.com/")
@@ -515,7 +531,7 @@ def test_nvidias_variable_concerns_the_cards_of_nvidia_by_every_name() -> None:
             [subject] = find_subjects(manifest, policy(profiles=[profile["name"]]).profile)
             assert isinstance(subject, Pod)
             [only] = subject.containers
-            assert is_for_requested_gpu(NVIDIA, only) or not name.startswith(domains)
+            assert is_for_requested_gpu(NVIDIAS, only) or not name.startswith(domains)
 
 
 # --- An oracle
@@ -598,10 +614,13 @@ def test_a_container_with_a_gpu_is_never_given_a_variable(
     rules = policy(voidEveryContainer=True, rules={name: {"fix": True} for name in CHANNELS})
     result: Any = fixed(pod(given_gpu, container("proxy")), rules).manifest
     after = result["spec"]["containers"][0].get("env", [])
-    assert all(entry in variables for entry in after)
+    void = {"name": NVIDIA, "value": "void"}
+    hidden = [void] if "claims" in resources else []
+    assert all(entry in (*variables, *hidden) or entry["name"] != NVIDIA for entry in after)
     left = [entry.get("value", "") for entry in after if entry["name"] == NVIDIA]
     if "claims" in resources:
-        # A claim may be for a network card, so a value that hides every GPU may stay.
-        assert not left or parse_visibility(left[-1]) in (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
+        # A claim may be for a network card, and `void` does not stop the devices of a claim.
+        value = parse_visibility(left[-1], NVIDIAS) if left else None
+        assert value in (Visibility.HIDDEN, Visibility.DRIVER_ONLY, None)
     elif "amd.com/gpu" not in resources.get("limits", {}):
         assert not left

@@ -14,7 +14,7 @@ do not send a pod for which the condition fails.
 {{- range concat (.fractions | default list) (.schedulers | default list) -}}
 {{- $_ := set $own "annotations" (concat $own.annotations (.annotations | default list)) -}}
 {{- end -}}
-{{- $_ := set $own "variables" (concat $own.variables (.alternativeVariables | default list)) -}}
+{{- $_ := set $own "variables" (concat $own.variables (.alternativeVariables | default list) (keys (.visibleDevices | default dict))) -}}
 {{- $_ := set $own "labels" (concat $own.labels (keys (.nodeLabels | default dict))) -}}
 {{- $_ := set $own "runtimeClasses" (concat $own.runtimeClasses (.runtimeClasses | default list)) -}}
 {{- end -}}

@@ -2,9 +2,10 @@
 
 What it does
 ------------
-Checks pods that request a GPU or select GPU nodes. Finds ephemeral containers whose image is
-known to set NVIDIA_VISIBLE_DEVICES=all and that do not set the variable themselves. If such a
-container does set the variable, the rules for all containers check its value.
+Checks pods that request a GPU or select GPU nodes, unless no such node has cards of NVIDIA. Finds
+ephemeral containers whose image is known to set NVIDIA_VISIBLE_DEVICES=all and that do not set the
+variable themselves. If such a container does set the variable, the rules for all containers check
+its value.
 
 Why it matters
 --------------
@@ -15,7 +16,8 @@ other pods.
 Fix safety
 ----------
 The fix sets NVIDIA_VISIBLE_DEVICES to `void` only if the policy says `fix: true`: a user may have
-attached the container in order to look at the GPU.
+attached the container in order to look at the GPU. With `voidEveryContainer: true` the rule
+`image-default-all` sets it for every ephemeral container.
 
 References
 ----------
@@ -29,7 +31,7 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding, Fix
-from rules.gpu.devices import requests_gpu
+from rules.gpu.devices import excludes_nvidia, requests_gpu
 from rules.gpu.images import is_cuda_image
 from rules.gpu.visibility import NVIDIA, is_unset, looks_legacy
 from rules.gpu.visibility_edits import hide_edits
@@ -44,7 +46,7 @@ from rules.traits.bits import CUDA_IMAGE, EPHEMERAL
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each ephemeral container for which the image sets the variable."""
     containers = [c for c in pod.containers if c.role == "ephemeral" and _lets_the_image_decide(c)]
-    if containers and is_for_gpus(pod):
+    if containers and is_for_gpus(pod) and not excludes_nvidia(pod):
         yield from (_finding(container) for container in containers)
 
 

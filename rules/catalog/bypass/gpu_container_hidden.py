@@ -2,10 +2,10 @@
 
 What it does
 ------------
-Finds `NVIDIA_VISIBLE_DEVICES` (and the corresponding variables of other vendors) with the value
-`void`, `none` or an empty value in the `env` of a container that requests a GPU of that vendor.
-In a container that uses only a resource claim these values are fine: the devices of a claim are
-injected by CDI, and the claim may be for another device, such as a network card.
+Finds `NVIDIA_VISIBLE_DEVICES` (and the corresponding variables of other makers) with the value
+`void`, `none` or an empty value in the `env` of a container that requests a GPU of that maker.
+In a container that uses only resource claims or device classes, these values are right: CDI injects
+their devices, and NVIDIA's DRA driver itself writes `void` into its CDI specifications.
 
 Why it matters
 --------------
@@ -30,8 +30,14 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding, Fix
-from rules.gpu.devices import uses_only_claims
-from rules.gpu.visibility import VISIBILITY_VARIABLES, Visibility, is_for_requested_gpu, visibility
+from rules.gpu.devices import uses_device_plugin
+from rules.gpu.visibility import (
+    Visibility,
+    display_variable,
+    is_for_requested_gpu,
+    visibility,
+    visible_variables,
+)
 from rules.gpu.visibility_edits import remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
@@ -45,27 +51,27 @@ WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each variable by which a container hides the GPU that it requests."""
     for container in pod.containers:
-        for variable in VISIBILITY_VARIABLES:
+        for variable, known in visible_variables(container).items():
             if (
-                variable in container.env
-                and visibility(container, variable) in WITHOUT_DEVICES
-                and is_for_requested_gpu(variable, container)
-                and not uses_only_claims(container)
+                visibility(container, variable) in WITHOUT_DEVICES
+                and is_for_requested_gpu(known, container)
+                and uses_device_plugin(container)
             ):
                 yield _finding(container, variable)
 
 
 def _finding(container: Container, variable: str) -> Finding:
+    name = display_variable(variable)
     return Finding(
         path=(*container.path, "env", container.env[variable][-1][0]),
-        key=variable,
+        key=name,
         message=(
             f"{container} asks for a GPU and sets "
-            f"{variable}={display(container.value_of(variable))}, which may hide it"
+            f"{name}={display(container.value_of(variable))}, which may hide it"
         ),
         container=container,
         help="remove the variable: the device plugin sets it",
-        fix=Fix(f"remove {variable}", remove_edits(container, variable), safe=True),
+        fix=Fix(f"remove {name}", remove_edits(container, variable), safe=True),
     )
 
 

@@ -2,10 +2,11 @@
 
 What it does
 ------------
-Finds a container that requests no GPU, does not set `NVIDIA_VISIBLE_DEVICES`, and sets
-`CUDA_VERSION` without a literal, non-empty `NVIDIA_REQUIRE_CUDA`. For the first two variables a
-`valueFrom` reference counts as setting it, and so does a prefix in `envFrom` that a key can
-complete to its name.
+Finds a container to which no device plugin gives a GPU, which does not set
+`NVIDIA_VISIBLE_DEVICES`, and which sets `CUDA_VERSION` without a literal, non-empty
+`NVIDIA_REQUIRE_CUDA`. For the first two variables a `valueFrom` reference counts as setting it, and
+so does a prefix in `envFrom` that a key can complete to its name. Pods for machines without cards
+of NVIDIA, as with TPUs, are not reported.
 
 Why it matters
 --------------
@@ -29,8 +30,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.base.json_patch import Path
-from rules.finding import Action, Finding, Fix
-from rules.gpu.devices import requests_gpu
+from rules.finding import Action, Finding
+from rules.gpu.devices import describe_request, excludes_nvidia, requests_gpu, uses_device_plugin
 from rules.gpu.visibility import (
     CUDA_VERSION,
     NVIDIA,
@@ -39,7 +40,7 @@ from rules.gpu.visibility import (
     looks_legacy,
     matching_prefixes,
 )
-from rules.gpu.visibility_edits import hide_edits
+from rules.gpu.visibility_edits import hide_fix
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
@@ -54,7 +55,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             (CUDA_VERSION in container.env or container.raw.get("envFrom"))
             and looks_legacy(container)
             and is_unset(container)
-            and not requests_gpu(container)
+            and not uses_device_plugin(container)
+            and not excludes_nvidia(pod)
         ):
             yield _finding(pod, container)
 
@@ -71,16 +73,17 @@ def _finding(pod: Pod, container: Container) -> Finding:
             "prefix",
         )
         setting = f"takes variables with a prefix that a key can complete to {CUDA_VERSION},"
+    request = describe_request(container) if requests_gpu(container) else "asks for no GPU"
     return Finding(
         path=path,
         key=CUDA_VERSION,
         message=(
-            f"{container} {setting} without NVIDIA_REQUIRE_CUDA or {NVIDIA} and asks for no GPU: "
+            f"{container} {setting} without NVIDIA_REQUIRE_CUDA or {NVIDIA} and {request}: "
             "NVIDIA's runtime may give it every GPU of the node"
         ),
         container=container,
         help=f"add {NVIDIA} with the value void, or remove {CUDA_VERSION}",
-        fix=Fix(f"set {NVIDIA}=void", hide_edits(container), safe=pod.is_final),
+        fix=hide_fix(container, safe=pod.is_final),
     )
 
 

@@ -4,14 +4,16 @@ What it does
 ------------
 Finds the variables in a container's `env` that the profile lists as alternatives (such as
 `DOCKER_RESOURCE_GPU`), if the value makes the container runtime inject devices, or is a
-`valueFrom` reference, whose value the pod does not contain.
+`valueFrom` reference, whose value the pod does not contain. For a name that fits only a pattern
+which no chosen profile lists, such as `DOCKER_RESOURCE_*` without the profile `amd`, it only warns,
+unless the value contains `all`.
 
 Why it matters
 --------------
 Where NVIDIA's container toolkit is configured with a `swarm-resource`, the variables named there
 take precedence over `NVIDIA_VISIBLE_DEVICES`, so even an explicit `void` does not help. The
 container gets GPUs that the scheduler has not counted. AMD's runtime reads every variable that
-begins with `DOCKER_RESOURCE_`.
+begins with `DOCKER_RESOURCE_`, and so does Hygon's.
 
 Fix safety
 ----------
@@ -31,16 +33,16 @@ from collections.abc import Iterator
 
 from rules.base.patterns import matches
 from rules.finding import Action, Finding, Fix
-from rules.gpu.devices import REQUEST_IN_LIMITS, requests_gpu
+from rules.gpu.devices import REQUEST_IN_LIMITS, uses_device_plugin
 from rules.gpu.visibility import (
-    VISIBILITY_VARIABLES,
     Visibility,
     describe_setting,
     display_variable,
     matching_prefixes,
     visibility,
+    visible_variables,
 )
-from rules.gpu.visibility_edits import hide_edits, remove_edits
+from rules.gpu.visibility_edits import hide_fix, remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
@@ -55,10 +57,10 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     for container in pod.containers:
         for variable in dict.fromkeys(_alternatives(container)):
             setting = visibility(container, variable)
-            if (
-                setting in (Visibility.GRANTED, Visibility.REFERENCE)
-                and variable not in VISIBILITY_VARIABLES
-            ):
+            if setting in (
+                Visibility.GRANTED,
+                Visibility.REFERENCE,
+            ) and variable not in visible_variables(container):
                 yield _finding(container, variable)
 
 
@@ -73,7 +75,7 @@ def _alternatives(container: Container) -> Iterator[str]:
 def _finding(container: Container, variable: str) -> Finding:
     return Finding(
         path=(*container.path, "env", container.env[variable][-1][0]),
-        key=variable,
+        key=display_variable(variable),
         message=(
             f"{container} {describe_setting(container, variable)}, which the container runtime "
             "may take before NVIDIA_VISIBLE_DEVICES: it may get devices that the scheduler "
@@ -82,12 +84,26 @@ def _finding(container: Container, variable: str) -> Finding:
         container=container,
         help=f"remove it and {REQUEST_IN_LIMITS}",
         fix=_fix(container, variable),
+        action=Action.DENY if _is_certain(container, variable) else Action.WARN,
     )
 
 
+def _is_certain(container: Container, variable: str) -> bool:
+    """Whether the variable is known by name or to a chosen profile, or asks for all cards.
+
+    Names of other things may fit a pattern as well, such as DOCKER_RESOURCE_TIMEOUT.
+    """
+    profile = container.profile
+    if variable in profile.alternative_variables:
+        return True
+    words = (container.value_of(variable) or "").lower().split(",")
+    is_all = any(word.strip() == "all" for word in words)
+    return is_all or any(matches(p, variable) for p in profile.chosen_alternatives)
+
+
 def _fix(container: Container, variable: str) -> Fix:
-    if matching_prefixes(container, variable) and not requests_gpu(container):
-        return Fix(f"set {display_variable(variable)}=void", hide_edits(container, variable))
+    if matching_prefixes(container, variable) and not uses_device_plugin(container):
+        return hide_fix(container, variable)
     return Fix(f"remove {display_variable(variable)}", remove_edits(container, variable))
 
 

@@ -2,10 +2,15 @@
 
 What it does
 ------------
-Finds `NVIDIA_VISIBLE_DEVICES` (and the corresponding variables of other vendors) in a container's
-`env` with a value that makes the container runtime inject devices: `all`, an index, a UUID, a CDI
-name, or a value that the kubelet fills in at start. `void`, `none` and an empty value are fine.
-These words must be in lower case: the runtime treats `VOID` as the name of a device.
+Finds `NVIDIA_VISIBLE_DEVICES` (and the corresponding variables of other makers, which the profiles
+list) in a container's `env` with a value that makes the container runtime inject devices: `all`,
+an index, a UUID, a CDI name, or a value that the kubelet fills in at start. `void`, `none` and an
+empty value are fine. These words must be in lower case: the runtime treats `VOID` as the name of a
+device.
+
+A variable of another maker than that of the requested GPU shows that the image and the request do
+not fit together. The rule says so, and only warns if no machine has cards of both makers, as with
+Gaudi and NVIDIA.
 
 Why it matters
 --------------
@@ -15,17 +20,20 @@ plugin's choice, so the container gets the GPUs of other pods as well.
 
 Fix safety
 ----------
-In a container that requests a GPU of the variable's vendor, the fix removes the variable by
-default: the device plugin sets the right value. A resource claim counts as a GPU of NVIDIA. In a
-container that requests only another vendor's GPU, the fix removes the variable only if the policy
-says `fix: true`. In a container without a GPU, it overwrites the variable with a value that hides
-all devices, also only with `fix: true`: a refusal is clearer than a program that silently sees no
-GPU.
+In a container that requests a GPU of the variable's maker from a device plugin, the fix removes the
+variable by default: the device plugin sets the right value. In a container that uses only resource
+claims or device classes, it sets `NVIDIA_VISIBLE_DEVICES` to `void` by default in pods that are
+created exactly as written: these devices are injected by CDI, which `void` does not stop, and
+without it the image's own `all` would take effect. In a container that requests only another
+maker's GPU, the fix removes the variable only if the policy says `fix: true`. In a container
+without a GPU, it overwrites the variable with a value that hides all devices, also only with
+`fix: true`: a refusal is clearer than a program that silently sees no GPU.
 
 References
 ----------
 - NVIDIA container toolkit, `internal/config/image/cuda_image.go`
 - ROCm container toolkit, `internal/oci/oci.go`
+- NVIDIA DRA driver, `cmd/gpu-kubelet-plugin/cdi.go`
 - https://github.com/NVIDIA/k8s-device-plugin/issues/61
 """
 
@@ -34,19 +42,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.base.json_access import display
-from rules.finding import Action, Finding, Fix
+from rules.finding import Action, Finding
 from rules.gpu.devices import describe_request, requests_gpu
-from rules.gpu.visibility import (
-    NVIDIA,
-    VISIBILITY_VARIABLES,
-    Visibility,
-    is_for_requested_gpu,
-    visibility,
-)
-from rules.gpu.visibility_edits import hidden_value, hide_edits, remove_edits
+from rules.gpu.other_makers import action_beside, foreign_request, foreign_variable
+from rules.gpu.visibility import NVIDIA, Visibility, display_variable, visibility, visible_variables
+from rules.gpu.visibility_edits import hidden_value, requested_advice, visibility_fix
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
+from rules.profile.records import VisibleDevices
 from rules.rule import define_rule
 from rules.traits.bits import GPU_VARIABLE
 
@@ -54,32 +58,38 @@ from rules.traits.bits import GPU_VARIABLE
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each variable by which a container grants itself devices."""
     for container in pod.containers:
-        for variable in VISIBILITY_VARIABLES:
-            if variable in container.env and visibility(container, variable) is Visibility.GRANTED:
-                yield _finding(container, variable)
+        for variable, known in visible_variables(container).items():
+            if visibility(container, variable) is Visibility.GRANTED:
+                yield _finding(pod, container, variable, known)
 
 
-def _finding(container: Container, variable: str) -> Finding:
-    value = container.value_of(variable) or ""
-    setting = f"{variable}={display(value)}"
-    path = (*container.path, "env", container.env[variable][-1][0], "value")
-    if requests_gpu(container):
+def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevices) -> Finding:
+    name, value = display_variable(variable), container.value_of(variable) or ""
+    setting = f"{name}={display(value)}"
+    action = Action.DENY
+    if resource := foreign_request(known, container):
+        message = foreign_variable(container, f"sets {setting}", known, resource)
+        advice = f"remove the variable, or ask for {known.maker} cards"
+        action = action_beside(known, resource, container)
+    elif requests_gpu(container):
         message = (
             f"{container} {describe_request(container)} and also sets {setting}, "
             "which gives it other devices than it is allocated"
         )
-        safe = is_for_requested_gpu(variable, container)
-        fix = Fix(f"remove {variable}", remove_edits(container, variable), safe)
-        advice = "remove the variable: the device plugin sets it"
+        advice = requested_advice(container, variable)
     else:
         message = f"{container} sets {setting} without asking for a GPU: {_effect(variable, value)}"
-        fix = Fix(f"set {variable}={hidden_value(variable)}", hide_edits(container, variable))
-        advice = (
-            f"remove the variable and ask for a GPU in resources.limits{_example(variable)}, "
-            f"or set the variable to {hidden_value(variable)}"
-        )
+        advice = f"remove the variable and ask for a GPU in resources.limits{_example(variable)}"
+        if hidden := hidden_value(container, variable):
+            advice += f", or set the variable to {hidden}"
     return Finding(
-        path=path, key=variable, message=message, container=container, help=advice, fix=fix
+        path=(*container.path, "env", container.env[variable][-1][0], "value"),
+        key=name,
+        message=message,
+        container=container,
+        help=advice,
+        fix=visibility_fix(pod, container, variable, known),
+        action=action,
     )
 
 

@@ -3,13 +3,14 @@
 What it does
 ------------
 Finds entries of `envFrom` whose `prefix` is the beginning of `NVIDIA_VISIBLE_DEVICES`, of the
-corresponding variable of another vendor, or of a variable that the profile lists as an
+corresponding variable of another maker, or of a variable that the profile lists as an
 alternative: a key such as `DEVICES` after the prefix `NVIDIA_VISIBLE_` completes the name. An
 entry without a prefix is not found: it may contain the whole name or anything else, and neither
 the ConfigMap nor the Secret is part of the pod. `voidEveryContainer: true` closes that gap.
 
 For an alternative without `*`, such as `DOCKER_RESOURCE_GPU`, the rule only warns: few nodes obey
-one, and many builds use the prefix `DOCKER_` for their credentials.
+one, and many builds use the prefix `DOCKER_` for their credentials. It also only warns for a
+pattern that no chosen profile lists, and only about prefixes that begin as the pattern does.
 
 Why it matters
 --------------
@@ -19,12 +20,12 @@ requests a GPU, the variable replaces the device plugin's choice.
 
 Fix safety
 ----------
-In a container without a GPU, the fix adds an explicit value to `env`, which wins over `envFrom`.
-For an alternative it does so by default in pods that are created exactly as written: the
-container loses only a GPU that the scheduler has not counted. For any other variable, and in a
-custom resource or a PodTemplate, whose users may add the GPU, it needs `fix: true` in the policy.
-There is no fix for a pattern with `*`, nor in a container that requests a GPU: there only another
-prefix helps.
+In a container without a GPU, or with only resource claims, the fix adds an explicit value to `env`,
+which wins over `envFrom`. For an alternative it does so by default in pods that are created exactly
+as written: the container loses only a GPU that the scheduler has not counted. For any other
+variable, and in a custom resource or a PodTemplate, whose users may add the GPU, it needs
+`fix: true` in the policy. There is no fix for a pattern with `*`, nor in a container to which a
+device plugin gives a GPU: there only another prefix helps.
 
 References
 ----------
@@ -39,12 +40,13 @@ from typing import Any
 
 from rules.base.json_access import as_object, as_text, display
 from rules.finding import Action, Finding, Fix
-from rules.gpu.devices import describe_request, requests_gpu
-from rules.gpu.visibility import VISIBILITY_VARIABLES, matching_prefixes
-from rules.gpu.visibility_edits import hidden_value, hide_edits
+from rules.gpu.devices import describe_request, requests_gpu, uses_device_plugin
+from rules.gpu.visibility import matching_prefixes
+from rules.gpu.visibility_edits import hide_edits, hide_fix
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
+from rules.profile.profile import Profile
 from rules.rule import define_rule
 from rules.traits.bits import GPU_VARIABLE
 
@@ -54,11 +56,27 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     for container in pod.containers:
         if not container.raw.get("envFrom"):
             continue
-        for variable in dict.fromkeys((*VISIBILITY_VARIABLES, *pod.profile.alternative_variables)):
+        for variable in _variables(pod.profile):
             sources = matching_prefixes(container, variable)
-            # In a container with a GPU an entry in `env` is no remedy: it would hide the GPU.
-            if sources and (variable not in container.env or requests_gpu(container)):
+            if _is_unknown_pattern(variable, pod.profile):
+                stem = variable.partition("*")[0]
+                sources = [entry for entry in sources if entry[1]["prefix"].startswith(stem)]
+            # Where a device plugin sets the variable, an entry in `env` is no remedy: it would hide
+            # the GPU.
+            if sources and (variable not in container.env or uses_device_plugin(container)):
                 yield _finding(pod, container, variable, *sources[-1])
+
+
+def _variables(profile: Profile) -> list[str]:
+    """The variables of all makers, then the alternatives, those without `*` first."""
+    alternatives = sorted(profile.alternative_variables, key=lambda name: "*" in name)
+    return list(dict.fromkeys((*profile.visible_devices, *alternatives)))
+
+
+def _is_unknown_pattern(variable: str, profile: Profile) -> bool:
+    """Whether `variable` is a pattern for alternatives that no chosen profile lists."""
+    is_listed = variable in profile.visible_devices or variable in profile.chosen_alternatives
+    return "*" in variable and not is_listed
 
 
 def _finding(
@@ -73,27 +91,26 @@ def _finding(
         f"{subject} takes variables from {_name(source)} with the prefix "
         f"{display(source['prefix'])}, which a key can complete to {variable}"
     )
-    # Only a user's own profile contains patterns, and its author knows that nodes obey them.
-    is_alternative = variable not in VISIBILITY_VARIABLES and "*" not in variable
-    fix = None
+    is_alternative = variable not in pod.profile.visible_devices
+    only_warn = is_alternative and (
+        "*" not in variable or _is_unknown_pattern(variable, pod.profile)
+    )
+    fix: Fix | None = None
     if (
-        not requests_gpu(container)
+        not uses_device_plugin(container)
         and "*" not in variable
-        and (edits := hide_edits(container, variable))
+        and hide_edits(container, variable)
     ):
-        safe = is_alternative and pod.is_final
-        fix = Fix(f"set {variable}={hidden_value(variable)}", edits, safe=safe)
+        fix = hide_fix(container, variable, safe=is_alternative and pod.is_final)
     path = (*container.path, "envFrom", index, "prefix")
-    advice = f"choose a prefix that {variable} does not begin with"
-    action = Action.WARN if is_alternative else Action.DENY
     return Finding(
         path=path,
         key=f"envFrom.{variable}",
         message=message,
         container=container,
-        help=advice,
+        help=f"choose a prefix that {variable} does not begin with",
         fix=fix,
-        action=action,
+        action=Action.WARN if only_warn else Action.DENY,
     )
 
 

@@ -2,7 +2,7 @@
 
 What it does
 ------------
-Finds `NVIDIA_VISIBLE_DEVICES` (and the corresponding variables of other vendors) in a container's
+Finds `NVIDIA_VISIBLE_DEVICES` (and the corresponding variables of other makers) in a container's
 `env` with `valueFrom`: a ConfigMap, a Secret, a field of the pod, or a file. Two references by
 which the GPU platform itself hands out devices are not reported: those that a webhook named by
 the profile writes (as in `kai`), and Huawei's to the annotation in which its scheduler records
@@ -16,11 +16,13 @@ in the pod itself.
 
 Fix safety
 ----------
-In a container that requests a GPU of the variable's vendor, the fix removes the variable by
-default: the device plugin sets the right value. A resource claim counts as a GPU of NVIDIA. In a
-container that requests only another vendor's GPU, the fix removes the variable only if the policy
-says `fix: true`. In a container without a GPU, it overwrites the variable, including `valueFrom`,
-also only with `fix: true`.
+In a container that requests a GPU of the variable's maker from a device plugin, the fix removes the
+variable by default: the device plugin sets the right value. In a container that uses only resource
+claims or device classes, it sets `NVIDIA_VISIBLE_DEVICES` to `void` by default in pods that are
+created exactly as written: CDI injects these devices, which `void` does not stop. In a container
+that requests only another maker's GPU, the fix removes the variable only if the policy says
+`fix: true`. In a container without a GPU, it overwrites the variable, including `valueFrom`, also
+only with `fix: true`.
 
 References
 ----------
@@ -32,20 +34,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.finding import Action, Finding, Fix
+from rules.finding import Action, Finding
 from rules.gpu.devices import describe_request, requests_gpu
+from rules.gpu.other_makers import action_beside, foreign_request, foreign_variable
 from rules.gpu.visibility import (
-    VISIBILITY_VARIABLES,
     Visibility,
-    is_for_requested_gpu,
+    display_variable,
     is_platform_reference,
     reference_kind,
     visibility,
+    visible_variables,
 )
-from rules.gpu.visibility_edits import hidden_value, hide_edits, remove_edits
+from rules.gpu.visibility_edits import hidden_value, requested_advice, visibility_fix
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
+from rules.profile.records import VisibleDevices
 from rules.rule import define_rule
 from rules.traits.bits import GPU_VARIABLE
 
@@ -53,38 +57,42 @@ from rules.traits.bits import GPU_VARIABLE
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each variable that is a reference and not one that the GPU platform writes."""
     for container in pod.containers:
-        for variable in VISIBILITY_VARIABLES:
-            if (
-                variable in container.env
-                and visibility(container, variable) is Visibility.REFERENCE
-                and not is_platform_reference(pod, container, variable)
-            ):
-                yield _finding(container, variable)
+        for variable, known in visible_variables(container).items():
+            is_reference = visibility(container, variable) is Visibility.REFERENCE
+            if is_reference and not is_platform_reference(pod, container, variable):
+                yield _finding(pod, container, variable, known)
 
 
-def _finding(container: Container, variable: str) -> Finding:
-    source = reference_kind(container, variable)
-    path = (*container.path, "env", container.env[variable][-1][0], "valueFrom")
-    if requests_gpu(container):
+def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevices) -> Finding:
+    name = display_variable(variable)
+    setting = f"takes {name} from a {reference_kind(container, variable)}"
+    action = Action.DENY
+    if resource := foreign_request(known, container):
+        message = foreign_variable(container, setting, known, resource)
+        advice = f"remove the variable, or ask for {known.maker} cards"
+        action = action_beside(known, resource, container)
+    elif requests_gpu(container):
         message = (
-            f"{container} {describe_request(container)} and also takes {variable} from a {source}, "
+            f"{container} {describe_request(container)} and also {setting}, "
             "which replaces the devices that it is allocated"
         )
-        safe = is_for_requested_gpu(variable, container)
-        fix = Fix(f"remove {variable}", remove_edits(container, variable), safe)
-        advice = "remove the variable: the device plugin sets it"
+        advice = requested_advice(container, variable)
     else:
         message = (
-            f"{container} takes {variable} from a {source} without asking for a GPU: "
+            f"{container} {setting} without asking for a GPU: "
             "it may get devices that the scheduler has not counted"
         )
-        fix = Fix(f"set {variable}={hidden_value(variable)}", hide_edits(container, variable))
-        advice = (
-            "remove the variable and ask for a GPU in resources.limits, "
-            f"or set it to the value {hidden_value(variable)} in the pod itself"
-        )
+        advice = "remove the variable and ask for a GPU in resources.limits"
+        if hidden := hidden_value(container, variable):
+            advice += f", or set it to the value {hidden} in the pod itself"
     return Finding(
-        path=path, key=variable, message=message, container=container, help=advice, fix=fix
+        path=(*container.path, "env", container.env[variable][-1][0], "valueFrom"),
+        key=name,
+        message=message,
+        container=container,
+        help=advice,
+        fix=visibility_fix(pod, container, variable, known),
+        action=action,
     )
 
 

@@ -1,16 +1,20 @@
-"""A container asks for more GPUs than any node has.
+"""A container asks for more GPUs than any node has, or for more of a card than it has.
 
 What it does
 ------------
 Finds GPU resources that are counted in devices and of which one container requests more than
-`max_devices`. Suffixes have their usual meaning: `1k` is a thousand GPUs. Resources that are
-measured in memory or percent are not evaluated.
+`max_devices`. Suffixes have their usual meaning: `1k` is a thousand GPUs. Also finds shares of
+which a card has a known amount, such as HAMi's `nvidia.com/gpucores` of more than 100 percent.
+Resources that are measured in memory are not evaluated.
 
 Why it matters
 --------------
 A container runs on one node, so a request for a thousand GPUs is never placed: the pod waits
 forever. The cause is usually a typing error, such as `1k` or `2Gi` copied from a line about
 memory.
+
+A share is a part of each requested card. HAMi places no container that wants more than 100 percent
+of a card's memory, and silently takes 100 for any larger number of cores.
 
 Options
 -------
@@ -48,16 +52,24 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
             field, amount = "limits", device.limit
             if amount is None:
                 field, amount = "requests", device.request
-            if device.resource.unit != COUNTED or not isinstance(amount, Quantity):
+            resource = device.resource
+            maximum = resource.maximum
+            if resource.unit == COUNTED:
+                maximum = context.options["max_devices"]
+            if not maximum or not isinstance(amount, Quantity):
                 continue
-            maximum = context.options["max_devices"]
             if not amount.is_integer or amount.value <= maximum:
                 continue
+            if resource.unit == COUNTED:
+                limit = f"a node is expected to have at most {maximum} devices"
+                advice = "write the number of GPUs without a unit, or raise the option max_devices"
+            else:
+                limit = f"it is a part of each card, and a card has {maximum}"
+                advice = f"write at most {maximum}, and ask for more cards if one is not enough"
             message = (
                 f"{container} asks for {display(f'{name}: {amount.text}')}{_meaning(amount)}: "
-                f"a node is expected to have at most {maximum} devices"
+                f"{limit}"
             )
-            advice = "write the number of GPUs without a unit, or raise the option max_devices"
             path = (*container.resources_path, field, name)
             yield Finding(
                 path=path, key=f"count.{name}", message=message, container=container, help=advice

@@ -4,7 +4,8 @@ What it does
 ------------
 Finds GPU resources whose limit, or request if there is no limit, is zero. A zero that belongs to
 another requested resource, such as `nvidia.com/gpucores: 0` beside `nvidia.com/gpu: 1`, is fine:
-it only says that this part is not limited.
+it only says that this part is not limited. A zero in a container that hides the cards of its maker
+by a variable, such as `NVIDIA_VISIBLE_DEVICES=void`, is fine too: nothing is left to chance.
 
 Why it matters
 --------------
@@ -32,6 +33,7 @@ from rules.base.patterns import matches_any
 from rules.base.quantity import Quantity
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import Device, devices
+from rules.gpu.visibility import Visibility, visibility, visible_variables
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
@@ -46,7 +48,11 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             continue  # `misplaced-gpu` reports any resources of an ephemeral container
         for device in devices(container).values():
             amount = device.request if device.limit is None else device.limit
-            if _is_zero(amount) and not _tunes_another(device, container):
+            if (
+                _is_zero(amount)
+                and not _tunes_another(device, container)
+                and not _is_hidden(device, container)
+            ):
                 yield _finding(container, device)
 
 
@@ -57,6 +63,14 @@ def _is_zero(amount: object) -> bool:
 def _tunes_another(device: Device, container: Container) -> bool:
     requested = (other.name for other in devices(container).values() if other.is_requested)
     return any(matches_any(device.resource.companions, name) for name in requested)
+
+
+def _is_hidden(device: Device, container: Container) -> bool:
+    return any(
+        device.resource.vendor in known.vendors
+        and visibility(container, variable) is Visibility.HIDDEN
+        for variable, known in visible_variables(container).items()
+    )
 
 
 def _finding(container: Container, device: Device) -> Finding:

@@ -2,8 +2,8 @@
 
 What it does
 ------------
-Finds `NVIDIA_VISIBLE_DEVICES` (and the corresponding variables of other vendors) with any value
-in the `env` of a container that requests a share of a GPU of that vendor, such as
+Finds `NVIDIA_VISIBLE_DEVICES` (and the corresponding variables of other makers) with any value
+in the `env` of a container that requests a share of a GPU of that maker, such as
 `aliyun.com/gpu-mem`. References that the GPU platform itself writes are not reported.
 
 Why it matters
@@ -30,10 +30,11 @@ from collections.abc import Iterator
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import requests_share
 from rules.gpu.visibility import (
-    VISIBILITY_VARIABLES,
     describe_setting,
+    display_variable,
     is_for_requested_gpu,
     is_platform_reference,
+    visible_variables,
 )
 from rules.gpu.visibility_edits import remove_edits
 from rules.objects.container import Container
@@ -46,12 +47,11 @@ from rules.traits.bits import GPU_VARIABLE, SHARE
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each variable by which a container replaces the card chosen for its share."""
     for container in pod.containers:
-        for variable in VISIBILITY_VARIABLES:
-            if (
-                variable in container.env
-                and requests_share(container)
-                and is_for_requested_gpu(variable, container)
-                and not is_platform_reference(pod, container, variable)
+        if not requests_share(container):
+            continue
+        for variable, known in visible_variables(container).items():
+            if is_for_requested_gpu(known, container) and not is_platform_reference(
+                pod, container, variable
             ):
                 yield _finding(container, variable)
 
@@ -59,7 +59,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 def _finding(container: Container, variable: str) -> Finding:
     return Finding(
         path=(*container.path, "env", container.env[variable][-1][0]),
-        key=variable,
+        key=display_variable(variable),
         message=(
             f"{container} asks for a share of a GPU and also "
             f"{describe_setting(container, variable)}, which overrides the card "
@@ -67,7 +67,9 @@ def _finding(container: Container, variable: str) -> Finding:
         ),
         container=container,
         help="remove the variable: the sharing system sets it",
-        fix=Fix(f"remove {variable}", remove_edits(container, variable), safe=True),
+        fix=Fix(
+            f"remove {display_variable(variable)}", remove_edits(container, variable), safe=True
+        ),
     )
 
 

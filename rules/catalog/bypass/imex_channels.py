@@ -1,0 +1,76 @@
+"""A container takes IMEX channels by a variable.
+
+What it does
+------------
+Finds `NVIDIA_IMEX_CHANNELS` in a container's `env` with any value except an empty one, a
+`valueFrom` reference, and a prefix in `envFrom` that a key can complete to the name.
+
+Why it matters
+--------------
+Over an IMEX channel (Internode Memory Exchange) a program reads and writes GPU memory of other
+nodes that are connected by NVLink. Containers that use the same channel are not isolated from each
+other. NVIDIA's toolkit gives a container every channel that the variable names, and nobody counts
+them. With a ComputeDomain of NVIDIA's DRA driver, each workload gets a channel of its own through a
+resource claim and needs no variable.
+
+The rule warns, because clusters without that driver have no other way to channels. Where all
+workloads use compute domains, set its action to `deny`.
+
+Fix safety
+----------
+The fix removes the variable only if the policy says `fix: true`: without a channel a program may
+lose its fast connection to other nodes.
+
+References
+----------
+- NVIDIA container toolkit, `internal/config/image/cuda_image.go` (`ImexChannelsFromEnvVar`)
+- https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.finding import Action, Finding, Fix
+from rules.gpu.visibility import describe_setting, matching_prefixes
+from rules.gpu.visibility_edits import remove_edits
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_VARIABLE
+
+VARIABLE = "NVIDIA_IMEX_CHANNELS"
+EFFECT = "NVIDIA's runtime gives it channels to the GPU memory of other nodes that nobody counted"
+HELP = "use the resource claim of a ComputeDomain, which injects a channel of its own"
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each container that names channels itself, or may take their names from elsewhere."""
+    for container in pod.containers:
+        if VARIABLE in container.env:
+            if container.value_of(VARIABLE) == "":
+                continue
+            yield Finding(
+                path=(*container.path, "env", container.env[VARIABLE][-1][0]),
+                key=VARIABLE,
+                message=f"{container} {describe_setting(container, VARIABLE)}: {EFFECT}",
+                container=container,
+                help=f"remove the variable; {HELP}",
+                fix=Fix(f"remove {VARIABLE}", remove_edits(container, VARIABLE)),
+            )
+        elif sources := matching_prefixes(container, VARIABLE):
+            index, source = sources[-1]
+            yield Finding(
+                path=(*container.path, "envFrom", index, "prefix"),
+                key=f"envFrom.{VARIABLE}",
+                message=(
+                    f"{container} takes variables with the prefix {display(source['prefix'])}, "
+                    f"which a key can complete to {VARIABLE}: {EFFECT}"
+                ),
+                container=container,
+                help=f"choose a prefix that {VARIABLE} does not begin with; {HELP}",
+            )
+
+
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE,))

@@ -1,0 +1,64 @@
+"""Only init containers of a pod ask for a GPU.
+
+What it does
+------------
+Finds pods in which an init container requests a GPU resource and no container that runs after the
+init containers does. A sidecar (an init container with `restartPolicy: Always`) runs as long as the
+pod and counts like an application. A part of a GPU that annotations request is not reported, nor
+are resource claims: both name their container on purpose.
+
+Why it matters
+--------------
+The scheduler keeps the GPU for the pod as long as the pod exists, but the device plugin gives it to
+the init container alone. When that has ended, nobody uses the GPU and nobody else can have it. If
+the application was meant to have it, it works only as long as its image and the node give it every
+GPU, including those of other pods.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.devices import devices, is_device_class, only_init_requests_gpu
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield the first GPU resource of each init container, if no other container has any."""
+    if not only_init_requests_gpu(pod) or not _has_application(pod):
+        return
+    for container in pod.containers:
+        for name, device in devices(container).items():
+            if not device.is_requested or is_device_class(name):
+                continue
+            field = "requests" if device.limit is None else "limits"
+            yield Finding(
+                path=(*container.resources_path, field, name),
+                key=f"init.{name}",
+                message=(
+                    f"only {container} asks for {display(name)}: the scheduler keeps it for the "
+                    "pod's whole life, and no container of the application gets it"
+                ),
+                container=container,
+                help=f"ask for {display(name)} in the container that works with the GPU as well",
+            )
+            break
+
+
+def _has_application(pod: Pod) -> bool:
+    """Whether the pod has a container that is no init container: a patch may show init alone."""
+    return any(container.role == "app" for container in pod.containers)
+
+
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE,), needs_resources=True
+)

@@ -1,0 +1,128 @@
+"""Annotations ask for a part of a GPU that the scheduler refuses.
+
+What it does
+------------
+Checks the annotations by which a pod asks for a part of a GPU, if the profile has any, as KAI's
+`gpu-fraction`, `gpu-memory` and `gpu-fraction-num-devices`. Finds a part that is not a number above
+0 and below 1, memory or a number of cards that is not a positive whole number, a part beside an
+amount of memory, a number of cards without either, and annotations beside a limit of a whole GPU.
+
+Why it matters
+--------------
+KAI refuses such a pod, at admission or when it binds the pod to a node. Its user waits for a GPU
+that never comes. In a pod for another scheduler, the annotations have no effect at all; there the
+rule only warns.
+
+References
+----------
+- https://github.com/kai-scheduler/KAI-Scheduler/tree/main/docs/gpu-sharing
+- KAI scheduler, `pkg/binder/plugins/gpusharing/gpu-request/gpu_request_validator.go`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.base.quantity import Placeholder, Quantity, parse
+from rules.finding import Action, Finding
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.profile.records import Fraction
+from rules.rule import define_rule
+from rules.traits.bits import GPU_ANNOTATION, GPU_KEY
+
+_WHOLE = re.compile(r"[0-9]{1,20}", re.ASCII)
+# Digits with a decimal point or an exponent, as both of KAI's parsers read them.
+_DECIMAL = re.compile(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
+_LONGEST = 60
+NANO = 10**9
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each annotation for a part of a GPU that cannot be fulfilled."""
+    for fraction in pod.profile.fractions:
+        keys = (*fraction.annotations, fraction.cards)
+        if not any(key in pod.annotations for key in keys):
+            continue
+        is_obeyed = pod.profile.obeys(fraction, pod.annotations, pod.scheduler)
+        action = Action.DENY if is_obeyed else Action.WARN
+        yield from (finding._replace(action=action) for finding in _findings(pod, fraction))
+
+
+def _findings(pod: Pod, fraction: Fraction) -> Iterator[Finding]:
+    portion, memory, cards = fraction.portion, fraction.memory, fraction.cards
+    if portion in pod.annotations and not _is_portion(pod.annotations[portion]):
+        what = "is not a part of a GPU: a number above 0 and below 1"
+        yield _finding(
+            pod,
+            portion,
+            what,
+            'write a number such as "0.5", or ask for whole GPUs in resources.limits',
+        )
+    for key in (memory, cards):
+        if key in pod.annotations and not _is_positive(pod.annotations[key]):
+            yield _finding(pod, key, "is not a positive whole number", "write a number such as 2")
+    asked = [key for key in (portion, memory) if key in pod.annotations]
+    if len(asked) > 1:
+        yield _finding(
+            pod,
+            memory,
+            f"stands beside {portion}: only one of them can apply",
+            (f"remove {portion} or {memory}"),
+            key=f"beside.{portion}",
+        )
+    if cards in pod.annotations and not any(key in pod.annotations for key in fraction.annotations):
+        what = f"needs {' or '.join(fraction.annotations)}, which is missing"
+        yield _finding(
+            pod,
+            cards,
+            what,
+            f"add {fraction.annotations[0]}, or remove {cards}",
+            key=(f"alone.{cards}"),
+        )
+    if asked and (whole := _whole_gpu(pod, fraction)) is not None:
+        container, name = whole
+        what = f"stands beside {name} of {container}: a pod gets a part or whole GPUs, not both"
+        advice = f"remove the annotation or the limit of {name}"
+        yield _finding(pod, asked[0], what, advice, key=f"whole.{asked[0]}")
+
+
+def _whole_gpu(pod: Pod, fraction: Fraction) -> tuple[Container, str] | None:
+    for container in pod.containers:
+        for name in fraction.excludes:
+            if name in container.limits:
+                return container, name
+    return None
+
+
+def _finding(pod: Pod, annotation: str, what: str, advice: str, *, key: str = "") -> Finding:
+    value = display(pod.annotations[annotation])
+    return Finding(
+        path=(*pod.metadata_path, "annotations", annotation),
+        key=key or annotation,
+        message=f"the annotation {annotation}: {value} {what}",
+        help=advice,
+    )
+
+
+def _is_portion(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    amount = parse(value[:_LONGEST])
+    if isinstance(amount, Placeholder):
+        return True
+    is_decimal = len(value) <= _LONGEST and bool(_DECIMAL.fullmatch(value))
+    return is_decimal and isinstance(amount, Quantity) and 0 < amount.nano < NANO
+
+
+def _is_positive(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    is_number = bool(_WHOLE.fullmatch(value)) and int(value) > 0
+    return is_number or isinstance(parse(value[:_LONGEST]), Placeholder)
+
+
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_ANNOTATION | GPU_KEY,))

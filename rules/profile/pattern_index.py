@@ -1,0 +1,26 @@
+"""Look facts up by a name that may fit a pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from rules.base.caching import BoundedCache
+from rules.base.patterns import matches
+
+T = TypeVar("T")
+
+
+class PatternIndex(Generic[T]):
+    """Facts by name or pattern. An exact name wins over patterns, an earlier pattern over later."""
+
+    def __init__(self, facts: Mapping[str, T]) -> None:
+        self._patterns = [(name, fact) for name, fact in facts.items() if "*" in name]
+        self._found: BoundedCache[str, T | None] = BoundedCache(facts)
+
+    def find(self, name: str) -> T | None:
+        """The fact about `name`, or None."""
+        if name in self._found:
+            return self._found[name]
+        fact = next((fact for pattern, fact in self._patterns if matches(pattern, name)), None)
+        return self._found.store(name, fact)
