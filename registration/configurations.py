@@ -50,8 +50,8 @@ class RegistrationOptions(NamedTuple):
 
     - `default`: the mode of namespaces without a label, or with an unknown value.
     - `minimum`: the weakest mode that the label of a namespace can choose.
-    - `failure_policy`: for pods and quotas. Workloads are never refused, so for them it is always
-      Ignore.
+    - `failure_policy`: for pods, quotas and resource claims. Workloads are never refused, so for
+      them it is always Ignore.
     """
 
     default: Action = Action.WARN
@@ -76,7 +76,11 @@ def configurations(
         for entry in _mutating(mode, selector, client_config, options)
     ]
     validating = [
-        _entry(mode.word, _pods("CREATE", "UPDATE"), client_config(f"/validate/{mode.word}"))
+        _entry(
+            mode.word,
+            [*_pods("CREATE", "UPDATE"), _claims()],
+            client_config(f"/validate/{mode.word}"),
+        )
         | {"namespaceSelector": selector, "failurePolicy": options.failure_policy}
         | {"timeoutSeconds": options.timeout_seconds}
         for mode, selector in modes
@@ -156,6 +160,11 @@ def _pods(*operations: str) -> list[dict[str, Any]]:
         _rule("", ("pods/ephemeralcontainers",), ("UPDATE",)),
         _rule("", ("resourcequotas",), ("CREATE", "UPDATE")),
     ]
+
+
+def _claims() -> dict[str, Any]:
+    """Claims for devices. Their specs cannot change, and their status is not gpuward's business."""
+    return _rule("resource.k8s.io", ("resourceclaims", "resourceclaimtemplates"), ("CREATE",), "*")
 
 
 def _workloads() -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 
 from rules.base.json_patch import Edit, Path
 from rules.objects.container import Container
+from rules.objects.device_claim import DeviceClaim
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
@@ -106,7 +107,9 @@ class Finding(_FindingFields):
         given = (path, key, message, container, containers, help, fix, action, api_refuses)
         return tuple.__new__(cls, (*given, rule, object, stable_path, fixable))
 
-    def with_rule(self, rule: str, subject: Pod | Quota, action: Action, *, fixable: bool) -> Self:
+    def with_rule(
+        self, rule: str, subject: Pod | Quota | DeviceClaim, action: Action, *, fixable: bool
+    ) -> Self:
         """The finding as made by `rule` about `subject`."""
         return type(self)(
             path=self.path,

@@ -52,7 +52,13 @@ from rules.catalog.scheduling import (
     toleration_default,
     toleration_mismatch,
 )
-from rules.catalog.security import host_namespaces, ld_preload, privileged_gpu, sys_admin_gpu
+from rules.catalog.security import (
+    admin_access_claim,
+    host_namespaces,
+    ld_preload,
+    privileged_gpu,
+    sys_admin_gpu,
+)
 from rules.catalog.sharing import (
     core_percentage_step,
     core_without_mem,
@@ -129,6 +135,7 @@ REPORTS = (
     scheduler_mismatch.RULE,
     affinity_contradiction.RULE,
     quota_fraction.RULE,
+    admin_access_claim.RULE,
 )
 """Rules without fixes."""
 

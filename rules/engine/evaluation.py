@@ -16,16 +16,17 @@ from rules.engine.result import EvaluationResult, RuleFailure
 from rules.finding import Finding, FixScope
 from rules.gpu.components import is_component, is_mirror
 from rules.objects.circumstances import set_circumstances
+from rules.objects.device_claim import DeviceClaim
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
 from rules.policy import ActiveRule, RuleSet
 from rules.profile.context import Context
-from rules.traits.bits import QUOTA, satisfies
+from rules.traits.bits import satisfies
 from rules.traits.extraction import raw_traits, set_traits, traits_of
 from rules.workloads.discovery import find_subjects
 from rules.workloads.subjects import MalformedField
 
-Subject: TypeAlias = Pod | Quota
+Subject: TypeAlias = Pod | Quota | DeviceClaim
 Suppress: TypeAlias = Callable[[Finding, ActiveRule], bool]
 """Whether a finding is suppressed, as by a comment in a file."""
 
@@ -80,8 +81,8 @@ class Evaluation:
         for subject in find_subjects(manifest, profile, namespace):
             if isinstance(subject, MalformedField):
                 self.result.malformed_fields.append(subject)
-            elif isinstance(subject, Quota):
-                subjects.append((subject, QUOTA))
+            elif isinstance(subject, Quota | DeviceClaim):
+                subjects.append((subject, traits_of(subject)))
             else:
                 self.result.pods += 1
                 traits = traits_of(subject)

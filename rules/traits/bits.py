@@ -34,6 +34,7 @@ CUSTOM_SCHEDULER = 1 << 17
 HOST_NAMESPACE = 1 << 18
 POD_RESOURCES = 1 << 19  # resources or overhead of the pod itself
 QUOTA = 1 << 20  # not a pod at all
+DEVICE_CLAIM = 1 << 21  # no pod either, but a ResourceClaim or a template of one
 
 GPU = GPU_RESOURCE | CLAIM | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT

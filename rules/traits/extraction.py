@@ -12,6 +12,7 @@ from rules.base.patterns import matches_any
 from rules.gpu.devices import NATIVE, Device, parse_device
 from rules.gpu.images import is_cuda_image
 from rules.objects.container import Container
+from rules.objects.device_claim import DeviceClaim
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.objects.pod_layout import POD_SPEC
 from rules.objects.quota import Quota
@@ -21,6 +22,7 @@ from rules.traits.bits import (
     CLAIM,
     CUDA_IMAGE,
     CUSTOM_SCHEDULER,
+    DEVICE_CLAIM,
     EPHEMERAL,
     GPU_ANNOTATION,
     GPU_KEY,
@@ -48,10 +50,10 @@ _ROLE_TRAITS = tuple(
 _NAME = itemgetter("name")
 
 
-def traits_of(subject: Pod | Quota) -> int:
+def traits_of(subject: Pod | Quota | DeviceClaim) -> int:
     """The traits of `subject`, computed once and stored in its view."""
-    if isinstance(subject, Quota):
-        return QUOTA
+    if not isinstance(subject, Pod):
+        return QUOTA if isinstance(subject, Quota) else DEVICE_CLAIM
     if subject.traits is None:
         traits = _spec_traits(subject.spec) | _pod_metadata_traits(subject)
         for container in subject.containers:

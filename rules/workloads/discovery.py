@@ -13,6 +13,8 @@ from typing import Any
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.base.json_patch import Json, Path
 from rules.base.patterns import matches_any
+from rules.objects.device_claim import CLAIM_PATHS, DeviceClaim
+from rules.objects.device_claim import GROUP as CLAIM_GROUP
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, object_ref
 from rules.objects.pod import Pod
 from rules.objects.pod_layout import CONTAINER_LISTS, POD_SPEC, PodLayout
@@ -27,6 +29,7 @@ from rules.workloads.kinds import (
     POD_TEMPLATE_PATHS,
     PodLayouts,
 )
+from rules.workloads.lists import flatten_lists
 from rules.workloads.subjects import MalformedField, Subject
 
 _CONTAINER_FIELDS = frozenset(CONTAINER_LISTS)
@@ -44,7 +47,7 @@ def find_subjects(
     Lists (`kind: List`, `PodList` …) are opened. `namespace` is where an object goes that names
     no namespace. A field with the wrong type comes as a MalformedField before its pod.
     """
-    for raw, base in _flatten_lists(as_object(manifest), path):
+    for raw, base in flatten_lists(as_object(manifest), path):
         kind = as_text(raw.get("kind"))
         group = as_text(raw.get("apiVersion")).rpartition("/")[0]
         is_built_in = kind in POD_TEMPLATE_PATHS and group in BUILT_IN_GROUPS
@@ -54,6 +57,8 @@ def find_subjects(
         search = _SubjectSearch(owner, profile, base)
         if kind == "ResourceQuota" and not group:
             yield from search.quota(raw)
+        elif group == CLAIM_GROUP and kind in CLAIM_PATHS:
+            yield from search.claim(raw, CLAIM_PATHS[kind])
         elif is_built_in:
             yield from search.template(raw, POD_TEMPLATE_PATHS[kind])
         else:
@@ -64,24 +69,6 @@ def _holds_no_subject(kind: str, group: str) -> bool:
     if not group:
         return not kind or kind in KINDS_WITHOUT_PODS
     return not kind or matches_any(PATTERN_GROUPS, group)
-
-
-def _flatten_lists(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[Mapping[str, Any], Path]]:
-    """The object `raw` and, if it has items, the objects in them, each with its path.
-
-    kubectl takes everything with `items` for a list, whatever its kind.
-    """
-    waiting = [(raw, path)]
-    while waiting:
-        raw, path = waiting.pop()
-        kind, listed = as_text(raw.get("kind")), raw.get("items")
-        if not kind.endswith("List") or not isinstance(listed, list):
-            yield raw, path
-        # Items of a PodList need not say that they are Pods.
-        inherited = {"apiVersion": raw.get("apiVersion"), "kind": kind.removesuffix("List")}
-        for index, item in reversed(as_objects(listed)):
-            typed = item if as_text(item.get("kind")) else {**item, **inherited}
-            waiting.append((typed, (*path, "items", index)))
 
 
 class _SubjectSearch:
@@ -99,6 +86,17 @@ class _SubjectSearch:
         yield from self._malformed(spec, {"hard": {}}, ("spec",))
         hard = as_object(as_object(spec).get("hard"))
         yield Quota(self._owner, self._profile, hard, (*self._base, "spec", "hard"))
+
+    def claim(self, raw: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Subject]:
+        """The spec of a claim for devices, which is at `path`."""
+        wanted: Any = {"devices": {"requests": [{"exactly": {}}]}}
+        for step in reversed(path[1:]):
+            wanted = {step: wanted}
+        yield from self._malformed(raw.get(path[0]), wanted, path[:1])
+        spec: Any = raw
+        for step in path:
+            spec = as_object(spec.get(step))
+        yield DeviceClaim(self._owner, self._profile, spec, (*self._base, *path))
 
     def template(self, raw: Mapping[str, Any], path: Path) -> Iterator[Subject]:
         """The pod whose template is at `path` of a built-in kind, if there is one."""

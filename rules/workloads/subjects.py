@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from rules.base.json_patch import Path
+from rules.objects.device_claim import DeviceClaim
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
@@ -18,4 +19,4 @@ class MalformedField(NamedTuple):
     why: str
 
 
-Subject: TypeAlias = Pod | Quota | MalformedField
+Subject: TypeAlias = Pod | Quota | DeviceClaim | MalformedField

@@ -28,6 +28,7 @@ BYPASS_POD = pod(container(**variable("all")))
 GPU_POD = pod(container(**gpus(limits=1)))
 CUDA = "nvcr.io/nvidia/cuda:13.0.0-base-ubuntu24.04"
 DRY_RUN = "?dryRun=All"
+OK = 200
 # No server listens on this port.
 NO_SERVER = "https://127.0.0.1:1"
 
@@ -152,6 +153,24 @@ def unregistered_kind(environment: Environment) -> Response:
         )
 
 
+def admin_access(environment: Environment) -> Response:
+    """A claim for devices in use, where the label of Kubernetes allows it."""
+    if environment.plane.request("GET", "/apis/resource.k8s.io/v1").status != OK:
+        pytest.skip("this Kubernetes does not serve claims for devices by default")
+    labels = {MODE_LABEL: "deny", "resource.kubernetes.io/admin-access": "true"}
+    namespace = environment.plane.namespace(labels)
+    eventually(lambda: is_enforced(environment.plane, namespace), what="the namespace is enforced")
+    exactly = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All", "adminAccess": True}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "all-cards"},
+        "spec": {"devices": {"requests": [{"name": "all", "exactly": exactly}]}},
+    }
+    path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims{DRY_RUN}"
+    return environment.plane.request("POST", path, claim)
+
+
 ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     "ephemeral-variable": lambda e: e.add_ephemeral_container(**variable("all")),
     "ephemeral-privileged": lambda e: e.add_ephemeral_container(
@@ -161,6 +180,7 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     "ephemeral-unknown-image": lambda e: e.add_ephemeral_container(
         image="registry.example.com/cuda:1"
     ),
+    "admin-access": admin_access,
     "update-annotation": lambda e: e.annotate("nvidia.cdi.k8s.io/pod", "nvidia.com/gpu=all"),
     "update-scheduler-annotation": lambda e: e.annotate("hami.io/vgpu-devices-allocated", "GPU-0"),
     "update-image": lambda e: e.update({"spec": {"containers": [{"name": "main", "image": CUDA}]}}),

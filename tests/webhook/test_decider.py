@@ -373,6 +373,29 @@ def test_a_quota_that_the_api_server_refuses_next_is_explained() -> None:
     assert "a fraction, which the API server refuses" in answer.warnings[0]
 
 
+def claim(owners: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    exactly = {"deviceClassName": "gpu.nvidia.com", "adminAccess": True}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "all-cards", "ownerReferences": owners or []},
+        "spec": {"devices": {"requests": [{"name": "all", "exactly": exactly}]}},
+    }
+
+
+def test_a_claim_for_devices_in_use_is_warned_about_and_refused_where_a_policy_says_so() -> None:
+    answer = ADMISSION.validate(claim())
+    assert answer.allowed
+    assert "[admin-access-claim]" in answer.warnings[0]
+    strict = Admission("rules: {admin-access-claim: {action: deny}}\n")
+    assert not strict.validate(claim()).allowed
+
+
+def test_a_claim_made_from_a_template_is_left_to_the_warning_about_the_template() -> None:
+    pod_owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1", "controller": True}
+    assert ADMISSION.validate(claim([pod_owner])) == IGNORED
+
+
 # Modes
 
 

@@ -45,7 +45,7 @@ def allow(
 
 
 def _verb(request: AdmissionRequest, finding: Finding) -> str:
-    """What mode deny would do to a pod or quota, unless the API server refuses it by itself."""
+    """What mode deny would do to the object, unless the API server refuses it by itself."""
     spared = request.mode is not Action.DENY and finding.action is Action.DENY
-    ours = (request.is_pod or request.is_quota) and not finding.api_refuses
+    ours = request.is_validated and not finding.api_refuses
     return "would be refused: " if ours and spared else ""

@@ -70,7 +70,7 @@ class Decider:
     def validate(self, review: AdmissionReview, mode: Action, today: datetime.date) -> Decision:
         """The decision of the validating webhook, which never assumes that the other was called."""
         request = admission_request(review, mode, today)
-        if request is None or not (request.is_pod or request.is_quota):
+        if request is None or not request.is_validated:
             return IGNORED
         if reason := too_large(request):
             # A pod that exists already may be labelled, however large it is.

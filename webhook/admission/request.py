@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.finding import Action
+from rules.objects.device_claim import CLAIM_PATHS
+from rules.objects.device_claim import GROUP as CLAIM_GROUP
 from rules.profile.context import Context
 from webhook.admission.review import AdmissionReview
 
@@ -37,6 +39,16 @@ class AdmissionRequest(NamedTuple):
     def is_quota(self) -> bool:
         """Whether a ResourceQuota is created or changed."""
         return self.review.kind == "ResourceQuota" and not self.review.group
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether a claim for devices is created, or a template of one."""
+        return self.review.group == CLAIM_GROUP and self.review.kind in CLAIM_PATHS
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether gpuward may refuse the object. About all others it only warns."""
+        return self.is_pod or self.is_quota or self.is_claim
 
     @property
     def is_unchanged(self) -> bool:

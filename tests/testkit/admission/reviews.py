@@ -18,6 +18,8 @@ PLURALS = {
     ("", "PodTemplate"): "podtemplates",
     ("", "ReplicationController"): "replicationcontrollers",
     ("", "ResourceQuota"): "resourcequotas",
+    ("resource.k8s.io", "ResourceClaim"): "resourceclaims",
+    ("resource.k8s.io", "ResourceClaimTemplate"): "resourceclaimtemplates",
     ("apps", "DaemonSet"): "daemonsets",
     ("apps", "Deployment"): "deployments",
     ("apps", "ReplicaSet"): "replicasets",

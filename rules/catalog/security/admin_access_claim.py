@@ -1,0 +1,76 @@
+"""A resource claim asks for admin access to devices.
+
+What it does
+------------
+Finds `adminAccess: true` in the requests of a ResourceClaim or a ResourceClaimTemplate, outside the
+namespaces in which the profile lists components of the GPU platform.
+
+Why it matters
+--------------
+A claim with admin access gets devices that are in use by other pods, and nothing counts them. A
+driver may grant more than to other claims, such as the right to reset a device. It is meant for
+agents that watch the devices of a node.
+
+Kubernetes 1.34 and newer accepts `adminAccess` only in namespaces with the label
+`resource.kubernetes.io/admin-access: "true"`, 1.33 with `resource.k8s.io/admin-access: "true"`, if
+the feature is on. Before 1.33 no label is needed. The rule warns, because such a label shows that
+somebody who may label namespaces allowed it. Where nobody needs admin access, set its action to
+`deny`.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#admin-access
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rules.base.json_access import as_object, as_objects, as_text, display
+from rules.base.json_patch import Path
+from rules.finding import Action, Finding
+from rules.objects.device_claim import DeviceClaim
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import DEVICE_CLAIM
+
+FIELD = "adminAccess"
+HELP = (
+    f"remove {FIELD}: only agents that watch the devices of a node need it. Kubernetes 1.34 and "
+    'newer accepts it only in namespaces with the label resource.kubernetes.io/admin-access: "true"'
+)
+
+
+def check(claim: DeviceClaim, _context: Context) -> Iterator[Finding]:
+    """Yield each request for admin access."""
+    if claim.profile.components_in(claim.object.namespace):
+        return
+    for path, request, name in _requests(claim):
+        if request.get(FIELD) is True:
+            yield Finding(
+                path=(*path, FIELD),
+                key=f"{FIELD}.{name[:63]}",
+                message=(
+                    f"the request {display(name)} asks for admin access: the claim gets devices "
+                    "that are in use by other pods, and nothing counts them"
+                ),
+                help=HELP,
+            )
+
+
+def _requests(claim: DeviceClaim) -> Iterator[tuple[Path, Mapping[str, Any], str]]:
+    """Each request with its path and its name. Since v1beta2 its fields are in `exactly`."""
+    listed = as_object(claim.spec.get("devices")).get("requests")
+    for index, request in as_objects(listed):
+        path = (*claim.path, "devices", "requests", index)
+        name = as_text(request.get("name"))
+        if FIELD in request:
+            yield path, request, name
+        else:
+            yield (*path, "exactly"), as_object(request.get("exactly")), name
+
+
+RULE = define_rule(
+    check, subject=DeviceClaim, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,)
+)

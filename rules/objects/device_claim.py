@@ -1,0 +1,40 @@
+"""A read-only view of a ResourceClaim, or of the claim in a ResourceClaimTemplate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rules.base.json_access import as_object
+from rules.base.json_patch import Json, Path, find_value
+from rules.objects.object_ref import ObjectRef
+from rules.profile.profile import Profile
+
+GROUP = "resource.k8s.io"
+# Kind -> the path of the claim's spec.
+CLAIM_PATHS: Mapping[str, tuple[str, ...]] = {
+    "ResourceClaim": ("spec",),
+    "ResourceClaimTemplate": ("spec", "spec"),
+}
+
+
+class DeviceClaim:
+    """A claim for devices. `spec` is at `path` of the manifest."""
+
+    def __init__(
+        self, owner: ObjectRef, profile: Profile, spec: Mapping[str, Any], path: Path
+    ) -> None:
+        self.object = owner
+        self.profile = profile
+        self.spec = spec
+        self.path = path
+        self.stable_path = ".".join(CLAIM_PATHS[owner.kind])
+        self.results_by_rule: dict[str, Any] = {}
+        """What each rule has said about this view, filled by `engine.evaluation`."""
+
+    def refreshed(self, manifest: Json) -> DeviceClaim:
+        """This claim as it is in `manifest`, which edits have made of the one it was read from."""
+        spec = as_object(find_value(manifest, self.path))
+        if spec is self.spec:
+            return self
+        return DeviceClaim(self.object, self.profile, spec, self.path)
