@@ -132,11 +132,8 @@ def _images() -> Iterator[str]:
 
 def _variables() -> Iterator[str]:
     yield f'{ENV_FROM}.exists(source, source.?prefix.orValue("") != "")'
-    words, known = (
-        traits.VARIABLE_WORDS,
-        {*_facts("alternativeVariables"), *_facts("visibleDevices")},
-    )
-    ordinary = {name for name in known if not _contains_one(name, words)}
+    words, known = traits.VARIABLE_WORDS, ("alternativeVariables", "visibleDevices")
+    ordinary = {n for field in known for n in _facts(field) if not _contains_one(n, words)}
     tests = chain(contains("variable.name", words), matches("variable.name", ordinary))
     name = f"variable.name.size() > {LONGEST['variable']}\n|| {any_of(tests)}"
     yield f"{ENV}.exists(variable, {name}%variables%)"
