@@ -13,7 +13,7 @@ from policies.suggestions import did_you_mean
 from rules.base.json_access import display
 from rules.base.json_patch import Path
 from rules.catalog import CATALOG
-from rules.objects.quota import Quota
+from rules.objects.pod import Pod
 from rules.policy import SECURITY_FAMILIES, parse_version
 from rules.rule import Rule
 
@@ -43,7 +43,7 @@ _NAME_OR_PATTERN = "a name, or a pattern with a part of a name"
 
 
 _NAMESPACE_REASON = "the user that the rule is about can write every other field of the pod"
-_ABOUT_QUOTAS = "the rule is about quotas, which have none, so it would never apply"
+_NOT_ABOUT_PODS = "the rule is not about pods, and only pods have one, so it would never apply"
 _ONLY_PODS_HAVE = {"image", "container", "serviceAccount"}
 _PROVES_NOTHING = "proves nothing: also give a namespace, a serviceAccount or a name"
 
@@ -168,10 +168,10 @@ def _bad_exception(exception: Mapping[str, Any], path: Path) -> Iterator[Problem
                 (*path, "match"),
                 f"an exception to {name} must name a namespace: {_NAMESPACE_REASON}",
             )
-        elif _RULES[name].subject is Quota and (of_pods := sorted(criteria & _ONLY_PODS_HAVE)):
+        elif _RULES[name].subject is not Pod and (of_pods := sorted(criteria & _ONLY_PODS_HAVE)):
             yield (
                 (*path, "match", of_pods[0]),
-                f"an exception to {name} cannot match by {of_pods[0]}: {_ABOUT_QUOTAS}",
+                f"an exception to {name} cannot match by {of_pods[0]}: {_NOT_ABOUT_PODS}",
             )
     if not criteria:
         yield (*path, "match"), "this matches every object; set the rule's action instead"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from rules.base.json_patch import Path
 from rules.finding import Finding
+from rules.objects.device_claim import DeviceClaim
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
 from rules.policy import PolicyException
@@ -19,7 +20,7 @@ class ExceptionMatcher:
         self._exceptions = [one for one in exceptions if not one.expired(today)]
         self._fitting_pods: dict[tuple[PolicyException, Path], bool] = {}
 
-    def find(self, finding: Finding, subject: Pod | Quota) -> PolicyException | None:
+    def find(self, finding: Finding, subject: Pod | Quota | DeviceClaim) -> PolicyException | None:
         """The first exception that accepts `finding` about `subject`, or None."""
         account = subject.service_account if isinstance(subject, Pod) else ""
         for exception in self._exceptions:
@@ -27,7 +28,9 @@ class ExceptionMatcher:
                 return exception
         return None
 
-    def _fits(self, exception: PolicyException, finding: Finding, subject: Pod | Quota) -> bool:
+    def _fits(
+        self, exception: PolicyException, finding: Finding, subject: Pod | Quota | DeviceClaim
+    ) -> bool:
         """Whether `exception` fits every container that `finding` concerns.
 
         These are its own, those that mount its volume, or, for the whole pod, all of them.

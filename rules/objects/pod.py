@@ -136,10 +136,9 @@ class Pod:
         """The container for which the pod's annotations ask for a part of a GPU, if they do."""
         for fraction in self.profile.fractions:
             if self.profile.obeys(fraction, self.annotations, self.scheduler):
-                name = self.annotations.get(fraction.target) if fraction.target else None
+                name = self.annotations.get(fraction.target or "")
                 named = [c for c in containers if c.name == name and c.role != "ephemeral"]
-                apps = [container for container in containers if container.role == "app"]
-                return next(iter((*named, *apps)), None)
+                return next(iter((*named, *(c for c in containers if c.role == "app"))), None)
         return None
 
     @cached_property

@@ -38,7 +38,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     (
         exception("{namespace: a, image: b}", rule="quota-fraction"),
         "6:25",
-        "an exception to quota-fraction cannot match by image: the rule is about quotas",
+        "an exception to quota-fraction cannot match by image: the rule is not about pods",
     ),
     ("extends: base\n", "3:1", "'extends' is reserved"),
     ("persona: strict\n", "3:1", "'persona' is reserved"),
