@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.json_access import as_text
 from rules.base.quantity import Malformed, Placeholder, Quantity, parse
@@ -103,6 +103,31 @@ def requests_share(container: Container) -> bool:
     return any(device.resource.sharing == "share" for device in requested)
 
 
+class Request(NamedTuple):
+    """The GPU resources that a container requests.
+
+    `first` is the name of the first one, `vendors` are those of all, and `from_plugin` says whether
+    a device plugin offers any of them.
+    """
+
+    first: str
+    vendors: frozenset[str]
+    from_plugin: bool
+
+
+def request_of(container: Container) -> Request:
+    """What `container` requests. Stored in the view, because rules ask for every variable."""
+    request: Request | None = container.request
+    if request is None:
+        requested = [device for device in devices(container).values() if device.is_requested]
+        request = container.request = Request(
+            requested[0].name if requested else "",
+            frozenset(device.resource.vendor for device in requested),
+            any(not is_device_class(device.name) for device in requested),
+        )
+    return request
+
+
 def uses_device_plugin(container: Container) -> bool:
     """Whether a device plugin gives `container` its GPU, or a scheduler a part of one.
 
@@ -110,8 +135,7 @@ def uses_device_plugin(container: Container) -> bool:
     claim, and of a device class that is asked for as a resource, are injected by CDI (Container
     Device Interface), which no variable stops.
     """
-    requested = (name for name, device in devices(container).items() if device.is_requested)
-    return container.is_fraction_target or any(not is_device_class(name) for name in requested)
+    return container.is_fraction_target or request_of(container).from_plugin
 
 
 def is_device_class(name: str) -> bool:
@@ -119,16 +143,9 @@ def is_device_class(name: str) -> bool:
     return name.startswith(DEVICE_CLASS_PREFIX)
 
 
-def requested_vendors(container: Container) -> frozenset[str]:
-    """The vendors of the GPU resources that `container` requests."""
-    requested = (device for device in devices(container).values() if device.is_requested)
-    return frozenset(device.resource.vendor for device in requested)
-
-
 def uses_only_claims(container: Container) -> bool:
     """Whether `container` uses a resource claim, of any class, and requests no GPU resource."""
-    requests_resource = any(device.is_requested for device in devices(container).values())
-    return bool(container.claims) and not requests_resource
+    return bool(container.claims) and not request_of(container).first
 
 
 def describe_request(container: Container) -> str:
@@ -159,26 +176,6 @@ def requested_resources(pod: Pod) -> tuple[str, ...]:
         )
         pod.requested_resources = tuple(dict.fromkeys(device.name for device in requested))
     return pod.requested_resources
-
-
-def only_init_requests_gpu(pod: Pod) -> bool:
-    """Whether init containers request GPU resources and no container that runs after them does.
-
-    A sidecar, which is an init container that is restarted, runs as long as the pod.
-    """
-    requesting = [c for c in pod.containers if requested_vendors(c) or c.is_fraction_target]
-    return bool(requesting) and all(
-        c.role == "init" and c.raw.get("restartPolicy") != "Always" for c in requesting
-    )
-
-
-def excludes_nvidia(pod: Pod) -> bool:
-    """Whether no node that can run `pod` has cards of NVIDIA, as with TPUs, Neuron and Gaudi.
-
-    NVIDIA's variables mean nothing there.
-    """
-    known = (pod.profile.resource(name) for name in requested_resources(pod))
-    return any(resource is not None and resource.exclusive for resource in known)
 
 
 def uses_gpu_runtime(pod: Pod) -> bool:

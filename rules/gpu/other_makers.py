@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rules.base.json_access import display
 from rules.finding import Action
-from rules.gpu.devices import devices, requests_gpu
+from rules.gpu.devices import request_of
 from rules.gpu.visibility import is_for_requested_gpu
 from rules.objects.container import Container
 from rules.profile.records import VisibleDevices
@@ -15,10 +15,9 @@ def foreign_request(known: VisibleDevices, container: Container) -> str:
 
     Empty if one is, and if the container requests nothing or something of unknown vendor.
     """
-    if container.claims or not requests_gpu(container) or is_for_requested_gpu(known, container):
+    if container.claims or is_for_requested_gpu(known, container):
         return ""
-    requested = (device for device in devices(container).values() if device.is_requested)
-    return next((device.name for device in requested), "")
+    return request_of(container).first
 
 
 def foreign_variable(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_access import as_object, as_objects, as_text, display
-from rules.gpu.devices import devices, requested_vendors, requests_gpu
+from rules.gpu.devices import devices, request_of, requests_gpu
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.records import VisibleDevices
@@ -79,7 +79,7 @@ def is_for_requested_gpu(known: VisibleDevices, container: Container) -> bool:
     For a container with only a resource claim or a part of a GPU, this is true for NVIDIA's
     variable: the pod does not show the vendor.
     """
-    vendors = requested_vendors(container)
+    vendors = request_of(container).vendors
     if not vendors:
         return known.name == NVIDIA and requests_gpu(container)
     return not vendors.isdisjoint(known.vendors)

@@ -15,7 +15,15 @@ from rules.profile.records import VisibleDevices
 # Properties that depend on one field alone: an unchanged field lets a later view reuse them.
 _FACTS_BY_FIELD = {
     "env": ("env", "variable_traits", "visible_variables"),
-    "resources": ("resources", "limits", "requests", "claims", "devices", "resource_traits"),
+    "resources": (
+        "resources",
+        "limits",
+        "requests",
+        "claims",
+        "devices",
+        "request",
+        "resource_traits",
+    ),
 }
 
 
@@ -47,6 +55,7 @@ class Container:
         """Whether annotations of the pod ask for a part of a GPU for this container."""
         # Filled by `gpu.devices`, `gpu.visibility` and `traits.extraction`, and by nothing else.
         self.devices: dict[str, Any] | None = None
+        self.request: Any = None
         self.requests_gpu: bool | None = None
         self.traits: int | None = None
         self.resource_traits: int | None = None

@@ -52,13 +52,12 @@ from rules.finding import Action, Finding
 from rules.gpu.components import is_made_by_daemon_set, shows_gpus
 from rules.gpu.devices import (
     describe_request,
-    excludes_nvidia,
-    only_init_requests_gpu,
     pod_requests_gpu,
     requests_gpu,
     uses_device_plugin,
     uses_gpu_runtime,
 )
+from rules.gpu.pod_requests import excludes_nvidia, only_init_requests_gpu
 from rules.gpu.visibility import NVIDIA, is_unset, looks_legacy
 from rules.gpu.visibility_edits import hide_fix
 from rules.objects.container import Container

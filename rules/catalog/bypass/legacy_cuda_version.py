@@ -31,7 +31,8 @@ from collections.abc import Iterator
 
 from rules.base.json_patch import Path
 from rules.finding import Action, Finding
-from rules.gpu.devices import describe_request, excludes_nvidia, requests_gpu, uses_device_plugin
+from rules.gpu.devices import describe_request, requests_gpu, uses_device_plugin
+from rules.gpu.pod_requests import excludes_nvidia
 from rules.gpu.visibility import (
     CUDA_VERSION,
     NVIDIA,
@@ -50,13 +51,14 @@ from rules.traits.bits import GPU_VARIABLE
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each container that would get all GPUs because its image looks old."""
+    if excludes_nvidia(pod):
+        return
     for container in pod.containers:
         if (
             (CUDA_VERSION in container.env or container.raw.get("envFrom"))
             and looks_legacy(container)
             and is_unset(container)
             and not uses_device_plugin(container)
-            and not excludes_nvidia(pod)
         ):
             yield _finding(pod, container)
 

@@ -53,10 +53,11 @@ from rules.traits.bits import GPU_VARIABLE
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each variable that a key behind a prefix can set and that `env` does not override."""
+    variables = _variables(pod.profile)
     for container in pod.containers:
         if not container.raw.get("envFrom"):
             continue
-        for variable in _variables(pod.profile):
+        for variable in variables:
             sources = matching_prefixes(container, variable)
             if _is_unknown_pattern(variable, pod.profile):
                 stem = variable.partition("*")[0]

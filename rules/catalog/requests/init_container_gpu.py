@@ -25,7 +25,8 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding
-from rules.gpu.devices import devices, is_device_class, only_init_requests_gpu
+from rules.gpu.devices import devices, is_device_class
+from rules.gpu.pod_requests import only_init_requests_gpu
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule

@@ -46,12 +46,13 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     for container in pod.containers:
         if container.role == "ephemeral":
             continue  # `misplaced-gpu` reports any resources of an ephemeral container
+        hidden = _hidden_vendors(container)
         for device in devices(container).values():
             amount = device.request if device.limit is None else device.limit
             if (
                 _is_zero(amount)
                 and not _tunes_another(device, container)
-                and not _is_hidden(device, container)
+                and device.resource.vendor not in hidden
             ):
                 yield _finding(container, device)
 
@@ -65,12 +66,11 @@ def _tunes_another(device: Device, container: Container) -> bool:
     return any(matches_any(device.resource.companions, name) for name in requested)
 
 
-def _is_hidden(device: Device, container: Container) -> bool:
-    return any(
-        device.resource.vendor in known.vendors
-        and visibility(container, variable) is Visibility.HIDDEN
-        for variable, known in visible_variables(container).items()
-    )
+def _hidden_vendors(container: Container) -> set[str]:
+    """The vendors whose cards a variable hides from the container."""
+    variables = visible_variables(container).items()
+    hiding = (k for name, k in variables if visibility(container, name) is Visibility.HIDDEN)
+    return {vendor for known in hiding for vendor in known.vendors}
 
 
 def _finding(container: Container, device: Device) -> Finding:
