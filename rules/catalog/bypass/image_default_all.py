@@ -67,6 +67,7 @@ from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import CUDA_IMAGE, GPU_OR_NODE_CONSTRAINT, RUNTIME_CLASS
 
+
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each container that gets no GPU from a device plugin and should hide all GPUs."""
     if excludes_nvidia(pod):
