@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from operator import itemgetter
 from typing import Any
 
 from rules.base.caching import cached_by_text
 from rules.base.json_access import as_object, as_objects, as_text
-from rules.base.patterns import matches_any
 from rules.gpu.devices import NATIVE, Device, parse_device
 from rules.gpu.images import is_cuda_image
 from rules.objects.container import Container
@@ -30,8 +28,6 @@ from rules.traits.bits import (
     GPU_VARIABLE,
     HOST_PATH,
     KEY_WORDS,
-    LD_PREFIX,
-    LD_VARIABLE,
     NATIVE_TAINT_PREFIX,
     ODD_AMOUNT,
     POD_FIELD_TRAITS,
@@ -40,14 +36,13 @@ from rules.traits.bits import (
     SHARE,
     TOLERATION,
     UNKNOWN_RESOURCE,
-    VARIABLE_WORDS,
 )
+from rules.traits.variables import variable_traits
 
 _POD_FIELDS = frozenset(POD_FIELD_TRAITS)
 _ROLE_TRAITS = tuple(
     (f, EPHEMERAL if role == "ephemeral" else 0) for (f,), role in POD_SPEC.container_lists
 )
-_NAME = itemgetter("name")
 
 
 def traits_of(subject: Pod | Quota | DeviceClaim) -> int:
@@ -73,7 +68,7 @@ def raw_traits(
     by_container = []
     for field, role_traits in _ROLE_TRAITS:
         for raw in spec.get(field) or ():
-            own = role_traits | _variable_traits(raw.get("env"), profile) | _other_traits(raw)
+            own = role_traits | variable_traits(raw.get("env"), profile) | _other_traits(raw)
             resources = raw.get("resources")
             if resources:
                 limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
@@ -136,7 +131,7 @@ def _container_traits(container: Container) -> int:
                 container.limits, container.requests, container.claims, profile
             )
         if container.variable_traits is None:
-            container.variable_traits = _variable_traits(raw.get("env"), profile)
+            container.variable_traits = variable_traits(raw.get("env"), profile)
         own = container.resource_traits | container.variable_traits | _other_traits(raw)
         container.traits = own | EPHEMERAL if container.role == "ephemeral" else own
     return container.traits
@@ -172,29 +167,3 @@ def _single_resource_traits(name: str, device: Device | None) -> int:
     if device.resource.sharing == "share":
         traits |= SHARE
     return traits | GPU_RESOURCE if device.is_plain_count else traits | GPU_RESOURCE | ODD_AMOUNT
-
-
-def _variable_traits(env: Any, profile: Profile) -> int:
-    traits = 0
-    for name in _variable_names(env):
-        known = profile.variable_traits.get(name)
-        traits |= _single_variable_traits(name, profile) if known is None else known
-    return traits
-
-
-def _variable_names(env: Any) -> Iterable[str]:
-    """The names in `env`; in the usual case at a tenth of what it costs to look at each entry."""
-    try:
-        return set(map(_NAME, env or ()))
-    except (LookupError, TypeError):  # not all are entries with a name
-        return {as_text(entry.get("name")) for _, entry in as_objects(env)}
-
-
-def _single_variable_traits(name: Any, profile: Profile) -> int:
-    name = as_text(name)
-    traits = LD_VARIABLE if name.startswith(LD_PREFIX) else 0
-    has_gpu_word = any(word in name for word in VARIABLE_WORDS)
-    is_known = profile.visible_variable(name) is not None
-    if has_gpu_word or is_known or matches_any(profile.alternative_variables, name):
-        traits |= GPU_VARIABLE
-    return profile.variable_traits.store(name, traits)
