@@ -138,4 +138,8 @@ def test_the_objects_that_gpuward_does_not_check_are_not_registered() -> None:
     pods = {name for name in core if name.partition("/")[0] == "pods"}
     assert pods == {"pods", "pods/ephemeralcontainers"}
     assert not {"nodes", "nodes/status", "bindings", "persistentvolumes", "configmaps"} & core
-    assert "resource.k8s.io" not in {group for rule in rules for group in rule["apiGroups"]}
+    dynamic = [rule["resources"] for rule in rules if "resource.k8s.io" in rule["apiGroups"]]
+    assert {name for names in dynamic for name in names} == {
+        "resourceclaims",
+        "resourceclaimtemplates",
+    }
