@@ -9,8 +9,8 @@ entry without a prefix is not found: it may contain the whole name or anything e
 the ConfigMap nor the Secret is part of the pod. `voidEveryContainer: true` closes that gap.
 
 For an alternative without `*`, such as `DOCKER_RESOURCE_GPU`, the rule only warns: few nodes obey
-one, and many builds use the prefix `DOCKER_` for their credentials. It also only warns for a
-pattern that no chosen profile lists, and only about prefixes that begin as the pattern does.
+one, and many builds use the prefix `DOCKER_` for their credentials. For an alternative with `*`, it
+only warns about a prefix that ends before the `*`, or if no chosen profile lists the pattern.
 
 Why it matters
 --------------
@@ -93,8 +93,11 @@ def _finding(
         f"{display(source['prefix'])}, which a key can complete to {variable}"
     )
     is_alternative = variable not in pod.profile.visible_devices
+    stem, star, _ = variable.partition("*")
     only_warn = is_alternative and (
-        "*" not in variable or _is_unknown_pattern(variable, pod.profile)
+        not star
+        or _is_unknown_pattern(variable, pod.profile)
+        or not source["prefix"].startswith(stem)
     )
     fix: Fix | None = None
     if (
