@@ -106,8 +106,8 @@ def requests_share(container: Container) -> bool:
 class Request(NamedTuple):
     """The GPU resources that a container requests.
 
-    `first` is the name of the first one, `vendors` are those of all, and `from_plugin` says whether
-    a device plugin offers any of them.
+    `first` is the name of the first one by name, cards before shares of them; `vendors` are those
+    of all; `from_plugin` says whether a device plugin offers any of them.
     """
 
     first: str
@@ -120,8 +120,10 @@ def request_of(container: Container) -> Request:
     request: Request | None = container.request
     if request is None:
         requested = [device for device in devices(container).values() if device.is_requested]
+        # The order of resources is lost on the way to a webhook.
+        names = ((device.resource.unit != "device", device.name) for device in requested)
         request = container.request = Request(
-            requested[0].name if requested else "",
+            min(names, default=(False, ""))[1],
             frozenset(device.resource.vendor for device in requested),
             any(not is_device_class(device.name) for device in requested),
         )

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding
-from rules.gpu.devices import devices, is_device_class
+from rules.gpu.devices import devices, request_of
 from rules.gpu.pod_requests import only_init_requests_gpu
 from rules.objects.pod import Pod
 from rules.profile.context import Context
@@ -34,25 +34,24 @@ from rules.traits.bits import GPU_RESOURCE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield the first GPU resource of each init container, if no other container has any."""
+    """Yield a GPU resource of each init container, if no other container has any."""
     if not only_init_requests_gpu(pod) or not _has_application(pod):
         return
     for container in pod.containers:
-        for name, device in devices(container).items():
-            if not device.is_requested or is_device_class(name):
-                continue
-            field = "requests" if device.limit is None else "limits"
-            yield Finding(
-                path=(*container.resources_path, field, name),
-                key=f"init.{name}",
-                message=(
-                    f"only {container} asks for {display(name)}: the scheduler keeps it for the "
-                    "pod's whole life, and no container of the application gets it"
-                ),
-                container=container,
-                help=f"ask for {display(name)} in the container that works with the GPU as well",
-            )
-            break
+        name = request_of(container).first
+        if not name or not request_of(container).from_plugin:
+            continue
+        field = "requests" if devices(container)[name].limit is None else "limits"
+        yield Finding(
+            path=(*container.resources_path, field, name),
+            key=f"init.{name}",
+            message=(
+                f"only {container} asks for {display(name)}: the scheduler keeps it for the "
+                "pod's whole life, and no container of the application gets it"
+            ),
+            container=container,
+            help=f"ask for {display(name)} in the container that works with the GPU as well",
+        )
 
 
 def _has_application(pod: Pod) -> bool:
