@@ -25,7 +25,7 @@ CUDA_IMAGE = 1 << 8
 PRIVILEGED = 1 << 9  # a privileged container, or an added capability
 EPHEMERAL = 1 << 10  # an ephemeral container
 HOST_PATH = 1 << 11
-GPU_KEY = 1 << 12  # an annotation or a label named after GPUs
+GPU_KEY = 1 << 12  # an annotation or a label named after GPUs, or of a scheduler of GPUs
 NODE_CONSTRAINT = 1 << 13  # nodeSelector, affinity or a spread
 TOLERATION = 1 << 14  # one that is not Kubernetes' own
 RUNTIME_CLASS = 1 << 15
@@ -42,8 +42,9 @@ GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
 # The taints that Kubernetes makes pods tolerate, and the resources of one sharing system.
 NATIVE_TAINT_PREFIX = "node.kubernetes.io/"
 ALIYUN_PREFIX = "aliyun.com/"
-# Looked for in keys in either case, in names of variables in upper case only.
-KEY_WORDS = ("gpu", "cdi", "device")
+# Looked for in keys in either case. The last two are in keys of HAMi's and Volcano's schedulers.
+KEY_WORDS = ("gpu", "cdi", "device", "bind-phase", "bind-time")
+# Looked for in names of variables, in upper case only.
 VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU")
 LD_PREFIX = "LD_"
 POD_FIELD_TRAITS: Mapping[str, int] = {

@@ -16,6 +16,7 @@ from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.coverage import annotation_attempts
 from tests.testkit.coverage.observed import response_outcome
 from tests.testkit.coverage.table import data
 from tests.testkit.custom_kinds import custom_kind
@@ -182,7 +183,7 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     ),
     "admin-access": admin_access,
     "update-annotation": lambda e: e.annotate("nvidia.cdi.k8s.io/pod", "nvidia.com/gpu=all"),
-    "update-scheduler-annotation": lambda e: e.annotate("hami.io/vgpu-devices-allocated", "GPU-0"),
+    **annotation_attempts.ATTEMPTS,
     "update-image": lambda e: e.update({"spec": {"containers": [{"name": "main", "image": CUDA}]}}),
     "disguised": component_account,
     "mirror": mirror_pod,

@@ -15,6 +15,7 @@ from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes
+from tests.testkit.coverage import annotation_attempts
 from tests.testkit.coverage.table import bypasses
 from tests.testkit.end_to_end.steps import api_path, get_object, namespace_with_policy, patch
 from tests.testkit.paths import ROOT
@@ -32,6 +33,9 @@ profiles:
       example.com/a100: {vendor: nvidia}
     alternativeVariables: ["DOCKER_RESOURCE_*"]
 voidEveryContainer: true
+rules:
+  reserved-gpushare-keys:
+    options: {writers: ["system:serviceaccount:hami-system:hami-scheduler"]}
 """
 
 
@@ -79,6 +83,16 @@ def test_a_profile_with_the_name_stops_the_bypass(
     assert f"[{rule}]" in answer.body["message"]
 
 
+def test_a_policy_may_name_the_writers_of_annotations(plane: ControlPlane, mitigated: str) -> None:
+    users = (f"system:serviceaccount:{mitigated}:default", "system:serviceaccount:ci:builder")
+    for user in users:
+        answer = annotation_attempts.annotate(plane, mitigated, user=user)
+        assert answer.status == 403
+        assert "[reserved-gpushare-keys]" in answer.body["message"]
+    scheduler = annotation_attempts.OTHER_ACCOUNT
+    assert annotation_attempts.annotate(plane, mitigated, user=scheduler).status == 200
+
+
 def test_a_container_created_with_void_keeps_it_with_a_new_image(
     plane: ControlPlane, mitigated: str
 ) -> None:
@@ -102,6 +116,8 @@ def test_the_roles_edit_and_admin_do_not_allow_the_bypasses(plane: ControlPlane,
         plane.kubectl(*can_i, *words, check=False).stdout
         for words in (
             ("create", "pods", "--subresource=binding"),
+            ("patch", "pods", "--subresource=status"),
+            ("update", "pods", "--subresource=status"),
             ("create", "persistentvolumes"),
             ("update", "namespaces"),
             ("patch", "namespaces"),

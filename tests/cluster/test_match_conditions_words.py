@@ -62,7 +62,8 @@ def images() -> Iterator[tuple[str, Any]]:
 def keys() -> Iterator[tuple[str, Any]]:
     annotations = [f"{cdi_annotation.PREFIX}x", nri_cdi_annotation.DOMAIN]
     annotations += [nri_cdi_annotation.FOR_POD, f"{nri_cdi_annotation.FOR_CONTAINER}main"]
-    annotations += [f"{prefix}x" for prefix in reserved_gpushare_keys.RESERVED_ANNOTATIONS]
+    annotations += [f"{prefix}x" for prefix in reserved_gpushare_keys.RESERVED_PREFIXES]
+    annotations += reserved_gpushare_keys.RESERVED_ANNOTATIONS
     annotations += [
         f"{reserved_gpushare_keys.HAMI}a-{word}" for word in reserved_gpushare_keys.ALLOCATIONS
     ]

@@ -1,35 +1,53 @@
-"""A new pod carries what only a GPU scheduler may write.
+"""A pod carries what only a GPU scheduler may write.
 
 What it does
 ------------
-Finds annotations and environment variables in which the schedulers of ACK, HAMi and koordinator
-record which card a pod was given, and `CGPU_DISABLE` with a value that switches cGPU off. Updates
-are not checked: the schedulers write these keys by an update. Nor are the annotations of a pod that
-was read from a cluster.
+Finds annotations and environment variables in which the schedulers of ACK, HAMi, koordinator and
+Volcano record which card a pod was given, and `CGPU_DISABLE` with a value that switches cGPU off.
+
+Schedulers and device plugins write the annotations into pods that exist already. An update may
+therefore add or change them if its user is one of Kubernetes' own: a service account, a node, or
+another user whose name begins with `system:`. A service account of the pod's own namespace gets a
+warning. All other users are refused. The annotations of a pod that was read from a cluster are not
+checked.
 
 Why it matters
 --------------
-Schedulers and device plugins trust these keys. A pod that is created with them may be counted on
-a card that it was never given, or get a card or memory that belongs to another pod.
+Schedulers and device plugins trust these keys. The device plugins of HAMi and Volcano look for the
+pod that they allocate for by annotations alone, and hand it the cards that another annotation
+lists: a pod with forged annotations gets cards that it did not ask for, and takes the place of the
+pod whose turn it was. The schedulers count such a pod on cards that it was never given.
 
 Fix safety
 ----------
 The fix removes the key only if the policy says `fix: true`: a refusal shows a user who copied a
 running pod what is wrong with the copy.
 
+Options
+-------
+`writers`: the users who may add and change the annotations of existing pods, with `*` for any
+text, such as `system:serviceaccount:volcano-system:*`. Everybody else is then refused, service
+accounts included. List the device plugin's account as well as the scheduler's. By default the list
+is empty, and the rule decides as described above: gpuward does not know where a scheduler runs.
+
 References
 ----------
 - https://github.com/AliyunContainerService/gpushare-scheduler-extender
 - koordinator-sh/koordinator, `pkg/scheduler/plugins/ack/gpushare`
-- Project-HAMi/HAMi, `pkg/device/nvidia/device.go`
+- Project-HAMi/HAMi, `pkg/util/util.go` (`GetPendingPod`), `pkg/device/nvidia/device.go`
+- Project-HAMi/volcano-vgpu-device-plugin, `pkg/plugin/vgpu/util/util.go` (`GetPendingPod`)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
-from rules.base.json_access import display
+from rules.base.json_access import as_text, display
 from rules.base.json_patch import remove
+from rules.base.patterns import matches_any
 from rules.finding import Action, Finding, Fix
 from rules.gpu.visibility_edits import remove_edits
 from rules.objects.container import Container
@@ -44,31 +62,35 @@ VARIABLES = frozenset(
     {*(f"ALIYUN_COM_GPU_MEM_{part}" for part in PARTS), "ALIYUN_COM_GPU_VISIBLE_DEVICES", SWITCH}
 )
 SWITCHED_ON = frozenset({"", "0", "false", "False", "FALSE"})
-RESERVED_ANNOTATIONS = (
+RESERVED_PREFIXES = (
     "ALIYUN_COM_GPU_MEM_",
     "scheduler.framework.gpushare.",
     "gpushare.alibabacloud.com/",
     "scheduling.koordinator.sh/device-allocated",
 )
-HAMI = "hami.io/"
+HAMI, VOLCANO = "hami.io/", "volcano.sh/"
+BOTH = ("vgpu-node", "vgpu-time", "bind-phase", "bind-time")
+# The last two are those of Volcano's older device plugin.
+OF_VOLCANO = ("vgpu-ids-new", "devices-to-allocate", "gpu-index", "gpu-assigned")
+RESERVED_ANNOTATIONS = frozenset(
+    {
+        *(f"{domain}{name}" for domain in (HAMI, VOLCANO) for name in BOTH),
+        *(f"{VOLCANO}{name}" for name in OF_VOLCANO),
+    }
+)
+# HAMi has one pair of annotations for each vendor, such as vgpu-devices-to-allocate.
 ALLOCATIONS = ("devices-allocated", "devices-to-allocate")
+OPTIONS: Mapping[str, Any] = MappingProxyType({"writers": ()})
+OWN_USERS = "system:"
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
-    """Yield each reserved annotation and variable of a new pod."""
-    if context.operation == "UPDATE":
-        return
-    for key in pod.annotations if not pod.exists else ():
-        if key.startswith(RESERVED_ANNOTATIONS) or _is_hami_allocation(key):
-            path = (*pod.metadata_path, "annotations", key)
-            message = (
-                f"the annotation {display(key)} is the scheduler's: it tells who holds which GPU"
-            )
-            fix = Fix("remove the annotation", (remove(path),))
-            advice = "remove it: the scheduler writes its own"
-            yield Finding(
-                path=path, key=f"annotations.{key}", message=message, help=advice, fix=fix
-            )
+    """Yield each reserved annotation that the user may not write, and each reserved variable."""
+    action = _action(pod, context)
+    if action is not Action.OFF:
+        for key, value in pod.annotations.items():
+            if is_reserved(key):
+                yield _annotation(pod, context, key, value)._replace(action=action)
     for container in pod.containers:
         if VARIABLES.isdisjoint(container.env):
             continue
@@ -78,8 +100,40 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
                 yield _finding(container, variable)
 
 
-def _is_hami_allocation(key: str) -> bool:
-    return key.startswith(HAMI) and any(word in key for word in ALLOCATIONS)
+def is_reserved(key: str) -> bool:
+    """Whether only schedulers and device plugins write the annotation `key`."""
+    return (
+        key in RESERVED_ANNOTATIONS
+        or key.startswith(RESERVED_PREFIXES)
+        or (key.startswith(HAMI) and any(word in key for word in ALLOCATIONS))
+    )
+
+
+def _action(pod: Pod, context: Context) -> Action:
+    """What happens if the user of the request writes a reserved annotation."""
+    if pod.exists and context.operation is None:
+        return Action.OFF
+    if context.operation != "UPDATE" or pod.object.kind != "Pod":
+        return Action.DENY  # the annotations of a template are those of new pods
+    user = context.user or ""
+    if writers := context.options["writers"]:
+        return Action.OFF if matches_any(writers, user) else Action.DENY
+    if user.startswith(f"{OWN_USERS}serviceaccount:{pod.object.namespace}:"):
+        return Action.WARN
+    return Action.OFF if user.startswith(OWN_USERS) else Action.DENY
+
+
+def _annotation(pod: Pod, context: Context, key: str, value: Any) -> Finding:
+    path = (*pod.metadata_path, "annotations", key)
+    identity = f"annotations.{key}"
+    message = f"the annotation {display(key)} is the scheduler's: it tells who holds which GPU"
+    advice = "remove it: the scheduler writes its own"
+    if context.operation == "UPDATE" and pod.object.kind == "Pod":
+        # A changed value is a new fault, so the value is part of the identity.
+        identity += f"={hashlib.sha256(as_text(value).encode('utf-8', 'replace')).hexdigest()[:16]}"
+        advice = "leave it to the scheduler; the option `writers` names who may write it"
+    fix = Fix("remove the annotation", (remove(path),))
+    return Finding(path=path, key=identity, message=message, help=advice, fix=fix)
 
 
 def _finding(container: Container, variable: str) -> Finding:
@@ -99,4 +153,6 @@ def _finding(container: Container, variable: str) -> Finding:
     )
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_KEY | GPU_VARIABLE,))
+RULE = define_rule(
+    check, action=Action.DENY, since="0.1", needs=(GPU_KEY | GPU_VARIABLE,), options=OPTIONS
+)

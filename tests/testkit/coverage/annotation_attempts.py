@@ -1,0 +1,90 @@
+"""Ways to write, into a pod that exists, the annotations in which schedulers record GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tests.testkit.admission.registered_webhook import create
+from tests.testkit.admission.reviews import container, pod
+from tests.testkit.control_plane.client import Response
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.end_to_end.steps import api_path
+
+ALLOCATED = "hami.io/vgpu-devices-allocated"
+OTHER_ACCOUNT = "system:serviceaccount:hami-system:hami-scheduler"
+STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+
+
+class Environment(Protocol):
+    """A namespace in mode deny."""
+
+    @property
+    def plane(self) -> ControlPlane:
+        """The control plane."""
+
+    @property
+    def namespace(self) -> str:
+        """The name of the namespace."""
+
+
+def annotate(
+    plane: ControlPlane,
+    namespace: str,
+    value: str | None = "GPU-0",
+    *,
+    user: str = "",
+    subresource: str = "",
+) -> Response:
+    """Create a pod if there is none, and write its annotation as `user`; None removes it."""
+    create(plane, namespace, pod(container()))
+    headers = {"Impersonate-User": user, "Impersonate-Group": "system:masters"} if user else {}
+    path = api_path("Pod", namespace, "trainer", subresource)
+    change = {"metadata": {"annotations": {ALLOCATED: value}}}
+    return plane.request("PATCH", path, change, headers, STRATEGIC_MERGE)
+
+
+def as_user(environment: Environment, user: str = "") -> Response:
+    """Write the annotation as `user`, by default the administrator."""
+    return annotate(environment.plane, environment.namespace, user=user)
+
+
+def after_the_scheduler(environment: Environment, value: str | None) -> Response:
+    """Write the annotation after a scheduler has written it."""
+    assert as_user(environment, OTHER_ACCOUNT).status == 200
+    return annotate(environment.plane, environment.namespace, value)
+
+
+def bind(environment: Environment) -> Response:
+    """Bind a pod to a node; the API server copies the annotations of a binding into the pod."""
+    plane, namespace = environment.plane, environment.namespace
+    assert create(plane, namespace, pod(container())).status == 201
+    path = api_path("Pod", namespace, "trainer")
+    binding: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "trainer", "annotations": {ALLOCATED: "GPU-0"}},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "gpu-node-1"},
+    }
+    answer = plane.request("POST", f"{path}/binding", binding)
+    annotations = plane.request("GET", path).body["metadata"].get("annotations", {})
+    assert ALLOCATED in annotations, "the API server has not copied the annotation"
+    return answer
+
+
+def through_status(environment: Environment) -> Response:
+    """Write the annotation by a change of the pod's status."""
+    answer = annotate(environment.plane, environment.namespace, subresource="status")
+    assert ALLOCATED in answer.body["metadata"]["annotations"], "the API server has dropped it"
+    return answer
+
+
+ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
+    "update-scheduler-annotation": as_user,
+    "update-changed-annotation": lambda e: after_the_scheduler(e, "GPU-1"),
+    "update-removed-annotation": lambda e: after_the_scheduler(e, None),
+    "update-by-own-account": lambda e: as_user(e, f"system:serviceaccount:{e.namespace}:default"),
+    "update-by-other-account": lambda e: as_user(e, OTHER_ACCOUNT),
+    "status-annotation": through_status,
+    "binding-annotation": bind,
+}
