@@ -16,13 +16,12 @@ from typing import Any
 from policies.profiles import built_in
 from rules.gpu.devices import NATIVE
 from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
-from rules.placement.gpu_nodes import SCHEDULE_ANYWAY
 from rules.rule import Rule
 from rules.traits import bits as traits
 from tools.cel import any_of, contains, matches
 from tools.match_bounds import LONGEST, MOST
-from tools.match_fields import CONTAINERS, ENV, ENV_FROM, EXPRESSIONS, NEAR, SPREADS, TERMS
-from tools.match_labels import is_label, is_label_of_gpu_nodes
+from tools.match_fields import CONTAINERS, ENV, ENV_FROM
+from tools.match_nodes import hints_of_gpu_nodes, node_labels, topology_keys
 
 FILE = "charts/gpuward/files/match-conditions.cel"
 
@@ -44,6 +43,7 @@ COVERED = (
     traits.RUNTIME_CLASS,  # only those that a profile lists
     traits.EPHEMERAL,  # only with resources, which the API server refuses there
     traits.POD_RESOURCES,  # only those that Kubernetes does not define
+    traits.TOLERATION,  # only of taints of GPU nodes, in pods with a privileged container
 )
 # Options of rules that the condition allows for. With `every_container` a rule finds something in
 # any pod, so the chart registers no condition where the policy sets it. No other option lets a rule
@@ -63,7 +63,8 @@ def condition(catalog: Iterable[Rule[Any]]) -> str:
         "Containers": [f"[{CONTAINERS}].exists(containers, {any_of(_containers())})"],
         "Resources of the pod itself": _of_the_pod(),
         "Annotations and labels": chain(_keys("annotations"), _keys("labels")),
-        "Labels of nodes": chain(_node_labels(), _topology_keys()),
+        "Labels of nodes": chain(node_labels(), topology_keys()),
+        "Preferred nodes and tolerations of privileged containers": [hints_of_gpu_nodes()],
         "Runtime classes": [_runtime_class()],
         "Paths of the node": _volumes(),
     }
@@ -142,7 +143,8 @@ def _variables() -> Iterator[str]:
 def _keys(field: str) -> Iterator[str]:
     keys = f"object.metadata.?{field}.orValue({{}})"
     yield f"{keys}.size() > {MOST[field]}"
-    tests = [f"key.size() > {LONGEST['key']}", *contains("key.lowerAscii()", traits.KEY_WORDS)]
+    words = traits.KEY_WORDS + (traits.SCHEDULER_WORDS if field == "annotations" else ())
+    tests = [f"key.size() > {LONGEST['key']}", *contains("key.lowerAscii()", words)]
     if field == "labels":
         yield f"{keys}.exists(key, {any_of(tests)})"
         return
@@ -150,34 +152,6 @@ def _keys(field: str) -> Iterator[str]:
     known = {key for entry in entries for key in entry.get("annotations", ())}
     tests += matches("key", {key for key in known if not _contains_one(key, traits.KEY_WORDS)})
     yield f"{keys}.exists(key, {any_of(tests)}%annotations%)"
-
-
-def _node_labels() -> Iterator[str]:
-    selector = "object.spec.?nodeSelector.orValue({})"
-    yield f"{selector}.size() > {MOST['nodeSelector']}"
-    label = any_of(is_label("key", "[object.spec.nodeSelector[key]]"))
-    yield f"{selector}.exists(key, {label}%nodeSelector%)"
-    yield f"[{TERMS}].exists(terms, {any_of(_terms())})"
-
-
-def _terms() -> Iterator[str]:
-    yield f"terms.size() > {MOST['terms']}"
-    yield f"terms.map(term, {EXPRESSIONS}.size()).sum() > {MOST['expressions']}"
-    values = "expression.?values.orValue([])"
-    sizes = f"{EXPRESSIONS}.map(expression, {values}.size()).sum()"
-    yield f"terms.map(term, {sizes}).sum() > {MOST['values']}"
-    excludes = 'expression.operator in ["DoesNotExist", "NotIn"]'
-    label = any_of(is_label("expression.key", values, 'expression.operator != "In" || '))
-    requires = f"!({excludes}) && ({label}%nodeAffinity%)"
-    yield f"terms.exists(term, {EXPRESSIONS}.exists(expression, {requires}))"
-
-
-def _topology_keys() -> Iterator[str]:
-    yield f"{SPREADS}.size() > {MOST['topologySpreadConstraints']}"
-    yield f"{NEAR}.size() > {MOST['podAffinity']}"
-    spreads = f'{SPREADS}.filter(spread, spread.whenUnsatisfiable != "{SCHEDULE_ANYWAY}")'
-    keys = f"({spreads}.map(spread, spread.topologyKey)\n  + {NEAR}.map(term, term.topologyKey))"
-    yield f"{keys}.exists(key, {any_of(is_label_of_gpu_nodes('key'))}%nodeSelector%)"
 
 
 def _runtime_class() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rules.placement.node_affinity import REQUIRED
+from rules.placement.node_affinity import PREFERRED, REQUIRED
 
 # Fields may be missing and these lists may be null; neither may make the condition fail.
 CONTAINERS = """optional.ofNonZeroValue(object.spec.?containers.orValue([])).orValue([])
@@ -11,6 +11,10 @@ CONTAINERS = """optional.ofNonZeroValue(object.spec.?containers.orValue([])).orV
 TERMS = f"""optional.ofNonZeroValue(object.spec.?affinity.?nodeAffinity
   .?{REQUIRED}
   .?nodeSelectorTerms.orValue([])).orValue([])"""
+PREFERENCES = f"""optional.ofNonZeroValue(object.spec.?affinity.?nodeAffinity
+  .?{PREFERRED}.orValue([])).orValue([]).map(choice, choice.preference)"""
+TOLERATIONS = "object.spec.?tolerations.orValue([])"
+HOST_PROCESS = "?securityContext.?windowsOptions.?hostProcess.orValue(false)"
 SPREADS = "object.spec.?topologySpreadConstraints.orValue([])"
 NEAR = f"object.spec.?affinity.?podAffinity.?{REQUIRED}.orValue([])"
 ENV, ENV_FROM = "container.?env.orValue([])", "container.?envFrom.orValue([])"

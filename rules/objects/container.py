@@ -27,6 +27,12 @@ _FACTS_BY_FIELD = {
 }
 
 
+def is_host_process(raw: Mapping[str, Any]) -> bool:
+    """Whether the security context of a container, or of a pod spec, asks for HostProcess."""
+    windows = as_object(as_object(raw.get("securityContext")).get("windowsOptions"))
+    return windows.get("hostProcess") is True
+
+
 class Container:
     """One container of a pod: init, app or ephemeral.
 

@@ -49,7 +49,7 @@ class Pod:
         self.exists = self.is_partial = self.has_status = False
         # Filled by `gpu.devices`, `placement.gpu_nodes` and `traits.extraction`.
         self.requests_gpu: bool | None = None
-        self.targets_gpu_nodes: bool | None = None
+        self.gpu_node_label: str | None = None
         self.traits: int | None = None
         self.metadata_traits: int | None = None
         self.requested_resources: tuple[str, ...] | None = None

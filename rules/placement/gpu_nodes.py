@@ -11,7 +11,8 @@ from rules.base.patterns import matches_any
 from rules.gpu.devices import pod_requests_gpu, requested_resources
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.objects.pod_layout import POD_SPEC
-from rules.placement.node_affinity import REQUIRED, expressions, required_terms
+from rules.placement.node_affinity import REQUIRED, expressions, preferred_terms, required_terms
+from rules.placement.tolerations import tolerates
 from rules.profile.profile import Profile
 from rules.profile.records import NodeAffinity, Scheduler, Taint
 
@@ -69,22 +70,30 @@ def is_gpu_label(profile: Profile, key: str, value: str | None = None) -> bool:
 
 
 def targets_gpu_nodes(pod: Pod) -> bool:
-    """Whether the pod selects GPU nodes by their labels.
+    """Whether the pod selects GPU nodes by their labels."""
+    return bool(gpu_node_label(pod))
+
+
+def gpu_node_label(pod: Pod) -> str:
+    """The key of the label by which the pod selects GPU nodes; empty if it does not.
 
     `nodeSelector`, the required node affinity, and the topology keys of required spreads and pod
     affinities count. A toleration does not: node agents tolerate every taint.
     """
-    if pod.targets_gpu_nodes is None:
-        pod.targets_gpu_nodes = (
-            any(is_gpu_label(pod.profile, k, as_text(v)) for k, v in pod.node_selector.items())
-            or any(
-                _selects_gpu(pod.profile, expression)
-                for _, term in required_terms(pod)
-                for _, expression in expressions(term)
-            )
-            or any(_has_only_gpu_nodes(pod.profile, key) for key in _topology_keys(pod))
-        )
-    return pod.targets_gpu_nodes
+    if pod.gpu_node_label is None:
+        pod.gpu_node_label = next(_gpu_node_labels(pod), "")
+    return pod.gpu_node_label
+
+
+def _gpu_node_labels(pod: Pod) -> Iterator[str]:
+    for key, value in pod.node_selector.items():
+        if is_gpu_label(pod.profile, key, as_text(value)):
+            yield key
+    for _, term in required_terms(pod):
+        for _, expression in expressions(term):
+            if _selects_gpu(pod.profile, expression):
+                yield as_text(expression.get("key"))
+    yield from (key for key in _topology_keys(pod) if _has_only_gpu_nodes(pod.profile, key))
 
 
 def _topology_keys(pod: Pod) -> Iterator[str]:
@@ -104,6 +113,26 @@ def _topology_keys(pod: Pod) -> Iterator[str]:
 def is_for_gpus(pod: Pod) -> bool:
     """Whether the pod requests a GPU or selects GPU nodes."""
     return pod_requests_gpu(pod) or targets_gpu_nodes(pod)
+
+
+def hint_of_gpu_nodes(pod: Pod) -> str:
+    """The key of a preferred label or of a tolerated taint of GPU nodes; empty if there is none.
+
+    The pod may also run elsewhere. A toleration of every taint is no hint: node agents have it.
+    """
+    for term in preferred_terms(pod):
+        for _, expression in expressions(term):
+            if _selects_gpu(pod.profile, expression):
+                return as_text(expression.get("key"))
+    for _, toleration in pod.tolerations:
+        key = as_text(toleration.get("key"))
+        if key and (
+            _has_only_gpu_nodes(pod.profile, key)
+            or ("gpu" in key and pod.profile.resource(key) is not None)
+            or any(tolerates(toleration, taint) for taint in pod.profile.taints)
+        ):
+            return key
+    return ""
 
 
 def _selects_gpu(profile: Profile, expression: Mapping[str, Any]) -> bool:

@@ -52,6 +52,12 @@ def required_terms(pod: Pod) -> list[tuple[Path, Mapping[str, Any]]]:
     return [((*base, index), term) for index, term in as_objects(terms)]
 
 
+def preferred_terms(pod: Pod) -> list[Mapping[str, Any]]:
+    """The terms of the preferred node affinity."""
+    preferred = as_objects(node_affinity(pod).get(PREFERRED))
+    return [as_object(choice.get("preference")) for _, choice in preferred]
+
+
 def expressions(term: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
     """The `matchExpressions` of one term with their indices. A node must match all of them."""
     return as_objects(term.get("matchExpressions"))
@@ -110,8 +116,6 @@ def _values(expression: Mapping[str, Any]) -> set[str] | None:
 def referenced_label_keys(pod: Pod) -> Iterator[str]:
     """The label keys in nodeSelector and in the node affinity, required or preferred."""
     yield from pod.node_selector
-    preferred = as_objects(node_affinity(pod).get(PREFERRED))
-    preferences = [as_object(choice.get("preference")) for _, choice in preferred]
-    for term in (*(term for _, term in required_terms(pod)), *preferences):
+    for term in (*(term for _, term in required_terms(pod)), *preferred_terms(pod)):
         for _, expression in expressions(term):
             yield as_text(expression.get("key"))

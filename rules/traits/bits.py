@@ -22,7 +22,7 @@ GPU_ANNOTATION = 1 << 5  # an annotation by which a pod asks for a GPU or for it
 GPU_VARIABLE = 1 << 6  # a variable named after GPUs, or an envFrom prefix that may form one
 LD_VARIABLE = 1 << 7  # a variable of the dynamic loader
 CUDA_IMAGE = 1 << 8
-PRIVILEGED = 1 << 9  # a privileged container, or an added capability
+PRIVILEGED = 1 << 9  # a privileged or HostProcess container, or an added capability
 EPHEMERAL = 1 << 10  # an ephemeral container
 HOST_PATH = 1 << 11
 GPU_KEY = 1 << 12  # an annotation or a label named after GPUs, or of a scheduler of GPUs
@@ -42,8 +42,10 @@ GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
 # The taints that Kubernetes makes pods tolerate, and the resources of one sharing system.
 NATIVE_TAINT_PREFIX = "node.kubernetes.io/"
 ALIYUN_PREFIX = "aliyun.com/"
-# Looked for in keys in either case. The last two are in keys of HAMi's and Volcano's schedulers.
-KEY_WORDS = ("gpu", "cdi", "device", "bind-phase", "bind-time")
+# Looked for in keys in either case.
+KEY_WORDS = ("gpu", "cdi", "device")
+# Looked for in annotations: parts of the keys that HAMi's and Volcano's schedulers write.
+SCHEDULER_WORDS = ("bind-phase", "bind-time")
 # Looked for in names of variables, in upper case only.
 VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU")
 LD_PREFIX = "LD_"

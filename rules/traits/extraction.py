@@ -9,7 +9,7 @@ from rules.base.caching import cached_by_text
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.gpu.devices import NATIVE, Device, parse_device
 from rules.gpu.images import is_cuda_image
-from rules.objects.container import Container
+from rules.objects.container import Container, is_host_process
 from rules.objects.device_claim import DeviceClaim
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.objects.pod_layout import POD_SPEC
@@ -33,6 +33,7 @@ from rules.traits.bits import (
     POD_FIELD_TRAITS,
     PRIVILEGED,
     QUOTA,
+    SCHEDULER_WORDS,
     SHARE,
     TOLERATION,
     UNKNOWN_RESOURCE,
@@ -96,6 +97,7 @@ def _spec_traits(spec: Mapping[str, Any]) -> int:
     for _, toleration in as_objects(spec.get("tolerations")):
         if not as_text(toleration.get("key")).startswith(NATIVE_TAINT_PREFIX):
             traits |= TOLERATION
+    traits |= PRIVILEGED if is_host_process(spec) else 0
     for _, volume in as_objects(spec.get("volumes")):
         if "hostPath" in volume:
             traits |= HOST_PATH
@@ -120,7 +122,7 @@ def _metadata_traits(metadata: Mapping[str, Any], profile: Profile) -> int:
 @cached_by_text
 def _gpu_key_trait(key: str) -> int:
     lower = key.lower()
-    return GPU_KEY if any(word in lower for word in KEY_WORDS) else 0
+    return GPU_KEY if any(word in lower for word in (*KEY_WORDS, *SCHEDULER_WORDS)) else 0
 
 
 def _container_traits(container: Container) -> int:
@@ -145,7 +147,8 @@ def _other_traits(raw: Mapping[str, Any]) -> int:
     if is_cuda_image(as_text(raw.get("image"))):
         traits |= CUDA_IMAGE
     security = as_object(raw.get("securityContext"))
-    if security.get("privileged") is True or as_object(security.get("capabilities")).get("add"):
+    added = as_object(security.get("capabilities")).get("add")
+    if security.get("privileged") is True or added or is_host_process(raw):
         traits |= PRIVILEGED
     return traits
 

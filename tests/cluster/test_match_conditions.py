@@ -11,7 +11,7 @@ from rules.catalog import CATALOG
 from rules.traits import bits as traits
 from tests.testkit.match_conditions.chart_condition import chart_condition
 from tests.testkit.paths import DOCS
-from tools.match_bounds import LONGEST, MOST, MOST_OWN_NAMES
+from tools.match_bounds import LONGEST, MOST, MOST_OWN_NAMES, MOST_PREFERRED
 from tools.match_conditions import UncoveredError, condition
 
 MANUAL = DOCS / "matching.md"
@@ -72,9 +72,15 @@ CUSTOM_PROFILES: dict[str, tuple[dict[str, Any], list[str]]] = {
         [
             *['|| key == "example.com/pool"'] * 2,
             *['|| key.startsWith("example.com/card-")'] * 2,
-            '|| expression.key == "example.com/pool"',
-            '|| expression.key.startsWith("example.com/card-")',
+            *['|| expression.key == "example.com/pool"'] * 2,
+            *['|| expression.key.startsWith("example.com/card-")'] * 2,
+            '|| toleration.key == "example.com/pool"',
+            '|| toleration.key.startsWith("example.com/card-")',
         ],
+    ),
+    "taints of nodes": (
+        {"taints": [{"resources": ["nvidia.com/gpu"], "key": "example.com/cards"}]},
+        ['|| toleration.key == "example.com/cards"'],
     ),
     "runtime classes": ({"runtimeClasses": ["ours"]}, ['|| name == "ours"']),
     "a name that would end a text": ({"runtimeClasses": ['"<\\']}, ['|| name == "\\"\\u003c\\\\"']),
@@ -107,5 +113,5 @@ def test_too_many_names_of_custom_profiles_remove_the_condition() -> None:
 def test_the_manual_names_every_bound() -> None:
     text = MANUAL.read_text(encoding="utf-8")
     bounds = [int(number) for number in re.findall(r"^\| .* \| (\d+) \|$", text, re.MULTILINE)]
-    assert sorted(bounds) == sorted([*MOST.values(), *LONGEST.values()])
+    assert sorted(bounds) == sorted([*MOST.values(), *MOST_PREFERRED.values(), *LONGEST.values()])
     assert f"more than {MOST_OWN_NAMES} names" in text

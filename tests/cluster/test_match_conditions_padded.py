@@ -16,6 +16,8 @@ from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.dry_runs import DryRuns, minor_version
 from tests.testkit.match_conditions.chart_condition import chart_condition
 from tests.testkit.match_conditions.padded_pods import (
+    PREFERENCES,
+    PREFERRED,
     REQUIRED,
     SPREADS,
     largest_pod,
@@ -24,7 +26,7 @@ from tests.testkit.match_conditions.padded_pods import (
 )
 from tests.testkit.match_conditions.padding import PADDED_PODS
 from tests.testkit.match_conditions.recorder import Recorder, registered_recorder
-from tools.match_bounds import LONGEST, MOST, MOST_OWN_NAMES
+from tools.match_bounds import LONGEST, MOST, MOST_OWN_NAMES, MOST_PREFERRED
 
 ACCEPTED, INVALID = (200, 201), 422
 PHASES = ("mutate", "validate")
@@ -33,7 +35,7 @@ FAILED = "resulted in error"
 CLAIMS_ARE_KEPT = 34
 # How many times the API server can evaluate the condition for the largest pod within its cost
 # limit: without custom names, and with as many of the most expensive kind as the chart adds.
-COST_FACTOR, COST_FACTOR_WITH_OWN_NAMES = 6, 2
+COST_FACTOR, COST_FACTOR_WITH_OWN_NAMES = 5, 2
 CUSTOM_PROFILE = {
     "name": "own",
     "alternativeVariables": [f"OUR_{n}_*" for n in range(MOST_OWN_NAMES)],
@@ -104,13 +106,18 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     ),
     "spread": lambda s: s[SPREADS][-1].update(topologyKey="nvidia.com/gpu.product"),
     "near": lambda s: pod_affinity_terms(s)[-1].update(topologyKey="nvidia.com/gpu.product"),
+    "toleration": lambda s: s["tolerations"][-1].update(key="nvidia.com/gpu"),
+    "preference": lambda s: preferences(s)[-1]["matchExpressions"][-1].update(key="gpu"),
     "label": lambda s: node_selector_terms(s)[-1]["matchExpressions"][-1].update(key="gpu"),
 }
 
 
 def node_selector_terms(spec: Any) -> Any:
-    (required,) = spec["affinity"]["nodeAffinity"].values()
-    return required["nodeSelectorTerms"]
+    return spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+
+
+def preferences(spec: Any) -> Any:
+    return [choice["preference"] for choice in spec["affinity"]["nodeAffinity"][PREFERRED]]
 
 
 def pod_affinity_terms(spec: Any) -> Any:
@@ -134,7 +141,9 @@ def test_the_last_item_in_the_largest_pod_is_evaluated(
 
 
 def test_a_pod_above_a_bound_is_sent(runs: DryRuns, recorder: Recorder) -> None:
-    pods = {f"more-{name.lower()}": pod_above_bound(name) for name in (*MOST, *LONGEST)}
+    preferred = [f"{PREFERENCES}{name}" for name in MOST_PREFERRED]
+    names = (*MOST, *preferred, *LONGEST)
+    pods = {f"more-{name.lower().replace(' ', '-')}": pod_above_bound(name) for name in names}
     answers = runs.submit_by_name(pods.items())
     assert sent_names(recorder, answers) == pods.keys()
 

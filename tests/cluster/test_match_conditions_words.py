@@ -22,7 +22,7 @@ from tests.testkit.cases import TODAY
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.dry_runs import DryRuns
 from tests.testkit.match_conditions.chart_condition import chart_condition
-from tests.testkit.match_conditions.padded_pods import REQUIRED, node_affinity
+from tests.testkit.match_conditions.padded_pods import PREFERRED, REQUIRED, node_affinity
 from tests.testkit.match_conditions.recorder import registered_recorder
 
 PRIVILEGED: dict[str, Any] = {"securityContext": {"privileged": True}}
@@ -46,6 +46,24 @@ def node_labels() -> Iterator[tuple[str, Any]]:
             yield f"over {key}", pod(container(), topologySpreadConstraints=[spread])
             pod_affinity = {"podAffinity": {REQUIRED: [{"topologyKey": key}]}}
             yield f"near by {key}", pod(container(), affinity=pod_affinity)
+
+
+def hints() -> Iterator[tuple[str, Any]]:
+    facts = [fact for raw in built_in().values() for fact in raw.get("taints", ())]
+    taints = {fact["key"]: fact.get("value") for fact in facts}
+    for raw in built_in().values():
+        for pattern, values in raw.get("nodeLabels", {}).items():
+            key, value = pattern.replace("*", "x"), next(iter(values), "x").replace("*", "x")
+            if key not in LABELS_OF_EVERY_NODE:
+                taints.setdefault(key, value)
+            requirement = {"key": key, "operator": "In", "values": [value]}
+            preference = {"weight": 1, "preference": {"matchExpressions": [requirement]}}
+            affinity = {"nodeAffinity": {PREFERRED: [preference]}}
+            yield f"preferred {key}", pod(container(**PRIVILEGED), affinity=affinity)
+    for key, value in taints.items():
+        exists = {"key": key, "operator": "Exists"}
+        toleration = exists if value is None else {"key": key, "value": value}
+        yield f"toleration {key}", pod(container(**PRIVILEGED), tolerations=[toleration])
 
 
 def images() -> Iterator[tuple[str, Any]]:
@@ -103,7 +121,7 @@ def runtime_classes() -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "words", [node_labels, images, keys, variables, resources, runtime_classes]
+    "words", [node_labels, hints, images, keys, variables, resources, runtime_classes]
 )
 def test_a_pod_with_each_name_alone_is_sent(api_server: Cluster, words: Any) -> None:
     pods = dict(words())

@@ -8,7 +8,7 @@ do not send a pod for which the condition fails.
 {{- define "gpuward.matchConditions" -}}
 {{- $policy := .Values.policy | default dict -}}
 {{- if and .Values.registration.matchConditions (not $policy.voidEveryContainer) -}}
-{{- $own := dict "annotations" list "variables" list "labels" list "runtimeClasses" list -}}
+{{- $own := dict "annotations" list "variables" list "labels" list "taints" list "runtimeClasses" list -}}
 {{- range concat (.Values.profiles | default list) ($policy.profiles | default list) -}}
 {{- if kindIs "map" . -}}
 {{- range concat (.fractions | default list) (.schedulers | default list) -}}
@@ -16,16 +16,20 @@ do not send a pod for which the condition fails.
 {{- end -}}
 {{- $_ := set $own "variables" (concat $own.variables (.alternativeVariables | default list) (keys (.visibleDevices | default dict))) -}}
 {{- $_ := set $own "labels" (concat $own.labels (keys (.nodeLabels | default dict))) -}}
+{{- range .taints | default list -}}
+{{- $_ := set $own "taints" (append $own.taints .key) -}}
+{{- end -}}
 {{- $_ := set $own "runtimeClasses" (concat $own.runtimeClasses (.runtimeClasses | default list)) -}}
 {{- end -}}
 {{- end -}}
-{{- if le (len (concat $own.annotations $own.variables $own.labels $own.runtimeClasses)) 50 -}}
+{{- if le (len (concat $own.annotations $own.variables $own.labels $own.taints $own.runtimeClasses)) 50 -}}
 {{- $condition := .Files.Get "files/match-conditions.cel" -}}
 {{- range list
   (list "annotations" "key" $own.annotations)
   (list "variables" "variable.name" $own.variables)
   (list "nodeSelector" "key" $own.labels)
   (list "nodeAffinity" "expression.key" $own.labels)
+  (list "tolerations" "toleration.key" (concat $own.labels $own.taints))
   (list "runtimeClasses" "name" $own.runtimeClasses) -}}
 {{- $tests := include "gpuward.isOneOf" (rest .) -}}
 {{- $condition = replace (printf "%%%s%%" (first .)) $tests $condition -}}

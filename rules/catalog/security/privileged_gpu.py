@@ -2,16 +2,27 @@
 
 What it does
 ------------
-Finds containers, including init and ephemeral ones, with `privileged: true` in a pod that
-requests a GPU or selects GPU nodes. A pod selects GPU nodes by a label, or by a `topologyKey`
-that only they have, in a required topology spread or a required pod affinity. A toleration
-selects nothing: node agents tolerate every taint. A resource claim counts as a GPU, because the
-pod does not show its class.
+Finds containers, including init and ephemeral ones, with `privileged: true`, and HostProcess
+containers of Windows, in a pod that has to do with GPUs or other accelerators. A pod has, if it
+
+- requests a GPU; a resource claim counts, because the pod does not show its class,
+- selects GPU nodes by a label, or by a `topologyKey` that only they have, in a required topology
+  spread or a required pod affinity,
+- names a runtime class that injects GPUs,
+- has an image that is known to use CUDA,
+- sets a variable that NVIDIA's driver or container toolkit reads, such as `CUDA_VISIBLE_DEVICES`,
+  except to hide the GPUs.
+
+The rule only warns if the pod prefers GPU nodes, tolerates their taint by name, or sets another
+variable whose name begins with `NVIDIA_` or `CUDA_`: such a pod may run where no GPU is. A
+toleration of all taints says nothing: node agents have it. Pods that the DaemonSet controller
+creates may be agents, so of these only a request and the selection of GPU nodes count.
 
 Why it matters
 --------------
 A privileged container sees every device file of its node. It can therefore use every GPU there,
-whatever it was allocated, and read the data of other tenants in them.
+whatever it was allocated, and read the data of other tenants in them. `NVIDIA_VISIBLE_DEVICES=void`
+hides nothing from it.
 
 Fast networks do not need it: RDMA needs the capability `IPC_LOCK` and its own device plugin.
 Where a vendor's sample does need the privilege, write an exception for it.
@@ -19,10 +30,12 @@ Where a vendor's sample does need the privilege, write an exception for it.
 Fix safety
 ----------
 The fix sets `privileged` to false only if the policy says `fix: true`: the program may need it.
+There is no fix for HostProcess containers, which need the network of the node as well.
 
 References
 ----------
 - https://kubernetes.io/docs/concepts/security/pod-security-standards/
+- https://kubernetes.io/docs/tasks/configure-pod-container/create-hostprocess-pod/
 - NVIDIA container toolkit, `internal/config/image/privileged.go`
 """
 
@@ -32,43 +45,75 @@ from collections.abc import Iterator
 
 from rules.base.json_patch import put
 from rules.finding import Action, Finding, Fix
-from rules.gpu.devices import pod_requests_gpu, pod_uses_only_claims
-from rules.objects.container import Container
+from rules.objects.container import Container, is_host_process
 from rules.objects.pod import Pod
-from rules.placement.gpu_nodes import is_for_gpus
+from rules.placement.gpu_evidence import Evidence, gpu_evidence
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_OR_NODE_CONSTRAINT, PRIVILEGED
+from rules.traits.bits import (
+    CUDA_IMAGE,
+    GPU_OR_NODE_CONSTRAINT,
+    GPU_VARIABLE,
+    PRIVILEGED,
+    RUNTIME_CLASS,
+    TOLERATION,
+)
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each privileged container."""
-    privileged = [container for container in pod.containers if container.privileged]
-    if privileged:
-        where = "a pod that holds a GPU"
-        if pod_uses_only_claims(pod):
-            where = "a pod with a resource claim, which may be for a GPU"
-        elif not pod_requests_gpu(pod):
-            where = "a pod for GPU nodes"
-        if is_for_gpus(pod):
-            yield from (_finding(container, where) for container in privileged)
+def check(pod: Pod, context: Context) -> Iterator[Finding]:
+    """Yield each privileged container, and each HostProcess one."""
+    privileged = [c for c in pod.containers if c.privileged]
+    windows = [c for c in pod.containers if is_host_process(c.raw) and not c.privileged]
+    if not (privileged or windows or is_host_process(pod.spec)):
+        return
+    evidence = next(gpu_evidence(pod, context), None)
+    if evidence is None:
+        return
+    yield from (_privileged(container, evidence) for container in privileged)
+    yield from (_host_process(container, pod, evidence) for container in windows)
+    if is_host_process(pod.spec):
+        yield _host_process(None, pod, evidence)
 
 
-def _finding(container: Container, where: str) -> Finding:
+def _effect(evidence: Evidence) -> str:
+    node = "of the node" if evidence.is_certain else "that its node has"
+    return f"it can use every {evidence.devices} {node}"
+
+
+def _privileged(container: Container, evidence: Evidence) -> Finding:
     path = (*container.path, "securityContext", "privileged")
-    message = f"{container} is privileged in {where}: it can use every GPU of the node"
-    advice = "remove `privileged: true`; RDMA needs no more than `capabilities: {add: [IPC_LOCK]}`"
-    fix = Fix("set privileged: false", (put(path, value=False),))
     return Finding(
         path=path,
         key="securityContext.privileged",
-        message=message,
+        message=f"{container} is privileged in {evidence.pod}: {_effect(evidence)}",
         container=container,
-        help=advice,
-        fix=fix,
+        help="remove `privileged: true`; RDMA needs no more than `capabilities: {add: [IPC_LOCK]}`",
+        fix=Fix("set privileged: false", (put(path, value=False),)),
+        action=Action.DENY if evidence.is_certain else Action.WARN,
+    )
+
+
+def _host_process(container: Container | None, pod: Pod, evidence: Evidence) -> Finding:
+    """The finding about one container, or about the field of the pod."""
+    who = f"{container} is" if container else "each of its containers is"
+    path = container.path if container else pod.path
+    field = ("securityContext", "windowsOptions", "hostProcess")
+    return Finding(
+        path=(*path, *field),
+        key=".".join(field),
+        message=f"{who} a HostProcess container in {evidence.pod}: {_effect(evidence)}",
+        container=container,
+        help="remove `hostProcess: true`",
+        action=Action.DENY if evidence.is_certain else Action.WARN,
     )
 
 
 RULE = define_rule(
-    check, action=Action.DENY, since="0.1", needs=(PRIVILEGED, GPU_OR_NODE_CONSTRAINT)
+    check,
+    action=Action.DENY,
+    since="0.1",
+    needs=(
+        PRIVILEGED,
+        GPU_OR_NODE_CONSTRAINT | RUNTIME_CLASS | CUDA_IMAGE | GPU_VARIABLE | TOLERATION,
+    ),
 )

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from tests.testkit.admission.reviews import pod
-from tools.match_bounds import LONGEST, MOST
+from tools.match_bounds import LONGEST, MOST, MOST_PREFERRED
 
 # A node label whose values the condition reads, and a value that means no GPU.
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 OTHER_INSTANCE_TYPE = "x" * LONGEST["value"]
 NATIVE = {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi"}
 SPREADS = "topologySpreadConstraints"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+PREFERENCES = "preferred "
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -64,6 +66,11 @@ def spread(number: int) -> dict[str, Any]:
     return {"maxSkew": 1, "topologyKey": key(number), "whenUnsatisfiable": "DoNotSchedule"}
 
 
+def toleration(number: int) -> dict[str, Any]:
+    """A toleration of one taint."""
+    return {"key": key(number), "operator": "Exists", "effect": "NoSchedule"}
+
+
 def pod_affinity_term(number: int) -> dict[str, Any]:
     """A pod affinity term over a node label."""
     return {"topologyKey": key(number)}
@@ -80,8 +87,16 @@ def largest_pod() -> Any:
         INSTANCE_TYPE: OTHER_INSTANCE_TYPE,
         **dict.fromkeys(keys, OTHER_INSTANCE_TYPE),
     }
+    preferred = expression(MOST_PREFERRED["values"] // MOST_PREFERRED["expressions"])
     one = expression(MOST["values"] // MOST["expressions"])
     spec["affinity"] = node_affinity([[one] for _ in range(MOST["terms"])])
+    spec["containers"][-1]["securityContext"] = {"privileged": True}
+    spec["affinity"]["nodeAffinity"][PREFERRED] = [
+        {"weight": 1, "preference": {"matchExpressions": [preferred]}}
+        for _ in range(MOST_PREFERRED["terms"])
+    ]
+    # The API server adds two tolerations.
+    spec["tolerations"] = [toleration(number) for number in range(MOST["tolerations"] - 2)]
     spec["affinity"]["podAffinity"] = {
         REQUIRED: [pod_affinity_term(n) for n in range(MOST["podAffinity"])]
     }
@@ -112,6 +127,9 @@ def pod_above_bound(name: str) -> Any:
         spec[name]["example.com/one-more"] = "x"
     elif name in ("terms", "expressions", "values"):
         _extend_affinity(spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"], name)
+    elif name.startswith(PREFERENCES):
+        preferences = spec["affinity"]["nodeAffinity"][PREFERRED]
+        _extend_preferences(preferences, name.removeprefix(PREFERENCES))
     elif name == "key":
         metadata["labels"][key(0, more=1)] = metadata["labels"].pop(key(0))
     elif name == "value":
@@ -125,10 +143,19 @@ def pod_above_bound(name: str) -> Any:
     else:
         lists = {"variables": last["env"], "sources": last["envFrom"], "volumes": spec["volumes"]}
         lists |= {SPREADS: spec[SPREADS], "podAffinity": spec["affinity"]["podAffinity"][REQUIRED]}
+        lists |= {"tolerations": spec["tolerations"]}
         makers = {"variables": variable, "sources": source, "volumes": volume}
+        makers |= {"tolerations": toleration}
         makers |= {SPREADS: spread, "podAffinity": pod_affinity_term}
         lists[name].append(makers[name](MOST[name]))
     return manifest
+
+
+def _extend_preferences(preferences: list[dict[str, Any]], name: str) -> None:
+    """Add one term, expression or value, and none of the others."""
+    terms = [choice["preference"] for choice in preferences]
+    _extend_affinity(terms, name)
+    preferences += [{"weight": 1, "preference": term} for term in terms[len(preferences) :]]
 
 
 def _extend_affinity(terms: list[dict[str, Any]], name: str) -> None:
