@@ -12,6 +12,7 @@ from typing import Any
 from rules.catalog.bypass import (
     cdi_annotation,
     device_hostpath,
+    device_injector_annotation,
     device_list_mount,
     ephemeral_gpu,
     gpu_container_hidden,
@@ -98,6 +99,7 @@ OPT_IN_FIXES = (
     device_list_mount.RULE,
     cdi_annotation.RULE,
     nri_cdi_annotation.RULE,
+    device_injector_annotation.RULE,
     ephemeral_gpu.RULE,
     share_limit_override.RULE,
     reserved_gpushare_keys.RULE,

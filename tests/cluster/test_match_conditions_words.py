@@ -10,7 +10,12 @@ import pytest
 
 from policies.loading import default_policy
 from policies.profiles import built_in
-from rules.catalog.bypass import cdi_annotation, mig_admin_env, nri_cdi_annotation
+from rules.catalog.bypass import (
+    cdi_annotation,
+    device_injector_annotation,
+    mig_admin_env,
+    nri_cdi_annotation,
+)
 from rules.catalog.sharing import gpu_count_label, placement_label, reserved_gpushare_keys
 from rules.engine.fixing import check
 from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
@@ -81,6 +86,7 @@ def keys() -> Iterator[tuple[str, Any]]:
     annotations = [f"{cdi_annotation.PREFIX}x", nri_cdi_annotation.DOMAIN]
     annotations += [nri_cdi_annotation.FOR_POD, f"{nri_cdi_annotation.FOR_CONTAINER}main"]
     annotations += [f"{prefix}x" for prefix in reserved_gpushare_keys.RESERVED_PREFIXES]
+    annotations += device_injector_annotation.DOMAINS
     annotations += reserved_gpushare_keys.RESERVED_ANNOTATIONS
     annotations += [
         f"{reserved_gpushare_keys.HAMI}a-{word}" for word in reserved_gpushare_keys.ALLOCATIONS
@@ -92,7 +98,7 @@ def keys() -> Iterator[tuple[str, Any]]:
     metadata_keys += [("labels", key) for key in (gpu_count_label.CARDS, placement_label.PLACEMENT)]
     for field, key in metadata_keys:
         manifest = pod(container(**PRIVILEGED))
-        manifest["metadata"][field] = {key: "x"}
+        manifest["metadata"][field] = {key: "/dev/nvidia0" if field == "annotations" else "x"}
         yield f"{field} {key}", manifest
 
 

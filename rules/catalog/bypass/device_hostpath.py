@@ -24,12 +24,12 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding
 from rules.gpu.components import is_made_by_daemon_set
+from rules.gpu.device_files import TREES, is_gpu_file
 from rules.gpu.devices import uses_gpu_runtime
 from rules.gpu.host_paths import HostMount, by_volume, containers_of, host_mounts
 from rules.gpu.images import is_cuda_image
@@ -41,26 +41,12 @@ from rules.rule import define_rule
 from rules.traits.bits import HOST_PATH
 
 DEVICES = "/dev"
-TREES = (DEVICES, "/")
-GPU_DEVICE = re.compile(
-    r"""/dev/(
-        nvidia(\d+|ctl|-.+) | dxg               # NVIDIA, natively and under WSL
-      | dri(/.*)? | m?kfd                       # AMD, Intel, Hygon
-      | v?davinci(\d+|_manager.*)               # Huawei Ascend
-      | accel(\d+|/.*)? | hl(\d+|_controlD\d+)  # Intel Gaudi, Google TPU
-      | neuron\d+ | cambricon_.+ | iluvatar\d* | mxcd  # AWS, Cambricon, Iluvatar, MetaX
-      | nvhost-(.+-)?gpu | nvgpu(/.*)?          # NVIDIA's Tegra
-      | apex_\d+ | tenstorrent(/.*)? | rngd(/.*)?  # Coral, Tenstorrent, Furiosa
-      | char/(195|226):\d+                      # NVIDIA and DRM, by their numbers
-    )""",
-    re.VERBOSE,
-)
 ADVICE = "remove the volume; a GPU comes from resources.limits (such as nvidia.com/gpu: 1)"
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each volume through which a container sees GPU device files."""
-    mounts = [m for m in host_mounts(pod) if m.path in TREES or GPU_DEVICE.fullmatch(m.path)]
+    mounts = [m for m in host_mounts(pod) if m.path in TREES or is_gpu_file(m.path)]
     if mounts and not _is_suspect(pod, context):
         mounts = [mount for mount in mounts if mount.path not in TREES]
     for group in by_volume(mounts):
