@@ -6,7 +6,14 @@ import re
 
 # The directories that contain them, and much else.
 TREES = ("/dev", "/")
-
+# Where NVIDIA's operator keeps the files of the driver, those of the devices among them
+# (NVIDIA/gpu-operator assets/state-driver/0500_daemonset.yaml).
+DRIVER_ROOTS = frozenset(
+    f"{run}/nvidia{part}"
+    for run in ("/run", "/var/run")
+    for part in ("", "/driver", "/driver/dev", "/driver/dev/dri")
+)
+_NVIDIA_FILE = re.compile(r"/dev/nvidia(\d+|ctl|-.+)")
 _GPU_FILE = re.compile(
     r"""/dev/(
         nvidia(\d+|ctl|-.+) | dxg               # NVIDIA, natively and under WSL
@@ -27,8 +34,15 @@ MAJOR_NUMBERS = (195, 226)
 
 
 def is_gpu_file(path: str) -> bool:
-    """Whether the cleaned `path` is a device file of a GPU, or a directory of only such files."""
-    return _GPU_FILE.fullmatch(path) is not None
+    """Whether the cleaned `path` is a device file of a GPU, or a directory of GPU drivers.
+
+    NVIDIA's files count below any directory: a driver may have its own root.
+    """
+    return (
+        path in DRIVER_ROOTS
+        or _GPU_FILE.fullmatch(path) is not None
+        or _NVIDIA_FILE.fullmatch(path, max(path.rfind("/dev/nvidia"), 0)) is not None
+    )
 
 
 def is_helper_file(path: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from rules.base.json_access import as_object, as_text
 from rules.base.json_patch import Path
+from rules.gpu.expansion import expand
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 
@@ -43,7 +44,7 @@ def host_mounts(pod: Pod) -> Iterator[HostMount]:
             name = as_text(mount.get("name"))
             if name in volumes:
                 index, path = volumes[name]
-                node_path = clean_path(f"{path}/{_sub_path(mount)}")
+                node_path = clean_path(f"{path}/{_sub_path(container, mount)}")
                 field = (*pod.path, "volumes", index, "hostPath", "path")
                 yield HostMount(container, name, node_path, field, mount.get("readOnly") is True)
 
@@ -61,10 +62,10 @@ def containers_of(mounts: Iterable[HostMount]) -> tuple[Container, ...]:
     return tuple(mount.container for mount in mounts)
 
 
-def _sub_path(mount: Mapping[str, Any]) -> str:
-    """The mounted part of the volume; empty, which means all of it, if the kubelet fills it in."""
-    sub_path = as_text(mount.get("subPath")) or as_text(mount.get("subPathExpr"))
-    return "" if "$(" in sub_path else sub_path
+def _sub_path(container: Container, mount: Mapping[str, Any]) -> str:
+    """The mounted part of the volume; empty, which means all of it, if the pod does not show it."""
+    sub_path = as_text(mount.get("subPath"))
+    return sub_path or expand(container, as_text(mount.get("subPathExpr"))) or ""
 
 
 def host_path(volume: Mapping[str, Any]) -> str | None:

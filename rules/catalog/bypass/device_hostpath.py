@@ -3,7 +3,8 @@
 What it does
 ------------
 Finds hostPath volumes that some container mounts and that show it device files of GPUs, such as
-`/dev/nvidia0`, `/dev/char/195:0`, `/dev/dri` or `/dev/kfd`. A mount of all of `/dev` or of `/` is
+`/dev/nvidia0`, `/dev/char/195:0`, `/dev/dri` or `/dev/kfd`, and those below the root of NVIDIA's
+driver, `/run/nvidia/driver`. A mount of all of `/dev` or of `/` is
 reported only in pods that have to do with GPUs: pods that request a GPU, select GPU nodes, name a
 GPU runtime class or run a CUDA image. The image does not count in pods that a DaemonSet creates:
 they may be agents, such as drivers of network cards. `/dev/shm`, `/dev/infiniband` and the like are

@@ -3,16 +3,18 @@
 What it does
 ------------
 Checks pods that request a GPU or select GPU nodes. Finds hostPath volumes that some container
-mounts and that show the kubelet's directory `device-plugins` or `pod-resources`, or a CDI
-directory (`/etc/cdi`, `/run/cdi`). Paths inside these directories count too, and so do the
-directories above them, except `/`, which `device-hostpath` reports. A read-only mount of a CDI
-directory is fine.
+mounts and that show the kubelet's directories `device-plugins`, `pod-resources` or
+`plugins_registry`, its static pods (`/etc/kubernetes/manifests`), or a CDI directory (`/etc/cdi`,
+`/run/cdi`). Paths inside these directories count too, and so do the directories above them, except
+`/`, which `device-hostpath` reports. Read-only mounts are fine, except of `device-plugins` and
+`pod-resources`.
 
 Why it matters
 --------------
 `device-plugins` contains the sockets by which devices are registered and allocated. The CDI
 directories describe what each device adds to a container. A process that can write there can
-decide which GPUs other pods get, and what the runtime mounts into them.
+decide which GPUs other pods get, and what the runtime mounts into them. In `plugins_registry` the
+kubelet looks for new plugins. From `manifests` it starts pods that the API server never sees.
 
 `pod-resources` shows which pod has which device. Monitoring needs it, so run the exporter under a
 service account that the profile lists as a component, or add an exception for it.
@@ -40,10 +42,16 @@ KUBELET_DIRS = {
     "/var/lib/kubelet/device-plugins": "it reaches the sockets by which devices are allocated",
     "/var/lib/kubelet/pod-resources": "it learns which pod holds which device",
 }
-CDI_DIRS = dict.fromkeys(
-    ("/etc/cdi", "/run/cdi", "/var/run/cdi"), "it can rewrite what the runtime injects as a device"
-)
-MEANING = {**KUBELET_DIRS, **CDI_DIRS}
+# To see these does no harm, to change them does.
+WRITTEN_DIRS = {
+    **dict.fromkeys(
+        ("/etc/cdi", "/run/cdi", "/var/run/cdi"),
+        "it can rewrite what the runtime injects as a device",
+    ),
+    "/var/lib/kubelet/plugins_registry": "it can register a device plugin of its own",
+    "/etc/kubernetes/manifests": "it can start any pod on the node, which no webhook evaluates",
+}
+MEANING = {**KUBELET_DIRS, **WRITTEN_DIRS}
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -77,7 +85,7 @@ def _revealed(mount: HostMount) -> str:
 
 def _advice(directory: str) -> str:
     advice = "remove the volume and its mounts"
-    return f"{advice}, or mount it with readOnly: true" if directory in CDI_DIRS else advice
+    return f"{advice}, or mount it with readOnly: true" if directory in WRITTEN_DIRS else advice
 
 
 RULE = define_rule(

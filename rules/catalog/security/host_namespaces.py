@@ -2,8 +2,9 @@
 
 What it does
 ------------
-Finds `hostPID: true` and `hostIPC: true` in pods that request a GPU or select GPU nodes.
-`hostNetwork` is fine: NCCL uses it for fast networks.
+Finds `hostPID: true` and `hostIPC: true` in pods that request a GPU or select GPU nodes, and
+hostPath volumes that show some container the node's `/dev/shm`. `hostNetwork` is fine: NCCL uses it
+for fast networks.
 
 Why it matters
 --------------
@@ -14,7 +15,8 @@ Clients of an MPS daemon may need `hostIPC`, so the rule only warns.
 
 Fix safety
 ----------
-The fix sets the field to false only if the policy says `fix: true`: the program may need it.
+The fix sets the field to false only if the policy says `fix: true`: the program may need it. There
+is no fix for the volume.
 
 References
 ----------
@@ -26,13 +28,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.base.json_access import display
 from rules.base.json_patch import put
 from rules.finding import Action, Finding, Fix
+from rules.gpu.host_paths import by_volume, containers_of, host_mounts
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_OR_NODE_CONSTRAINT, HOST_NAMESPACE
+from rules.traits.bits import GPU_OR_NODE_CONSTRAINT, HOST_NAMESPACE, HOST_PATH
 
 SHARED = {
     "hostPID": ("processes", "leave hostPID out"),
@@ -41,10 +45,12 @@ SHARED = {
         "leave hostIPC out; for /dev/shm mount an `emptyDir: {medium: Memory}` instead",
     ),
 }
+SHARED_MEMORY = frozenset({"/dev/shm", "/run/shm", "/var/run/shm"})  # noqa: S108
+SHARED_MEMORY_ADVICE = "mount an `emptyDir: {medium: Memory}` instead"
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each of the node's namespaces that the pod shares."""
+    """Yield each of the node's namespaces that the pod shares, and its shared memory."""
     for field, (what, advice) in SHARED.items():
         if pod.spec.get(field) is True and is_for_gpus(pod):
             path = (*pod.path, field)
@@ -53,8 +59,25 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             )
             fix = Fix(f"set {field}: false", (put(path, value=False),))
             yield Finding(path=path, key=field, message=message, help=advice, fix=fix)
+    mounts = [mount for mount in host_mounts(pod) if mount.path in SHARED_MEMORY]
+    if mounts and is_for_gpus(pod):
+        for group in by_volume(mounts):
+            mount = group[0]
+            yield Finding(
+                path=mount.field,
+                key=mount.key,
+                message=(
+                    f"the pod is for GPUs and its volume {display(mount.volume)} is the "
+                    f"{display(mount.path)} of the node, so it shares the shared memory of its node"
+                ),
+                containers=containers_of(group),
+                help=SHARED_MEMORY_ADVICE,
+            )
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(HOST_NAMESPACE, GPU_OR_NODE_CONSTRAINT)
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(HOST_NAMESPACE | HOST_PATH, GPU_OR_NODE_CONSTRAINT),
 )
