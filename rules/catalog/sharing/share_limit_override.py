@@ -8,54 +8,91 @@ replace the limits of the share: `CUDA_DISABLE_CONTROL` if it is true (on Volcan
 `GPU_CORE_UTILIZATION_POLICY` if it is `disable`, and the limits of an MPS client. A `valueFrom`
 reference counts too.
 
+Finds mounts of volumes at `/etc/ld.so.preload` and at `/usr/local/vgpu`, below it and above both,
+beside a share of HAMi or Volcano: their device plugins mount the library that enforces the limits,
+and the file that loads it, at these places.
+
 Why it matters
 --------------
 A library inside the container enforces the limits of the share and reads them from the
 environment. The variables of the pod come last and win, so the container can take memory and
 cores from other containers on the card. HAMi documents `CUDA_DISABLE_CONTROL=true` as "no
-resource isolation and limitation".
+resource isolation and limitation". Of two mounts at one place, the kubelet passes on the device
+plugin's first, and the pod's covers it.
 
-The rule only warns about two of them: HAMi's own webhook may write `GPU_CORE_UTILIZATION_POLICY`,
-and the MPS daemon's own limit applies beside that of an MPS client.
+The rule only warns about mounts above these places, over which the runtime may still put the
+plugin's files, and about two of the variables: HAMi's own webhook may write
+`GPU_CORE_UTILIZATION_POLICY`, and the MPS daemon's own limit applies beside that of an MPS client.
 
 Fix safety
 ----------
-The fix removes the variable only if the policy says `fix: true`: the program may need it.
+The fix removes the variable only if the policy says `fix: true`: the program may need it. There is
+no fix for a mount.
 
 References
 ----------
 - https://github.com/Project-HAMi/HAMi/blob/master/docs/config.md
 - HAMi-core, `src/multiprocess/multiprocess_memory_limit.c`
+- Project-HAMi/HAMi, `pkg/device-plugin/nvidiadevice/nvinternal/plugin/server.go`
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.base.json_access import as_text, display
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import devices, requests_share
+from rules.gpu.host_paths import clean_path
 from rules.gpu.visibility import describe_setting
 from rules.gpu.visibility_edits import remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, GPU_VARIABLE
+from rules.traits.bits import ALIYUN_PREFIX, GPU_RESOURCE
 
 SWITCH = "CUDA_DISABLE_CONTROL"
 POLICY = "GPU_CORE_UTILIZATION_POLICY"
 LIMITS = ("CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT")
 MPS_LIMITS = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
 TRUE = ("1", "t", "T", "TRUE", "true", "True")  # the texts that Go's ParseBool reads as true
+LIBRARY, LOADER = "/usr/local/vgpu", "/etc/ld.so.preload"
+ABOVE = ("/", "/etc", "/usr", "/usr/local")
 PRESENCE_COUNTS = "volcano.sh/"  # its device plugin checks only whether the switch is set
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each variable by which a container switches off or replaces its share's limits."""
+    """Yield each variable and each mount by which a container loosens its share's limits."""
     for container in pod.containers:
-        for variable in container.env if requests_share(container) else ():
-            if effect := _effect(container, variable):
-                yield _finding(container, variable, effect)
+        if requests_share(container):
+            for variable in container.env:
+                if effect := _effect(container, variable):
+                    yield _finding(container, variable, effect)
+            yield from _mounts(container)
+
+
+def _mounts(container: Container) -> Iterator[Finding]:
+    if all(name.startswith(ALIYUN_PREFIX) for name in devices(container)):
+        return  # cGPU limits its shares in the kernel
+    seen = set()
+    for index, mount in container.mounts:
+        path = clean_path(as_text(mount.get("mountPath")))
+        covers = path in (LOADER, LIBRARY) or path.startswith(f"{LIBRARY}/")
+        if not (covers or path in ABOVE) or path in seen:
+            continue
+        seen.add(path)
+        yield Finding(
+            path=(*container.path, "volumeMounts", index, "mountPath"),
+            key=f"mount.{path}",
+            message=(
+                f"{container} asks for a share of a GPU and mounts a volume at {display(path)}, "
+                "where the sharing system mounts what limits the share"
+            ),
+            container=container,
+            help="mount the volume at another place",
+            action=Action.DENY if covers else Action.WARN,
+        )
 
 
 def _effect(container: Container, variable: str) -> str:
@@ -93,4 +130,4 @@ def _finding(container: Container, variable: str, effect: str) -> Finding:
     )
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE, GPU_RESOURCE))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_RESOURCE,))
