@@ -7,15 +7,15 @@ import re
 from rules.objects.container import Container
 
 _REFERENCE = re.compile(r"\$\(([^()$]*)\)")
-# No path is longer, so a longer text is never the path of a mount.
-LONGEST = 4096
+# Many mounts may refer to one long value, so a longer result counts as unknown.
+LONGEST = 256
 
 
 def expand(container: Container, text: str) -> str | None:
     """`text` with the values of the variables to which it refers.
 
     None if the pod does not show the result: a value is a reference or refers to others, or the
-    text is longer than any path, or it has a `$$`.
+    text has a `$$`. None also if the result has more than `LONGEST` characters.
     """
     if "$" not in text:
         return text
