@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 import yaml
 from yaml.reader import ReaderError
 
+from kubeyaml.escapes import mark_quotes, unmark
 from kubeyaml.model import Duplicate, Limits, Path, Place, YamlError
 from kubeyaml.scalars import (
     MERGE_TAG,
@@ -102,8 +103,11 @@ class EventReader:
         if self.text.count("%TAG") > _MAX_TAG_DIRECTIVES:
             raise YamlError(f"more than {_MAX_TAG_DIRECTIVES} %TAG directives", self.base)
         event: Any = None
+        marker, text = mark_quotes(self.text)
+        if marker:
+            handlers[yaml.ScalarEvent] = lambda event: self._add_scalar(unmark(event, marker))
         try:
-            next_event = yaml.CSafeLoader(self.text).get_event
+            next_event = yaml.CSafeLoader(text).get_event
             for nodes in range(self.limits.max_nodes):
                 event = next_event()
                 if event is None:

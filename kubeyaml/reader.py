@@ -4,6 +4,7 @@
 a tree of places (`kubeyaml.model.Place`).
 """
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -14,14 +15,24 @@ from kubeyaml.model import Chunk, Document, Limits, YamlError
 DEFAULT_LIMITS: Final = Limits()
 BYTE_ORDER_MARK: Final = "\ufeff"
 _SEPARATOR: Final = re.compile(r"^---(.*)$", re.MULTILINE)
+_JSON: Final = json.JSONDecoder()
+_JSON_START: Final = re.compile(r"\s*\{")
 
 
 def split(text: str) -> Iterator[Chunk]:
-    """Cut the text of a file at its lines that start with `---`, as kubectl does.
+    """Cut the text of a file into documents, as kubectl does.
 
     Chunks may be empty. kubectl stops at a separator line that has more than a comment behind the
-    `---`. Here such a line and the text up to the next separator are a chunk with an `error`.
+    `---`. Here such a line and the text up to the next separator are a chunk with an `error`. In a
+    file that begins with `{`, kubectl also reads JSON objects that nothing separates.
     """
+    chunks = _split_at_separators(text)
+    if not text.lstrip().startswith("{"):
+        return chunks
+    return (piece for chunk in chunks for piece in _split_json(chunk))
+
+
+def _split_at_separators(text: str) -> Iterator[Chunk]:
     start, line, error = 0, 1, None
     for match in _SEPARATOR.finditer(text):
         suffix = match[1].strip()
@@ -37,6 +48,29 @@ def split(text: str) -> Iterator[Chunk]:
             error = YamlError("only a comment may follow --- on its line", match.start(1))
     if start < len(text):
         yield Chunk(text[start:], start, line, error)
+
+
+def _split_json(chunk: Chunk) -> Iterator[Chunk]:
+    """Cut a chunk between its JSON objects; what is not JSON stays in one piece."""
+    text, begin, line = chunk.text, 0, chunk.line
+    ends = _ends_of_json_objects(text) if chunk.error is None else iter(())
+    for end in ends:
+        yield Chunk(text[begin:end], chunk.start + begin, line)
+        line += text.count("\n", begin, end)
+        begin = end
+    if begin == 0 or text[begin:].strip():
+        yield Chunk(text[begin:], chunk.start + begin, line, chunk.error)
+
+
+def _ends_of_json_objects(text: str) -> Iterator[int]:
+    """The end of each JSON object that the text begins with."""
+    end = 0
+    while (match := _JSON_START.match(text, end)) is not None:
+        try:
+            _, end = _JSON.raw_decode(text, match.end() - 1)
+        except (ValueError, RecursionError):
+            return
+        yield end
 
 
 def read(chunk: Chunk, limits: Limits = DEFAULT_LIMITS) -> Document | None:

@@ -15,13 +15,16 @@ from rules.workloads.field_types import COMPILED_METADATA, COMPILED_POD, conform
 def well_formed_pod(manifest: Json) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
     """Spec and metadata of a Pod whose fields all have the right types; None for all else.
 
-    Such a pod is the manifest's only subject, and most such pods need no view.
+    Such a pod is the manifest's only subject, and most such pods need no view. A Pod without
+    containers is left to the search, which looks for them elsewhere.
     """
     if type(manifest) is not dict or manifest.get("kind") != "Pod" or "items" in manifest:
         return None
     spec: Any = manifest.get("spec")
     metadata: Any = manifest.get("metadata")
     if manifest.get("apiVersion") != "v1" or not conforms(spec, COMPILED_POD):
+        return None
+    if not spec.get("containers"):
         return None
     return (spec, metadata) if conforms(metadata, COMPILED_METADATA) else None
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_access import as_object, as_objects, as_text
-from rules.base.json_patch import Json, Path
+from rules.base.json_patch import Json, Path, find_value
 from rules.base.patterns import matches_any
 from rules.objects.device_claim import CLAIM_PATHS, DeviceClaim
 from rules.objects.device_claim import GROUP as CLAIM_GROUP
@@ -30,6 +30,7 @@ from rules.workloads.kinds import (
     PodLayouts,
 )
 from rules.workloads.lists import flatten_lists
+from rules.workloads.misplaced import misplaced_containers
 from rules.workloads.subjects import MalformedField, Subject
 
 _CONTAINER_FIELDS = frozenset(CONTAINER_LISTS)
@@ -103,6 +104,9 @@ class _SubjectSearch:
         holder: Any = raw
         spec: Any = raw
         steps = (*path, "spec")
+        if not any(as_object(find_value(holder, steps)).get(name) for name in _CONTAINER_FIELDS):
+            for place, why in misplaced_containers(raw, self._owner.kind, steps):
+                yield MalformedField(self._owner, (*self._base, *place), why)
         for depth, step in enumerate(steps, start=1):
             holder, spec = spec, spec.get(step)
             if spec is None:
