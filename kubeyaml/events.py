@@ -13,7 +13,7 @@ import yaml
 from yaml.reader import ReaderError
 
 from kubeyaml.escapes import mark_quotes, unmark
-from kubeyaml.model import Duplicate, Limits, Path, Place, YamlError
+from kubeyaml.model import Duplicate, LimitError, Limits, Path, Place, YamlError
 from kubeyaml.scalars import (
     MERGE_TAG,
     NUMBER_STARTS,
@@ -101,7 +101,7 @@ class EventReader:
         }
         # libyaml compares each of these directives with all directives before it.
         if self.text.count("%TAG") > _MAX_TAG_DIRECTIVES:
-            raise YamlError(f"more than {_MAX_TAG_DIRECTIVES} %TAG directives", self.base)
+            raise LimitError(f"more than {_MAX_TAG_DIRECTIVES} %TAG directives", self.base)
         event: Any = None
         marker, text = mark_quotes(self.text)
         if marker:
@@ -116,7 +116,7 @@ class EventReader:
                 handlers[event.__class__](event)
         except (yaml.YAMLError, ValueError) as problem:
             raise self._explain(problem, event) from problem
-        raise YamlError(f"more than {self.limits.max_nodes} nodes in one document", self.end)
+        raise LimitError(f"more than {self.limits.max_nodes} nodes in one document", self.end)
 
     def _skip(self, _event: Any) -> None:
         pass
@@ -207,7 +207,8 @@ class EventReader:
             return
         self.alias_nodes += anchor.nodes
         if self.alias_nodes > self.limits.max_alias_nodes:
-            self._refuse(f"aliases add more than {self.limits.max_alias_nodes} nodes", event)
+            message = f"aliases add more than {self.limits.max_alias_nodes} nodes"
+            raise LimitError(message, start)
         self._descend(anchor.height, event)
         value = json_value(anchor.value) if is_scalar else anchor.value
         place = Place(start, end, self.key_start, self.key_end, "alias", "alias", anchor.inside)
@@ -266,7 +267,8 @@ class EventReader:
     def _descend(self, levels: int, event: Any) -> None:
         self.deepest = max(self.deepest, len(self.stack) + levels)
         if self.deepest > self.limits.max_depth:
-            self._refuse(f"nested more than {self.limits.max_depth} levels deep", event)
+            message = f"nested more than {self.limits.max_depth} levels deep"
+            raise LimitError(message, event.start_mark.index + self.base)
 
     def _put(self, value: Any, place: Place) -> None:
         values, key = self.values, self.key

@@ -26,6 +26,10 @@ class YamlError(Exception):
         return self.message
 
 
+class LimitError(YamlError):
+    """Text that exceeds a limit of this reader; kubectl may well read it."""
+
+
 class Limits(NamedTuple):
     """The limits of one document. They are far above every object that an API server stores."""
 

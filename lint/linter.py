@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kubeyaml import Document
+from lint.kustomizations import Kustomizations
 from lint.manifests import File, UnparsedDocument
 from lint.results import InputNotEvaluated, LocatedFinding, Remark, Results, SkippedFile
 from lint.sources import SkippedSource, Source, UnreadableSource
@@ -16,11 +17,13 @@ from rules.base.json_patch import Json, Operation
 from rules.catalog import CATALOG
 from rules.engine.fixing import check, fix
 from rules.engine.result import EvaluationResult
+from rules.finding import Action, Finding
 from rules.policy import Policy, PolicyException, RuleSet
 from rules.profile.context import Context
 
 RULES = {rule.name: rule for rule in CATALOG}
 RULE_NAMES = frozenset(RULES)
+TEMPLATE = "a chart's template: render the chart and lint that"
 
 
 def reduce_garbage_collection() -> None:
@@ -30,12 +33,13 @@ def reduce_garbage_collection() -> None:
 
 
 class Preview(NamedTuple):
-    """One document before and after its fixes."""
+    """One document before and after its fixes, and what admission would then refuse it for."""
 
     file: str
     before: Json
     after: Json
     operations: list[Operation]
+    refused: list[Finding]
 
 
 class Linter:
@@ -52,6 +56,8 @@ class Linter:
         self.previews: list[Preview] = []
         self._rules: RuleSet = policy.rule_set()
         self._used_exceptions: set[PolicyException] = set()
+        self._kustomizations = Kustomizations()
+        self._file_context = context
 
     def evaluate(self, inputs: Iterable[Source | SkippedSource | UnreadableSource]) -> None:
         """Evaluate every input and add the findings to the results."""
@@ -78,21 +84,35 @@ class Linter:
 
     def _evaluate_file(self, file: File) -> None:
         name = file.source.name
+        self._file_context = self._kustomizations.context_of(name, self.context)
+        self.results.skipped.extend(self._kustomizations.passed_over_by(name))
         try:
             for document in file.manifests():
                 if isinstance(document, UnparsedDocument):
-                    where = (name, document.line, document.column)
-                    self.results.not_evaluated.append(InputNotEvaluated(*where, document.why))
+                    self._report_unparsed(file.source, document)
                 else:
                     self._evaluate_document(file, document)
         except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the results of other files
             why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
             self.results.not_evaluated.append(InputNotEvaluated(name, 0, 0, why))
 
+    def _report_unparsed(self, source: Source, document: UnparsedDocument) -> None:
+        why = document.why
+        if document.is_template:
+            skipped = SkippedFile(source.name, TEMPLATE)
+            if not source.is_named:
+                if skipped not in self.results.skipped[-1:]:
+                    self.results.skipped.append(skipped)
+                return
+            why = f"{TEMPLATE} ({why})"
+        where = (source.name, document.line, document.column)
+        self.results.not_evaluated.append(InputNotEvaluated(*where, why))
+
     def _evaluate_document(self, file: File, document: Document) -> None:
         name = file.source.name
         comments = find_suppressions(file, document, _document_end(file, document))
-        result = check(document.value, self._rules, self.context, comments.suppresses)
+        context = self._file_context
+        result = check(document.value, self._rules, context, comments.suppresses)
         self.results.objects += _count_objects(document.value)
         self.results.pods += result.pods
         self.results.components += result.components
@@ -105,9 +125,10 @@ class Linter:
         self.results.not_evaluated.extend(_inputs_not_evaluated(file, document, result))
         self.results.remarks.extend(_remarks(file, document, comments))
         if self.preview:
-            fixed = fix(document.value, self._rules, self.context, comments.suppresses)
+            fixed = fix(document.value, self._rules, context, comments.suppresses)
+            refused = [f for f in fixed.remaining.findings if f.action is Action.DENY]
             before, after = document.value, fixed.manifest
-            self.previews.append(Preview(name, before, after, fixed.operations))
+            self.previews.append(Preview(name, before, after, fixed.operations, refused))
 
 
 def _count_objects(manifest: Json) -> int:

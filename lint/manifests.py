@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from kubeyaml import Document, Lines, Place, YamlError, read, split
-from lint.sources import Source
+from kubeyaml import Document, LimitError, Lines, Place, YamlError, read, split
+from lint.sources import Source, has_placeholder
 from rules.base.json_patch import Path
 
 MAX_DOCUMENTS = 20_000
@@ -32,6 +32,8 @@ class UnparsedDocument(NamedTuple):
     line: int
     column: int
     why: str
+    is_template: bool = False
+    """whether it is no YAML, and has placeholders as a chart's template"""
 
 
 class File:
@@ -64,7 +66,12 @@ class File:
                 document = read(chunk)
             except YamlError as error:
                 line, column = self.lines.at(min(error.offset, len(self.source.text)))
-                yield UnparsedDocument(line, column, error.message)
+                is_template = (
+                    self.source.is_template
+                    and has_placeholder(chunk.text)
+                    and not isinstance(error, LimitError)
+                )
+                yield UnparsedDocument(line, column, error.message, is_template)
                 continue
             if document is not None and _is_kubernetes(document.value):
                 yield document

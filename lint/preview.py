@@ -12,7 +12,8 @@ import yaml
 from lint.linter import Preview
 from lint.report import printable
 from rules.base.json_access import as_object
-from rules.base.json_patch import Json
+from rules.base.json_patch import Json, pointer
+from rules.finding import Finding
 
 # A diff takes time quadratic in the number of lines, which is about the number of nodes.
 _MAX_NODES = 5_000
@@ -32,15 +33,30 @@ def write_diff(out: TextIO, previews: Iterable[Preview]) -> None:
 
 
 def write_patch(out: TextIO, previews: Iterable[Preview]) -> None:
-    """Write one JSON object a line: file, object and patch, for each object that a fix changes."""
+    """Write one JSON object a line for each object that is fixed or refused.
+
+    It has the file, the object, the patch, and what is refused about the object that the patch
+    makes.
+    """
     for preview in previews:
-        if preview.operations:
+        if preview.operations or preview.refused:
             entry = {
                 "file": preview.file,
                 "object": _title(preview.before),
                 "patch": preview.operations,
+                "refused": [_refusal(finding) for finding in preview.refused],
             }
             out.write(json.dumps(entry) + "\n")
+
+
+def _refusal(finding: Finding) -> dict[str, str]:
+    return {
+        "rule": finding.rule,
+        "container": finding.container_name,
+        "pointer": pointer(finding.path),
+        "message": finding.message,
+        "help": finding.help,
+    }
 
 
 def _is_long(manifest: Json) -> bool:

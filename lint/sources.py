@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 MAX_BYTES = 10 * 1024 * 1024
 ENDINGS = (".yaml", ".yml", ".json")
+KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 STANDARD_INPUT = "<stdin>"
 # An object must have an apiVersion, unless an escape or a tag hides the word.
 _MAY_BE_KUBERNETES = re.compile(r"apiVersion|\\|!").search
-# Outside comments.
 _PLACEHOLDER = re.compile(r"^[^#\n]*\{\{", re.MULTILINE).search
 
 
@@ -25,10 +25,15 @@ class UsageError(Exception):
 
 
 class Source(NamedTuple):
-    """One text and the name by which reports call it."""
+    """One text and the name by which reports call it.
+
+    `is_named`: the user has named the file itself. `is_template`: it is in a chart's `templates`.
+    """
 
     name: str
     text: str
+    is_named: bool = False
+    is_template: bool = False
 
 
 class SkippedSource(NamedTuple):
@@ -67,6 +72,11 @@ def sources(
                 yield _read(name, named=name == path, root=path)
 
 
+def has_placeholder(text: str) -> bool:
+    """Whether `text` has `{{` outside comments, as templates do."""
+    return _PLACEHOLDER(text) is not None
+
+
 def _excluded(name: str, pattern: str) -> bool:
     """Whether `pattern` fits the file, one of the folders that it is in, or the name of one."""
     while name and name != os.path.dirname(name):
@@ -99,7 +109,7 @@ def _files_in_folder(folder: str) -> Iterator[str | SkippedSource | UnreadableSo
                     os.path.join(here, name), "a link to a folder: name it to lint it"
                 )
         for name in sorted(files):
-            if name.lower().endswith(ENDINGS):
+            if name.lower().endswith(ENDINGS) or name in KUSTOMIZATIONS:
                 yield os.path.normpath(os.path.join(here, name))
     for error in closed:
         yield UnreadableSource(str(error.filename), (error.strerror or str(error)).lower())
@@ -117,17 +127,12 @@ def _read(name: str, *, named: bool, root: str) -> Source | SkippedSource | Unre
             source = _decoded(name, file.read(MAX_BYTES + 1))
     except OSError as error:
         return UnreadableSource(name, (error.strerror or str(error)).lower())
-    return _skip_reason(source, named=named) or source if isinstance(source, Source) else source
-
-
-def _skip_reason(source: Source, *, named: bool) -> SkippedSource | None:
-    """Why a readable text is skipped, if it is."""
-    name, text = source.name, source.text
-    if not named and name.lower().endswith(".json") and not _MAY_BE_KUBERNETES(text):
+    if not isinstance(source, Source):
+        return source
+    if not named and name.lower().endswith(".json") and not _MAY_BE_KUBERNETES(source.text):
         return SkippedSource(name, "")  # another tool's JSON, which may well not be JSON
-    if _PLACEHOLDER(text) and _is_chart_template(name):
-        return SkippedSource(name, "a chart's template: render the chart and lint that")
-    return None
+    is_template = has_placeholder(source.text) and _is_chart_template(name)
+    return source._replace(is_named=named, is_template=is_template)
 
 
 def _decoded(name: str, content: bytes) -> Source | UnreadableSource:

@@ -1,0 +1,122 @@
+"""What kustomizations say about files: which are patches, and what the linter does not read.
+
+Only the kustomizations in the folder of a file and above it are asked, because kustomize loads no
+file from outside its folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kubeyaml import YamlError, read, split
+from lint.results import SkippedFile
+from lint.sources import ENDINGS, KUSTOMIZATIONS, MAX_BYTES, STANDARD_INPUT
+from rules.base.json_access import as_object, as_objects, as_text
+from rules.profile.context import Context
+
+RENDER = "lint what `kubectl kustomize` prints"
+
+
+class Kustomization(NamedTuple):
+    """The paths that one kustomization names, absolute; `inline` counts patches written in it."""
+
+    resources: tuple[str, ...] = ()
+    patches: tuple[str, ...] = ()
+    inline: int = 0
+
+
+class Kustomizations:
+    """The kustomizations around the files of a run, each read once."""
+
+    def __init__(self) -> None:
+        self._patches: dict[str, frozenset[str]] = {}
+
+    def context_of(self, name: str, context: Context) -> Context:
+        """`context`, which says whether the file `name` is a patch of a kustomization."""
+        if name == STANDARD_INPUT:
+            return context
+        file = os.path.realpath(name)
+        folder = os.path.dirname(file)
+        return context._replace(is_patch=file in self._patches_around(folder))
+
+    def _patches_around(self, folder: str) -> frozenset[str]:
+        """The patches that the kustomizations in `folder` and above it name."""
+        known = self._patches.get(folder)
+        if known is None:
+            known = frozenset()
+            above = os.path.dirname(folder)
+            if above != folder and not os.path.exists(os.path.join(folder, ".git")):
+                known = self._patches_around(above)
+            for name in KUSTOMIZATIONS:
+                own = _read_kustomization(os.path.join(folder, name))
+                known |= frozenset(own.patches) - frozenset(own.resources)
+            self._patches[folder] = known
+        return known
+
+    def passed_over_by(self, name: str) -> Iterator[SkippedFile]:
+        """What the file `name`, if it is a kustomization, names and the linter cannot evaluate."""
+        if os.path.basename(name) not in KUSTOMIZATIONS:
+            return
+        own = _read_kustomization(os.path.realpath(name))
+        for path in dict.fromkeys((*own.resources, *own.patches)):
+            shown = os.path.join(os.path.dirname(name), os.path.relpath(path, _folder(name)))
+            if not os.path.isfile(path):
+                continue
+            if not path.lower().endswith(ENDINGS):
+                why = f"{name} names it, and it does not end in .yaml or .json: name it to lint it"
+                yield SkippedFile(os.path.normpath(shown), why)
+            elif path in own.patches and _is_json_patch(path):
+                yield SkippedFile(os.path.normpath(shown), f"a JSON patch of {name}: {RENDER}")
+        if own.inline:
+            yield SkippedFile(name, f"its patches that are written in it: {RENDER}")
+
+
+def _folder(name: str) -> str:
+    return os.path.dirname(os.path.realpath(name))
+
+
+def _documents(path: str) -> Iterator[Any]:
+    """The values in the file at `path`, up to what cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            return
+        for chunk in split(content.decode("utf-8")):
+            document = read(chunk)
+            if document is not None:
+                yield document.value
+    except (OSError, UnicodeDecodeError, YamlError):
+        return  # if the file is to be linted, the linter reports it
+
+
+def _is_json_patch(path: str) -> bool:
+    return isinstance(next(_documents(path), None), list)
+
+
+def _read_kustomization(path: str) -> Kustomization:
+    if not os.path.isfile(path):
+        return Kustomization()
+    raw = as_object(next(_documents(path), None))
+    folder = os.path.dirname(path)
+    entries = [as_text(entry) for entry in _listed(raw.get("patchesStrategicMerge"))]
+    inline = 0
+    for field in ("patches", "patchesJson6902"):
+        for _, entry in as_objects(raw.get(field)):
+            entries.append(as_text(entry.get("path")))
+            inline += bool(entry.get("patch"))
+    inline += sum("\n" in entry for entry in entries)
+    resources = (as_text(entry) for entry in _listed(raw.get("resources")))
+    return Kustomization(_paths(folder, resources), _paths(folder, entries), inline)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _paths(folder: str, entries: Iterator[str] | list[str]) -> tuple[str, ...]:
+    """The absolute paths of `entries`, which may also be texts of several lines."""
+    names = (entry for entry in entries if entry and "\n" not in entry and "\0" not in entry)
+    return tuple(os.path.realpath(os.path.join(folder, name)) for name in names)

@@ -1,0 +1,116 @@
+"""Tests of kustomizations: a patch is only a part of a pod, and what is passed over is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.testkit.lint_command import LintCommand
+
+TAINTED = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: x}
+spec:
+  containers:
+    - name: main
+      image: nvcr.io/nvidia/cuda:12.4.1-base-ubuntu22.04
+    - name: gpu
+      image: example.com/app:1
+      resources: {limits: {nvidia.com/gpu: 1}}
+"""
+JSON_PATCH = "- {op: add, path: /spec/nodeName, value: gpu-1}\n"
+RENDER = "lint what `kubectl kustomize` prints"
+PLACEMENT = {"toleration-default", "affinity-default"}
+
+
+def fixable(command: LintCommand, *arguments: str) -> set[str]:
+    return {f["rule"] for f in command.json(*arguments).report["findings"] if f["fixable"]}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["patches: [{path: part.yaml}]", "patchesStrategicMerge: [./part.yaml]"],
+)
+@pytest.mark.parametrize("name", ["kustomization.yaml", "kustomization.yml", "Kustomization"])
+def test_a_patch_is_not_final(command: LintCommand, entry: str, name: str) -> None:
+    command.write("overlay/part.yaml", TAINTED)
+    assert fixable(command, "overlay") == {*PLACEMENT, "image-default-all"}
+    command.write(f"overlay/{name}", entry + "\n")
+    for argument in ("overlay", "overlay/part.yaml", "overlay/*.yaml"):
+        done = command.json(argument)
+        assert PLACEMENT.isdisjoint(done.found)
+        assert "image-default-all" in done.found
+        assert fixable(command, argument) == set()
+    assert command("--patch", "overlay").out == ""
+
+
+def test_a_kustomization_above_may_name_the_patch(command: LintCommand) -> None:
+    command.write("overlay/patches/part.yaml", TAINTED)
+    command.write("overlay/kustomization.yaml", "patches: [{path: patches/part.yaml}]\n")
+    assert fixable(command, "overlay/patches") == set()
+
+
+def test_a_resource_is_final(command: LintCommand) -> None:
+    """Also if a patch of another folder has the same name, or a kustomization names it twice."""
+    command.write("overlay/part.yaml", TAINTED)
+    command.write(
+        "overlay/kustomization.yaml", "resources: [part.yaml]\npatches: [{path: part.yaml}]\n"
+    )
+    command.write("other/kustomization.yaml", "patches: [{path: part.yaml}]\n")
+    assert "toleration-default" in fixable(command, "overlay")
+
+
+def test_a_patch_with_a_bypass_is_an_error(command: LintCommand) -> None:
+    env = "      env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]\n"
+    command.write("overlay/part.yaml", TAINTED.replace("    - name: gpu", env + "    - name: gpu"))
+    command.write("overlay/kustomization.yaml", "patches: [{path: part.yaml}]\n")
+    done = command.json("overlay")
+    assert done.status == 1
+    assert done.found["visible-devices-env"] == "error"
+
+
+def test_what_is_not_evaluated_is_named(command: LintCommand) -> None:
+    command.write("app/pod.txt", TAINTED)
+    command.write("app/list.yaml", JSON_PATCH)
+    command.write("app/list.json", '[{"op": "remove", "path": "/spec/nodeName"}]')
+    command.write(
+        "app/kustomization.yaml",
+        "resources: [pod.txt, ../base, https://example.com/x.yaml]\n"
+        "patchesJson6902: [{path: list.yaml}]\n"
+        "patches:\n  - {path: list.json}\n  - patch: |\n      - {op: add, path: /a, value: b}\n",
+    )
+    skipped = {s["file"]: s["why"] for s in command.json("app").report["skipped"]}
+    assert skipped == {
+        "app/pod.txt": "app/kustomization.yaml names it, and it does not end in .yaml or .json: "
+        "name it to lint it",
+        "app/list.yaml": f"a JSON patch of app/kustomization.yaml: {RENDER}",
+        "app/list.json": f"a JSON patch of app/kustomization.yaml: {RENDER}",
+        "app/kustomization.yaml": f"its patches that are written in it: {RENDER}",
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["a: [", "- a\n", "patches: x\nresources: {}\n", "patches: [1, {}]\n"]
+)
+def test_an_odd_kustomization_hides_nothing(command: LintCommand, text: str) -> None:
+    command.write("app/pod.yaml", TAINTED)
+    command.write("app/Kustomization", text)
+    assert "toleration-default" in fixable(command, "app/pod.yaml")
+
+
+def test_a_patch_says_what_admission_refuses(command: LintCommand) -> None:
+    pod = TAINTED.replace("name: gpu\n", "name: gpu\n      securityContext: {privileged: true}\n")
+    command.write("pod.yaml", pod)
+    (line,) = command("--patch", "pod.yaml").out.splitlines()
+    assert '"op": "add"' in line
+    assert '"refused": [{"rule": "privileged-gpu", "container": "gpu"' in line
+    command.write("pod.yaml", pod.replace("nvcr.io/nvidia/cuda:12.4.1-base-ubuntu22.04", "a:1"))
+    assert '"pointer": "/spec/containers/1/securityContext' in command("--patch", "pod.yaml").out
+
+
+def test_a_refusal_without_a_fix_is_in_the_patch(command: LintCommand) -> None:
+    env = "env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]"
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n  containers:\n"
+    command.write("pod.yaml", f"{pod}    - {{name: a, image: b, {env}}}\n")
+    (line,) = command("--patch", "pod.yaml").out.splitlines()
+    assert '"patch": [], "refused": [{"rule": "visible-devices-env"' in line

@@ -1,0 +1,75 @@
+"""Tests of chart templates: what parses is evaluated, wherever it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.testkit.lint_command import LintCommand
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: taker}
+spec:
+  containers:
+    - name: main
+      image: example.com/app:1
+      env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]
+"""
+TEMPLATE = "{{ if .Values.gpu }}\n" + POD + "{{ end }}\n"
+PLACE = "chart/templates/pod.yaml"
+
+
+@pytest.fixture(autouse=True)
+def chart(command: LintCommand) -> None:
+    command.write("chart/Chart.yaml", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        POD,
+        POD.replace("metadata:", "# {{ a comment }}\nmetadata:"),
+        POD.replace("taker}", 'taker, annotations: {a: "{{ b }}"}}'),
+        POD.replace("example.com/app:1", '"{{ .Values.image }}"'),
+        POD + "---\n" + TEMPLATE,
+        TEMPLATE + "---\n" + POD,
+    ],
+    ids=["plain", "comment", "annotation", "placeholder", "before a template", "after a template"],
+)
+@pytest.mark.parametrize("named", [".", "chart", PLACE])
+def test_a_manifest_that_parses_is_evaluated(command: LintCommand, text: str, named: str) -> None:
+    command.write(PLACE, text)
+    done = command.json(named)
+    assert "visible-devices-env" in done.found
+    assert done.status == (3 if "if .Values" in text and named == PLACE else 1)
+
+
+def test_what_does_not_parse_is_passed_over_and_named(command: LintCommand) -> None:
+    command.write(PLACE, TEMPLATE + "---\n" + TEMPLATE)
+    done = command("chart")
+    assert done.status == 0
+    assert done.out.count(f"skipped: {PLACE}: a chart's template: render the chart") == 1
+
+
+def test_a_named_template_that_does_not_parse_is_not_evaluated(command: LintCommand) -> None:
+    command.write(PLACE, TEMPLATE)
+    done = command(PLACE)
+    assert done.status == 3
+    assert f"not evaluated: {PLACE}:1:" in done.out
+    assert "a chart's template: render the chart and lint that" in done.out
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: [1,\n# {{ }}\n", 'a: "{{ b }}"\nb: ' + "[" * 200 + "]" * 200 + "\n"],
+    ids=["only in a comment", "beyond a limit"],
+)
+def test_broken_yaml_is_not_taken_for_a_template(command: LintCommand, text: str) -> None:
+    command.write(PLACE, text)
+    assert command("chart").status == 3
+
+
+def test_outside_a_chart_nothing_is_a_template(command: LintCommand) -> None:
+    command.write("plain/templates/pod.yaml", TEMPLATE)
+    assert command("plain").status == 3
