@@ -12,7 +12,7 @@ from lint.manifests import File, UnparsedDocument
 from lint.results import InputNotEvaluated, LocatedFinding, Remark, Results, SkippedFile
 from lint.sources import SkippedSource, Source, UnreadableSource
 from lint.suppressions import Suppressions, find_suppressions
-from rules.base.json_access import as_object
+from rules.base.json_access import as_object, display
 from rules.base.json_patch import Json, Operation
 from rules.catalog import CATALOG
 from rules.engine.fixing import check, fix
@@ -20,6 +20,7 @@ from rules.engine.result import EvaluationResult
 from rules.finding import Action, Finding
 from rules.policy import Policy, PolicyException, RuleSet
 from rules.profile.context import Context
+from rules.workloads.unread_requests import unread_gpu_requests
 
 RULES = {rule.name: rule for rule in CATALOG}
 RULE_NAMES = frozenset(RULES)
@@ -96,6 +97,15 @@ class Linter:
             why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
             self.results.not_evaluated.append(InputNotEvaluated(name, 0, 0, why))
 
+    def _unread_requests(self, file: File, document: Document) -> Iterator[Remark]:
+        for path, resource in unread_gpu_requests(document.value, self._rules.profile):
+            span = file.locate(document, path)
+            message = (
+                f"{display(resource)} is in a kind in which gpuward finds no pod: "
+                "the pods that its controller makes are evaluated only at admission"
+            )
+            yield Remark("note", file.source.name, span.line, span.column, message)
+
     def _report_unparsed(self, source: Source, document: UnparsedDocument) -> None:
         why = document.why
         if document.is_template:
@@ -124,6 +134,7 @@ class Linter:
             self.results.findings.append(LocatedFinding(finding, RULES[finding.rule], file, span))
         self.results.not_evaluated.extend(_inputs_not_evaluated(file, document, result))
         self.results.remarks.extend(_remarks(file, document, comments))
+        self.results.remarks.extend(self._unread_requests(file, document))
         if self.preview:
             fixed = fix(document.value, self._rules, context, comments.suppresses)
             refused = [f for f in fixed.remaining.findings if f.action is Action.DENY]

@@ -27,7 +27,7 @@ BUILT_IN_WORKLOADS = {
 }
 CUSTOM_WORKLOADS = {
     "apps.kruise.io": ("clonesets", "statefulsets"),
-    "apps.nvidia.com": ("nimservices",),
+    "apps.nvidia.com": ("nimpipelines", "nimservices"),
     "argoproj.io": ("cronworkflows", "rollouts", "workflows", "workflowtemplates"),
     "batch.volcano.sh": ("jobs",),
     "jobset.x-k8s.io": ("jobsets",),
@@ -39,9 +39,11 @@ CUSTOM_WORKLOADS = {
     "ray.io": ("rayclusters", "rayjobs", "rayservices"),
     "serving.knative.dev": ("services",),
     "serving.kserve.io": ("inferenceservices", "llminferenceservices", "servingruntimes"),
+    "serving.kubeflow.org": ("inferenceservices",),
     "sparkoperator.k8s.io": ("scheduledsparkapplications", "sparkapplications"),
     "tekton.dev": ("taskruns", "tasks"),
     "trainer.kubeflow.org": ("trainingruntimes", "trainjobs"),
+    "workload.serving.volcano.sh": ("modelboosters",),
 }
 
 

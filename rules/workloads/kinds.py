@@ -39,6 +39,14 @@ PATTERN_GROUPS = (
     "gpuward.io",
 )
 
+# API groups whose objects say how many GPUs there are or may be used, and ask for none.
+CAPACITY_GROUPS = (
+    *("karpenter.sh", "karpenter.*", "cluster.x-k8s.io", "*.cluster.x-k8s.io", "nfd.k8s-sigs.io"),
+    *("autoscaling.x-k8s.io", "metrics.k8s.io", "resource.k8s.io", "topology.node.k8s.io"),
+    *("scheduling.volcano.sh", "nodeinfo.volcano.sh", "kueue.x-k8s.io", "scheduling.run.ai"),
+    *("scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "*.koordinator.sh", "*.yunikorn.apache.org"),
+)
+
 # Paths of pods, with `*` for every element of a list, and the layout of each.
 PodLayouts: TypeAlias = tuple[tuple[Path, PodLayout], ...]
 
@@ -60,7 +68,7 @@ _KSERVE_COMPONENT = PodLayout(
     container_lists=((("initContainers",), "init"), (("containers",), "app")),
     single_containers=(
         *("model", "huggingface", "triton", "pytorch", "tensorflow", "onnx"),
-        *("sklearn", "xgboost", "lightgbm", "paddle", "pmml"),
+        *("sklearn", "xgboost", "lightgbm", "paddle", "pmml", "tensorrt"),
         *("art", "alibi"),
     ),
     metadata_in_spec=True,
@@ -69,6 +77,18 @@ _KSERVE_PODS = (
     (("predictor",), _KSERVE_COMPONENT),
     (("transformer",), _KSERVE_COMPONENT),
     (("explainer",), _KSERVE_COMPONENT),
+)
+# Until 2021 the group was KFServing's, and its first version had two alternatives of each component
+# (kserve/kserve v0.4.1 pkg/apis/serving/v1alpha2/inferenceservice_types.go).
+_KFSERVING_CUSTOM = PodLayout(container_lists=(), single_containers=("container",))
+_KFSERVING_PODS = (
+    *_KSERVE_PODS,
+    *(
+        ((alternative, component, *below), layout)
+        for alternative in ("default", "canary")
+        for component in ("predictor", "transformer", "explainer")
+        for below, layout in (((), _KSERVE_COMPONENT), (("custom",), _KFSERVING_CUSTOM))
+    ),
 )
 _SPARK = PodLayout(
     container_lists=((("initContainers",), "init"), (("sidecars",), "app")),
@@ -104,6 +124,7 @@ CUSTOM_POD_LAYOUTS: Mapping[tuple[str, str], PodLayouts] = {
     ("argoproj.io", "ClusterWorkflowTemplate"): _below(("spec",), _ARGO_PODS),
     ("argoproj.io", "CronWorkflow"): _below(("spec", "workflowSpec"), _ARGO_PODS),
     ("serving.kserve.io", "InferenceService"): _below(("spec",), _KSERVE_PODS),
+    ("serving.kubeflow.org", "InferenceService"): _below(("spec",), _KFSERVING_PODS),
     ("sparkoperator.k8s.io", "SparkApplication"): _below(("spec",), _SPARK_PODS),
     ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _below(
         ("spec", "template"), _SPARK_PODS
@@ -113,6 +134,14 @@ CUSTOM_POD_LAYOUTS: Mapping[tuple[str, str], PodLayouts] = {
     ("tekton.dev", "TaskRun"): ((("spec", "taskSpec"), _TEKTON_TASK),),
     ("kubeflow.org", "PodDefault"): ((("spec",), _CONTAINER),),
     ("apps.nvidia.com", "NIMService"): ((("spec",), _CONTAINER),),
+    # NVIDIA/k8s-nim-operator config/samples/nim/pipelines: a service has the spec of a NIMService.
+    ("apps.nvidia.com", "NIMPipeline"): ((("spec", "services", "*", "spec"), _CONTAINER),),
+    # volcano-sh/kthena examples/model-booster: each worker is a pod, to which its backend adds
+    # variables.
+    ("workload.serving.volcano.sh", "ModelBooster"): (
+        (("spec", "backends", "*"), _CONTAINER),
+        (("spec", "backends", "*", "workers", "*"), _CONTAINER),
+    ),
     ("trainer.kubeflow.org", "TrainJob"): (
         (("spec", "initializer", "dataset"), _CONTAINER),
         (("spec", "initializer", "model"), _CONTAINER),

@@ -1,0 +1,132 @@
+"""Tests of custom kinds: their GPUs are evaluated, or a note says that they are not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.testkit.lint_command import LintCommand
+
+ALL = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
+HALF = {"limits": {"nvidia.com/gpu": "0.5"}}
+WORKER = {"type": "server", "image": "a", "resources": HALF}
+EVALUATED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "ModelBooster": (
+        "workload.serving.volcano.sh/v1alpha1",
+        "ModelBooster",
+        {"backends": [{"name": "b", "env": [ALL], "workers": [WORKER]}]},
+    ),
+    "NIMPipeline": (
+        "apps.nvidia.com/v1alpha1",
+        "NIMPipeline",
+        {"services": [{"name": "a", "spec": {"env": [ALL], "resources": HALF}}]},
+    ),
+    "KFServing": (
+        "serving.kubeflow.org/v1alpha2",
+        "InferenceService",
+        {"default": {"predictor": {"custom": {"container": {"env": [ALL], "resources": HALF}}}}},
+    ),
+    "KFServing v1beta1": (
+        "serving.kubeflow.org/v1beta1",
+        "InferenceService",
+        {"predictor": {"tensorflow": {"env": [ALL], "resources": HALF}}},
+    ),
+    "Dynamo": (
+        "nvidia.com/v1beta1",
+        "DynamoGraphDeployment",
+        {
+            "components": [
+                {"podTemplate": {"spec": {"containers": [{"env": [ALL], "resources": HALF}]}}}
+            ]
+        },
+    ),
+}
+UNREAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
+    "llmaz": (
+        "llmaz.io/v1alpha1",
+        "OpenModel",
+        {"inferenceConfig": {"flavors": [{"name": "t4", "limits": {"nvidia.com/gpu": 1}}]}},
+        "nvidia.com/gpu",
+    ),
+    "Playground": (
+        "inference.llmaz.io/v1alpha1",
+        "Playground",
+        {"backendRuntimeConfig": {"resources": {"limits": {"nvidia.com/gpu": 1}}}},
+        "nvidia.com/gpu",
+    ),
+    "Dynamo v1alpha1": (
+        "nvidia.com/v1alpha1",
+        "DynamoGraphDeployment",
+        {"services": {"Worker": {"resources": {"limits": {"gpu": "1"}}, "extraPodSpec": {}}}},
+        "gpu",
+    ),
+    "vLLM production stack": (
+        "production-stack.vllm.ai/v1alpha1",
+        "VLLMRuntime",
+        {"deploymentConfig": {"resources": {"gpu": "1", "gpuType": "nvidia.com/gpu"}}},
+        "gpu",
+    ),
+    "a share": (
+        "example.com/v1",
+        "Model",
+        {"ask": {"aliyun.com/gpu-mem": 3}},
+        "aliyun.com/gpu-mem",
+    ),
+}
+NO_REQUEST: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "a pool": ("karpenter.sh/v1", "NodePool", {"limits": {"nvidia.com/gpu": 8}}),
+    "a queue": (
+        "scheduling.volcano.sh/v1beta1",
+        "Queue",
+        {"capability": {"nvidia.com/gpu": 8}},
+    ),
+    "a name as value": ("example.com/v1", "Model", {"resource": "nvidia.com/gpu", "gpu": 1}),
+    "a pod": (
+        "example.com/v1",
+        "Model",
+        {"template": {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 1}}}]}}},
+    ),
+}
+
+
+def manifest(version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    # What a controller saw is no request.
+    status = {"allocated": {"nvidia.com/gpu": 1}}
+    metadata = {"name": "x"}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
+
+
+@pytest.mark.parametrize("kind", EVALUATED)
+def test_the_pods_of_known_kinds_are_evaluated(command: LintCommand, kind: str) -> None:
+    done = command.json("-", stdin=json.dumps(manifest(*EVALUATED[kind])))
+    assert done.found["fractional-gpu"] == "error"
+    assert done.found["visible-devices-env"] == "error"
+    assert done.report["remarks"] == []
+
+
+@pytest.mark.parametrize("kind", UNREAD)
+def test_a_request_without_a_pod_is_a_note(command: LintCommand, kind: str) -> None:
+    version, custom_kind, spec, name = UNREAD[kind]
+    items = [manifest(version, custom_kind, spec)]
+    text = json.dumps({"kind": "List", "apiVersion": "v1", "items": items})
+    done = command.json("-", stdin=text)
+    assert done.status == 0
+    (remark,) = done.report["remarks"]
+    assert remark["level"] == "note"
+    assert remark["message"].startswith(f'"{name}" is in a kind in which gpuward finds no pod')
+    assert remark["column"] > text.index(f'"{name}"')
+    assert command("--fail-on", "note", "-", stdin=text).status == 1
+
+
+@pytest.mark.parametrize("kind", NO_REQUEST)
+def test_other_mentions_are_no_requests(command: LintCommand, kind: str) -> None:
+    done = command.json("-", stdin=json.dumps(manifest(*NO_REQUEST[kind])))
+    assert done.report["remarks"] == []
