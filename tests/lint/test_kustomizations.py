@@ -50,6 +50,11 @@ def test_a_kustomization_above_may_name_the_patch(command: LintCommand) -> None:
     assert fixable(command, "overlay/patches") == set()
 
 
+def test_a_patch_of_every_container_is_not_final(command: LintCommand) -> None:
+    command.write("part.yaml", TAINTED.replace("name: main", 'name: "*"'))
+    assert fixable(command, "part.yaml") == set()
+
+
 def test_a_resource_is_final(command: LintCommand) -> None:
     """Also if a patch of another folder has the same name, or a kustomization names it twice."""
     command.write("overlay/part.yaml", TAINTED)
