@@ -102,8 +102,7 @@ class _SubjectSearch:
     def template(self, raw: Mapping[str, Any], path: Path) -> Iterator[Subject]:
         """The pod whose template is at `path` of a built-in kind, if there is one."""
         holder: Any = raw
-        spec: Any = raw
-        steps = (*path, "spec")
+        spec, steps = holder, (*path, "spec")
         if not any(as_object(find_value(holder, steps)).get(name) for name in _CONTAINER_FIELDS):
             for place, why in misplaced_containers(raw, self._owner.kind, steps):
                 yield MalformedField(self._owner, (*self._base, *place), why)
