@@ -44,6 +44,12 @@ _NAME_OR_PATTERN = "a name, or a pattern with a part of a name"
 
 _NAMESPACE_REASON = "the user that the rule is about can write every other field of the pod"
 _NOT_ABOUT_PODS = "the rule is not about pods, and only pods have one, so it would never apply"
+# Rules without options that users look for: the key of a profile that has what the rule goes by.
+_PROFILE_FACTS = {
+    **dict.fromkeys(("scheduler-name", "scheduler-mismatch"), "schedulers"),
+    **dict.fromkeys(("toleration-default", "toleration-mismatch"), "taints"),
+    "affinity-default": "affinities",
+}
 _ONLY_PODS_HAVE = {"image", "container", "serviceAccount"}
 _PROVES_NOTHING = "proves nothing: also give a namespace, a serviceAccount or a name"
 
@@ -141,6 +147,11 @@ def _bad_rules(rules: Mapping[str, Any]) -> Iterator[Problem]:
             path: Path = ("rules", name, "options", option)
             if option not in known:
                 hint = _did_you_mean(option, known) or f"; it has {', '.join(known) or 'none'}"
+                if fact := _PROFILE_FACTS.get(name):
+                    hint = (
+                        f": {fact} belong in a profile, such as "
+                        f"profiles: [{{name: our-cluster, extends: [nvidia], {fact}: […]}}]"
+                    )
                 yield path, f"{name} has no option {option!r}{hint}"
             elif not _same_type(value, known[option]):
                 expected = _OPTION_TYPES.get(type(known[option]), "a number")

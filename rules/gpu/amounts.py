@@ -22,9 +22,11 @@ def rewrite_edits(
 
 
 def round_up_fix(
-    container: Container, name: str, field: str, *, limit: Amount, request: Amount
+    container: Container, name: str, field: str, *, limit: Amount, request: Amount, step: int = 1
 ) -> Fix | None:
     """A fix that rounds up the limit of `name` and sets the request to the same number.
+
+    The number is a multiple of `step`.
 
     `field` is the field that the finding is about: `limits` or `requests`. For `limits` the request
     is changed only if it equals the limit; for `requests` only the request is changed. None if the
@@ -34,5 +36,6 @@ def round_up_fix(
         return None
     same = isinstance(request, Quantity) and request.equal_to(limit)
     fields = ("limits", "requests") if field == "limits" and same else (field,)
-    edits = tuple(put((*container.resources_path, f, name), limit.value) for f in fields)
-    return Fix(f"round {name} up to {limit.value}", edits)
+    rounded = -(-limit.value // step) * step
+    edits = tuple(put((*container.resources_path, f, name), rounded) for f in fields)
+    return Fix(f"round {name} up to {rounded}", edits)

@@ -156,21 +156,32 @@ def _is_below_one_card(values: Any) -> bool:
 
 
 def placement_skip_reason(pod: Pod) -> str | None:
-    """Why gpuward must not add anything to the pod's placement; None if it may.
+    """Why gpuward must not add tolerations or affinities to the pod; None if it may.
 
     Only the rules that add scheduling defaults use this.
     """
-    has_own_placement = pod.layout is not POD_SPEC or pod.object.group in GROUPS_WITH_OWN_PLACEMENT
-    if has_own_placement or pod.is_partial:
-        return "its placement may be elsewhere"
-    if pod.spec.get("nodeName"):
-        return "it names its node"
+    if reason := scheduler_skip_reason(pod):
+        return reason
     if pod.is_daemon or _pinned_by_daemon_set(pod):
         return "a DaemonSet chooses its node"
     if pod.spec.get("schedulingGates"):
         return "a scheduling gate holds it"
     if pod.scheduler != DEFAULT_SCHEDULER and pod.scheduler not in pod.profile.scheduler_names:
         return f"the scheduler {pod.scheduler} decides"
+    return None
+
+
+def scheduler_skip_reason(pod: Pod) -> str | None:
+    """Why gpuward must not name the pod's scheduler; None if it may.
+
+    A scheduler places the pods of DaemonSets too. A pod that a scheduling gate holds must name its
+    scheduler now: the name cannot change later.
+    """
+    has_own_placement = pod.layout is not POD_SPEC or pod.object.group in GROUPS_WITH_OWN_PLACEMENT
+    if has_own_placement or pod.is_partial:
+        return "its placement may be elsewhere"
+    if pod.spec.get("nodeName"):
+        return "it names its node"
     return None
 
 

@@ -9,10 +9,10 @@ class Resource(NamedTuple):
     """One extended resource by which a GPU platform hands out GPUs or shares of them.
 
     `sharing` is how much of a card it stands for: the whole card, a hardware partition
-    (MIG), or a share that software divides. `unit` is what a quantity of 1 means.
-    `companions` are resources of another name that belong in the same container. `maximum` is the
-    largest amount that a card has, 0 if there is none. `exclusive` says that nodes which offer the
-    resource have cards of no other vendor.
+    (MIG), or a share that software divides. `unit` is what a quantity of 1 means, and amounts are
+    multiples of `step`. `companions` are resources of another name that belong in the same
+    container. `maximum` is the largest amount that a card has, 0 if there is none. `exclusive` says
+    that nodes which offer the resource have cards of no other vendor.
     """
 
     name: str
@@ -22,6 +22,7 @@ class Resource(NamedTuple):
     companions: tuple[str, ...] = ()
     maximum: int = 0
     exclusive: bool = False
+    step: int = 1
 
 
 class VisibleDevices(NamedTuple):
@@ -78,13 +79,15 @@ class NodeAffinity(NamedTuple):
 class Scheduler(NamedTuple):
     """The scheduler that must place pods which ask for `resources` or carry `annotations`.
 
-    `alternatives` are other schedulers that can place them as well.
+    `alternatives` are other schedulers that can place them as well. `required` says that the pod
+    itself must name the scheduler: no webhook of the platform does.
     """
 
     name: str
     resources: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()
+    required: bool = False
 
 
 class Component(NamedTuple):
@@ -123,3 +126,4 @@ class Fraction(NamedTuple):
     memory: str = ""
     cards: str = ""
     excludes: tuple[str, ...] = ()
+    vendor: str = "nvidia"

@@ -40,6 +40,11 @@ MISTAKES: list[tuple[str, str, str]] = [
         "6:25",
         "an exception to quota-fraction cannot match by image: the rule is not about pods",
     ),
+    (
+        "rules: {scheduler-name: {options: {name: ack-co-scheduler}}}\n",
+        "3:36",
+        "schedulers belong in a profile, such as profiles: [{name: our-cluster, extends: [nvidia],",
+    ),
     ("extends: base\n", "3:1", "'extends' is reserved"),
     ("persona: strict\n", "3:1", "'persona' is reserved"),
     ("workloads: fixed\n", "3:1", 'did you mean "fix"?'),

@@ -271,6 +271,21 @@ def test_a_warning_says_that_the_pods_of_a_workload_will_be_refused() -> None:
     assert "refused" not in warning, "its pods will be fixed"
 
 
+@pytest.mark.parametrize("mode", [Action.DENY, Action.WARN])
+def test_the_owner_of_a_workload_is_told_which_scheduler_is_missing(mode: Action) -> None:
+    sharing = container(resources={"limits": {"aliyun.com/gpu-mem": 3}})
+    registered = Admission("profiles: [ack-registered]", mode)
+    (warning,) = registered.mutate(deployment(sharing)).warnings
+    assert "[scheduler-name]" in warning
+    assert "schedulerName: ack-co-scheduler" in warning
+    named = deployment(sharing, schedulerName="ack-co-scheduler")
+    assert not registered.mutate(named).warnings
+    managed = Admission("profiles: [ack]", mode)
+    assert not managed.mutate(deployment(sharing)).warnings
+    (warning,) = managed.mutate(deployment(sharing, schedulerName="volcano")).warnings
+    assert "[scheduler-mismatch]" in warning
+
+
 def test_an_excepted_finding_is_in_the_audit_annotations() -> None:
     accepting = Admission(
         "exceptions:\n  - {rules: [visible-devices-env], reason: seen, "

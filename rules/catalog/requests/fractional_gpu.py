@@ -9,7 +9,7 @@ Why it matters
 --------------
 Kubernetes allocates whole GPUs, and the API server refuses any other amount, with one exception:
 it accepts `0.9999` as 1, because it rounds up first. To get less than a card, request the
-resource of a sharing system.
+resource of a sharing system, or set its annotation.
 
 Fix safety
 ----------
@@ -34,8 +34,11 @@ from rules.gpu.devices import Device, devices
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
+from rules.profile.profile import Profile
 from rules.rule import define_rule
 from rules.traits.bits import ODD_AMOUNT
+
+MEMORY_UNITS = ("GiB", "MiB")
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
@@ -62,10 +65,12 @@ def _finding(c: Container, device: Device, field: str, fault: str, context: Cont
     message = (
         f"{c} sets {display(f'{name}: {amount.text if amount else None}')} in {field}, {fault}"
     )
-    advice, fix = "write a whole number under resources.limits", None
+    step, fix = device.resource.step, None
+    advice = f"write a {'whole number' if step == 1 else f'multiple of {step}'} under "
+    advice += f"{c.resources_path[-1]}.limits"
     if isinstance(amount, Quantity) and amount.nano > 0:
-        advice += _share(device, context)
-        fix = round_up_fix(c, name, field, limit=device.limit, request=device.request)
+        advice += _share_advice(device, context.profile)
+        fix = round_up_fix(c, name, field, limit=device.limit, request=device.request, step=step)
     path = (*c.resources_path, field, name)
     return Finding(
         path=path,
@@ -78,11 +83,23 @@ def _finding(c: Container, device: Device, field: str, fault: str, context: Cont
     )
 
 
-def _share(device: Device, context: Context) -> str:
-    for resource in map(context.profile.resource, context.profile.active):
-        if resource and resource.sharing == "share" and resource.vendor == device.resource.vendor:
-            return f", or ask for a share by {resource.name} where the cluster offers it"
-    return ""
+def _share_advice(device: Device, profile: Profile) -> str:
+    """How the platform offers shares of the cards that were asked for; empty if it does not."""
+    vendor = device.resource.vendor
+    if device.resource.sharing == "share":
+        return ""
+    fraction = next((f for f in profile.fractions if f.vendor == vendor), None)
+    if fraction:
+        return f", or ask for a share by the pod annotation {fraction.annotations[0]}"
+    known = (resource for name in profile.active if (resource := profile.resource(name)))
+    shares = [r for r in known if r.sharing == "share" and r.vendor == vendor]
+    if not shares:
+        return ""
+    # A part of a card is above all a part of its memory.
+    share = next((one for one in shares if one.unit in MEMORY_UNITS), shares[0])
+    amount = f" (in {share.unit})" if share.unit in MEMORY_UNITS else ""
+    beside = f" beside {share.companions[0]}" if share.companions else ""
+    return f", or ask for a share by {share.name}{amount}{beside} where the cluster offers it"
 
 
 RULE = define_rule(

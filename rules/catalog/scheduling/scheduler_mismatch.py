@@ -3,9 +3,9 @@
 What it does
 ------------
 Finds pods whose `schedulerName` is neither the default nor any scheduler that the profile names
-for the resources (or annotations) by which they request GPUs. `scheduler-name` checks pods with a
-missing or default name, unless they run already: a running pod that the default scheduler placed is
-reported here.
+for the resources (or annotations) by which they request GPUs. In a managed ACK cluster that is the
+default scheduler itself. `scheduler-name` checks pods with a missing or default name, unless they
+run already: a running pod that the default scheduler placed is reported here.
 
 Why it matters
 --------------
@@ -46,6 +46,9 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     if not wanted or pod.scheduler in capable:
         return
     scheduler, reason = wanted[0]
+    advice = f"write schedulerName: {scheduler.name}"
+    if scheduler.name == DEFAULT_SCHEDULER:
+        advice = "leave schedulerName out"
     names = " or ".join((scheduler.name, *scheduler.alternatives))
     fault, where = f"sets schedulerName: {display(pod.scheduler)}", ""
     if is_default:
@@ -54,7 +57,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         path=(*pod.path, "schedulerName"),
         key="schedulerName",
         message=f"the pod asks for {display(reason)}, which {names} must place, and {fault}",
-        help=f"write schedulerName: {scheduler.name}{where}",
+        help=f"{advice}{where}",
     )
 
 

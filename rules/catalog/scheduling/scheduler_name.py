@@ -5,18 +5,27 @@ What it does
 Finds pods that request a resource (or carry an annotation) which, according to the profile,
 another scheduler must place, and whose `schedulerName` is missing or `default-scheduler`. Another
 custom scheduler is never replaced. Not reported: a pod for which the profile names several
-schedulers; a pod that names its node, belongs to a DaemonSet, or has a scheduling gate; and kinds
-that keep placement elsewhere, such as Volcano's Job and Knative's Service.
+schedulers; a pod that names its node; and kinds that keep placement elsewhere, such as Volcano's
+Job and Knative's Service.
+
+The rule warns where the profile says `required`: no webhook of the GPU platform sets the name, as
+in clusters registered with ACK. Otherwise it only notes, whatever action the policy sets, because
+the platform may set the name itself, as HAMi does. In custom resources it only notes as well: their
+controllers may set the name.
 
 Why it matters
 --------------
 The default scheduler does not know how the shares of a GPU are distributed over the cards. Users
 have seen pods left to it stay Pending without a hint of the reason.
 
+To name another scheduler, write a profile of your own: `extends` a built-in one, and give
+`schedulers` a `name` and `resources`. The rule has no options.
+
 Fix safety
 ----------
 The fix sets `schedulerName` by default: the profile states which scheduler it is, and when a
-webhook sees a pod, a missing name and the default one cannot be distinguished.
+webhook sees a pod, a missing name and the default one cannot be distinguished. It is also made in
+pods that a scheduling gate holds, where the name cannot change later, and in those of DaemonSets.
 
 References
 ----------
@@ -32,7 +41,7 @@ from rules.base.json_access import display
 from rules.base.json_patch import put
 from rules.finding import Action, Finding, Fix
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
-from rules.placement.gpu_nodes import matching_resource, placement_skip_reason
+from rules.placement.gpu_nodes import matching_resource, scheduler_skip_reason
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import GPU_ANNOTATION, GPU_RESOURCE
@@ -44,13 +53,16 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     if not candidates or pod.scheduler != DEFAULT_SCHEDULER:
         return
     wanted = {
-        scheduler.name: reason
+        scheduler: reason
         for scheduler in candidates
         if (reason := matching_resource(pod, scheduler)) is not None
     }
-    if len(wanted) != 1 or DEFAULT_SCHEDULER in wanted or placement_skip_reason(pod):
+    names = {scheduler.name for scheduler in wanted}
+    if len(names) != 1 or DEFAULT_SCHEDULER in names or scheduler_skip_reason(pod):
         return
-    [(name, reason)] = wanted.items()
+    (name,) = names
+    reason = next(iter(wanted.values()))
+    required = pod.is_final and any(scheduler.required for scheduler in wanted)
     path = (*pod.path, "schedulerName")
     yield Finding(
         path=path,
@@ -59,7 +71,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         "and is left to the default scheduler",
         help=f"write schedulerName: {name} into the pod's spec",
         fix=Fix(f"set schedulerName: {name}", (put(path, name),), safe=True),
+        action=Action.WARN if required else Action.AUDIT,
     )
 
 
-RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(GPU_RESOURCE | GPU_ANNOTATION,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE | GPU_ANNOTATION,))

@@ -4,18 +4,18 @@ What it does
 ------------
 Finds amounts of `aliyun.com/gpu-core.percentage` that are not a multiple of 5 between 5 and 100
 for each card. If the pod label `aliyun.com/gpu-count` spreads a pod over several cards, the
-amount is the sum over these cards.
+amount is the sum over these cards. An amount of 0 is reported beside `aliyun.com/gpu-mem`.
 
 Why it matters
 --------------
-cGPU divides computing power in steps of five percent of a card. A pod with any other number
-cannot be submitted.
+cGPU divides computing power in steps of five percent of a card, and the least is five. A job with
+any other number cannot be submitted.
 
 Fix safety
 ----------
 The fix rounds the percentage up to the next step, to 100 for each card at most, only if the
 policy says `fix: true`: the container then gets more of a card than its author requested, or
-less.
+less. There is no fix of 0, which may also mean that the container needs no share of its own.
 
 References
 ----------
@@ -37,6 +37,7 @@ from rules.rule import define_rule
 from rules.traits.bits import SHARE
 
 CORE = "aliyun.com/gpu-core.percentage"
+GPU_MEM = "aliyun.com/gpu-mem"
 CARDS = "aliyun.com/gpu-count"
 STEP, MOST = 5, 100
 MOST_DIGITS = 4
@@ -54,14 +55,16 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 def _check_amount(container: Container, field: str, cards: int) -> Iterator[Finding]:
     amount = parse(getattr(container, field)[CORE])
-    if not isinstance(amount, Quantity) or not amount.is_integer or amount.nano <= 0:
+    if not isinstance(amount, Quantity) or not amount.is_integer or amount.nano < 0:
+        return
+    if not amount.nano and not _asks_for_memory(container):
         return
     if amount.value % cards:
         return  # `gpu-count-label` reports that the label does not divide the amount
     each = amount.value // cards
-    if each % STEP == 0 and each <= MOST:
+    if each % STEP == 0 and STEP <= each <= MOST:
         return
-    spread = f", which is {each} on each of {cards} cards" if cards > 1 else ""
+    spread = f", which is {each} on each of {cards} cards" if each and cards > 1 else ""
     message = (
         f"{container} asks for {display(f'{CORE}: {amount.text}')}{spread}: "
         f"a card gives computing power in steps of {STEP} from {STEP} to {MOST}"
@@ -72,10 +75,17 @@ def _check_amount(container: Container, field: str, cards: int) -> Iterator[Find
         advice += f", or spread it over several cards by the pod label {CARDS}"
     path = (*container.resources_path, field, CORE)
     edits = rewrite_edits(container, CORE, amount, rounded)
-    fix = Fix(f"round {CORE} to {rounded}", edits)
+    fix: Fix | None = Fix(f"round {CORE} to {rounded}", edits)
+    if not each:
+        advice, fix = f"write {CORE}: {STEP * cards} or more, or leave it out", None
     yield Finding(
         path=path, key=f"step.{CORE}", message=message, container=container, help=advice, fix=fix
     )
+
+
+def _asks_for_memory(container: Container) -> bool:
+    memory = parse(container.limits.get(GPU_MEM, container.requests.get(GPU_MEM, 0)))
+    return not isinstance(memory, Quantity) or memory.nano > 0
 
 
 def _cards(pod: Pod) -> int:

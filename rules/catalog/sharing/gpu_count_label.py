@@ -4,18 +4,21 @@ What it does
 ------------
 Checks the pod label `aliyun.com/gpu-count`: it must be a whole number from 1 up and must divide
 the amounts of shared GPUs that the containers request, and the pod must request
-`aliyun.com/gpu-mem`. Also finds `aliyun.com/gpu-count` among a container's resources, where it
-has no meaning.
+`aliyun.com/gpu-mem`. Also finds `aliyun.com/gpu-count` among a container's resources.
 
 Why it matters
 --------------
 ACK divides the memory and computing power that a container requests by this number, one part for
-each card. Its scheduler does not place a pod whose amount cannot be divided. A pod that requests
-a resource of this name waits forever: it is a label, and no node offers it.
+each card. Its scheduler does not place a pod whose amount cannot be divided.
+
+Nodes state how many cards they have as a resource of the same name, but the device plugin only
+writes that number into the node and hands out nothing by it. A container that requests the
+resource takes from the number and gets no GPU.
 
 References
 ----------
 - koordinator-sh/koordinator, `pkg/scheduler/plugins/ack/gpushare`
+- AliyunContainerService/gpushare-device-plugin, `pkg/gpu/nvidia/podmanager.go`
 """
 
 from __future__ import annotations
@@ -48,8 +51,11 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     for container in pod.containers if not pod.layout.gpu_field else ():
         field = "limits" if CARDS in container.limits else "requests"
         if CARDS in getattr(container, field):
-            message = f"{container} asks for {CARDS}, which is a label of the pod and no resource"
-            advice = f"remove it; to spread over two cards label the pod {CARDS}: '2'"
+            message = (
+                f"{container} asks for {CARDS}, by which nodes state their number of cards and "
+                "hand out none: the container gets no GPU by it"
+            )
+            advice = f"ask for {GPU_MEM}; to spread it over two cards label the pod {CARDS}: '2'"
             path = (*container.resources_path, field, CARDS)
             refused = api_refuses_amounts(CARDS, container.limits, container.requests)
             key = f"{field}.{CARDS}"

@@ -24,6 +24,7 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rules.base.json_access import display
@@ -39,6 +40,7 @@ from rules.traits.bits import SHARE
 GPU_MEM = "aliyun.com/gpu-mem"
 BYTES_FROM = 10**6
 GIGA = (2**30, 10**9)
+_WRITTEN = re.compile(r"\s*([0-9]{1,6})\s*gi?b?\s*", re.ASCII | re.IGNORECASE)
 BYTE_UNITS = frozenset("kMGTPE") | frozenset(f"{letter}i" for letter in "KMGTPE")
 
 
@@ -57,7 +59,9 @@ def _check_amount(container: Container, field: str, context: Context) -> Iterato
     if fault is None:
         return
     message = f"{container} sets {display(f'{GPU_MEM}: {amount.text}')} in {field}, {fault}"
-    advice = f"write the number of GiB without a unit, such as {GPU_MEM}: 10"
+    advice = "write the number of GiB without a unit"
+    if meant := _meant(amount):
+        advice += f": {GPU_MEM}: {meant}"
     path = (*container.resources_path, field, GPU_MEM)
     # `fractional-gpu` uses the same key for a text, so this finding supersedes that one.
     key = f"{field}.{GPU_MEM}" if isinstance(amount, Malformed) else f"unit.{GPU_MEM}"
@@ -85,6 +89,19 @@ def _fault(amount: Quantity | Placeholder | Malformed, context: Context) -> str 
     if context.operation is None and amount.suffix in BYTE_UNITS:
         return f"which is {amount.value} GiB or MiB: the unit belongs to a number of bytes"
     return None
+
+
+def _meant(amount: Quantity | Placeholder | Malformed) -> int:
+    """The number of GiB that was meant, 0 if that cannot be said."""
+    if isinstance(amount, Malformed):
+        written = _WRITTEN.fullmatch(amount.text)
+        return int(written[1]) if written else 0
+    if not isinstance(amount, Quantity) or amount.value < BYTES_FROM:
+        return 0
+    exact = next((amount.value // unit for unit in GIGA if amount.value % unit == 0), None)
+    if exact is None:  # a plain number may be kilobytes as well
+        exact = -(-amount.value // GIGA[0]) if amount.suffix in BYTE_UNITS else 0
+    return exact if exact < BYTES_FROM else 0
 
 
 def _in_gib(container: Container, amount: object) -> Fix | None:
