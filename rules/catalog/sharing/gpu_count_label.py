@@ -52,8 +52,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         field = "limits" if CARDS in container.limits else "requests"
         if CARDS in getattr(container, field):
             message = (
-                f"{container} asks for {CARDS}, by which nodes state their number of cards and "
-                "hand out none: the container gets no GPU by it"
+                f"{container} asks for {CARDS}, the name under which nodes state how many cards "
+                "they have: no device plugin serves it, so the container gets no GPU by it"
             )
             advice = f"ask for {GPU_MEM}; to spread it over two cards label the pod {CARDS}: '2'"
             path = (*container.resources_path, field, CARDS)

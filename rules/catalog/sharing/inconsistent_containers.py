@@ -8,8 +8,8 @@ pod has in its limits. Init containers and containers that request no share are 
 Why it matters
 --------------
 The scheduler of ACK places a pod only if all its containers that share a GPU request the same
-kinds of resources, because a node serves either pods with memory alone or pods with memory and
-computing power.
+kinds of resources. A node cannot run pods that request memory alone at the same time as pods that
+request memory and computing power.
 
 References
 ----------
