@@ -13,13 +13,15 @@ from lint.results import InputNotEvaluated, LocatedFinding, Remark, Results, Ski
 from lint.sources import SkippedSource, Source, UnreadableSource
 from lint.suppressions import Suppressions, find_suppressions
 from rules.base.json_access import as_object, display
-from rules.base.json_patch import Json, Operation
+from rules.base.json_patch import Json, Operation, Path
 from rules.catalog import CATALOG
+from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
 from rules.engine.fixing import check, fix
 from rules.engine.result import EvaluationResult
 from rules.finding import Action, Finding
 from rules.policy import Policy, PolicyException, RuleSet
 from rules.profile.context import Context
+from rules.workloads.lists import flatten_lists
 from rules.workloads.unread_requests import unread_gpu_requests
 
 RULES = {rule.name: rule for rule in CATALOG}
@@ -120,10 +122,19 @@ class Linter:
 
     def _evaluate_document(self, file: File, document: Document) -> None:
         name = file.source.name
+        objects = _count_objects(document.value)
+        self.results.objects += objects
+        if oversized := _oversized_object(file, document):
+            self.results.not_evaluated.append(oversized)
+            return
         comments = find_suppressions(file, document, _document_end(file, document))
-        context = self._file_context
-        result = check(document.value, self._rules, context, comments.suppresses)
-        self.results.objects += _count_objects(document.value)
+        context, steps = self._file_context, StepLimit(MAX_STEPS * objects)
+        try:
+            result = check(document.value, self._rules, context, comments.suppresses, steps)
+        except TooManyStepsError:
+            why = "its size: the rules take too many steps"
+            self.results.not_evaluated.append(_too_large(file, document, (), why))
+            return
         self.results.pods += result.pods
         self.results.components += result.components
         self.results.suppressed += result.suppressed
@@ -136,7 +147,8 @@ class Linter:
         self.results.remarks.extend(_remarks(file, document, comments))
         self.results.remarks.extend(self._unread_requests(file, document))
         if self.preview:
-            fixed = fix(document.value, self._rules, context, comments.suppresses)
+            steps = StepLimit(MAX_STEPS * objects)
+            fixed = fix(document.value, self._rules, context, comments.suppresses, steps=steps)
             refused = [f for f in fixed.remaining.findings if f.action is Action.DENY]
             before, after = document.value, fixed.manifest
             self.previews.append(Preview(name, before, after, fixed.operations, refused))
@@ -146,6 +158,21 @@ def _count_objects(manifest: Json) -> int:
     raw = as_object(manifest)
     items = raw.get("items")
     return len(items) if str(raw.get("kind")).endswith("List") and isinstance(items, list) else 1
+
+
+def _oversized_object(file: File, document: Document) -> InputNotEvaluated | None:
+    """The first object of the document that admission would not evaluate for its size."""
+    size = len(file.source.text)
+    for raw, path in flatten_lists(as_object(document.value), ()):
+        if why := oversized_reason(raw, size):
+            return _too_large(file, document, path, why)
+    return None
+
+
+def _too_large(file: File, document: Document, path: Path, why: str) -> InputNotEvaluated:
+    span = file.locate(document, path)
+    why = f"gpuward cannot evaluate this object because of {why}"
+    return InputNotEvaluated(file.source.name, span.line, span.column, why)
 
 
 def _document_end(file: File, document: Document) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 from typing import NamedTuple, Self
 
 from rules.base.json_patch import Edit, Path
@@ -11,6 +12,9 @@ from rules.objects.device_claim import DeviceClaim
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
+
+# Tenants choose names, and an identity is made for every finding.
+_MAX_PART = 1024
 
 
 class Action(enum.IntEnum):
@@ -136,10 +140,20 @@ class Finding(_FindingFields):
     def identity(self) -> str:
         """What stays the same when lines move and containers are reordered."""
         parts = (self.object_identity, self.stable_path, self.container_name, self.key)
-        return "|".join((self.rule, *parts))
+        return "|".join((self.rule, *map(_abbreviate, parts)))
 
     @property
     def object_identity(self) -> str:
         """Kind, group, namespace and name of the object."""
-        ref = self.object
-        return f"{ref.kind}.{ref.group}/{ref.namespace}/{ref.name}" if ref else ""
+        if self.object is None:
+            return ""
+        kind, group, namespace, name = map(_abbreviate, self.object)
+        return f"{kind}.{group}/{namespace}/{name}"
+
+
+def _abbreviate(text: str) -> str:
+    """`text` itself, or a short text in place of one that is longer than any valid name."""
+    if len(text) <= _MAX_PART:
+        return text
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return f"{text[: _MAX_PART - len(digest)]}{digest}"

@@ -7,9 +7,10 @@ import ipaddress
 import re
 from collections.abc import Callable
 
+from webhook.admission.answer import MAX_NAME_LENGTH
 from webhook.server.lifecycle import Settings
 from webhook.server.limits import Limits
-from webhook.telemetry.log import LEVELS, MAX_NAME_LENGTH
+from webhook.telemetry.log import LEVELS
 
 EPILOG = """\
 paths, with POST:   /mutate/MODE and /validate/MODE; MODE is deny, warn or audit

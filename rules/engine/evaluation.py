@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from rules.base.caching import cached_property
 from rules.base.json_access import as_object
 from rules.base.json_patch import Json
+from rules.engine.bounds import STEPS_OF_A_FINDING, StepLimit, TooManyStepsError, steps_of
 from rules.engine.exceptions import ExceptionMatcher
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.engine.result import EvaluationResult, RuleFailure
@@ -44,8 +45,14 @@ class Evaluation:
     """
 
     def __init__(
-        self, manifest: Json, rule_set: RuleSet, context: Context, suppress: Suppress
+        self,
+        manifest: Json,
+        rule_set: RuleSet,
+        context: Context,
+        suppress: Suppress,
+        steps: StepLimit,
     ) -> None:
+        self._steps = steps
         self._rule_set = rule_set
         self._request_context = context
         self._suppress = suppress
@@ -153,14 +160,19 @@ class Evaluation:
             return findings, ""
         if rule.needs_resources and isinstance(subject, Pod) and subject.layout.gpu_field:
             return findings, ""
+        take = self._steps.take
+        take(steps_of(subject))
         context = self._context
         if active.options:
             context = context.with_profile(context.profile, active.options)
         try:
             for finding in rule.check(subject, context):
+                take(STEPS_OF_A_FINDING + (len(finding.fix.edits) if finding.fix else 0))
                 action = min(finding.action, active.action)
                 fixable = _is_fixable(finding, active.scope, subject)
                 findings.append(finding.with_rule(rule.name, subject, action, fixable=fixable))
+        except TooManyStepsError:
+            raise
         except Exception as error:  # noqa: BLE001  # the one place where bugs of rules are caught
             return findings, f"{type(error).__name__}: {error}"
         return findings, ""

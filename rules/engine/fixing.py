@@ -7,14 +7,14 @@ gpuward: the result names it, and it never decides about a user's object.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from itertools import chain
 from typing import NamedTuple
 
 from rules.base.json_patch import EditError, Json, Operation, apply
+from rules.engine.bounds import StepLimit
 from rules.engine.evaluation import Evaluation, Suppress, suppress_nothing
-from rules.engine.result import EvaluationResult, RuleFailure
+from rules.engine.result import EvaluationResult, RuleFailure, introduced
 from rules.finding import Finding
 from rules.policy import ActiveRule, RuleSet
 from rules.profile.context import Context
@@ -37,14 +37,18 @@ class FixResult(NamedTuple):
 
 
 def check(
-    manifest: Json, rule_set: RuleSet, context: Context, suppress: Suppress = suppress_nothing
+    manifest: Json,
+    rule_set: RuleSet,
+    context: Context,
+    suppress: Suppress = suppress_nothing,
+    steps: StepLimit | None = None,
 ) -> EvaluationResult:
     """What is wrong with `manifest`, which stays as it is.
 
-    `suppress` decides which findings are suppressed: the linter's comments. Raises nothing;
-    a rule that fails is in `failures` of the result.
+    `suppress` decides which findings are suppressed: the linter's comments. Raises only
+    TooManyStepsError, if `steps` runs out; a rule that fails is in `failures` of the result.
     """
-    evaluation = Evaluation(manifest, rule_set, context, suppress)
+    evaluation = Evaluation(manifest, rule_set, context, suppress, steps or StepLimit())
     for _, active in evaluation.rules:
         evaluation.run_rule(active)
     return evaluation.result
@@ -56,18 +60,20 @@ def fix(
     context: Context,
     suppress: Suppress = suppress_nothing,
     only: Collection[str] | None = None,
+    steps: StepLimit | None = None,
 ) -> FixResult:
     """Fix what the policy lets be fixed; `manifest` itself stays as it is.
 
     With `only`, nothing is changed but containers of these names. If a fix does not resolve its
     own finding, the fixes of its rule are disabled, the rule is named in the failures, and the
-    work starts over.
+    work starts over. Raises only TooManyStepsError, if `steps` runs out.
     """
+    steps = steps or StepLimit()
     if suppress is not suppress_nothing:
-        suppress = _pin_suppressions(manifest, rule_set, context, suppress)
+        suppress = _pin_suppressions(manifest, rule_set, context, suppress, steps)
     disabled_fixes: dict[str, RuleFailure] = {}
     while True:
-        evaluation = Evaluation(manifest, rule_set, context, suppress)
+        evaluation = Evaluation(manifest, rule_set, context, suppress, steps)
         if not evaluation.rules:
             return FixResult(manifest, [], [], evaluation.result)
         attempt = _FixAttempt(evaluation, manifest, only)
@@ -81,7 +87,7 @@ def fix(
 
 
 def _pin_suppressions(
-    manifest: Json, rule_set: RuleSet, context: Context, suppress: Suppress
+    manifest: Json, rule_set: RuleSet, context: Context, suppress: Suppress, steps: StepLimit
 ) -> Suppress:
     """`suppress` with its answers for `manifest`: fixes move the paths that it knows."""
     answers: dict[str, set[bool]] = {}
@@ -95,21 +101,8 @@ def _pin_suppressions(
         known = answers.get(finding.identity, set())
         return next(iter(known)) if len(known) == 1 else suppress(finding, active)
 
-    check(manifest, rule_set, context, record)
+    check(manifest, rule_set, context, record, steps)
     return recall
-
-
-def introduced(new: Iterable[Finding], old: Iterable[Finding]) -> list[Finding]:
-    """The findings of `new` that `old` does not have, as multisets of identity and message."""
-    known = Counter((finding.identity, finding.message) for finding in old)
-    added = []
-    for finding in new:
-        mark = (finding.identity, finding.message)
-        if known[mark]:
-            known[mark] -= 1
-        else:
-            added.append(finding)
-    return added
 
 
 class _FixAttempt:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from rules.finding import Finding
@@ -37,3 +39,16 @@ class EvaluationResult:
         self.pods = 0
         self.components = 0
         self.used_exceptions: set[PolicyException] = set()
+
+
+def introduced(new: Iterable[Finding], old: Iterable[Finding]) -> list[Finding]:
+    """The findings of `new` that `old` does not have, as multisets of identity and message."""
+    known = Counter((finding.identity, finding.message) for finding in old)
+    added = []
+    for finding in new:
+        mark = (finding.identity, finding.message)
+        if known[mark]:
+            known[mark] -= 1
+        else:
+            added.append(finding)
+    return added

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -13,7 +12,8 @@ from rules.gpu.expansion import expand
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 
-_PROCESS_ROOT = re.compile(r"/proc/[^/]+/(?:task/[^/]+/)?(?:root|cwd)(?=/|$)")
+_LONGEST = 5
+_PROCESS_FOLDERS = (["root"], ["cwd"])
 
 
 class HostMount(NamedTuple):
@@ -44,7 +44,8 @@ def host_mounts(pod: Pod) -> Iterator[HostMount]:
             name = as_text(mount.get("name"))
             if name in volumes:
                 index, path = volumes[name]
-                node_path = clean_path(f"{path}/{_sub_path(container, mount)}")
+                sub_path = _sub_path(container, mount)
+                node_path = clean_path(f"{path}/{sub_path}") if sub_path else path
                 field = (*pod.path, "volumes", index, "hostPath", "path")
                 yield HostMount(container, name, node_path, field, mount.get("readOnly") is True)
 
@@ -80,6 +81,22 @@ def clean_path(path: str) -> str:
     The root and the working directory of a process in `/proc` count as the root of the node.
     """
     path = posixpath.normpath("/" + path.lstrip("/"))
-    while root := _PROCESS_ROOT.match(path):
-        path = "/" + path[root.end() :].lstrip("/")
-    return path
+    if not path.startswith("/proc/"):
+        return path
+    # A path can lead through many processes, so their parts are skipped and not cut off.
+    parts = path.split("/")
+    start = 1
+    while length := _length_of_process_root(parts[start : start + _LONGEST]):
+        start += length
+    return "/" + "/".join(parts[start:])
+
+
+def _length_of_process_root(parts: list[str]) -> int:
+    """How many of `parts` lead to the root or working directory of a process; 0 if none do.
+
+    They are `proc`, a process, perhaps `task` and a thread, then `root` or `cwd`.
+    """
+    if parts[0:1] != ["proc"]:
+        return 0
+    length = 5 if parts[2:3] == ["task"] else 3
+    return length if parts[length - 1 : length] in _PROCESS_FOLDERS else 0

@@ -10,6 +10,9 @@ from rules.base.caching import cached_by_text
 # Images that set NVIDIA_VISIBLE_DEVICES=all: those in NVIDIA's registries, and those that others
 # build on them (`CUDA_IMAGES`).
 NVIDIA_REGISTRIES = ("nvcr.io/nvidia/", "nvcr.io/nim/")
+# No runtime accepts a longer one: 255 characters of a name, 128 of a tag, and a digest
+# (distribution/reference, `NameTotalLengthMax` and `TagRegexp`).
+_MAX_REFERENCE = 1024
 _PORT = re.compile(":[0-9]+(?=/)")
 # NVIDIA's own agents. They need to see every card and request none, and their images set the
 # variable to all (NVIDIA/k8s-device-plugin deployments/container/Dockerfile, and the Dockerfiles of
@@ -51,6 +54,8 @@ def is_cuda_image(image: str) -> bool:
 
     The images of NVIDIA's agents are; `components.shows_gpus` excuses them in their own pods.
     """
+    if len(image) > _MAX_REFERENCE:
+        return False
     path, name, tag, pinned = _parts(image)
     if _is_in_nvidia_registry(path):
         return name in _AGENTS or not _lacks_gpus(path, name, tag)

@@ -21,7 +21,9 @@ NVIDIA = "NVIDIA_VISIBLE_DEVICES"
 VOID = "void"
 CUDA_VERSION = "CUDA_VERSION"
 
-_LONGEST_NAME = 60
+_MAX_NAME = 60  # characters of a variable's name that a message shows
+# The longest value that is read. A list of all devices of a node is far shorter.
+_MAX_VALUE = 4096
 _REFERENCES = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef", "fileKeyRef")
 
 
@@ -37,7 +39,7 @@ class Visibility(enum.Enum):
 
 def parse_visibility(value: str, known: VisibleDevices) -> Visibility:
     """What the container runtime does if the variable `known` has the text `value`."""
-    if "$(" in value:
+    if "$(" in value or len(value) > _MAX_VALUE:
         return Visibility.GRANTED  # the kubelet fills the value in, so it may become any value
     tokens = [token for token in (part.strip() for part in value.split(",")) if token]
     if all(token in known.hides for token in tokens):
@@ -145,11 +147,7 @@ def display_variable(variable: str) -> str:
 
     A tenant may choose the name, and a line break in it would corrupt the message.
     """
-    return (
-        variable
-        if variable.isidentifier() and len(variable) <= _LONGEST_NAME
-        else display(variable)
-    )
+    return variable if len(variable) <= _MAX_NAME and variable.isidentifier() else display(variable)
 
 
 def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool:

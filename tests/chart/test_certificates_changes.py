@@ -84,7 +84,11 @@ def check_mode_change(changer: ModeChanger, mode: str) -> None:
     changer.upgrade_in_mode()
     assert trusted_authorities(installation) == after
     wait_for_pods(installation, mode)
-    eventually(
-        lambda: release_objects(installation) == COMMON_OBJECTS | MODE_OBJECTS[mode],
-        what="the old objects are gone",
-    )
+    expected = COMMON_OBJECTS | MODE_OBJECTS[mode]
+
+    def only_the_modes_objects() -> bool:
+        found = release_objects(installation)
+        assert found == expected, f"too many or too few: {sorted(found ^ expected)}"
+        return True
+
+    eventually(only_the_modes_objects, seconds=100, what="the old objects are gone")

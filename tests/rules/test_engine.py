@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rules.base.json_patch import Edit, append, pointer, put, remove
-from rules.engine.fixing import FixResult, check, fix, introduced
-from rules.engine.result import EvaluationResult
+from rules.engine.fixing import FixResult, check, fix
+from rules.engine.result import EvaluationResult, introduced
 from rules.finding import Action, Finding, Fix, FixScope
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
 from rules.objects.pod import MIRROR, Pod

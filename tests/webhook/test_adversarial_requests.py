@@ -85,3 +85,38 @@ def test_a_body_of_many_escapes_hides_nothing(plane: ControlPlane, namespace: st
     added = {"spec": {"ephemeralContainers": [BYPASS]}}
     content_type = "application/strategic-merge-patch+json"
     assert is_refused_by_gpuward(plane.request("PATCH", path, added, content_type=content_type))
+
+
+SHARE = {"resources": {"limits": {"aliyun.com/gpu-mem": "1"}}}
+HEAVY: dict[str, dict[str, Any]] = {
+    "a path through processes": pod(
+        BYPASS, volumes=[{"name": "v", "hostPath": {"path": "/proc/1/root" * 90_000}}]
+    ),
+    "a path through threads": pod(
+        BYPASS, volumes=[{"name": "v", "hostPath": {"path": "/proc/self/task/1/root" * 50_000}}]
+    ),
+    "a long path in many mounts": pod(
+        {**BYPASS, "volumeMounts": [{"name": "v", "mountPath": f"/{n}"} for n in range(2_400)]},
+        volumes=[{"name": "v", "hostPath": {"path": "/dev/nvidia-" + "a" * 700_000}}],
+    ),
+    "a long name and many containers": {
+        **pod(*(container(f"c{n}", image="nvidia/cuda:12") for n in range(1_200))),
+        "metadata": {"generateName": "a" * 2_400_000},
+    },
+    "many limits of a share": pod(
+        container(
+            **SHARE,
+            env=[{"name": f"CUDA_DEVICE_MEMORY_LIMIT_{n}", "value": "1"} for n in range(40_000)],
+        )
+    ),
+    "many entries of the variable": pod(container(env=BYPASS["env"] * 55_000)),
+    "a value of commas": pod(BYPASS, container(**variable("," * 2_500_000))),
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_no_pod_takes_so_long_that_it_passes(
+    plane: ControlPlane, namespace: str, name: str
+) -> None:
+    for dry_run in (True, False):
+        assert is_refused_by_gpuward(create(plane, namespace, HEAVY[name], dry_run=dry_run))

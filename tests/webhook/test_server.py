@@ -188,13 +188,13 @@ async def test_an_error_while_encoding_reveals_nothing(
     def broken(*_arguments: Any) -> bytes:
         raise KeyError(CANARY)
 
-    monkeypatch.setattr("webhook.server.handlers.encode", broken)
+    monkeypatch.setattr("webhook.admission.answer.encode", broken)
     reply = await caller.post("/mutate/deny")
     assert (reply.status, reply.body) == (500, b"gpuward failed\n")
-    monkeypatch.setattr("webhook.server.handlers.decode", broken)
-    assert (await caller.post("/mutate/deny")).status == 400
+    monkeypatch.setattr("webhook.admission.answer.decode", broken)
+    assert (await caller.post("/mutate/deny")).status == 500
     events = [line["event"] for line in server.logged()]
-    assert events[-3:] == ["not evaluated", "not answered", "not decoded"]
+    assert events[-2:] == ["not answered", "not answered"]
     assert CANARY not in json.dumps(server.logged())
 
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 import datetime
 
 from rules.base.json_patch import Operation
-from rules.engine.fixing import check, fix, introduced
-from rules.engine.result import EvaluationResult, RuleFailure
+from rules.engine.bounds import StepLimit
+from rules.engine.fixing import fix
+from rules.engine.result import RuleFailure
 from rules.finding import Action, Finding
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.policy import Policy
 from webhook.admission import outcomes
 from webhook.admission.allowing import allow
-from webhook.admission.decision import CLEAN, IGNORED, Decision
+from webhook.admission.decision import IGNORED, Decision
+from webhook.admission.evaluating import decide_within_bounds, evaluate
 from webhook.admission.fixed_annotation import annotation_operations
 from webhook.admission.messages import (
     FIX_MISSING,
@@ -26,7 +28,7 @@ from webhook.admission.messages import (
     limit_warnings,
     warning,
 )
-from webhook.admission.oversized_objects import MAX_OPERATIONS, not_evaluated, too_large
+from webhook.admission.not_evaluated import MAX_OPERATIONS, not_evaluated
 from webhook.admission.request import (
     EPHEMERAL,
     AdmissionRequest,
@@ -46,44 +48,62 @@ class Decider:
         self._rules = policy.rule_set()
         self._template_rules = self._rules.restricted_to([TEMPLATE_FIX])
         self._fixes_workloads = policy.workloads == "fix"
-        self._denies_on_failure = policy.on_rule_error == "deny"
+        self.denies_on_failure = policy.on_rule_error == "deny"
+        """Whether an object is refused if a bug prevented its evaluation."""
         self._names = frozenset(active.rule.name for active in self._rules.rules)
         rules = (active.rule for active in self._rules.rules)
         self._bypass_rules = frozenset(rule.name for rule in rules if rule.family == "bypass")
 
-    def mutate(self, review: AdmissionReview, mode: Action, today: datetime.date) -> Decision:
-        """The decision of the mutating webhook."""
+    def mutate(
+        self,
+        review: AdmissionReview,
+        mode: Action,
+        today: datetime.date,
+        steps: StepLimit | None = None,
+    ) -> Decision:
+        """The decision of the mutating webhook.
+
+        If `steps` is given and runs out, TooManyStepsError.
+        """
         request = admission_request(review, mode, today)
         if request is None:
             return IGNORED
-        if reason := too_large(request):
-            return not_evaluated(request, reason, refused=request.is_pod)
+        return decide_within_bounds(self._mutate, request, steps)
+
+    def validate(
+        self,
+        review: AdmissionReview,
+        mode: Action,
+        today: datetime.date,
+        steps: StepLimit | None = None,
+    ) -> Decision:
+        """The decision of the validating webhook, which never assumes that the other was called.
+
+        If `steps` is given and runs out, TooManyStepsError.
+        """
+        request = admission_request(review, mode, today)
+        if request is None or not request.is_validated:
+            return IGNORED
+        return decide_within_bounds(self._validate, request, steps)
+
+    def _mutate(self, request: AdmissionRequest) -> Decision:
         if request.is_pod:
             return self._mutate_pod(request)
         if request.is_quota:
-            result = self._evaluate(request)
+            result = evaluate(request, self._rules)
             findings = outcomes.api_refused(result.findings)
             by_rule = outcomes.rule_outcomes(findings, outcomes.API_REFUSED)
             return allow(request, result, findings, by_rule)
         return self._mutate_workload(request)
 
-    def validate(self, review: AdmissionReview, mode: Action, today: datetime.date) -> Decision:
-        """The decision of the validating webhook, which never assumes that the other was called."""
-        request = admission_request(review, mode, today)
-        if request is None or not request.is_validated:
-            return IGNORED
-        if reason := too_large(request):
-            # A pod that exists already may be labelled, however large it is.
-            if request.is_unchanged:
-                return CLEAN
-            return not_evaluated(request, reason, refused=request.is_pod)
-        result = self._evaluate(request)
+    def _validate(self, request: AdmissionRequest) -> Decision:
+        mode, result = request.mode, evaluate(request, self._rules)
         if request.is_pod and request.old is None and mode is Action.DENY:
             result.findings = [self._escalate_unfixed(finding) for finding in result.findings]
         actions = outcomes.POD_OUTCOMES[mode]
         by_rule = outcomes.rule_outcomes(result.findings, actions, excepted=result.excepted)
         denied = [f for f in result.findings if f.action is Action.DENY]
-        failures = result.failures if self._denies_on_failure else []
+        failures = result.failures if self.denies_on_failure else []
         if mode is not Action.DENY or not (denied or failures):
             return allow(request, result, result.findings, by_rule)
         warned = (f for f in result.findings if f.action is Action.WARN)
@@ -103,10 +123,11 @@ class Decider:
         only = fixable_containers(request)
         if only is not None and not only:
             return IGNORED
-        result = fix(request.object, self._rules, request.context, only=only)
+        result = fix(request.object, self._rules, request.context, only=only, steps=request.steps)
         remaining, fixed, operations = result.remaining, result.fixed, result.operations
         if len(operations) > MAX_OPERATIONS:
-            return not_evaluated(request, f"its more than {MAX_OPERATIONS:,} faults", refused=True)
+            reason = f"its more than {MAX_OPERATIONS:,} faults"
+            return not_evaluated(request.review, request.mode, reason)
         if request.mode is not Action.DENY:
             operations = []
         elif only is None:
@@ -135,12 +156,12 @@ class Decider:
         fixed: list[Finding] = []
         operations: list[Operation] = []
         if self._fixes_workloads and request.review.group in BUILT_IN_GROUPS:
-            result = fix(request.object, self._template_rules, request.context)
+            result = fix(request.object, self._template_rules, request.context, steps=request.steps)
             fixed = result.fixed
             if request.mode is Action.DENY:
                 operations = result.operations
                 request = request._replace(object=result.manifest)
-        remaining = self._evaluate(request)
+        remaining = evaluate(request, self._rules)
         by_rule = outcomes.rule_outcomes(
             remaining.findings,
             outcomes.WORKLOAD_OUTCOMES[request.mode],
@@ -158,7 +179,8 @@ class Decider:
         verb = "its pods will be refused: "
         if request.mode is not Action.DENY:
             verb = "its pods would be refused: "
-        remaining = fix(request.object, self._rules, request.context).remaining.findings
+        result = fix(request.object, self._rules, request.context, steps=request.steps)
+        remaining = result.remaining.findings
         denied = (f for f in remaining if f.action is Action.DENY and not f.api_refuses)
         return {finding.identity: verb for finding in denied}
 
@@ -173,16 +195,3 @@ class Decider:
             return finding
         advice = f"{finding.help}; {FIX_MISSING}".strip("; ")
         return finding._replace(action=Action.DENY, help=advice)
-
-    def _evaluate(self, request: AdmissionRequest) -> EvaluationResult:
-        """What the rules say about the object, or about what an update changes in it."""
-        if request.mode is not Action.DENY and request.is_pod:
-            # In mode deny the fixes would be made first, so what they remove is not reported.
-            only = fixable_containers(request)
-            result = fix(request.object, self._rules, request.context, only=only).remaining
-        else:
-            result = check(request.object, self._rules, request.context)
-        if request.old is not None and result.findings:
-            before = check(request.old, self._rules, request.context)
-            result.findings = introduced(result.findings, before.findings)
-        return result

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_access import as_object, as_objects, as_text
+from rules.engine.bounds import StepLimit
 from rules.finding import Action
 from rules.objects.device_claim import CLAIM_PATHS
 from rules.objects.device_claim import GROUP as CLAIM_GROUP
@@ -21,7 +22,7 @@ class AdmissionRequest(NamedTuple):
     """A review that needs a decision.
 
     `object` and `old` are the objects of the review with their kind; `old` is None for a new
-    object.
+    object. `steps` limits the work of the decision.
     """
 
     review: AdmissionReview
@@ -29,11 +30,12 @@ class AdmissionRequest(NamedTuple):
     old: Any
     context: Context
     mode: Action
+    steps: StepLimit | None = None
 
     @property
     def is_pod(self) -> bool:
         """Whether a pod itself is created or changed."""
-        return self.review.kind == "Pod" and not self.review.group
+        return self.review.is_pod
 
     @property
     def is_quota(self) -> bool:

@@ -15,6 +15,7 @@ from webhook.admission.decision import Decision
 
 PATCH_TYPE = "JSONPatch"
 FORBIDDEN = 403
+_MAX_HEAD = 64 << 10  # bytes before the objects
 
 
 class MalformedReviewError(ValueError):
@@ -43,6 +44,11 @@ class AdmissionReview(NamedTuple):
     dry_run: bool
     size: int
 
+    @property
+    def is_pod(self) -> bool:
+        """Whether the review is about a pod itself."""
+        return self.kind == "Pod" and not self.group
+
 
 def decode(body: bytes, codec: Codec = CODEC) -> AdmissionReview:
     """The review in `body`; MalformedReviewError if there is none."""
@@ -63,6 +69,22 @@ def decode(body: bytes, codec: Codec = CODEC) -> AdmissionReview:
     if not isinstance(request.get("uid"), str) or not request["uid"]:
         raise MalformedReviewError("the request has no uid")
     return _review(version, request, len(body))
+
+
+def decode_head(body: bytes) -> AdmissionReview:
+    """The review in `body` without its objects, in a time that does not depend on their size.
+
+    An API server writes the objects last; a body of another form is decoded as a whole. Errors are
+    as of `decode`.
+    """
+    # Inside a JSON text there would be backslashes before the quotes.
+    head, found, _ = body[:_MAX_HEAD].partition(b',"object":')
+    if found:
+        try:
+            return decode(head + b"}}")._replace(size=len(body))
+        except MalformedReviewError:
+            pass
+    return decode(body)._replace(object=None, old=None)
 
 
 def _parse(body: bytes, codec: Codec) -> Any:

@@ -20,14 +20,32 @@ from webhook.admission.decider import Decider
 Change = Literal["", "loaded", "refused", "restored"]
 
 
+class PolicySource(NamedTuple):
+    """What a policy is loaded from: the content of the file `name`, or the default if it is None.
+
+    `profiles`, if not empty, replace those that the policy names.
+    """
+
+    content: bytes | None
+    name: str
+    profiles: tuple[str, ...]
+
+    def load(self) -> Policy:
+        """The policy; PolicyError says what is wrong with it."""
+        if self.content is None:
+            return default_policy(self.profiles)
+        return parse_policy(self.content, self.name, self.profiles)
+
+
 class ActivePolicy(NamedTuple):
     """The policy by which requests are decided.
 
-    `digest` is the SHA-256 of its file, empty for the default policy; `since` is a Unix time.
+    `source` is what it was loaded from. `digest` is the SHA-256 of its file, empty for the default
+    policy; `since` is a Unix time.
     """
 
     decider: Decider
-    denies_on_failure: bool
+    source: PolicySource
     digest: str
     since: float
 
@@ -46,7 +64,7 @@ class PolicyReloader:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._path = path
-        self._profiles = list(profiles)
+        self._profiles = tuple(profiles)
         self._clock = clock
         self._content = b""
         self._pending: bytes | None = None
@@ -73,11 +91,8 @@ class PolicyReloader:
 
     def load(self) -> None:
         """Load the policy as it is now; PolicyError says what is wrong with it."""
-        if self._path is None:
-            self._activate(default_policy(self._profiles), b"")
-            return
-        content = read_policy_file(self._path)
-        self._activate(self._parse(content), content)
+        content = None if self._path is None else read_policy_file(self._path)
+        self._activate(self._source(content))
 
     def reload(self) -> Change:
         """Read the file again; what changed, empty if nothing did."""
@@ -94,11 +109,10 @@ class PolicyReloader:
             self._pending = content
             return ""
         try:
-            policy = self._parse(content)
+            self._activate(self._source(content))
         except PolicyError as error:
             self._failed = content
             return self._fail(str(error))
-        self._activate(policy, content)
         return "loaded"
 
     def _keep(self) -> Change:
@@ -114,13 +128,14 @@ class PolicyReloader:
         self.failures += 1
         return "refused"
 
-    def _parse(self, content: bytes) -> Policy:
-        return parse_policy(content, self._path or "", self._profiles)
+    def _source(self, content: bytes | None) -> PolicySource:
+        return PolicySource(content, self._path or "", self._profiles)
 
-    def _activate(self, policy: Policy, content: bytes) -> None:
-        digest = hashlib.sha256(content).hexdigest() if self._path is not None else ""
-        denies = policy.on_rule_error == "deny"
-        self._active = ActivePolicy(Decider(policy), denies, digest, self._clock())
-        self._content, self._pending, self._failed = content, None, None
+    def _activate(self, source: PolicySource) -> None:
+        """Make the policy of `source` the active one; PolicyError leaves the present one."""
+        decider, content = Decider(source.load()), source.content
+        digest = "" if content is None else hashlib.sha256(content).hexdigest()
+        self._active = ActivePolicy(decider, source, digest, self._clock())
+        self._content, self._pending, self._failed = content or b"", None, None
         self.last_error = ""
         self.loads += 1

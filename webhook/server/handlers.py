@@ -7,6 +7,7 @@ object is an ordinary response with status 200.
 from __future__ import annotations
 
 import datetime
+import re
 import time
 from collections.abc import Callable
 
@@ -14,18 +15,23 @@ from aiohttp.web import BaseRequest, Response
 from multidict import CIMultiDict
 
 from registration.routes import ROUTES, Route
-from rules.base.json_access import as_object, as_text
-from rules.finding import Action
-from webhook.admission.decision import Decision
-from webhook.admission.review import AdmissionReview, MalformedReviewError, decode, encode
-from webhook.reload.policy import ActivePolicy, PolicyReloader
+from rules.engine.bounds import StepLimit, TooManyStepsError
+from webhook.admission.answer import Answer, answer, bug_of, encode_answer
+from webhook.admission.not_evaluated import TIMEOUT, not_evaluated
+from webhook.admission.review import MalformedReviewError, decode_head
+from webhook.evaluator.evaluator import Evaluator, NotEvaluatedError
+from webhook.evaluator.worker import EvaluatorError
+from webhook.reload.policy import PolicyReloader
 from webhook.server.limits import BodyReader, HttpError, Limits
 from webhook.server.responses import error_response
-from webhook.telemetry.log import Log, shorten
+from webhook.telemetry.log import Log
 from webhook.telemetry.metrics import Metrics
 
 _JSON = CIMultiDict({"Content-Type": "application/json", "Server": "gpuward"})
-_INTERNAL_ERROR = "gpuward could not evaluate this object; that is a bug in gpuward, see its log"
+# An API server says how long it waits: `?timeout=3s`, in whole seconds.
+_TIMEOUT = re.compile("([0-9]{1,3})s")
+# The part of that time after which the answer should be on its way.
+_USABLE_PART = 0.8
 
 
 def today() -> datetime.date:
@@ -47,8 +53,10 @@ class WebhookHandler:
         self._policy = policy
         self._metrics = metrics
         self._log = log
+        self._limits = limits
         self._day = day
         self.body_reader = BodyReader(limits)
+        self.evaluator = Evaluator()
         self.draining = False
         """Whether every response asks the caller to open another connection next time."""
 
@@ -61,92 +69,76 @@ class WebhookHandler:
             response = error_response(error)
         except Exception as error:  # noqa: BLE001  # the caller must not see details of our bugs
             self._metrics.count_internal_error()
-            self._log.internal_error("not answered", error)
+            bug = error.bug if isinstance(error, EvaluatorError) else bug_of(error)
+            self._log.bug("not answered", bug)
             response = error_response(HttpError(500, "internal", "gpuward failed"))
         if self.draining:
             response.force_close()
         return response
 
     async def _respond(self, request: BaseRequest) -> Response:
+        arrived = time.monotonic()
         route = ROUTES.get(request.path)
         if route is None:
             raise HttpError(404, "path", "paths are /mutate/MODE and /validate/MODE")
         if request.method != "POST":
             raise HttpError(405, "method", "reviews are sent with POST", {"Allow": "POST"})
         body = await self.body_reader.read(request)
-        started = time.perf_counter()
-        review = self._decode(body)
-        decision, encoded = self._decide(route, review)
-        seconds = time.perf_counter() - started
-        self._metrics.count_review(route, decision, seconds)
-        if _should_log(decision, route.mode):
-            self._log_decision(route, review, decision, seconds)
-        return Response(body=encoded, headers=_JSON)
-
-    def _decode(self, body: bytes) -> AdmissionReview:
+        started = time.monotonic()
+        found = None
         try:
-            return decode(body)
+            if len(body) <= self._limits.small_review_bytes:
+                found = self._answer_at_once(route, body)
+            if found is None:
+                deadline = arrived + _seconds_to_answer(request, self._limits)
+                found = await self._answer_elsewhere(request.path, route, body, deadline)
         except MalformedReviewError as error:
             raise HttpError(400, "malformed", str(error)) from error
-        except Exception as error:
-            self._metrics.count_internal_error()
-            self._log.internal_error("not decoded", error)
-            raise HttpError(400, "malformed", "the body cannot be read") from error
+        self._record(route, found, time.monotonic() - started)
+        return Response(body=found.body, headers=_JSON)
 
-    def _decide(self, route: Route, review: AdmissionReview) -> tuple[Decision, bytes]:
-        active = self._policy.active
-        decider = active.decider
-        decide = decider.mutate if route.webhook == "mutate" else decider.validate
+    def _answer_at_once(self, route: Route, body: bytes) -> Answer | None:
+        """The answer; None if it would delay other requests."""
+        decider = self._policy.active.decider
+        steps = StepLimit(self._limits.small_review_steps)
         try:
-            decision = decide(review, route.mode, self._day())
-            return decision, encode(review, decision)
-        except Exception as error:  # noqa: BLE001  # a bug in gpuward must not refuse an object
+            return answer(decider, route, body, self._day(), steps)
+        except TooManyStepsError:
+            return None
+
+    async def _answer_elsewhere(
+        self, path: str, route: Route, body: bytes, deadline: float
+    ) -> Answer:
+        """The answer of the evaluator; that the object is not evaluated, if there is none."""
+        source = self._policy.active.source
+        try:
+            return await self.evaluator.answer(path, body, self._day(), source, deadline)
+        except NotEvaluatedError as error:
+            review = decode_head(body)
+            decision = not_evaluated(review, route.mode, str(error), because=TIMEOUT)
+            return encode_answer(review, route, decision)
+
+    def _record(self, route: Route, found: Answer, seconds: float) -> None:
+        """Count the answer, and log it if it matters."""
+        self._metrics.count_review(route, found, seconds)
+        if found.bug is not None:
             self._metrics.count_internal_error()
-            uid = shorten(review.uid)
-            self._log.internal_error("not evaluated", error, uid=uid, path=route.webhook)
-        decision = _internal_error(route, active)
-        return decision, encode(review, decision)
-
-    def _log_decision(
-        self, route: Route, review: AdmissionReview, decision: Decision, seconds: float
-    ) -> None:
-        metadata = as_object(as_object(review.object).get("metadata"))
-        self._log.write(
-            "error" if decision.failures else "info",
-            decision.outcome,
-            uid=shorten(review.uid),
-            namespace=shorten(review.namespace),
-            kind=shorten(review.kind),
-            resource=shorten(review.resource),
-            name=shorten(review.name),
-            generate_name=shorten(as_text(metadata.get("generateName"))),
-            user=shorten(review.user),
-            operation=shorten(review.operation),
-            dry_run=review.dry_run,
-            path=route.webhook,
-            mode=route.mode.word,
-            rules=dict(decision.rule_outcomes),
-            # The text after the colon may quote the object.
-            failures=[f"{f.rule}: {f.error.partition(':')[0]}" for f in decision.failures],
-            duration_ms=round(seconds * 1000, 3),
-        )
+            uid = (found.about or {}).get("uid", "")
+            self._log.bug("not evaluated", found.bug, uid=uid, path=route.webhook)
+        if found.about is not None:
+            self._log.write(
+                "error" if found.failures else "info",
+                found.outcome,
+                **found.about,
+                path=route.webhook,
+                mode=route.mode.word,
+                rules=dict(found.rule_outcomes),
+                failures=[f"{rule}: {error}" for rule, error in found.failures],
+                duration_ms=round(seconds * 1000, 3),
+            )
 
 
-def _internal_error(route: Route, active: ActivePolicy) -> Decision:
-    """The decision where a bug prevented one.
-
-    The validating webhook refuses the object if the policy asks for that. Otherwise it passes.
-    """
-    if active.denies_on_failure and route.webhook == "validate" and route.mode is Action.DENY:
-        message = f"{_INTERNAL_ERROR}; the policy says onRuleError: deny"
-        return Decision("denied", allowed=False, message=message)
-    if route.mode is Action.AUDIT:  # this mode shows nothing to users
-        return Decision("audited")
-    return Decision("warned", warnings=(_INTERNAL_ERROR,))
-
-
-def _should_log(decision: Decision, mode: Action) -> bool:
-    """Whether a decision is logged: if it changed something, or in mode deny would have."""
-    if decision.failures or decision.outcome in {"denied", "fixed", "not-evaluated", "excepted"}:
-        return True
-    return mode is not Action.DENY and decision.outcome in {"warned", "audited"}
+def _seconds_to_answer(request: BaseRequest, limits: Limits) -> float:
+    """How many seconds after its arrival a request must be answered."""
+    allowed = _TIMEOUT.fullmatch(request.query.get("timeout", ""))
+    return float(allowed[1]) * _USABLE_PART if allowed else limits.answer_seconds

@@ -121,6 +121,7 @@ class WebhookServer:
             await self._wait_for_connections(listener)
             server.pre_shutdown()
             await server.shutdown(self._settings.limits.shutdown_seconds)
+        self.handler.evaluator.close()
         if self._reloading is not None:
             self._reloading.cancel()
             await asyncio.wait([self._reloading])
@@ -175,6 +176,8 @@ class WebhookServer:
             connections=self._listeners[0].connections,
             waiting=body_reader.waiting,
             large_bytes=body_reader.large_bytes,
+            large_reviews=self.handler.evaluator.waiting,
+            ended_workers=self.handler.evaluator.ended_workers,
             draining=self.handler.draining,
         )
 

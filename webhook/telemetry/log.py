@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import datetime
 import logging
-import traceback
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, BinaryIO
 
+from webhook.admission.answer import Bug, bug_of
 from webhook.admission.codec import CODEC
 
 LEVELS = ("debug", "info", "warning", "error")
-MAX_NAME_LENGTH = 253  # of names in Kubernetes
 _RANK = {level: rank for rank, level in enumerate(LEVELS)}
 
 
@@ -41,9 +39,12 @@ class Log:
             return
 
     def internal_error(self, event: str, error: BaseException, **fields: Any) -> None:
-        """Write one line about a bug: the type of `error` and its traceback, not its message."""
-        frames = _frames(error.__traceback__)
-        self.write("error", event, error=type(error).__name__, traceback=frames, **fields)
+        """Write one line about a bug that raised `error`."""
+        self.bug(event, bug_of(error), **fields)
+
+    def bug(self, event: str, bug: Bug, **fields: Any) -> None:
+        """Write one line about a bug."""
+        self.write("error", event, error=bug.error, traceback=bug.traceback, **fields)
 
     def capture_stdlib_logging(self) -> None:
         """Also write the warnings that libraries log by `logging`, in the same form."""
@@ -87,13 +88,3 @@ def counting_logger(count: Callable[[], None]) -> logging.Logger:
     logger = logging.Logger("gpuward.http")  # noqa: LOG001  # it has no parents
     logger.addHandler(_CountingHandler(count))
     return logger
-
-
-def shorten(text: str) -> str:
-    """`text`, a name from a request, cut to the length that a name may have."""
-    return text if len(text) <= MAX_NAME_LENGTH else text[: MAX_NAME_LENGTH - 1] + "…"
-
-
-def _frames(trace: TracebackType | None) -> list[str]:
-    frames = traceback.extract_tb(trace)
-    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]

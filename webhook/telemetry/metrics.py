@@ -16,7 +16,8 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from registration.routes import ROUTES, Route
-from webhook.admission.decision import Decision, Outcome
+from webhook.admission.answer import Answer
+from webhook.admission.decision import Outcome
 from webhook.telemetry.server_state import ServerState, counter, state_metrics
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0)
@@ -67,14 +68,14 @@ class Metrics:
         """Add the gauges; `read` is called at every scrape."""
         self.registry.register(_FunctionCollector(lambda: state_metrics(read())))
 
-    def count_review(self, route: Route, decision: Decision, seconds: float) -> None:
-        """Count one review with its decision and the time that it took."""
-        self._requests[route, decision.outcome] += 1
+    def count_review(self, route: Route, answer: Answer, seconds: float) -> None:
+        """Count one review with its answer and the time that it took."""
+        self._requests[route, answer.outcome] += 1
         self._durations[route.webhook].observe(seconds)
-        for rule_and_outcome in decision.rule_outcomes.items():
+        for rule_and_outcome in answer.rule_outcomes.items():
             self._rule_outcomes[rule_and_outcome, route] += 1
-        for failure in decision.failures:
-            self._rule_failures[failure.rule] += 1
+        for rule, _ in answer.failures:
+            self._rule_failures[rule] += 1
 
     def count_internal_error(self) -> None:
         """Count a request that could not be evaluated because of a bug."""

@@ -59,6 +59,16 @@ class ServerState(NamedTuple):
         int,
         MetricInfo(_G, "large_body_bytes", "Bytes reserved for large bodies that are being read."),
     ]
+    large_reviews: Annotated[
+        int,
+        MetricInfo(_G, "large_reviews", "Large reviews that are being evaluated, or wait for it."),
+    ]
+    ended_workers: Annotated[
+        int,
+        MetricInfo(
+            _C, "ended_evaluations", "Evaluations that were ended: too slow, or too much memory."
+        ),
+    ]
     draining: Annotated[
         bool, MetricInfo(_G, "draining", "1 while the server drains before it stops.")
     ]

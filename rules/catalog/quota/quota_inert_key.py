@@ -28,6 +28,7 @@ References
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from rules.base.json_access import display
@@ -55,6 +56,7 @@ EXTENDED = re.compile(
 def check(quota: Quota, _context: Context) -> Iterator[Finding]:
     """Yield each key for which Kubernetes counts nothing."""
     inert = {key: name for key in quota.hard if "/" in key and (name := _resource(key))}
+    times = Counter(inert.values())
     for key, name in inert.items():
         if key.startswith(LIMITS) and matches_any(quota.profile.limit_quotas, name):
             continue  # the GPU platform counts it
@@ -65,7 +67,7 @@ def check(quota: Quota, _context: Context) -> Iterator[Finding]:
             f"extended resources by their requests alone"
         )
         fix = None
-        if right not in quota.hard and list(inert.values()).count(name) == 1:
+        if right not in quota.hard and times[name] == 1:
             edits = (put((*quota.path, right), quota.hard[key]), remove(path))
             fix = Fix(f"rename it to {right}", edits)
         advice = (

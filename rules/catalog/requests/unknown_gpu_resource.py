@@ -25,6 +25,7 @@ References
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from rules.base.json_access import display
@@ -62,6 +63,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each misspelt name, once for limits and requests together."""
     for container in pod.containers:
         mistakes = _mistakes(container)
+        times = Counter(right for right, _ in mistakes.values())
         for name, (right, action) in mistakes.items():
             kind = "a mistake for" if action is Action.DENY else "not known but close to"
             refused = api_refuses_amounts(name, container.limits, container.requests)
@@ -71,8 +73,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             )
             field = "limits" if name in container.limits else "requests"
             path, key = (*container.resources_path, field, name), f"{field}.{name}"
-            rivals = {n for n, (other, _) in mistakes.items() if other == right} - {name}
-            fix = None if rivals else _renaming(container, name, right)
+            fix = _renaming(container, name, right) if times[right] == 1 else None
             advice = f"write {right}"
             yield Finding(
                 path=path,

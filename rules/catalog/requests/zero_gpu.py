@@ -46,14 +46,15 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     for container in pod.containers:
         if container.role == "ephemeral":
             continue  # `misplaced-gpu` reports any resources of an ephemeral container
-        hidden = _hidden_vendors(container)
+        hidden, tunes = _hidden_vendors(container), dict[tuple[str, ...], bool]()
         for device in devices(container).values():
             amount = device.request if device.limit is None else device.limit
-            if (
-                _is_zero(amount)
-                and not _tunes_another(device, container)
-                and device.resource.vendor not in hidden
-            ):
+            if not _is_zero(amount) or device.resource.vendor in hidden:
+                continue
+            companions = device.resource.companions
+            if companions not in tunes:
+                tunes[companions] = _requests_any(companions, container)
+            if not tunes[companions]:
                 yield _finding(container, device)
 
 
@@ -61,9 +62,10 @@ def _is_zero(amount: object) -> bool:
     return isinstance(amount, Quantity) and amount.nano == 0
 
 
-def _tunes_another(device: Device, container: Container) -> bool:
-    requested = (other.name for other in devices(container).values() if other.is_requested)
-    return any(matches_any(device.resource.companions, name) for name in requested)
+def _requests_any(names: tuple[str, ...], container: Container) -> bool:
+    """Whether the container requests a resource of these names, which may be patterns."""
+    requested = (device.name for device in devices(container).values() if device.is_requested)
+    return any(matches_any(names, name) for name in requested)
 
 
 def _hidden_vendors(container: Container) -> set[str]:

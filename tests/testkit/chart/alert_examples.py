@@ -55,6 +55,10 @@ def _durations(slow: str, bound: str = "2.5") -> dict[str, str]:
 
 
 _RULE_FAILURES = f'gpuward_rule_failures_total{{{POD}, rule="request-only"}}'
+_NOT_EVALUATED = (
+    f'gpuward_rule_outcomes_total{{{POD}, rule="timeout", outcome="denied", path="validate", '
+    'mode="deny"}'
+)
 _CALL_ERRORS = (
     f'apiserver_admission_webhook_rejection_count{{{ENTRY}, error_type="calling_webhook_error", '
     'operation="CREATE", rejection_code="0"}'
@@ -149,6 +153,16 @@ REQUEST_EXAMPLES: dict[str, list[Example]] = {
             {"$labels.reason": reason},
         )
         for reason in ("too_large", "slow", "malformed", "encoding", "internal")
+    ],
+    "GpuwardNotEvaluated": [
+        Example(
+            {_NOT_EVALUATED: samples},
+            {_NOT_EVALUATED: f"2{LONG}"},
+            {"rule": "timeout"},
+            {"$labels.rule": "timeout"},
+            quiet_from=11,
+        )
+        for samples in (f"_x25 1{LONG}", f"2x25 3{LONG}")
     ],
     "GpuwardRuleFails": [
         Example(

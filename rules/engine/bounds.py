@@ -1,0 +1,131 @@
+"""Bounds on what is evaluated, so that no object takes long.
+
+The time that rules take grows with what they read. A tenant could use an oversized object to occupy
+the webhook, so that other requests time out and pass where the failurePolicy is Ignore. What
+exceeds a bound is not evaluated, and never passed over in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from rules.base.json_access import as_object, as_text, display
+from rules.objects.object_ref import BUILT_IN_GROUPS
+from rules.objects.pod import Pod
+from rules.objects.quota import Quota
+
+# Built-in objects of fewer bytes, which are nearly all, cannot exceed a bound.
+LARGE_OBJECT_BYTES = 64 << 10
+# Values in an object, those in `env` not counted. A pod of fifty containers has about 3,000.
+MAX_VALUES = 10_000
+# Characters. The kernel accepts no longer path, and Kubernetes no longer name.
+MAX_TEXT = 4096
+# Characters of the longest key that Kubernetes accepts: domain, slash, name.
+MAX_KEY = 253 + 1 + 63
+# Levels of a custom resource in which pods are looked for.
+MAX_DEPTH = 100
+# A rule that looks at a container takes a step, and more if that has many amounts of resources. A
+# finding takes more, and each edit of its fix one.
+MAX_STEPS = 60_000
+STEPS_OF_A_FINDING = 20
+_AMOUNTS_IN_A_STEP = 4
+
+# Fields of built-in kinds that take little time. The API server drops the `status` of a new object
+# after the mutating webhook, so it must not count.
+_UNCOUNTED_FIELDS = frozenset({"env", "managedFields", "status"})
+# The search for pods skips these fields of a custom resource; all others may hold pods.
+_FIELDS_WITHOUT_PODS = frozenset({"metadata", "status"})
+# The fields whose text rules read. Others may be long, such as commands and scripts.
+_READ_FIELDS = frozenset(
+    {
+        *("name", "generateName", "namespace", "image", "prefix", "kind", "apiVersion"),
+        *("path", "mountPath", "subPath", "subPathExpr", "fieldPath"),
+        *("nodeName", "schedulerName", "runtimeClassName", "serviceAccountName", "serviceAccount"),
+        *("key", "operator", "effect", "topologyKey", "whenUnsatisfiable"),
+    }
+)
+
+
+def oversized_reason(manifest: Any, size: int) -> str:
+    """Why `manifest`, of at most `size` bytes as JSON, is too large; empty if it is not.
+
+    The text continues "because of".
+    """
+    root = as_object(manifest)
+    group = as_text(root.get("apiVersion")).rpartition("/")[0]
+    uncounted: Collection[str] = _UNCOUNTED_FIELDS
+    if group in BUILT_IN_GROUPS:
+        if size <= LARGE_OBJECT_BYTES:
+            return ""
+    else:
+        root = {key: value for key, value in root.items() if key not in _FIELDS_WITHOUT_PODS}
+        uncounted = ()
+    waiting: list[tuple[Any, int]] = [(root, 0)]
+    count = 0
+    while waiting:
+        node, depth = waiting.pop()
+        if isinstance(node, dict):
+            fault = _fault_of_keys(node)
+            children: Any = [node[key] for key in node if key not in uncounted]
+            variables = node.get("env") if "env" in uncounted else None
+            if isinstance(variables, list):
+                fault = fault or _fault_of_variables(variables)
+        else:
+            fault, children = "", node
+        count += len(children)
+        if fault:
+            return fault
+        if count > MAX_VALUES:
+            return f"its more than {MAX_VALUES:,} values"
+        if depth > MAX_DEPTH:
+            return f"its more than {MAX_DEPTH} levels"
+        waiting.extend((child, depth + 1) for child in children if isinstance(child, dict | list))
+    return ""
+
+
+def _fault_of_keys(node: dict[str, Any]) -> str:
+    for key, value in node.items():
+        if len(key) > MAX_KEY:
+            return f"its key {display(key)} of {len(key):,} characters"
+        if isinstance(value, str) and len(value) > MAX_TEXT and key in _READ_FIELDS:
+            return f"its field {key} of {len(value):,} characters"
+    return ""
+
+
+def _fault_of_variables(variables: list[Any]) -> str:
+    for entry in variables:
+        name = as_text(entry.get("name")) if isinstance(entry, dict) else ""
+        if len(name) > MAX_TEXT:
+            return f"its variable {display(name)} with a name of {len(name):,} characters"
+    return ""
+
+
+class TooManyStepsError(Exception):
+    """The evaluation of an object took more steps than it may."""
+
+
+class StepLimit:
+    """Counts the steps of one evaluation.
+
+    Steps are counted and not timed, so that the same object always has the same result.
+    """
+
+    def __init__(self, steps: int = MAX_STEPS) -> None:
+        self._left = steps
+
+    def take(self, steps: int) -> None:
+        """Count `steps`; TooManyStepsError if they are more than are left."""
+        self._left -= steps
+        if self._left < 0:
+            raise TooManyStepsError
+
+
+def steps_of(subject: Pod | Quota) -> int:
+    """How many steps a rule takes that looks at `subject` and finds nothing."""
+    if isinstance(subject, Quota):
+        return 1 + len(subject.hard)
+    steps = 1
+    for container in subject.containers:
+        steps += 1 + (len(container.limits) + len(container.requests)) // _AMOUNTS_IN_A_STEP
+    return steps

@@ -1,0 +1,216 @@
+"""Tests of the second process, which answers large reviews, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.testkit.admission.caller import REVIEW
+from tests.testkit.admission.reviews import container, deployment, pod, review_body, variable
+from tests.testkit.admission.server import RunningServer, Serve, serving, wait_until
+from webhook.admission.review import decode_head
+from webhook.reload.policy import PolicyReloader
+
+BYPASS = container("taker", **variable("all"))
+LARGE = pod(container("main", command=["x" * 70_000]), BYPASS)
+LARGE_REVIEW = json.dumps(review_body(LARGE), separators=(",", ":")).encode()
+LARGE_WORKLOAD = json.dumps(
+    review_body(deployment(container("main", command=["x" * 70_000]), BYPASS))
+).encode()
+
+
+@pytest_asyncio.fixture
+async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
+    """Starts servers."""
+    async with serving(tmp_path) as start:
+        yield start
+
+
+def worker_of(server: RunningServer) -> int:
+    """The process that answers large reviews."""
+    worker = server.service.handler.evaluator.process_id
+    assert worker is not None
+    return worker
+
+
+async def answered(server: RunningServer, path: str, body: bytes = LARGE_REVIEW) -> dict[str, Any]:
+    caller = await server.connect()
+    reply = await caller.post(path, body)
+    assert reply.status == 200
+    return reply.response
+
+
+@pytest.mark.parametrize("limits", [{"small_review_bytes": 0}, {"small_review_steps": 1}])
+@pytest.mark.parametrize("path", ["/mutate/deny", "/validate/deny", "/mutate/warn"])
+async def test_both_processes_give_the_same_answer(
+    serve: Serve, path: str, limits: dict[str, int]
+) -> None:
+    server, other = await serve(), await serve(**limits)
+    assert await answered(other, path, REVIEW) == await answered(server, path, REVIEW)
+    assert server.service.handler.evaluator.process_id is None
+    assert worker_of(other)
+    logged = [
+        {k: v for k, v in each.logged()[-1].items() if k not in ("time", "duration_ms")}
+        for each in (server, other)
+    ]
+    assert logged[0] == logged[1]
+    for each in (server, other):
+        assert (await each.metrics())("request_duration_seconds_count", path.split("/")[1]) == 1
+
+
+async def test_a_large_review_is_answered_and_nothing_is_left_waiting(serve: Serve) -> None:
+    server = await serve()
+    response = await answered(server, "/validate/deny")
+    assert "visible-devices-env" in response["status"]["message"]
+    assert (await server.metrics())("large_reviews") == 0
+    assert (await server.metrics())("ended_evaluations_total") == 0
+
+
+async def test_others_are_answered_while_a_large_review_waits(serve: Serve) -> None:
+    server = await serve()
+    await answered(server, "/validate/deny")
+    stopped = worker_of(server)
+    os.kill(stopped, signal.SIGSTOP)
+    waiting = asyncio.create_task(answered(server, "/validate/deny?timeout=600s"))
+    await wait_until(lambda: server.service.handler.evaluator.waiting == 1)
+    for _ in range(20):
+        assert await answered(server, "/mutate/deny", REVIEW)
+    assert not waiting.done()
+    os.kill(stopped, signal.SIGCONT)
+    assert not (await waiting)["allowed"]
+
+
+@pytest.mark.parametrize("body", [LARGE_REVIEW, LARGE_WORKLOAD], ids=["pod", "workload"])
+@pytest.mark.parametrize("mode", ["deny", "warn", "audit"])
+async def test_an_evaluation_beyond_its_time_is_ended_and_never_passed_in_silence(
+    serve: Serve, mode: str, body: bytes
+) -> None:
+    server = await serve()
+    await answered(server, "/validate/deny")
+    stopped = worker_of(server)
+    os.kill(stopped, signal.SIGSTOP)
+    response = await answered(server, f"/mutate/{mode}?timeout=1s", body)
+    refused = mode == "deny" and body is LARGE_REVIEW
+    assert response["allowed"] is not refused
+    texts = response["status"]["message"] if refused else " ".join(response.get("warnings", ()))
+    assert ("gpuward [timeout] cannot evaluate this object because of" in texts) == (
+        mode != "audit"
+    )
+    await wait_until(lambda: server.service.handler.evaluator.ended_workers == 1)
+    metrics = await server.metrics()
+    outcome = "denied" if refused else "not-evaluated"
+    assert metrics("rule_outcomes_total", "timeout", outcome, "mutate", mode) == 1
+    assert metrics("ended_evaluations_total") == 1
+    line = server.logged()[-1]
+    assert (line["event"], line["rules"]) == (outcome, {"timeout": outcome})
+    assert line["name"] == "trainer"
+    assert "visible-devices-env" in (await answered(server, "/validate/deny"))["status"]["message"]
+    assert worker_of(server) != stopped
+
+
+async def test_a_review_whose_time_is_over_while_it_waits_is_not_evaluated(serve: Serve) -> None:
+    server = await serve()
+    await answered(server, "/validate/deny")
+    stopped = worker_of(server)
+    os.kill(stopped, signal.SIGSTOP)
+    first = asyncio.create_task(answered(server, "/validate/deny?timeout=600s"))
+    await wait_until(lambda: server.service.handler.evaluator.waiting == 1)
+    late = await answered(server, "/validate/deny?timeout=1s")
+    assert "[timeout]" in late["status"]["message"]
+    os.kill(stopped, signal.SIGCONT)
+    assert "visible-devices-env" in (await first)["status"]["message"]
+    assert server.service.handler.evaluator.ended_workers == 0
+
+
+async def test_a_process_that_is_gone_is_replaced(serve: Serve) -> None:
+    server = await serve()
+    await answered(server, "/validate/deny")
+    gone = worker_of(server)
+    os.kill(gone, signal.SIGKILL)
+    assert not (await answered(server, "/validate/deny"))["allowed"]
+    assert worker_of(server) != gone
+
+
+async def test_a_review_that_breaks_the_process_is_not_evaluated(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.evaluator.evaluator._PROGRAM", "raise SystemExit")
+    server = await serve()
+    response = await answered(server, "/validate/deny")
+    assert "cannot evaluate this object because of" in response["status"]["message"]
+
+
+async def test_more_waiting_reviews_than_allowed_are_not_evaluated(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_WAITING", 0)
+    server = await serve()
+    response = await answered(server, "/validate/deny")
+    assert "the many large objects that wait" in response["status"]["message"]
+    assert (await answered(server, "/validate/warn"))["warnings"]
+
+
+async def test_the_process_evaluates_by_the_active_policy(serve: Serve, tmp_path: Path) -> None:
+    head = "apiVersion: gpuward.io/v1\nkind: Policy\n"
+    file = tmp_path / "policy.yaml"
+    file.write_text(head)
+    policy = PolicyReloader(str(file))
+    policy.load()
+    server = await serve(policy)
+    assert not (await answered(server, "/validate/deny"))["allowed"]
+    file.write_text(head + "rules: {visible-devices-env: {action: warn}}\n")
+    while policy.reload() != "loaded":
+        pass
+    assert (await answered(server, "/validate/deny"))["allowed"]
+
+
+async def test_a_large_body_that_is_no_review_gets_an_error(serve: Serve) -> None:
+    caller = await (await serve()).connect()
+    reply = await caller.post("/mutate/deny", b"[" + b" " * 70_000 + b"]")
+    assert (reply.status, reply.body) == (
+        400,
+        b'the body is not an AdmissionReview (kind: "AdmissionReview")\n',
+    )
+
+
+async def test_the_process_ends_with_the_server(tmp_path: Path) -> None:
+    async with serving(tmp_path) as start:
+        server = await start()
+        await answered(server, "/validate/deny")
+        worker = worker_of(server)
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker, 0)
+
+
+def test_the_head_of_a_review_has_everything_but_the_objects() -> None:
+    head = decode_head(LARGE_REVIEW)
+    assert (head.uid, head.kind, head.operation) == (
+        review_body(LARGE)["request"]["uid"],
+        "Pod",
+        "CREATE",
+    )
+    assert (head.object, head.old, head.size) == (None, None, len(LARGE_REVIEW))
+
+
+def test_a_review_whose_objects_come_first_has_the_same_head() -> None:
+    body = review_body(LARGE)
+    request = body["request"]
+    reordered = {**body, "request": {"object": request.pop("object"), **request}}
+    head = decode_head(json.dumps(reordered, separators=(",", ":")).encode())
+    assert head == decode_head(LARGE_REVIEW)._replace(size=head.size)
+
+
+def test_a_name_cannot_pretend_to_be_the_object() -> None:
+    body = review_body(LARGE)
+    body["request"]["name"] = 'x","object":{"kind":"Pod"},"uid":"other'
+    head = decode_head(json.dumps(body, separators=(",", ":")).encode())
+    assert head.uid == body["request"]["uid"]
+    assert head.name == body["request"]["name"]

@@ -1,0 +1,133 @@
+"""The answer to one review: from the bytes of a body to the bytes of a response."""
+
+from __future__ import annotations
+
+import datetime
+import traceback
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from registration.routes import Route
+from rules.base.json_access import as_object, as_text
+from rules.engine.bounds import StepLimit, TooManyStepsError
+from rules.finding import Action
+from webhook.admission.decider import Decider
+from webhook.admission.decision import NO_TEXTS, Decision, Outcome
+from webhook.admission.review import AdmissionReview, decode, encode
+
+INTERNAL_ERROR = "gpuward could not evaluate this object; that is a bug in gpuward, see its log"
+MAX_NAME_LENGTH = 253  # of names in Kubernetes
+
+
+class Bug(NamedTuple):
+    """An error that is a bug of gpuward: its type and where it was raised, without its message.
+
+    Such messages quote data of tenants.
+    """
+
+    error: str
+    traceback: Sequence[str]
+
+
+class Answer(NamedTuple):
+    """What the server sends about a review, and what it records. Plain data, as JSON has it.
+
+    - `body`: the encoded AdmissionReview.
+    - `failures`: the rules that failed, each with the type of its error.
+    - `about`: names from the request, for the log; None if the decision is not logged.
+    - `bug`: why there was no evaluation, if it was a bug.
+    """
+
+    body: bytes
+    outcome: Outcome
+    rule_outcomes: Mapping[str, str] = NO_TEXTS
+    failures: Sequence[tuple[str, str]] = ()
+    about: Mapping[str, Any] | None = None
+    bug: Bug | None = None
+
+
+def answer(
+    decider: Decider,
+    route: Route,
+    body: bytes,
+    today: datetime.date,
+    steps: StepLimit | None = None,
+) -> Answer:
+    """The answer to the review in `body`.
+
+    MalformedReviewError if there is none; TooManyStepsError if `steps` is given and runs out.
+    A bug of gpuward is reported in the answer.
+    """
+    review = decode(body)
+    decide = decider.mutate if route.webhook == "mutate" else decider.validate
+    try:
+        decision = decide(review, route.mode, today, steps)
+        return encode_answer(review, route, decision)
+    except TooManyStepsError:
+        raise
+    except Exception as error:  # noqa: BLE001  # a bug in gpuward must not refuse an object
+        decision = _internal_error(route, denies=decider.denies_on_failure)
+        return encode_answer(review, route, decision)._replace(bug=bug_of(error))
+
+
+def encode_answer(review: AdmissionReview, route: Route, decision: Decision) -> Answer:
+    """The answer with a `decision` about `review`."""
+    return Answer(
+        encode(review, decision),
+        decision.outcome,
+        decision.rule_outcomes,
+        # The text after the colon may quote the object.
+        [(failure.rule, failure.error.partition(":")[0]) for failure in decision.failures],
+        _names(review) if _is_logged(decision, route.mode) else None,
+    )
+
+
+def _is_logged(decision: Decision, mode: Action) -> bool:
+    """Whether a decision is logged: if it changed something, or in mode deny would have."""
+    if decision.failures or decision.outcome in {"denied", "fixed", "not-evaluated", "excepted"}:
+        return True
+    return mode is not Action.DENY and decision.outcome in {"warned", "audited"}
+
+
+def _names(review: AdmissionReview) -> dict[str, Any]:
+    metadata = as_object(as_object(review.object).get("metadata"))
+    return {
+        "uid": shorten(review.uid),
+        "namespace": shorten(review.namespace),
+        "kind": shorten(review.kind),
+        "resource": shorten(review.resource),
+        "name": shorten(review.name),
+        "generate_name": shorten(as_text(metadata.get("generateName"))),
+        "user": shorten(review.user),
+        "operation": shorten(review.operation),
+        "dry_run": review.dry_run,
+    }
+
+
+def bug_of(error: BaseException) -> Bug:
+    """What is logged about `error`."""
+    return Bug(type(error).__name__, _frames(error.__traceback__))
+
+
+def shorten(text: str) -> str:
+    """`text`, a name from a request, cut to the length that a name may have."""
+    return text if len(text) <= MAX_NAME_LENGTH else text[: MAX_NAME_LENGTH - 1] + "…"
+
+
+def _frames(trace: TracebackType | None) -> list[str]:
+    frames = traceback.extract_tb(trace)
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+
+
+def _internal_error(route: Route, *, denies: bool) -> Decision:
+    """The decision where a bug prevented one.
+
+    The validating webhook refuses the object if the policy asks for that. Otherwise it passes.
+    """
+    if denies and route.webhook == "validate" and route.mode is Action.DENY:
+        message = f"{INTERNAL_ERROR}; the policy says onRuleError: deny"
+        return Decision("denied", allowed=False, message=message)
+    if route.mode is Action.AUDIT:  # this mode shows nothing to users
+        return Decision("audited")
+    return Decision("warned", warnings=(INTERNAL_ERROR,))

@@ -1,0 +1,112 @@
+"""The process that evaluates: it answers one review after the other until its pipe is closed.
+
+It reads a header and a body, and writes a header and a body. The headers are JSON.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import resource
+import signal
+from multiprocessing.connection import Connection
+from typing import Any
+
+from registration.routes import ROUTES
+from webhook.admission.answer import Answer, Bug, answer, bug_of
+from webhook.admission.decider import Decider
+from webhook.admission.review import MalformedReviewError
+from webhook.reload.policy import PolicySource
+
+# The process that serves everybody comes first where both need the processor.
+NICENESS = 5
+# The address space; far more than a review that keeps the bounds needs.
+MAX_MEMORY_BYTES = 2 << 30
+# A process that has used more ends after its answer, which gives the memory back.
+MAX_KEPT_KILOBYTES = 300_000
+
+
+def main(descriptor: int) -> None:
+    """Answer reviews that arrive at the file `descriptor`, until its other end is closed."""
+    # Whoever stops the server by a signal to its process group lets it answer everything first.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.nice(NICENESS)
+    _limit_memory()
+    connection = Connection(descriptor)
+    decider = None
+    while _peak_kilobytes() < MAX_KEPT_KILOBYTES:
+        try:
+            header = json.loads(connection.recv_bytes())
+            body = connection.recv_bytes()
+        except EOFError:
+            return
+        if "policy" in header:
+            decider = Decider(_policy_source(header["policy"]).load())
+        reply, response = _reply(decider, header, body)
+        connection.send_bytes(json.dumps(reply).encode())
+        connection.send_bytes(response)
+
+
+def _limit_memory() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    allowed = MAX_MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MAX_MEMORY_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (allowed, hard))
+
+
+def _peak_kilobytes() -> int:
+    """The highest resident memory so far; `getrusage` would include that of the parent."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
+
+
+def _policy_source(fields: dict[str, Any]) -> PolicySource:
+    content = fields["content"]
+    return PolicySource(
+        None if content is None else content.encode(), fields["name"], tuple(fields["profiles"])
+    )
+
+
+def _reply(decider: Decider | None, header: dict[str, Any], body: bytes) -> tuple[Any, bytes]:
+    """The header and body of the reply; instead of an answer it may have an error."""
+    if decider is None:
+        raise RuntimeError("the first request has no policy")
+    today = datetime.date.fromisoformat(header["today"])
+    try:
+        result = answer(decider, ROUTES[header["path"]], body, today)
+    except MalformedReviewError as error:
+        return {"malformed": str(error)}, b""
+    except Exception as error:  # noqa: BLE001  # the server logs it
+        return {"bug": bug_of(error)._asdict()}, b""
+    fields = result._replace(body=b"")._asdict() | {"bug": result.bug and result.bug._asdict()}
+    return {"answer": {**fields, "body": ""}}, result.body
+
+
+def header_of(path: str, today: datetime.date, source: PolicySource | None) -> bytes:
+    """The header of a request; with the `source` of the policy if the worker needs it."""
+    header: dict[str, Any] = {"path": path, "today": today.isoformat()}
+    if source is not None:
+        content = None if source.content is None else source.content.decode()
+        header["policy"] = {"content": content, "name": source.name, "profiles": source.profiles}
+    return json.dumps(header).encode()
+
+
+def answer_of(header: bytes, body: bytes) -> Answer:
+    """The answer in a reply. MalformedReviewError and EvaluatorError as the worker reported."""
+    reply = json.loads(header)
+    if "malformed" in reply:
+        raise MalformedReviewError(reply["malformed"])
+    if "bug" in reply:
+        raise EvaluatorError(Bug(**reply["bug"]))
+    fields = reply["answer"]
+    bug = Bug(**fields["bug"]) if fields["bug"] else None
+    return Answer(**{**fields, "body": body, "bug": bug})
+
+
+class EvaluatorError(Exception):
+    """The worker failed because of a bug in gpuward."""
+
+    def __init__(self, bug: Bug) -> None:
+        super().__init__(bug.error)
+        self.bug = bug
