@@ -171,7 +171,7 @@ class Evaluation:
                 action = min(finding.action, active.action)
                 fixable = _is_fixable(finding, active.scope, subject)
                 findings.append(finding.with_rule(rule.name, subject, action, fixable=fixable))
-        except TooManyStepsError:
+        except (TooManyStepsError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001  # the one place where bugs of rules are caught
             return findings, f"{type(error).__name__}: {error}"

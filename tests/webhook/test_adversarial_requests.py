@@ -87,7 +87,7 @@ def test_a_body_of_many_escapes_hides_nothing(plane: ControlPlane, namespace: st
     assert is_refused_by_gpuward(plane.request("PATCH", path, added, content_type=content_type))
 
 
-SHARE = {"resources": {"limits": {"aliyun.com/gpu-mem": "1"}}}
+SHARE: dict[str, Any] = {"resources": {"limits": {"aliyun.com/gpu-mem": "1"}}}
 HEAVY: dict[str, dict[str, Any]] = {
     "a path through processes": pod(
         BYPASS, volumes=[{"name": "v", "hostPath": {"path": "/proc/1/root" * 90_000}}]

@@ -48,6 +48,16 @@ async def answered(server: RunningServer, path: str, body: bytes = LARGE_REVIEW)
     return reply.response
 
 
+@pytest.mark.parametrize("path", ["/mutate/deny", "/validate/deny", "/mutate/warn"])
+async def test_both_processes_give_the_same_answer_about_a_pod_without_faults(
+    serve: Serve, path: str
+) -> None:
+    server, other = await serve(), await serve(small_review_bytes=0)
+    body = json.dumps(review_body(pod(container()))).encode()
+    assert await answered(other, path, body) == await answered(server, path, body)
+    assert worker_of(other)
+
+
 @pytest.mark.parametrize("limits", [{"small_review_bytes": 0}, {"small_review_steps": 1}])
 @pytest.mark.parametrize("path", ["/mutate/deny", "/validate/deny", "/mutate/warn"])
 async def test_both_processes_give_the_same_answer(

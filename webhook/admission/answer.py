@@ -56,15 +56,15 @@ def answer(
 ) -> Answer:
     """The answer to the review in `body`.
 
-    MalformedReviewError if there is none; TooManyStepsError if `steps` is given and runs out.
-    A bug of gpuward is reported in the answer.
+    MalformedReviewError if there is none; TooManyStepsError if `steps` is given and runs out;
+    MemoryError. A bug of gpuward is reported in the answer.
     """
     review = decode(body)
     decide = decider.mutate if route.webhook == "mutate" else decider.validate
     try:
         decision = decide(review, route.mode, today, steps)
         return encode_answer(review, route, decision)
-    except TooManyStepsError:
+    except (TooManyStepsError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001  # a bug in gpuward must not refuse an object
         decision = _internal_error(route, denies=decider.denies_on_failure)
@@ -76,7 +76,7 @@ def encode_answer(review: AdmissionReview, route: Route, decision: Decision) -> 
     return Answer(
         encode(review, decision),
         decision.outcome,
-        decision.rule_outcomes,
+        dict(decision.rule_outcomes),
         # The text after the colon may quote the object.
         [(failure.rule, failure.error.partition(":")[0]) for failure in decision.failures],
         _names(review) if _is_logged(decision, route.mode) else None,

@@ -44,8 +44,11 @@ def main(descriptor: int) -> None:
             return
         if "policy" in header:
             decider = Decider(_policy_source(header["policy"]).load())
-        reply, response = _reply(decider, header, body)
-        connection.send_bytes(json.dumps(reply).encode())
+        try:
+            reply, response = _reply(decider, header, body)
+        except MemoryError:
+            return
+        connection.send_bytes(reply)
         connection.send_bytes(response)
 
 
@@ -68,19 +71,22 @@ def _policy_source(fields: dict[str, Any]) -> PolicySource:
     )
 
 
-def _reply(decider: Decider | None, header: dict[str, Any], body: bytes) -> tuple[Any, bytes]:
+def _reply(decider: Decider | None, header: dict[str, Any], body: bytes) -> tuple[bytes, bytes]:
     """The header and body of the reply; instead of an answer it may have an error."""
-    if decider is None:
-        raise RuntimeError("the first request has no policy")
-    today = datetime.date.fromisoformat(header["today"])
     try:
-        result = answer(decider, ROUTES[header["path"]], body, today)
+        if decider is None:
+            raise RuntimeError("the first request has no policy")  # noqa: TRY301
+        today = datetime.date.fromisoformat(header["today"])
+        found = answer(decider, ROUTES[header["path"]], body, today)
+        bug = found.bug._asdict() if found.bug else None
+        fields = {**found._asdict(), "body": "", "bug": bug}
+        return json.dumps({"answer": fields}).encode(), found.body
     except MalformedReviewError as error:
-        return {"malformed": str(error)}, b""
+        return json.dumps({"malformed": str(error)}).encode(), b""
+    except MemoryError:
+        raise
     except Exception as error:  # noqa: BLE001  # the server logs it
-        return {"bug": bug_of(error)._asdict()}, b""
-    fields = result._replace(body=b"")._asdict() | {"bug": result.bug and result.bug._asdict()}
-    return {"answer": {**fields, "body": ""}}, result.body
+        return json.dumps({"bug": bug_of(error)._asdict()}).encode(), b""
 
 
 def header_of(path: str, today: datetime.date, source: PolicySource | None) -> bytes:
