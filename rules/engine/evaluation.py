@@ -160,14 +160,14 @@ class Evaluation:
             return findings, ""
         if rule.needs_resources and isinstance(subject, Pod) and subject.layout.gpu_field:
             return findings, ""
-        take = self._steps.take
-        take(steps_of(subject))
+        self._steps.take(steps_of(subject))
         context = self._context
         if active.options:
             context = context.with_profile(context.profile, active.options)
         try:
             for finding in rule.check(subject, context):
-                take(STEPS_OF_A_FINDING + (len(finding.fix.edits) if finding.fix else 0))
+                edits = len(finding.fix.edits) if finding.fix else 0
+                self._steps.take(STEPS_OF_A_FINDING + edits)
                 action = min(finding.action, active.action)
                 fixable = _is_fixable(finding, active.scope, subject)
                 findings.append(finding.with_rule(rule.name, subject, action, fixable=fixable))
