@@ -11,6 +11,7 @@ from collections.abc import Collection
 from typing import Any
 
 from rules.base.json_access import as_object, as_text, display
+from rules.finding import Finding
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
@@ -28,7 +29,7 @@ MAX_DEPTH = 100
 # A rule that looks at a container takes a step, and more if that has many amounts of resources. A
 # finding takes more, and each edit of its fix one.
 MAX_STEPS = 60_000
-STEPS_OF_A_FINDING = 20
+_STEPS_OF_A_FINDING = 20
 _AMOUNTS_IN_A_STEP = 4
 
 # Fields of built-in kinds that take little time. The API server drops the `status` of a new object
@@ -129,3 +130,8 @@ def steps_of(subject: Pod | Quota) -> int:
     for container in subject.containers:
         steps += 1 + (len(container.limits) + len(container.requests)) // _AMOUNTS_IN_A_STEP
     return steps
+
+
+def steps_of_finding(finding: Finding) -> int:
+    """How many steps `finding` takes."""
+    return _STEPS_OF_A_FINDING + (len(finding.fix.edits) if finding.fix else 0)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from rules.base.caching import cached_property
 from rules.base.json_access import as_object
 from rules.base.json_patch import Json
-from rules.engine.bounds import STEPS_OF_A_FINDING, StepLimit, TooManyStepsError, steps_of
+from rules.engine.bounds import StepLimit, TooManyStepsError, steps_of, steps_of_finding
 from rules.engine.exceptions import ExceptionMatcher
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.engine.result import EvaluationResult, RuleFailure
@@ -166,8 +166,7 @@ class Evaluation:
             context = context.with_profile(context.profile, active.options)
         try:
             for finding in rule.check(subject, context):
-                edits = len(finding.fix.edits) if finding.fix else 0
-                self._steps.take(STEPS_OF_A_FINDING + edits)
+                self._steps.take(steps_of_finding(finding))
                 action = min(finding.action, active.action)
                 fixable = _is_fixable(finding, active.scope, subject)
                 findings.append(finding.with_rule(rule.name, subject, action, fixable=fixable))
