@@ -130,7 +130,7 @@ def _start_flood(
         script = folder / "wrk.lua"
         processes.append(
             subprocess.Popen(
-                ["taskset", "--cpu-list", str(core), *command, str(script), url],
+                ["taskset", "--cpu-list", str(core), *command, str(script), url],  # noqa: S607
                 env={**os.environ, "BODY": str(file)},
                 stdout=subprocess.DEVNULL,
             )

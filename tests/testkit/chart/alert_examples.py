@@ -45,6 +45,20 @@ def _rule_outcomes(samples: str) -> dict[str, str]:
     return {f"gpuward_rule_outcomes_total{{{labels}}}": samples}
 
 
+def _first_and_later_events(series: str, rule: str) -> list[Example]:
+    """Examples of an alert that fires for the first event of a rule, and for later ones."""
+    return [
+        Example(
+            {series: samples},
+            {series: f"2{LONG}"},
+            {"rule": rule},
+            {"$labels.rule": rule},
+            quiet_from=11,
+        )
+        for samples in (f"_x25 1{LONG}", f"2x25 3{LONG}")
+    ]
+
+
 def _durations(slow: str, bound: str = "2.5") -> dict[str, str]:
     name = "apiserver_admission_webhook_admission_duration_seconds_bucket"
     return {
@@ -72,7 +86,6 @@ _CONDITION_ERRORS = (
 _NAME_VALUES = {"$labels.name": "pods.deny.gpuward.io"}
 _NAME_LABELS = {"name": "pods.deny.gpuward.io"}
 POD_LABELS = {"pod": "gpuward-0"}
-_RULE_VALUES = {"$labels.rule": "request-only"}
 
 REQUEST_EXAMPLES: dict[str, list[Example]] = {
     "GpuwardDown": [
@@ -154,26 +167,8 @@ REQUEST_EXAMPLES: dict[str, list[Example]] = {
         )
         for reason in ("too_large", "slow", "malformed", "encoding", "internal")
     ],
-    "GpuwardNotEvaluated": [
-        Example(
-            {_NOT_EVALUATED: samples},
-            {_NOT_EVALUATED: f"2{LONG}"},
-            {"rule": "timeout"},
-            {"$labels.rule": "timeout"},
-            quiet_from=11,
-        )
-        for samples in (f"_x25 1{LONG}", f"2x25 3{LONG}")
-    ],
-    "GpuwardRuleFails": [
-        Example(
-            {_RULE_FAILURES: samples},
-            {_RULE_FAILURES: f"2{LONG}"},
-            {"rule": "request-only"},
-            _RULE_VALUES,
-            quiet_from=11,
-        )
-        for samples in (f"_x25 1{LONG}", f"2x25 3{LONG}")
-    ],
+    "GpuwardNotEvaluated": _first_and_later_events(_NOT_EVALUATED, "timeout"),
+    "GpuwardRuleFails": _first_and_later_events(_RULE_FAILURES, "request-only"),
     "GpuwardInternalErrors": [
         Example(
             {f"gpuward_internal_errors_total{{{POD}}}": f"0x25 1{LONG}"},
