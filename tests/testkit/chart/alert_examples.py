@@ -12,6 +12,9 @@ ENTRY = f'{API}, name="pods.deny.gpuward.io", type="admit"'
 LONG = "x2880"
 
 
+_EVENTS = (f"_x25 1{LONG}", f"2x25 3{LONG}")
+
+
 class Example(NamedTuple):
     """Series that make an alert fire at `after`, and series that keep it from firing.
 
@@ -47,16 +50,10 @@ def _rule_outcomes(samples: str) -> dict[str, str]:
 
 def _first_and_later_events(series: str, rule: str) -> list[Example]:
     """Examples of an alert that fires for the first event of a rule, and for later ones."""
-    return [
-        Example(
-            {series: samples},
-            {series: f"2{LONG}"},
-            {"rule": rule},
-            {"$labels.rule": rule},
-            quiet_from=11,
-        )
-        for samples in (f"_x25 1{LONG}", f"2x25 3{LONG}")
-    ]
+    labels, values = {"rule": rule}, {"$labels.rule": rule}
+    quiet = {series: f"2{LONG}"}
+    first, later = (Example({series: s}, quiet, labels, values, quiet_from=11) for s in _EVENTS)
+    return [first, later]
 
 
 def _durations(slow: str, bound: str = "2.5") -> dict[str, str]:
