@@ -12,6 +12,7 @@ from typing import Any
 
 from rules.base.json_access import as_object, as_text, display
 from rules.finding import Finding
+from rules.objects.device_claim import DeviceClaim
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
@@ -122,10 +123,10 @@ class StepLimit:
             raise TooManyStepsError
 
 
-def steps_of(subject: Pod | Quota) -> int:
+def steps_of(subject: Pod | Quota | DeviceClaim) -> int:
     """How many steps a rule takes that looks at `subject` and finds nothing."""
-    if isinstance(subject, Quota):
-        return 1 + len(subject.hard)
+    if not isinstance(subject, Pod):
+        return 1
     steps = 1
     for container in subject.containers:
         steps += 1 + (len(container.limits) + len(container.requests)) // _AMOUNTS_IN_A_STEP

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
 from operator import or_
 from typing import Any, TypeAlias
@@ -14,6 +13,7 @@ from rules.engine.bounds import StepLimit, TooManyStepsError, steps_of, steps_of
 from rules.engine.exceptions import ExceptionMatcher
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.engine.result import EvaluationResult, RuleFailure
+from rules.engine.suppression import Suppress
 from rules.finding import Finding, FixScope
 from rules.gpu.components import is_component, is_mirror
 from rules.objects.circumstances import set_circumstances
@@ -28,13 +28,6 @@ from rules.workloads.discovery import find_subjects
 from rules.workloads.subjects import MalformedField
 
 Subject: TypeAlias = Pod | Quota | DeviceClaim
-Suppress: TypeAlias = Callable[[Finding, ActiveRule], bool]
-"""Whether a finding is suppressed, as by a comment in a file."""
-
-
-def suppress_nothing(_finding: Finding, _rule: ActiveRule) -> bool:
-    """Suppress nothing."""
-    return False
 
 
 class Evaluation:

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from rules.base.json_patch import EditError, Json, Operation, apply
 from rules.engine.bounds import StepLimit
-from rules.engine.evaluation import Evaluation, Suppress, suppress_nothing
+from rules.engine.evaluation import Evaluation
 from rules.engine.result import EvaluationResult, RuleFailure, introduced
+from rules.engine.suppression import Suppress, suppress_nothing
 from rules.finding import Finding
 from rules.policy import ActiveRule, RuleSet
 from rules.profile.context import Context

@@ -1,7 +1,7 @@
 """Decisions about objects that gpuward did not evaluate, or not completely.
 
-A pod is refused in mode deny, because anything may be hidden in it. Everything else is admitted
-with a warning.
+A pod or a claim for devices is refused in mode deny, because anything may be hidden in it.
+Everything else is admitted with a warning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def not_evaluated(
 ) -> Decision:
     """The decision about an object that is not evaluated, `because` of a bound or of time."""
     line = f"gpuward [{because}] cannot evaluate this object because of {reason}"
-    if review.is_pod and mode is Action.DENY:
+    if (review.is_pod or review.is_claim) and mode is Action.DENY:
         by_rule = {because: "denied"}
         return Decision(
             "denied", allowed=False, message=line, annotations=by_rule, rule_outcomes=by_rule

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.engine.bounds import StepLimit
 from rules.finding import Action
-from rules.objects.device_claim import CLAIM_PATHS
-from rules.objects.device_claim import GROUP as CLAIM_GROUP
 from rules.profile.context import Context
 from webhook.admission.review import AdmissionReview
 
@@ -45,7 +43,7 @@ class AdmissionRequest(NamedTuple):
     @property
     def is_claim(self) -> bool:
         """Whether a claim for devices is created, or a template of one."""
-        return self.review.group == CLAIM_GROUP and self.review.kind in CLAIM_PATHS
+        return self.review.is_claim
 
     @property
     def is_validated(self) -> bool:

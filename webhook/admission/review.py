@@ -10,6 +10,8 @@ import gc
 from typing import Any, NamedTuple
 
 from rules.base.json_patch import Json
+from rules.objects.device_claim import CLAIM_PATHS
+from rules.objects.device_claim import GROUP as CLAIM_GROUP
 from webhook.admission.codec import CODEC, Codec, loads_deep
 from webhook.admission.decision import Decision
 
@@ -46,8 +48,13 @@ class AdmissionReview(NamedTuple):
 
     @property
     def is_pod(self) -> bool:
-        """Whether the review is about a pod itself."""
+        """Whether a pod itself is created or changed."""
         return self.kind == "Pod" and not self.group
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether a claim for devices is created, or a template of one."""
+        return self.group == CLAIM_GROUP and self.kind in CLAIM_PATHS
 
 
 def decode(body: bytes, codec: Codec = CODEC) -> AdmissionReview:
