@@ -158,6 +158,24 @@ async def test_a_review_that_breaks_the_process_is_not_evaluated(
     assert "cannot evaluate this object because of" in response["status"]["message"]
 
 
+async def test_a_review_that_needs_too_much_memory_is_not_evaluated(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "webhook.evaluator.evaluator._PROGRAM",
+        "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+        "from webhook.evaluator import worker; "
+        "worker.MAX_MEMORY_BYTES = 300 << 20; worker.main(int(sys.argv[2]))",
+    )
+    server = await serve()
+    assert not (await answered(server, "/validate/deny"))["allowed"]
+    values = {"status": {"conditions": [{"type": "a"}] * 1_500_000}}
+    body = json.dumps(review_body({**LARGE, **values})).encode()
+    response = await answered(server, "/validate/deny?timeout=600s", body)
+    assert "the memory that it takes" in response["status"]["message"]
+    assert "visible-devices-env" in (await answered(server, "/validate/deny"))["status"]["message"]
+
+
 async def test_more_waiting_reviews_than_allowed_are_not_evaluated(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,8 +21,9 @@ from webhook.reload.policy import PolicySource
 
 # The process that serves everybody comes first where both need the processor.
 NICENESS = 5
-# The address space; far more than a review that keeps the bounds needs.
-MAX_MEMORY_BYTES = 2 << 30
+# The address space. A review needs less than a tenth. Where a container runs out of memory,
+# Kubernetes ends all its processes.
+MAX_MEMORY_BYTES = 1 << 30
 # A process that has used more ends after its answer, which gives the memory back.
 MAX_KEPT_KILOBYTES = 300_000
 
