@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,3 +123,22 @@ def test_no_pod_takes_so_long_that_it_passes(
 ) -> None:
     for dry_run in (True, False):
         assert is_refused_by_gpuward(create(plane, namespace, HEAVY[name], dry_run=dry_run))
+
+
+def evaluating_process(server: Server) -> int:
+    """The process of `server` that answers large reviews."""
+    tasks = Path(f"/proc/{server.process_id}/task").glob("*/children")
+    (child,) = (child for task in tasks for child in task.read_text().split())
+    return int(child)
+
+
+def test_an_evaluation_that_hangs_ends_before_the_api_server_gives_up(
+    plane: ControlPlane, server: Server, namespace: str
+) -> None:
+    large = pod(container(command=["x" * 70_000]))
+    assert create(plane, namespace, large, dry_run=True).status == 201
+    os.kill(evaluating_process(server), signal.SIGSTOP)
+    late = create(plane, namespace, large, dry_run=True)
+    assert is_refused_by_gpuward(late)
+    assert "[timeout] cannot evaluate this object" in str(late.body)
+    assert create(plane, namespace, large, dry_run=True).status == 201
