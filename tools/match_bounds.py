@@ -7,7 +7,7 @@ from __future__ import annotations
 # something than MOST, or a text of more characters than LONGEST.
 MOST = {"containers": 64, "variables": 500, "sources": 100, "volumes": 200}
 MOST |= {"annotations": 150, "labels": 150, "nodeSelector": 50}
-MOST |= {"terms": 50, "expressions": 50, "values": 500}
+MOST |= {"terms": 50, "expressions": 50, "values": 300}
 MOST |= {"topologySpreadConstraints": 20, "podAffinity": 20, "tolerations": 20}
 # Of the preferred node affinity, which is read in privileged pods only.
 MOST_PREFERRED = {"terms": 5, "expressions": 5, "values": 20}
