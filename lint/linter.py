@@ -9,19 +9,18 @@ from typing import NamedTuple
 from kubeyaml import Document
 from lint.kustomizations import Kustomizations
 from lint.manifests import File, UnparsedDocument
+from lint.not_evaluated import oversized_object, too_large, unread_parts
 from lint.results import InputNotEvaluated, LocatedFinding, Remark, Results, SkippedFile
 from lint.sources import SkippedSource, Source, UnreadableSource
 from lint.suppressions import Suppressions, find_suppressions
 from rules.base.json_access import as_object, display
-from rules.base.json_patch import Json, Operation, Path
+from rules.base.json_patch import Json, Operation
 from rules.catalog import CATALOG
-from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
+from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError
 from rules.engine.fixing import check, fix
-from rules.engine.result import EvaluationResult
 from rules.finding import Action, Finding
 from rules.policy import Policy, PolicyException, RuleSet
 from rules.profile.context import Context
-from rules.workloads.lists import flatten_lists
 from rules.workloads.unread_requests import unread_gpu_requests
 
 RULES = {rule.name: rule for rule in CATALOG}
@@ -124,7 +123,7 @@ class Linter:
         name = file.source.name
         objects = _count_objects(document.value)
         self.results.objects += objects
-        if oversized := _oversized_object(file, document):
+        if oversized := oversized_object(file, document):
             self.results.not_evaluated.append(oversized)
             return
         comments = find_suppressions(file, document, _document_end(file, document))
@@ -133,7 +132,7 @@ class Linter:
             result = check(document.value, self._rules, context, comments.suppresses, steps)
         except TooManyStepsError:
             why = "its size: the rules take too many steps"
-            self.results.not_evaluated.append(_too_large(file, document, (), why))
+            self.results.not_evaluated.append(too_large(file, document, (), why))
             return
         self.results.pods += result.pods
         self.results.components += result.components
@@ -143,7 +142,7 @@ class Linter:
         for finding in result.findings:
             span = file.locate(document, finding.path)
             self.results.findings.append(LocatedFinding(finding, RULES[finding.rule], file, span))
-        self.results.not_evaluated.extend(_inputs_not_evaluated(file, document, result))
+        self.results.not_evaluated.extend(unread_parts(file, document, result))
         self.results.remarks.extend(_remarks(file, document, comments))
         self.results.remarks.extend(self._unread_requests(file, document))
         if self.preview:
@@ -160,38 +159,10 @@ def _count_objects(manifest: Json) -> int:
     return len(items) if str(raw.get("kind")).endswith("List") and isinstance(items, list) else 1
 
 
-def _oversized_object(file: File, document: Document) -> InputNotEvaluated | None:
-    """The first object of the document that admission would not evaluate for its size."""
-    size = len(file.source.text)
-    for raw, path in flatten_lists(as_object(document.value), ()):
-        if why := oversized_reason(raw, size):
-            return _too_large(file, document, path, why)
-    return None
-
-
-def _too_large(file: File, document: Document, path: Path, why: str) -> InputNotEvaluated:
-    span = file.locate(document, path)
-    why = f"gpuward cannot evaluate this object because of {why}"
-    return InputNotEvaluated(file.source.name, span.line, span.column, why)
-
-
 def _document_end(file: File, document: Document) -> int:
     """Where the text of the document ends: at the next separator or at the end of the file."""
     after = file.source.text.find("\n---", document.place.end)
     return len(file.source.text) if after < 0 else after
-
-
-def _inputs_not_evaluated(
-    file: File, document: Document, result: EvaluationResult
-) -> Iterator[InputNotEvaluated]:
-    name = file.source.name
-    for field in result.malformed_fields:
-        span = file.locate(document, field.path)
-        why = f"{field.object}: {field.why}"
-        yield InputNotEvaluated(name, span.line, span.column, why)
-    for failure in result.failures:
-        why = f"the rule {failure.rule} failed here, please report it: {failure.error}"
-        yield InputNotEvaluated(name, document.line, 1, why)
 
 
 def _remarks(file: File, document: Document, comments: Suppressions) -> Iterator[Remark]:

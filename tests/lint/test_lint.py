@@ -493,3 +493,27 @@ def test_a_closed_pipe_is_no_crash(lint: Lint) -> None:
         check=False,
     )
     assert done.stderr == ""
+
+
+def test_an_object_too_large_for_admission_is_not_evaluated(lint: Lint) -> None:
+    lint.write(
+        "large.yaml",
+        "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap}\n"
+        "- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n"
+        f"  spec: {{containers: [{{name: a, image: {'x' * 70_000}}}]}}\n",
+    )
+    status, out = lint("large.yaml")
+    assert status == 3
+    assert "large.yaml:5:3: gpuward cannot evaluate this object because of its field image" in out
+
+
+def test_an_object_with_too_many_faults_is_not_evaluated(lint: Lint) -> None:
+    variables = ", ".join(f"{{name: CUDA_DEVICE_MEMORY_LIMIT_{n}, value: 1}}" for n in range(9_000))
+    lint.write(
+        "many.yaml",
+        "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: a\n    image: x\n"
+        f"    resources: {{limits: {{nvidia.com/gpumem: 1}}}}\n    env: [{variables}]\n",
+    )
+    status, out = lint("--patch", "many.yaml")
+    assert status == 3
+    assert "the rules take too many steps" in lint.errors + out

@@ -1,0 +1,44 @@
+"""What the linter could not evaluate in a document, with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubeyaml import Document
+from lint.manifests import File
+from lint.results import InputNotEvaluated
+from rules.base.json_access import as_object
+from rules.base.json_patch import Path
+from rules.engine.bounds import oversized_reason
+from rules.engine.result import EvaluationResult
+from rules.workloads.lists import flatten_lists
+
+
+def oversized_object(file: File, document: Document) -> InputNotEvaluated | None:
+    """The first object of the document that admission would not evaluate for its size."""
+    size = len(file.source.text)
+    for raw, path in flatten_lists(as_object(document.value), ()):
+        if why := oversized_reason(raw, size):
+            return too_large(file, document, path, why)
+    return None
+
+
+def too_large(file: File, document: Document, path: Path, why: str) -> InputNotEvaluated:
+    """The object at `path`, which is not evaluated because of `why`."""
+    span = file.locate(document, path)
+    why = f"gpuward cannot evaluate this object because of {why}"
+    return InputNotEvaluated(file.source.name, span.line, span.column, why)
+
+
+def unread_parts(
+    file: File, document: Document, result: EvaluationResult
+) -> Iterator[InputNotEvaluated]:
+    """The fields that rules could not read, and the rules that failed."""
+    name = file.source.name
+    for field in result.malformed_fields:
+        span = file.locate(document, field.path)
+        why = f"{field.object}: {field.why}"
+        yield InputNotEvaluated(name, span.line, span.column, why)
+    for failure in result.failures:
+        why = f"the rule {failure.rule} failed here, please report it: {failure.error}"
+        yield InputNotEvaluated(name, document.line, 1, why)
