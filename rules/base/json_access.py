@@ -35,15 +35,5 @@ def display(value: Any, limit: int = 60) -> str:
     """The tenant's `value` for a message: quoted, on one line, at most `limit` characters."""
     # Quoting makes a text longer, never shorter, so the rest would be cut off anyway.
     is_text = isinstance(value, str)
-    quoted = quote(value[:limit]) if is_text else _first_characters(value, limit + 1)
+    quoted = quote(value[:limit]) if is_text else json.dumps(value, default=str)
     return quoted if len(quoted) <= limit else f'{quoted[: limit - 4]}…"'
-
-
-def _first_characters(value: Any, limit: int) -> str:
-    """At least the first `limit` characters of `value` as JSON, if it has so many."""
-    text = ""
-    for piece in json.JSONEncoder(default=str).iterencode(value):
-        text += piece
-        if len(text) >= limit:
-            break
-    return text
