@@ -40,6 +40,17 @@ HEAVY_CONTAINERS: Mapping[str, tuple[int, Make]] = {
             volumes=[host("/dev")],
         ),
     ),
+    "mounts with expanded sub paths": (
+        60,
+        lambda n, t: heavy_pod(
+            {
+                **BYPASS,
+                "env": [env("A", t)],
+                "volumeMounts": each(n, lambda i: {"name": "host", "subPathExpr": "$(A)" * 50 + i}),
+            },
+            volumes=[host("/dev")],
+        ),
+    ),
     "device lists": (
         90,
         lambda n, t: heavy_pod(

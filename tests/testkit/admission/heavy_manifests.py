@@ -98,6 +98,16 @@ HEAVY: Mapping[str, tuple[int, Make]] = {
         30,
         lambda n, t: heavy_pod(metadata={"annotations": keys(n, "cdi.k8s.io/#", t)}),
     ),
+    "annotations for injectors": (
+        50,
+        lambda n, t: heavy_pod(
+            metadata={"annotations": keys(n, "devices.gke.io/container.#", f"path: /dev/{t}")}
+        ),
+    ),
+    "a value of an injector": (
+        0,
+        lambda n, t: heavy_pod(metadata={"annotations": {"devices.nri.io/pod": "-,/dev" * n + t}}),
+    ),
     "keys of schedulers": (
         40,
         lambda n, t: heavy_pod(
@@ -105,6 +115,17 @@ HEAVY: Mapping[str, tuple[int, Make]] = {
         ),
     ),
     "labels": (25, lambda n, t: heavy_pod(metadata={"labels": keys(n, f"gpu-{t}#", "a")})),
+    "requests of a claim for devices": (
+        60,
+        lambda n, t: {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": "heavy"},
+            "spec": {
+                "devices": {"requests": each(n, lambda i: {"name": i + t, "adminAccess": True})}
+            },
+        },
+    ),
     "a deep custom resource": (50, deep),
     "pods of a custom resource": (
         150,
