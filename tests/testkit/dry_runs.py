@@ -31,7 +31,7 @@ RESOURCES = {
     ("v1", "PodTemplate"): "podtemplates",
     ("v1", "ResourceQuota"): "resourcequotas",
 }
-RUNTIME_CLASSES = ("gvisor", "kata", "kata-qemu-nvidia-gpu", "nvidia", "nvidia-cdi")
+RUNTIME_CLASSES = ("ascend", "gvisor", "kata", "kata-qemu-nvidia-gpu", "nvidia", "nvidia-cdi")
 ROLES = ("initContainers", "containers", "ephemeralContainers")
 _AMOUNT = re.compile(r'resource\.Quantity\{.*?Format:"\w+"\}')
 _CONTAINER = re.compile(rf"\b({'|'.join(ROLES)})\[(\d+)\]")
