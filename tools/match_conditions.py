@@ -143,7 +143,7 @@ def _variables() -> Iterator[str]:
 def _keys(field: str) -> Iterator[str]:
     keys = f"object.metadata.?{field}.orValue({{}})"
     yield f"{keys}.size() > {MOST[field]}"
-    words = traits.KEY_WORDS + (traits.SCHEDULER_WORDS if field == "annotations" else ())
+    words = traits.KEY_WORDS + (traits.ANNOTATION_WORDS if field == "annotations" else ())
     tests = [f"key.size() > {LONGEST['key']}", *contains("key.lowerAscii()", words)]
     if field == "labels":
         yield f"{keys}.exists(key, {any_of(tests)})"

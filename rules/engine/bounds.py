@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from rules.base.json_access import as_object, as_text, display
+from rules.base.json_access import as_object, as_objects, as_text, display
 from rules.finding import Finding
 from rules.objects.device_claim import DeviceClaim
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
+from rules.placement.node_affinity import expressions, required_terms
 
 # Built-in objects of fewer bytes, which are nearly all, cannot exceed a bound.
 LARGE_OBJECT_BYTES = 64 << 10
@@ -27,11 +28,13 @@ MAX_TEXT = 4096
 MAX_KEY = 253 + 1 + 63
 # Levels of a custom resource in which pods are looked for.
 MAX_DEPTH = 100
-# A rule that looks at a container takes a step, and more if that has many amounts of resources. A
-# finding takes more, and each edit of its fix one.
+# A rule that looks at a container takes a step, and one more for every few elements of lists in the
+# pod. A finding takes more, and each edit of its fix one.
 MAX_STEPS = 60_000
 _STEPS_OF_A_FINDING = 20
-_AMOUNTS_IN_A_STEP = 4
+_ELEMENTS_IN_A_STEP = 8
+# Finding a pod in a custom resource.
+STEPS_OF_A_POD = 10
 
 # Fields of built-in kinds that take little time. The API server drops the `status` of a new object
 # after the mutating webhook, so it must not count.
@@ -125,12 +128,23 @@ class StepLimit:
 
 def steps_of(subject: Pod | Quota | DeviceClaim) -> int:
     """How many steps a rule takes that looks at `subject` and finds nothing."""
-    if not isinstance(subject, Pod):
-        return 1
-    steps = 1
-    for container in subject.containers:
-        steps += 1 + (len(container.limits) + len(container.requests)) // _AMOUNTS_IN_A_STEP
-    return steps
+    if isinstance(subject, Pod):
+        if subject.steps is None:
+            subject.steps = _steps_of_pod(subject)
+        return subject.steps
+    if isinstance(subject, Quota):
+        return 1 + len(subject.hard) // _ELEMENTS_IN_A_STEP
+    requests = as_objects(as_object(subject.spec.get("devices")).get("requests"))
+    return 1 + len(requests) // _ELEMENTS_IN_A_STEP
+
+
+def _steps_of_pod(pod: Pod) -> int:
+    terms = sum(1 + len(expressions(term)) for _, term in required_terms(pod))
+    elements = terms + len(pod.tolerations) + len(pod.volumes) + len(pod.annotations)
+    for container in pod.containers:
+        elements += len(container.limits) + len(container.requests) + len(container.mounts)
+        elements += len(container.prefixes) + len(container.claims) + len(container.env) // 8
+    return 1 + len(pod.containers) + elements // _ELEMENTS_IN_A_STEP
 
 
 def steps_of_finding(finding: Finding) -> int:

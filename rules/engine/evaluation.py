@@ -9,7 +9,13 @@ from typing import Any, TypeAlias
 from rules.base.caching import cached_property
 from rules.base.json_access import as_object
 from rules.base.json_patch import Json
-from rules.engine.bounds import StepLimit, TooManyStepsError, steps_of, steps_of_finding
+from rules.engine.bounds import (
+    STEPS_OF_A_POD,
+    StepLimit,
+    TooManyStepsError,
+    steps_of,
+    steps_of_finding,
+)
 from rules.engine.exceptions import ExceptionMatcher
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.engine.result import EvaluationResult, RuleFailure
@@ -85,6 +91,7 @@ class Evaluation:
                 subjects.append((subject, traits_of(subject)))
             else:
                 self.result.pods += 1
+                self._steps.take(STEPS_OF_A_POD + len(subject.path))
                 traits = traits_of(subject)
                 if self._rule_set.relevant_rules(traits) and self._should_evaluate(subject):
                     subjects.append((subject, traits))

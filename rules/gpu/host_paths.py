@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rules.base.json_access import as_object, as_text
@@ -12,6 +12,8 @@ from rules.gpu.expansion import expand
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 
+# Characters of the longest path that a kernel accepts (limits.h, PATH_MAX).
+LONGEST_PATH = 4096
 _LONGEST = 5
 _PROCESS_FOLDERS = (["root"], ["cwd"])
 
@@ -31,11 +33,18 @@ class HostMount(NamedTuple):
         return f"volume.{self.volume}"
 
 
-def host_mounts(pod: Pod) -> Iterator[HostMount]:
+def host_mounts(pod: Pod) -> Sequence[HostMount]:
     """Every mount of a hostPath volume in a container. The path includes `subPath`.
 
-    A volume that no container mounts yields nothing.
+    A volume that no container mounts is left out, and so is a path that no kernel accepts.
     """
+    if pod.host_mounts is None:
+        pod.host_mounts = tuple(_host_mounts(pod))
+    mounts: tuple[HostMount, ...] = pod.host_mounts
+    return mounts
+
+
+def _host_mounts(pod: Pod) -> Iterator[HostMount]:
     volumes = {as_text(v.get("name")): (i, p) for i, v in pod.volumes if (p := host_path(v))}
     if not volumes:
         return
@@ -46,6 +55,8 @@ def host_mounts(pod: Pod) -> Iterator[HostMount]:
                 index, path = volumes[name]
                 sub_path = _sub_path(container, mount)
                 node_path = clean_path(f"{path}/{sub_path}") if sub_path else path
+                if len(node_path) > LONGEST_PATH:
+                    continue
                 field = (*pod.path, "volumes", index, "hostPath", "path")
                 yield HostMount(container, name, node_path, field, mount.get("readOnly") is True)
 
@@ -70,9 +81,10 @@ def _sub_path(container: Container, mount: Mapping[str, Any]) -> str:
 
 
 def host_path(volume: Mapping[str, Any]) -> str | None:
-    """The path on the node that `volume` shows, as `clean_path` writes it; None if no hostPath."""
+    """The path on the node that `volume` shows, as `clean_path` writes it; None if none."""
     path = as_object(volume.get("hostPath")).get("path")
-    return clean_path(path) if isinstance(path, str) and path else None
+    cleaned = clean_path(path) if isinstance(path, str) and path else ""
+    return cleaned if 0 < len(cleaned) <= LONGEST_PATH else None
 
 
 def clean_path(path: str) -> str:

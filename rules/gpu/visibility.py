@@ -8,10 +8,11 @@ precedence follows the kubelet: the device plugin's variables come first, then `
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
-from rules.base.json_access import as_object, as_objects, as_text, display
+from rules.base.json_access import as_object, as_text, display
 from rules.gpu.devices import devices, request_of, requests_gpu
 from rules.objects.container import Container
 from rules.objects.pod import Pod
@@ -90,20 +91,21 @@ def is_for_requested_gpu(known: VisibleDevices, container: Container) -> bool:
 def matching_prefixes(container: Container, variable: str) -> list[tuple[int, Mapping[str, Any]]]:
     """The entries of `envFrom`, with their indices, whose prefix and some key can form `variable`.
 
-    `variable` may contain one `*`. Entries without a prefix are left out: they may contain any
-    variable, and the pod does not show which.
+    `variable` may contain one `*`. Of entries with the same prefix only the last is listed. Entries
+    without a prefix are left out: they may contain any variable, and the pod does not show which.
     """
-    sources = as_objects(container.raw.get("envFrom"))
-    return [
-        (i, source)
-        for i, source in sources
-        if _can_complete(as_text(source.get("prefix")), variable)
-    ]
+    prefixes = container.prefixes
+    stem, star, _ = variable.partition("*")
+    candidates: Iterable[str] = prefixes
+    if not star and len(stem) < len(prefixes):
+        candidates = (stem[:length] for length in range(1, len(stem)))
+    found = (p for p in candidates if p in prefixes and _can_complete(p, variable))
+    return sorted((prefixes[prefix] for prefix in found), key=itemgetter(0))
 
 
 def _can_complete(prefix: str, variable: str) -> bool:
     stem, star, _ = variable.partition("*")
-    if not prefix or prefix == variable:
+    if prefix == variable:
         return False
     return stem.startswith(prefix) or (bool(star) and prefix.startswith(stem))
 

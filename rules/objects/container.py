@@ -14,6 +14,7 @@ from rules.profile.records import VisibleDevices
 
 # Properties that depend on one field alone: an unchanged field lets a later view reuse them.
 _FACTS_BY_FIELD = {
+    "envFrom": ("prefixes",),
     "env": ("env", "variable_traits", "visible_variables"),
     "resources": (
         "resources",
@@ -98,6 +99,12 @@ class Container:
             else:
                 entries[name] = [indexed]
         return entries
+
+    @cached_property
+    def prefixes(self) -> Mapping[str, tuple[int, Mapping[str, Any]]]:
+        """The last entry of `envFrom` with its index, by the prefix; those without are left out."""
+        entries = as_objects(self.raw.get("envFrom"))
+        return {prefix: e for e in entries if (prefix := as_text(e[1].get("prefix")))}
 
     def value_of(self, variable: str) -> str | None:
         """The literal that `variable` is set to, the last entry winning; None for any other."""

@@ -47,12 +47,15 @@ class Pod:
         # Whether the pod was created before, so that its node is no wish; whether the rest of it is
         # elsewhere, so that nothing can be said to be missing. `circumstances` sets both.
         self.exists = self.is_partial = self.has_status = False
-        # Filled by `gpu.devices`, `placement.gpu_nodes` and `traits.extraction`.
+        # Filled by `engine.bounds`, `gpu.host_paths`, `gpu.devices`, `placement.gpu_nodes` and
+        # `traits.extraction`.
         self.requests_gpu: bool | None = None
         self.gpu_node_label: str | None = None
         self.traits: int | None = None
         self.metadata_traits: int | None = None
         self.requested_resources: tuple[str, ...] | None = None
+        self.host_mounts: Any = None
+        self.steps: int | None = None
         self.results_by_rule: dict[str, Any] = {}
         """What each rule has said about this view, filled by `engine.evaluation`."""
         # The containers of an earlier version of the pod, for reuse.

@@ -17,6 +17,7 @@ from rules.objects.quota import Quota
 from rules.profile.profile import Profile
 from rules.traits.bits import (
     ALIYUN_PREFIX,
+    ANNOTATION_WORDS,
     CLAIM,
     CUDA_IMAGE,
     CUSTOM_SCHEDULER,
@@ -33,7 +34,6 @@ from rules.traits.bits import (
     POD_FIELD_TRAITS,
     PRIVILEGED,
     QUOTA,
-    SCHEDULER_WORDS,
     SHARE,
     TOLERATION,
     UNKNOWN_RESOURCE,
@@ -122,7 +122,7 @@ def _metadata_traits(metadata: Mapping[str, Any], profile: Profile) -> int:
 @cached_by_text
 def _gpu_key_trait(key: str) -> int:
     lower = key.lower()
-    return GPU_KEY if any(word in lower for word in (*KEY_WORDS, *SCHEDULER_WORDS)) else 0
+    return GPU_KEY if any(word in lower for word in (*KEY_WORDS, *ANNOTATION_WORDS)) else 0
 
 
 def _container_traits(container: Container) -> int:

@@ -85,7 +85,8 @@ def test_a_privileged_gpu_container_is_refused_with_the_rule_message(
     )
     assert done.returncode == 1
     assert "denied the request: gpuward [privileged-gpu] " in done.stderr
-    assert 'container "main" is privileged in a pod that holds a GPU' in done.stderr
+    message = 'container "main" is privileged in a pod that asks for "nvidia.com/gpu"'
+    assert message in done.stderr
     assert (
         plane.request("GET", f"/api/v1/namespaces/{enforced_namespace}/pods/trainer").status == 404
     )

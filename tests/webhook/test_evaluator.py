@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,17 @@ import pytest_asyncio
 from tests.testkit.admission.caller import REVIEW
 from tests.testkit.admission.reviews import container, deployment, pod, review_body, variable
 from tests.testkit.admission.server import RunningServer, Serve, serving, wait_until
-from webhook.admission.review import decode_head
+from webhook.admission.review import MalformedReviewError, decode_head
 from webhook.reload.policy import PolicyReloader
 
+# Longer than any test, in seconds.
+NEVER = 3600.0
 BYPASS = container("taker", **variable("all"))
 LARGE = pod(container("main", command=["x" * 70_000]), BYPASS)
 LARGE_REVIEW = json.dumps(review_body(LARGE), separators=(",", ":")).encode()
 LARGE_WORKLOAD = json.dumps(
-    review_body(deployment(container("main", command=["x" * 70_000]), BYPASS))
+    review_body(deployment(container("main", command=["x" * 70_000]), BYPASS)),
+    separators=(",", ":"),
 ).encode()
 
 
@@ -41,6 +45,11 @@ def worker_of(server: RunningServer) -> int:
     return worker
 
 
+def is_waiting(server: RunningServer, number: int) -> bool:
+    """Whether so many large reviews wait for an answer."""
+    return server.service.handler.evaluator.waiting == number
+
+
 async def answered(server: RunningServer, path: str, body: bytes = LARGE_REVIEW) -> dict[str, Any]:
     caller = await server.connect()
     reply = await caller.post(path, body)
@@ -53,12 +62,14 @@ async def test_both_processes_give_the_same_answer_about_a_pod_without_faults(
     serve: Serve, path: str
 ) -> None:
     server, other = await serve(), await serve(small_review_bytes=0)
-    body = json.dumps(review_body(pod(container()))).encode()
+    body = json.dumps(review_body(pod(container())), separators=(",", ":")).encode()
     assert await answered(other, path, body) == await answered(server, path, body)
     assert worker_of(other)
 
 
-@pytest.mark.parametrize("limits", [{"small_review_bytes": 0}, {"small_review_steps": 1}])
+@pytest.mark.parametrize(
+    "limits", [{"small_review_bytes": 0}, {"small_review_objects": 0}, {"small_review_steps": 1}]
+)
 @pytest.mark.parametrize("path", ["/mutate/deny", "/validate/deny", "/mutate/warn"])
 async def test_both_processes_give_the_same_answer(
     serve: Serve, path: str, limits: dict[str, int]
@@ -84,7 +95,10 @@ async def test_a_large_review_is_answered_and_nothing_is_left_waiting(serve: Ser
     assert (await server.metrics())("ended_evaluations_total") == 0
 
 
-async def test_others_are_answered_while_a_large_review_waits(serve: Serve) -> None:
+async def test_others_are_answered_while_a_large_review_waits(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", NEVER)
     server = await serve()
     await answered(server, "/validate/deny")
     stopped = worker_of(server)
@@ -126,7 +140,10 @@ async def test_an_evaluation_beyond_its_time_is_ended_and_never_passed_in_silenc
     assert worker_of(server) != stopped
 
 
-async def test_a_review_whose_time_is_over_while_it_waits_is_not_evaluated(serve: Serve) -> None:
+async def test_a_review_whose_time_is_over_while_it_waits_is_not_evaluated(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", NEVER)
     server = await serve()
     await answered(server, "/validate/deny")
     stopped = worker_of(server)
@@ -137,6 +154,58 @@ async def test_a_review_whose_time_is_over_while_it_waits_is_not_evaluated(serve
     assert "[timeout]" in late["status"]["message"]
     os.kill(stopped, signal.SIGCONT)
     assert "visible-devices-env" in (await first)["status"]["message"]
+    assert server.service.handler.evaluator.ended_workers == 0
+
+
+async def test_tenants_take_turns(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", NEVER)
+    server = await serve()
+    await answered(server, "/validate/deny")
+    stopped = worker_of(server)
+    os.kill(stopped, signal.SIGSTOP)
+    order: list[str] = []
+
+    async def send(tenant: str) -> None:
+        body = json.dumps(review_body(LARGE, namespace=tenant), separators=(",", ":")).encode()
+        await answered(server, "/validate/deny?timeout=900s", body)
+        order.append(tenant)
+
+    async with asyncio.TaskGroup() as group:
+        for number, tenant in enumerate(("greedy", "greedy", "greedy", "greedy", "modest"), 1):
+            group.create_task(send(tenant))
+            await wait_until(partial(is_waiting, server, number))
+        os.kill(stopped, signal.SIGCONT)
+    # The first review was begun before the modest tenant came.
+    assert order.index("modest") <= 2
+
+
+async def test_a_tenant_has_a_limit_of_its_own(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_WAITING_OF_TENANT", 0)
+    server = await serve()
+    response = await answered(server, "/validate/deny")
+    assert "the many large objects that wait" in response["status"]["message"]
+
+
+async def test_a_review_is_not_begun_too_late(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its evaluation would be in vain, and would delay the next ones."""
+    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", NEVER)
+    monkeypatch.setattr("webhook.evaluator.evaluator.LEAST_SECONDS", NEVER)
+    server = await serve()
+    await answered(server, "/validate/deny")
+    stopped = worker_of(server)
+    os.kill(stopped, signal.SIGSTOP)
+    first = asyncio.create_task(answered(server, "/validate/deny?timeout=900s"))
+    await wait_until(lambda: server.service.handler.evaluator.waiting == 1)
+    late = asyncio.create_task(answered(server, "/validate/deny?timeout=4s"))
+    await wait_until(lambda: server.service.handler.evaluator.waiting == 2)
+    await asyncio.sleep(2)  # more than half of the time of the second
+    os.kill(stopped, signal.SIGCONT)
+    assert "visible-devices-env" in (await first)["status"]["message"]
+    assert "[timeout]" in (await late)["status"]["message"]
     assert server.service.handler.evaluator.ended_workers == 0
 
 
@@ -152,7 +221,7 @@ async def test_a_process_that_is_gone_is_replaced(serve: Serve) -> None:
 async def test_a_review_that_breaks_the_process_is_not_evaluated(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.evaluator.evaluator._PROGRAM", "raise SystemExit")
+    monkeypatch.setattr("webhook.evaluator.process.PROGRAM", "raise SystemExit")
     server = await serve()
     response = await answered(server, "/validate/deny")
     assert "cannot evaluate this object because of" in response["status"]["message"]
@@ -162,7 +231,7 @@ async def test_a_review_that_needs_too_much_memory_is_not_evaluated(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "webhook.evaluator.evaluator._PROGRAM",
+        "webhook.evaluator.process.PROGRAM",
         "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
         "from webhook.evaluator import worker; "
         "worker.MAX_MEMORY_BYTES = 300 << 20; worker.main(int(sys.argv[2]))",
@@ -170,7 +239,7 @@ async def test_a_review_that_needs_too_much_memory_is_not_evaluated(
     server = await serve()
     assert not (await answered(server, "/validate/deny"))["allowed"]
     values = {"status": {"conditions": [{"type": "a"}] * 1_500_000}}
-    body = json.dumps(review_body({**LARGE, **values})).encode()
+    body = json.dumps(review_body({**LARGE, **values}), separators=(",", ":")).encode()
     response = await answered(server, "/validate/deny?timeout=600s", body)
     assert "the memory that it takes" in response["status"]["message"]
     assert "visible-devices-env" in (await answered(server, "/validate/deny"))["status"]["message"]
@@ -205,7 +274,7 @@ async def test_a_large_body_that_is_no_review_gets_an_error(serve: Serve) -> Non
     reply = await caller.post("/mutate/deny", b"[" + b" " * 70_000 + b"]")
     assert (reply.status, reply.body) == (
         400,
-        b'the body is not an AdmissionReview (kind: "AdmissionReview")\n',
+        b"the request has no object\n",
     )
 
 
@@ -228,12 +297,11 @@ def test_the_head_of_a_review_has_everything_but_the_objects() -> None:
     assert (head.object, head.old, head.size) == (None, None, len(LARGE_REVIEW))
 
 
-def test_a_review_whose_objects_come_first_has_the_same_head() -> None:
+def test_a_large_review_without_an_object_has_no_head() -> None:
     body = review_body(LARGE)
-    request = body["request"]
-    reordered = {**body, "request": {"object": request.pop("object"), **request}}
-    head = decode_head(json.dumps(reordered, separators=(",", ":")).encode())
-    assert head == decode_head(LARGE_REVIEW)._replace(size=head.size)
+    del body["request"]["object"], body["request"]["oldObject"]
+    with pytest.raises(MalformedReviewError):
+        decode_head(json.dumps(body, separators=(",", ":")).encode())
 
 
 def test_a_name_cannot_pretend_to_be_the_object() -> None:

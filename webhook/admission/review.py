@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import gc
+import re
 from typing import Any, NamedTuple
 
 from rules.base.json_patch import Json
@@ -17,7 +18,8 @@ from webhook.admission.decision import Decision
 
 PATCH_TYPE = "JSONPatch"
 FORBIDDEN = 403
-_MAX_HEAD = 64 << 10  # bytes before the objects
+# Inside a JSON text there would be backslashes before the quotes.
+_OBJECT = re.compile(rb',\s*"object"\s*:')
 
 
 class MalformedReviewError(ValueError):
@@ -79,19 +81,14 @@ def decode(body: bytes, codec: Codec = CODEC) -> AdmissionReview:
 
 
 def decode_head(body: bytes) -> AdmissionReview:
-    """The review in `body` without its objects, in a time that does not depend on their size.
+    """The review in `body` without its objects, in a time that hardly depends on their size.
 
-    An API server writes the objects last; a body of another form is decoded as a whole. Errors are
-    as of `decode`.
+    API servers write the objects last. MalformedReviewError if there are none.
     """
-    # Inside a JSON text there would be backslashes before the quotes.
-    head, found, _ = body[:_MAX_HEAD].partition(b',"object":')
-    if found:
-        try:
-            return decode(head + b"}}")._replace(size=len(body))
-        except MalformedReviewError:
-            pass
-    return decode(body)._replace(object=None, old=None)
+    found = _OBJECT.search(body)
+    if found is None:
+        raise MalformedReviewError("the request has no object")
+    return decode(body[: found.start()] + b"}}")._replace(size=len(body))
 
 
 def _parse(body: bytes, codec: Codec) -> Any:

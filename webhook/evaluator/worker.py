@@ -1,6 +1,7 @@
 """The process that evaluates: it answers one review after the other until its pipe is closed.
 
-It reads a header and a body, and writes a header and a body. The headers are JSON.
+When it is ready, it says so. Then it reads a header and a body, and writes a header and a body, for
+each review. The headers are JSON.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from webhook.admission.decider import Decider
 from webhook.admission.review import MalformedReviewError
 from webhook.reload.policy import PolicySource
 
+READY = b"ready"
+"""The first message of the process."""
 # The process that serves everybody comes first where both need the processor.
 NICENESS = 5
 # The address space. A review needs less than a tenth. Where a container runs out of memory,
@@ -36,6 +39,7 @@ def main(descriptor: int) -> None:
     os.nice(NICENESS)
     _limit_memory()
     connection = Connection(descriptor)
+    connection.send_bytes(READY)
     decider = None
     while _peak_kilobytes() < MAX_KEPT_KILOBYTES:
         try:

@@ -19,7 +19,7 @@ from rules.engine.bounds import StepLimit, TooManyStepsError
 from webhook.admission.answer import Answer, answer, bug_of, encode_answer
 from webhook.admission.not_evaluated import TIMEOUT, not_evaluated
 from webhook.admission.review import MalformedReviewError, decode_head
-from webhook.evaluator.evaluator import Evaluator, NotEvaluatedError
+from webhook.evaluator.evaluator import Evaluator, NotEvaluatedError, Task
 from webhook.evaluator.worker import EvaluatorError
 from webhook.reload.policy import PolicyReloader
 from webhook.server.limits import BodyReader, HttpError, Limits
@@ -87,7 +87,7 @@ class WebhookHandler:
         started = time.monotonic()
         found = None
         try:
-            if len(body) <= self._limits.small_review_bytes:
+            if _is_small(body, self._limits):
                 found = self._answer_at_once(route, body)
             if found is None:
                 deadline = arrived + _seconds_to_answer(request, self._limits)
@@ -110,13 +110,13 @@ class WebhookHandler:
         self, path: str, route: Route, body: bytes, deadline: float
     ) -> Answer:
         """The answer of the evaluator; that the object is not evaluated, if there is none."""
-        source = self._policy.active.source
+        head = decode_head(body)
+        task = Task(path, body, self._day(), self._policy.active.source, deadline)
         try:
-            return await self.evaluator.answer(path, body, self._day(), source, deadline)
+            return await self.evaluator.answer(task, tenant=head.namespace or head.user)
         except NotEvaluatedError as error:
-            review = decode_head(body)
-            decision = not_evaluated(review, route.mode, str(error), because=TIMEOUT)
-            return encode_answer(review, route, decision)
+            decision = not_evaluated(head, route.mode, str(error), because=TIMEOUT)
+            return encode_answer(head, route, decision)
 
     def _record(self, route: Route, found: Answer, seconds: float) -> None:
         """Count the answer, and log it if it matters."""
@@ -136,6 +136,13 @@ class WebhookHandler:
                 failures=[f"{rule}: {error}" for rule, error in found.failures],
                 duration_ms=round(seconds * 1000, 3),
             )
+
+
+def _is_small(body: bytes, limits: Limits) -> bool:
+    """Whether a review can be decoded and its pods be found in about a millisecond."""
+    return (
+        len(body) <= limits.small_review_bytes and body.count(b"{") <= limits.small_review_objects
+    )
 
 
 def _seconds_to_answer(request: BaseRequest, limits: Limits) -> float:

@@ -29,9 +29,10 @@ class Limits(NamedTuple):
       and memory to parse. etcd stores 1.5 MiB an object; two such objects cannot hold more.
     - `small_body_bytes`, `large_bodies_bytes`: bodies above the first share the second while they
       are read.
-    - `small_review_bytes`, `small_review_steps`: reviews within both are answered at once, and all
-      others in another process, so that they do not delay the former. A pod of sixteen containers
-      with two faults each takes 1,000 steps, which take about 2 ms.
+    - `small_review_bytes`, `small_review_objects`, `small_review_steps`: reviews within all of them
+      are answered at once, and all others in another process, so that they do not delay the former.
+      A pod of sixty containers has fewer than 1,000 objects. A pod of sixteen containers with two
+      faults each takes 1,000 steps, which take about 2 ms.
     - `answer_seconds`: how long a review may take whose caller does not say how long it waits.
     - `keep_alive_seconds`: the API server keeps idle connections for 90 seconds. The webhook must
       keep them longer, or the API server would write to a connection that is being closed.
@@ -45,6 +46,7 @@ class Limits(NamedTuple):
     in_flight: int = 256
     connections: int = 1000
     small_review_bytes: int = 64 << 10
+    small_review_objects: int = 1_500
     small_review_steps: int = 2_000
     answer_seconds: float = 8.0
     handshake_seconds: float = 10.0

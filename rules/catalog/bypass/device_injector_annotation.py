@@ -6,8 +6,9 @@ Finds annotations by which plugins of the container runtime give devices to cont
 value names a GPU: a device file such as `/dev/nvidia0`, the number of a GPU's driver, or a CDI
 device such as `nvidia.com/gpu=0`. The annotations are
 
-- `devices.gke.io` of GKE's device injector, and `devices.nri.io` and `cdi-devices.nri.io` of
-  containerd's, for the pod or followed by `/pod` or `/container.` and the container's name,
+- `devices.gke.io` of GKE's device injector, and `devices`, `cdi-devices` and `mounts` of
+  containerd's, with `.noderesource.dev` or the older `.nri.io`; for the pod, or followed by `/pod`
+  or by `/container.` and the container's name,
 - `io.kubernetes.cri-o.Devices` and `devices.crio.io` of CRI-O.
 
 A pod that requests all GPUs of a node may name all their files: the programs for GKE's fast
@@ -62,9 +63,12 @@ from rules.traits.bits import GPU_KEY
 OPTIONS: Mapping[str, Any] = MappingProxyType({"node_devices": 8})
 # `/` or `.` and a container's name may follow.
 DOMAINS = (
-    *("devices.gke.io", "devices.nri.io", "cdi-devices.nri.io"),
+    *("devices.gke.io", "devices.nri.io", "cdi-devices.nri.io", "mounts.nri.io"),
+    *("devices.noderesource.dev", "cdi-devices.noderesource.dev", "mounts.noderesource.dev"),
     *("io.kubernetes.cri-o.Devices", "devices.crio.io"),
 )
+# NVIDIA's container toolkit takes mounts at such paths for requests.
+DEVICE_LISTS = "/var/run/nvidia-container-devices"
 LONGEST = 4096
 # Without these characters, every path and number of a YAML text stands in it as it is.
 UNREADABLE = re.compile(r"[\\&*!|>%]")
@@ -122,8 +126,12 @@ def _gpus(value: str, pod: Pod) -> Iterator[str]:
         elif "/" in word:
             # CRI-O's form is source:destination:permissions.
             paths = (clean_path(word), clean_path(word.partition(":")[0]))
-            if any(path in TREES or _is_foreign(path, pod) for path in paths):
+            if any(_shows_gpus(path) or _is_foreign(path, pod) for path in paths):
                 yield word
+
+
+def _shows_gpus(path: str) -> bool:
+    return path in TREES or path.startswith(DEVICE_LISTS)
 
 
 def _is_foreign(path: str, pod: Pod) -> bool:

@@ -65,10 +65,8 @@ def _requests(claim: DeviceClaim) -> Iterator[tuple[Path, Mapping[str, Any], str
     for index, request in as_objects(listed):
         path = (*claim.path, "devices", "requests", index)
         name = as_text(request.get("name"))
-        if FIELD in request:
-            yield path, request, name
-        else:
-            yield (*path, "exactly"), as_object(request.get("exactly")), name
+        yield path, request, name
+        yield (*path, "exactly"), as_object(request.get("exactly")), name
 
 
 RULE = define_rule(

@@ -5,8 +5,9 @@ What it does
 Finds variables in the `env` of a container that requests a share of a GPU, if they switch off or
 replace the limits of the share: `CUDA_DISABLE_CONTROL` if it is true (on Volcano with any value),
 `CUDA_DEVICE_MEMORY_LIMIT` and `CUDA_DEVICE_SM_LIMIT`, numbered or not,
-`GPU_CORE_UTILIZATION_POLICY` if it is `disable`, and the limits of an MPS client. A `valueFrom`
-reference counts too.
+`CUDA_DEVICE_MEMORY_SHARED_CACHE`, `GPU_CORE_UTILIZATION_POLICY` if it is `disable`, and the limits
+of an MPS client. A `valueFrom` reference counts too, and a prefix in `envFrom` that a key can
+complete to one of them, except to one of an MPS client.
 
 Finds mounts of volumes at `/etc/ld.so.preload` and at `/usr/local/vgpu`, below it and above both,
 beside a share of HAMi or Volcano: their device plugins mount the library that enforces the limits,
@@ -44,7 +45,7 @@ from rules.base.json_access import as_text, display
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import devices, requests_share
 from rules.gpu.host_paths import clean_path
-from rules.gpu.visibility import describe_setting
+from rules.gpu.visibility import describe_setting, matching_prefixes
 from rules.gpu.visibility_edits import remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
@@ -55,6 +56,7 @@ from rules.traits.bits import ALIYUN_PREFIX, GPU_RESOURCE
 SWITCH = "CUDA_DISABLE_CONTROL"
 POLICY = "GPU_CORE_UTILIZATION_POLICY"
 LIMITS = ("CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT")
+CACHE = "CUDA_DEVICE_MEMORY_SHARED_CACHE"  # the file that keeps the limits
 MPS_LIMITS = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
 TRUE = ("1", "t", "T", "TRUE", "true", "True")  # the texts that Go's ParseBool reads as true
 LIBRARY, LOADER = "/usr/local/vgpu", "/etc/ld.so.preload"
@@ -69,7 +71,27 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             for variable in container.env:
                 if effect := _effect(container, variable):
                     yield _finding(container, variable, effect)
+            yield from _prefixes(container)
             yield from _mounts(container)
+
+
+def _prefixes(container: Container) -> Iterator[Finding]:
+    if all(name.startswith(ALIYUN_PREFIX) for name in devices(container)):
+        return  # cGPU reads none of these variables
+    for variable in (SWITCH, *LIMITS, CACHE):
+        pattern = f"{variable}*" if variable in LIMITS else variable
+        if sources := matching_prefixes(container, pattern):
+            index, source = sources[-1]
+            yield Finding(
+                path=(*container.path, "envFrom", index, "prefix"),
+                key=f"envFrom.{variable}",
+                message=(
+                    f"{container} asks for a share of a GPU and takes variables with the prefix "
+                    f"{display(source['prefix'])}, which a key can complete to {variable}"
+                ),
+                container=container,
+                help=f"choose a prefix that {variable} does not begin with",
+            )
 
 
 def _mounts(container: Container) -> Iterator[Finding]:
@@ -103,6 +125,8 @@ def _effect(container: Container, variable: str) -> str:
         return "which may switch off the limit on GPU cores" if loose else ""
     if variable in MPS_LIMITS:
         return "which may replace the limit that the sharing system sets"
+    if variable == CACHE:
+        return "which names another file for the limits that the sharing system sets"
     limit = variable in LIMITS or variable.rstrip("0123456789").rstrip("_") in LIMITS
     return "which replaces the limit that the sharing system sets" if limit else ""
 
