@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kubeyaml import YamlError, read, split
+from lint.kustomize_fields import fields_about_gpus
 from lint.results import SkippedFile
 from lint.sources import ENDINGS, KUSTOMIZATIONS, MAX_BYTES, STANDARD_INPUT
 from rules.base.json_access import as_object, as_objects, as_text
@@ -20,11 +21,16 @@ RENDER = "lint what `kubectl kustomize` prints"
 
 
 class Kustomization(NamedTuple):
-    """The paths that one kustomization names, absolute; `inline` counts patches written in it."""
+    """What one kustomization says.
+
+    Its paths are absolute. `inline` counts the patches written in it; `fields` are those by which
+    it makes or changes objects in other ways.
+    """
 
     resources: tuple[str, ...] = ()
     patches: tuple[str, ...] = ()
     inline: int = 0
+    fields: tuple[str, ...] = ()
 
 
 class Kustomizations:
@@ -71,6 +77,9 @@ class Kustomizations:
                 yield SkippedFile(os.path.normpath(shown), f"a JSON patch of {name}: {RENDER}")
         if own.inline:
             yield SkippedFile(name, f"its patches that are written in it: {RENDER}")
+        if own.fields:
+            fields = " and ".join(filter(None, (", ".join(own.fields[:-1]), own.fields[-1])))
+            yield SkippedFile(name, f"it makes or changes objects by {fields}: {RENDER}")
 
 
 def _folder(name: str) -> str:
@@ -109,7 +118,8 @@ def _read_kustomization(path: str) -> Kustomization:
             inline += bool(entry.get("patch"))
     inline += sum("\n" in entry for entry in entries)
     resources = (as_text(entry) for entry in _listed(raw.get("resources")))
-    return Kustomization(_paths(folder, resources), _paths(folder, entries), inline)
+    paths = (_paths(folder, resources), _paths(folder, entries))
+    return Kustomization(*paths, inline, fields_about_gpus(raw))
 
 
 def _listed(value: Any) -> list[Any]:

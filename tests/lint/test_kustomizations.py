@@ -95,6 +95,57 @@ def test_what_is_not_evaluated_is_named(command: LintCommand) -> None:
 
 
 @pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ("commonAnnotations: {gpu-fraction: '0.5'}", "commonAnnotations"),
+        ("transformers: [annotations.yaml]", "transformers"),
+        ("generators: [pods.yaml]", "generators"),
+        ("replacements: [{path: node.yaml}]", "replacements"),
+        ("configurations: [fields.yaml]", "configurations"),
+        ("vars: [{name: CARDS}]", "vars"),
+        ("components: [../gpus]", "components"),
+        ("helmCharts: [{name: vllm}]", "helmCharts"),
+        ("helmChartInflationGenerator: [{chartName: vllm}]", "helmChartInflationGenerator"),
+        ("commonLabels: {aliyun.com/gpu-count: '2'}", "commonLabels"),
+        ("labels: [{pairs: {a: b}}, {pairs: {ack.gpushare.placement: x}}]", "labels"),
+        ("labels: [{pairs: {a: b}, fields: [{path: spec/nodeSelector}]}]", "labels"),
+        ("images: [{name: app, newName: example.com/app}]", "images"),
+        ("images: [{name: pytorch/pytorch, newTag: 2.4.0-cuda12.4-cudnn9-runtime}]", "images"),
+        ("imageTags: [{name: vllm/vllm-openai, newTag: v0.6.0}]", "imageTags"),
+        ("vars: [{name: A}]\nimages: [{newName: b}]", "images and vars"),
+        (
+            "vars: [{name: A}]\nreplacements: [{}]\ncomponents: [a]",
+            "components, replacements and vars",
+        ),
+    ],
+)
+def test_what_changes_objects_is_named(command: LintCommand, fields: str, named: str) -> None:
+    command.write("app/pod.yaml", TAINTED)
+    command.write("app/kustomization.yaml", f"resources: [pod.yaml]\n{fields}\n")
+    done = command.json("app")
+    why = f"it makes or changes objects by {named}: {RENDER}"
+    assert done.report["skipped"] == [{"file": "app/kustomization.yaml", "why": why}]
+    assert done.status == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "namePrefix: a-\nnameSuffix: -b\nnamespace: ml\nreplicas: [{name: x, count: 2}]",
+        "commonLabels: {app: web}\nlabels: [{pairs: {team: ml}, includeTemplates: true}]",
+        "images: [{name: example.com/app, newTag: v2}, {name: app, digest: sha256:12}]",
+        "images: [{name: pytorch/pytorch, newTag: 2.4.0-cpu}]",
+        "commonAnnotations: {}\ntransformers: []\nvars:",
+        "commonLabels: [1]\nlabels: {a: b}\nimages: [1, {newName: 1}]",
+    ],
+)
+def test_what_cannot_give_a_gpu_is_not_named(command: LintCommand, fields: str) -> None:
+    command.write("app/pod.yaml", TAINTED)
+    command.write("app/kustomization.yaml", f"resources: [pod.yaml]\n{fields}\n")
+    assert command.json("app").report["skipped"] == []
+
+
+@pytest.mark.parametrize(
     "text", ["a: [", "- a\n", "patches: x\nresources: {}\n", "patches: [1, {}]\n"]
 )
 def test_an_odd_kustomization_hides_nothing(command: LintCommand, text: str) -> None:
