@@ -70,6 +70,11 @@ def pages() -> Iterator[tuple[str, str]]:
 def _profiles() -> Iterator[str]:
     yield MARK
     yield "# The built-in profiles\n\n"
+    yield (
+        "A profile also lists the platform's components, which no rule evaluates.\n"
+        "[Policies](policy.md#profiles) says which pods count as such, in files and at admission.\n"
+        "\n"
+    )
     yield "| profile | GPU platform | extends | resources | scheduler | taint |\n"
     yield "|---|---|---|---|---|---|\n"
     for name, raw in built_in().items():
