@@ -53,8 +53,7 @@ def _host_mounts(pod: Pod) -> Iterator[HostMount]:
             name = as_text(mount.get("name"))
             if name in volumes:
                 index, path = volumes[name]
-                sub_path = _sub_path(container, mount)
-                node_path = clean_path(f"{path}/{sub_path}") if sub_path else path
+                node_path = _join(path, _sub_path(container, mount))
                 if len(node_path) > LONGEST_PATH:
                     continue
                 field = (*pod.path, "volumes", index, "hostPath", "path")
@@ -78,6 +77,19 @@ def _sub_path(container: Container, mount: Mapping[str, Any]) -> str:
     """The mounted part of the volume; empty, which means all of it, if the pod does not show it."""
     sub_path = as_text(mount.get("subPath"))
     return sub_path or expand(container, as_text(mount.get("subPathExpr"))) or ""
+
+
+def _join(path: str, sub_path: str) -> str:
+    """The cleaned path of `sub_path` in `path`, which is clean.
+
+    Many mounts may show parts of one long path, so it is not cleaned for each of them.
+    """
+    if not sub_path:
+        return path
+    if path == "/" or path.startswith("/proc") or ".." in sub_path:
+        return clean_path(f"{path}/{sub_path}")
+    below = posixpath.normpath("/" + sub_path.lstrip("/"))
+    return path if below == "/" else path + below
 
 
 def host_path(volume: Mapping[str, Any]) -> str | None:

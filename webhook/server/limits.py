@@ -31,8 +31,8 @@ class Limits(NamedTuple):
       are read.
     - `small_review_bytes`, `small_review_objects`, `small_review_steps`: reviews within all of them
       are answered at once, and all others in another process, so that they do not delay the former.
-      A pod of sixty containers has fewer than 1,000 objects. A pod of sixteen containers with two
-      faults each takes 1,000 steps, which take about 2 ms.
+      A pod of eight containers with twenty variables each has about 30 KB and 300 objects. A pod of
+      sixteen containers with two faults each takes 1,500 steps, which take about 3 ms.
     - `answer_seconds`: how long a review may take whose caller does not say how long it waits.
     - `keep_alive_seconds`: the API server keeps idle connections for 90 seconds. The webhook must
       keep them longer, or the API server would write to a connection that is being closed.
@@ -45,8 +45,8 @@ class Limits(NamedTuple):
     read_seconds: float = 2.0
     in_flight: int = 256
     connections: int = 1000
-    small_review_bytes: int = 64 << 10
-    small_review_objects: int = 1_500
+    small_review_bytes: int = 40 << 10
+    small_review_objects: int = 800
     small_review_steps: int = 2_000
     answer_seconds: float = 8.0
     handshake_seconds: float = 10.0
