@@ -9,13 +9,7 @@ from typing import Any, TypeAlias
 from rules.base.caching import cached_property
 from rules.base.json_access import as_object
 from rules.base.json_patch import Json
-from rules.engine.bounds import (
-    STEPS_OF_A_POD,
-    StepLimit,
-    TooManyStepsError,
-    steps_of,
-    steps_of_finding,
-)
+from rules.engine import bounds
 from rules.engine.exceptions import ExceptionMatcher
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.engine.result import EvaluationResult, RuleFailure
@@ -49,7 +43,7 @@ class Evaluation:
         rule_set: RuleSet,
         context: Context,
         suppress: Suppress,
-        steps: StepLimit,
+        steps: bounds.StepLimit,
     ) -> None:
         self._steps = steps
         self._rule_set = rule_set
@@ -91,7 +85,7 @@ class Evaluation:
                 subjects.append((subject, traits_of(subject)))
             else:
                 self.result.pods += 1
-                self._steps.take(STEPS_OF_A_POD + len(subject.path))
+                self._steps.take(bounds.STEPS_OF_A_POD + len(subject.path))
                 traits = traits_of(subject)
                 if self._rule_set.relevant_rules(traits) and self._should_evaluate(subject):
                     subjects.append((subject, traits))
@@ -160,17 +154,17 @@ class Evaluation:
             return findings, ""
         if rule.needs_resources and isinstance(subject, Pod) and subject.layout.gpu_field:
             return findings, ""
-        self._steps.take(steps_of(subject))
+        self._steps.take(bounds.steps_of(subject))
         context = self._context
         if active.options:
             context = context.with_profile(context.profile, active.options)
         try:
             for finding in rule.check(subject, context):
-                self._steps.take(steps_of_finding(finding))
+                self._steps.take(bounds.steps_of_finding(finding))
                 action = min(finding.action, active.action)
                 fixable = _is_fixable(finding, active.scope, subject)
                 findings.append(finding.with_rule(rule.name, subject, action, fixable=fixable))
-        except (TooManyStepsError, MemoryError):
+        except (bounds.TooManyStepsError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001  # the one place where bugs of rules are caught
             return findings, f"{type(error).__name__}: {error}"

@@ -188,6 +188,24 @@ async def test_a_tenant_has_a_limit_of_its_own(
     assert "the many large objects that wait" in response["status"]["message"]
 
 
+async def test_one_tenant_cannot_fill_the_memory_for_all(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", NEVER)
+    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_BYTES_OF_TENANT", len(LARGE_REVIEW))
+    server = await serve()
+    await answered(server, "/validate/deny")
+    stopped = worker_of(server)
+    os.kill(stopped, signal.SIGSTOP)
+    async with asyncio.TaskGroup() as group:
+        for number in (1, 2):  # one that is begun, and one that waits
+            group.create_task(answered(server, "/validate/deny?timeout=900s"))
+            await wait_until(partial(is_waiting, server, number))
+        refused = await answered(server, "/validate/deny")
+        assert "the many large objects that wait" in refused["status"]["message"]
+        os.kill(stopped, signal.SIGCONT)
+
+
 async def test_a_review_is_not_begun_too_late(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

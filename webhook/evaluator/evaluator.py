@@ -11,6 +11,7 @@ import asyncio
 import datetime
 import time
 from collections import deque
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -20,8 +21,10 @@ from webhook.evaluator.worker import answer_of, header_of
 from webhook.reload.policy import PolicySource
 
 MAX_WAITING = 256
-MAX_WAITING_OF_TENANT = 16
 MAX_WAITING_BYTES = 128 << 20
+# Of one tenant. The first review may be larger.
+MAX_WAITING_OF_TENANT = 16
+MAX_BYTES_OF_TENANT = 16 << 20
 # A review is not begun with less time left, unless it had little from the start: the evaluation of
 # one that keeps the bounds takes half of it.
 LEAST_SECONDS = 1.0
@@ -59,6 +62,7 @@ class Evaluator:
         self.ended_workers = 0
         """How many processes took too long, or broke down."""
         self._waiting_bytes = 0
+        self._is_closed = False
         self._queues: dict[str, deque[_Waiting]] = {}
         self._running: asyncio.Task[None] | None = None
         self._worker: WorkerProcess | None = None
@@ -74,9 +78,7 @@ class Evaluator:
 
         Raises NotEvaluatedError, and what `worker.answer_of` raises.
         """
-        queue = self._queues.get(tenant, ())
-        too_many = self.waiting >= MAX_WAITING or len(queue) >= MAX_WAITING_OF_TENANT
-        if too_many or self._waiting_bytes + len(task.body) > MAX_WAITING_BYTES:
+        if not self._has_room(len(task.body), self._queues.get(tenant, ())):
             raise NotEvaluatedError("the many large objects that wait for it; try again")
         self.waiting += 1
         self._waiting_bytes += len(task.body)
@@ -92,10 +94,20 @@ class Evaluator:
 
     def close(self) -> None:
         """End the process. Reviews that still wait get no answer."""
+        self._is_closed = True
         if self._running is not None:
             self._running.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._forget_worker()
+
+    def _has_room(self, size: int, queue: Collection[_Waiting]) -> bool:
+        """Whether a review of `size` bytes may wait behind those in the `queue` of its tenant."""
+        if self.waiting >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
+            return False
+        bytes_of_tenant = size + sum(len(waiting.task.body) for waiting in queue)
+        is_first = not queue and MAX_WAITING_OF_TENANT > 0
+        few = len(queue) < MAX_WAITING_OF_TENANT and bytes_of_tenant <= MAX_BYTES_OF_TENANT
+        return is_first or few
 
     def _enqueue(self, task: Task, tenant: str) -> asyncio.Future[Answer]:
         loop = asyncio.get_running_loop()
@@ -153,6 +165,8 @@ class Evaluator:
             raise NotEvaluatedError("the memory that it takes") from error
 
     def _ask(self, task: Task) -> Answer:
+        if self._is_closed:
+            raise LateError
         worker = self._worker = self._worker or WorkerProcess()
         new_policy = None if worker.policy is task.policy else task.policy
         try:
