@@ -248,6 +248,7 @@ async def test_a_review_that_breaks_the_process_is_not_evaluated(
 async def test_a_review_that_needs_too_much_memory_is_not_evaluated(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", NEVER)
     monkeypatch.setattr(
         "webhook.evaluator.process.PROGRAM",
         "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
