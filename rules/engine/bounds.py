@@ -32,7 +32,7 @@ MAX_DEPTH = 100
 # pod. A finding takes more, and each edit of its fix one.
 MAX_STEPS = 60_000
 _STEPS_OF_A_FINDING = 20
-_ELEMENTS_IN_A_STEP = 8
+_ELEMENTS_IN_A_STEP = 4
 # Finding a pod in a custom resource.
 STEPS_OF_A_POD = 10
 
