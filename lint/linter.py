@@ -123,7 +123,7 @@ class Linter:
         name = file.source.name
         objects = _count_objects(document.value)
         self.results.objects += objects
-        if oversized := oversized_object(file, document):
+        if oversized := oversized_object(file, document, self._rules.profile):
             self.results.not_evaluated.append(oversized)
             return
         comments = find_suppressions(file, document, _document_end(file, document))

@@ -11,14 +11,21 @@ from rules.base.json_access import as_object
 from rules.base.json_patch import Path
 from rules.engine.bounds import oversized_reason
 from rules.engine.result import EvaluationResult
+from rules.profile.profile import Profile
+from rules.workloads.discovery import find_subjects
 from rules.workloads.lists import flatten_lists
 
 
-def oversized_object(file: File, document: Document) -> InputNotEvaluated | None:
-    """The first object of the document that admission would not evaluate for its size."""
+def oversized_object(file: File, document: Document, profile: Profile) -> InputNotEvaluated | None:
+    """The first object of the document that admission would not evaluate for its size.
+
+    Objects in which there is nothing to evaluate, such as definitions of resources and dashboards,
+    may be of any size.
+    """
     size = len(file.source.text)
     for raw, path in flatten_lists(as_object(document.value), ()):
-        if why := oversized_reason(raw, size):
+        why = oversized_reason(raw, size)
+        if why and next(find_subjects({**raw}, profile), None) is not None:
             return too_large(file, document, path, why)
     return None
 

@@ -18,7 +18,8 @@ from rules.objects.pod import Pod
 from rules.objects.quota import Quota
 from rules.placement.node_affinity import expressions, required_terms
 
-# Built-in objects of fewer bytes, which are nearly all, cannot exceed a bound.
+# Built-in objects of fewer bytes, which are nearly all, are not compared with the bounds below: no
+# rule takes long with them.
 LARGE_OBJECT_BYTES = 64 << 10
 # Values in an object, those in `env` not counted. A pod of fifty containers has about 3,000.
 MAX_VALUES = 10_000

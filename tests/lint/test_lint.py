@@ -507,6 +507,20 @@ def test_an_object_too_large_for_admission_is_not_evaluated(lint: Lint) -> None:
     assert "large.yaml:5:3: gpuward cannot evaluate this object because of its field image" in out
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec",
+        "apiVersion: grafana.integreatly.org/v1\nkind: GrafanaDashboard\nspec",
+        "apiVersion: v1\nkind: ConfigMap\ndata",
+    ],
+)
+def test_an_object_without_pods_may_be_of_any_size(lint: Lint, head: str) -> None:
+    lines = "".join(f"  key{n}: {{type: string}}\n" for n in range(11_000))
+    lint.write("large.yaml", f"{head}:\n  path: {'x' * 70_000}\n{lines}")
+    assert lint("large.yaml")[0] == 0
+
+
 def test_an_object_with_too_many_faults_is_not_evaluated(lint: Lint) -> None:
     variables = ", ".join(f"{{name: CUDA_DEVICE_MEMORY_LIMIT_{n}, value: 1}}" for n in range(9_000))
     lint.write(
