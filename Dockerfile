@@ -14,8 +14,8 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
 # The dependencies have their own layer, because they change less often than gpuward does.
 FROM builder AS dependencies
 COPY requirements/image.txt .
-RUN --mount=type=cache,target=/root/.cache/pip \
-    python -m pip install --require-hashes --no-compile --target=tree --requirement=image.txt
+RUN --mount=type=cache,target=/pip-cache \
+    python -m pip install --cache-dir=/pip-cache --require-hashes --no-compile --target=tree --requirement=image.txt
 # Remove what gpuward does not use. Of the Kubernetes client it uses only the configuration and the
 # connection (cluster/connection.py): the client imports its models and API classes lazily, by name,
 # and gpuward uses none of them. No dependency is run as a command or tested here.
@@ -29,8 +29,8 @@ RUN python -m compileall -q --invalidation-mode=unchecked-hash -s tree -p /opt/g
 
 FROM builder AS project
 COPY requirements/build.txt .
-RUN --mount=type=cache,target=/root/.cache/pip \
-    python -m pip install --require-hashes --requirement=build.txt
+RUN --mount=type=cache,target=/pip-cache \
+    python -m pip install --cache-dir=/pip-cache --require-hashes --requirement=build.txt
 COPY . source
 # Install by name, so that the metadata contains no path of this stage. There is only one version.
 # hadolint ignore=DL3013

@@ -110,12 +110,17 @@ def _measure_flood(bodies: list[bytes], seconds: float) -> None:
             flood = _start_flood(folder, url, bodies, seconds + 5, cores[1])
             time.sleep(2)  # until heavy reviews wait
             during = client.paced(url, **ordinary)
-            for process in flood:
-                process.kill()
-                process.wait()
+            answered = sum(_answered(process) for process in flood)
     print(f"\n{RATE} ordinary reviews/s for {seconds:g} s     p50 ms  p99 ms")
     for what, load in (("alone", alone), (f"beside {len(bodies)} heavy clients", during)):
         print(f"{what:<34}{load.p50:>8.1f}{load.p99:>8.1f}")
+    print(f"the heavy clients got {answered} answers")
+
+
+def _answered(process: subprocess.Popen[bytes]) -> int:
+    """How many reviews a client of the flood got answered; waits for its end."""
+    output = process.communicate()[0].splitlines()
+    return sum(json.loads(line)["requests"] for line in output if line.startswith(b"{"))
 
 
 def _start_flood(
@@ -132,7 +137,7 @@ def _start_flood(
             subprocess.Popen(
                 ["taskset", "--cpu-list", str(core), *command, str(script), url],  # noqa: S607
                 env={**os.environ, "BODY": str(file)},
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
             )
         )
     return processes

@@ -38,6 +38,12 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
         yield start
 
 
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluations may take any time."""
+    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", NEVER)
+
+
 def worker_of(server: RunningServer) -> int:
     """The process that answers large reviews."""
     worker = server.service.handler.evaluator.process_id
@@ -48,6 +54,14 @@ def worker_of(server: RunningServer) -> int:
 def is_waiting(server: RunningServer, number: int) -> bool:
     """Whether so many large reviews wait for an answer."""
     return server.service.handler.evaluator.waiting == number
+
+
+async def stop_worker(server: RunningServer) -> int:
+    """Start the process that answers large reviews, and stop it; the process."""
+    await answered(server, "/validate/deny")
+    worker = worker_of(server)
+    os.kill(worker, signal.SIGSTOP)
+    return worker
 
 
 async def answered(server: RunningServer, path: str, body: bytes = LARGE_REVIEW) -> dict[str, Any]:
@@ -95,14 +109,10 @@ async def test_a_large_review_is_answered_and_nothing_is_left_waiting(serve: Ser
     assert (await server.metrics())("ended_evaluations_total") == 0
 
 
-async def test_others_are_answered_while_a_large_review_waits(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", NEVER)
+@pytest.mark.usefixtures("endless")
+async def test_others_are_answered_while_a_large_review_waits(serve: Serve) -> None:
     server = await serve()
-    await answered(server, "/validate/deny")
-    stopped = worker_of(server)
-    os.kill(stopped, signal.SIGSTOP)
+    stopped = await stop_worker(server)
     waiting = asyncio.create_task(answered(server, "/validate/deny?timeout=600s"))
     await wait_until(lambda: server.service.handler.evaluator.waiting == 1)
     for _ in range(20):
@@ -118,9 +128,7 @@ async def test_an_evaluation_beyond_its_time_is_ended_and_never_passed_in_silenc
     serve: Serve, mode: str, body: bytes
 ) -> None:
     server = await serve()
-    await answered(server, "/validate/deny")
-    stopped = worker_of(server)
-    os.kill(stopped, signal.SIGSTOP)
+    stopped = await stop_worker(server)
     response = await answered(server, f"/mutate/{mode}?timeout=1s", body)
     refused = mode == "deny" and body is LARGE_REVIEW
     assert response["allowed"] is not refused
@@ -140,14 +148,10 @@ async def test_an_evaluation_beyond_its_time_is_ended_and_never_passed_in_silenc
     assert worker_of(server) != stopped
 
 
-async def test_a_review_whose_time_is_over_while_it_waits_is_not_evaluated(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", NEVER)
+@pytest.mark.usefixtures("endless")
+async def test_a_review_whose_time_is_over_while_it_waits_is_not_evaluated(serve: Serve) -> None:
     server = await serve()
-    await answered(server, "/validate/deny")
-    stopped = worker_of(server)
-    os.kill(stopped, signal.SIGSTOP)
+    stopped = await stop_worker(server)
     first = asyncio.create_task(answered(server, "/validate/deny?timeout=600s"))
     await wait_until(lambda: server.service.handler.evaluator.waiting == 1)
     late = await answered(server, "/validate/deny?timeout=1s")
@@ -157,12 +161,10 @@ async def test_a_review_whose_time_is_over_while_it_waits_is_not_evaluated(
     assert server.service.handler.evaluator.ended_workers == 0
 
 
-async def test_tenants_take_turns(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", NEVER)
+@pytest.mark.usefixtures("endless")
+async def test_tenants_take_turns(serve: Serve) -> None:
     server = await serve()
-    await answered(server, "/validate/deny")
-    stopped = worker_of(server)
-    os.kill(stopped, signal.SIGSTOP)
+    stopped = await stop_worker(server)
     order: list[str] = []
 
     async def send(tenant: str) -> None:
@@ -188,15 +190,13 @@ async def test_a_tenant_has_a_limit_of_its_own(
     assert "the many large objects that wait" in response["status"]["message"]
 
 
+@pytest.mark.usefixtures("endless")
 async def test_one_tenant_cannot_fill_the_memory_for_all(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", NEVER)
     monkeypatch.setattr("webhook.evaluator.evaluator.MAX_BYTES_OF_TENANT", len(LARGE_REVIEW))
     server = await serve()
-    await answered(server, "/validate/deny")
-    stopped = worker_of(server)
-    os.kill(stopped, signal.SIGSTOP)
+    stopped = await stop_worker(server)
     async with asyncio.TaskGroup() as group:
         for number in (1, 2):  # one that is begun, and one that waits
             group.create_task(answered(server, "/validate/deny?timeout=900s"))
@@ -206,16 +206,14 @@ async def test_one_tenant_cannot_fill_the_memory_for_all(
         os.kill(stopped, signal.SIGCONT)
 
 
+@pytest.mark.usefixtures("endless")
 async def test_a_review_is_not_begun_too_late(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its evaluation would be in vain, and would delay the next ones."""
-    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", NEVER)
     monkeypatch.setattr("webhook.evaluator.evaluator.LEAST_SECONDS", NEVER)
     server = await serve()
-    await answered(server, "/validate/deny")
-    stopped = worker_of(server)
-    os.kill(stopped, signal.SIGSTOP)
+    stopped = await stop_worker(server)
     first = asyncio.create_task(answered(server, "/validate/deny?timeout=900s"))
     await wait_until(lambda: server.service.handler.evaluator.waiting == 1)
     late = asyncio.create_task(answered(server, "/validate/deny?timeout=4s"))
@@ -245,10 +243,10 @@ async def test_a_review_that_breaks_the_process_is_not_evaluated(
     assert "cannot evaluate this object because of" in response["status"]["message"]
 
 
+@pytest.mark.usefixtures("endless")
 async def test_a_review_that_needs_too_much_memory_is_not_evaluated(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", NEVER)
     monkeypatch.setattr(
         "webhook.evaluator.process.PROGRAM",
         "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "

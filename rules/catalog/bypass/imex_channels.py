@@ -31,9 +31,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
 from rules.finding import Action, Finding, Fix
-from rules.gpu.visibility import describe_setting, matching_prefixes
+from rules.gpu.prefixes import prefix_findings
+from rules.gpu.visibility import describe_setting
 from rules.gpu.visibility_edits import remove_edits
 from rules.objects.pod import Pod
 from rules.profile.context import Context
@@ -59,18 +59,9 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
                 help=f"remove the variable; {HELP}",
                 fix=Fix(f"remove {VARIABLE}", remove_edits(container, VARIABLE)),
             )
-        elif sources := matching_prefixes(container, VARIABLE):
-            index, source = sources[-1]
-            yield Finding(
-                path=(*container.path, "envFrom", index, "prefix"),
-                key=f"envFrom.{VARIABLE}",
-                message=(
-                    f"{container} takes variables with the prefix {display(source['prefix'])}, "
-                    f"which a key can complete to {VARIABLE}: {EFFECT}"
-                ),
-                container=container,
-                help=f"choose a prefix that {VARIABLE} does not begin with; {HELP}",
-            )
+        else:
+            effect, remedy = f": {EFFECT}", f"; {HELP}"
+            yield from prefix_findings(container, VARIABLE, effect=effect, remedy=remedy)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE,))

@@ -27,9 +27,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_text, display
 from rules.finding import Action, Finding, Fix
-from rules.gpu.visibility import describe_setting, matching_prefixes
+from rules.gpu.prefixes import prefix_findings
+from rules.gpu.visibility import describe_setting
 from rules.gpu.visibility_edits import remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
@@ -47,27 +47,16 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             if variable in container.env and container.value_of(variable) != "":
                 yield _finding(container, variable)
             elif variable not in container.env and container.has_sys_admin:
-                for index, source in matching_prefixes(container, variable)[-1:]:
-                    yield _prefix(container, variable, index, as_text(source.get("prefix")))
+                yield from prefix_findings(container, variable, effect=f": {_effect(variable)}")
 
 
-def _prefix(container: Container, variable: str, index: int, prefix: str) -> Finding:
-    return Finding(
-        path=(*container.path, "envFrom", index, "prefix"),
-        key=f"envFrom.{variable}",
-        message=(
-            f"{container} takes variables with the prefix {display(prefix)}, which a key can "
-            f"complete to {variable}: with its capability SYS_ADMIN it can then "
-            f"{POWERS[variable]} everybody's MIG devices"
-        ),
-        container=container,
-        help=f"choose a prefix that {variable} does not begin with",
-    )
+def _effect(variable: str) -> str:
+    return f"with its capability SYS_ADMIN it can {POWERS[variable]} everybody's MIG devices"
 
 
 def _finding(container: Container, variable: str) -> Finding:
     effect = (
-        f"with its capability SYS_ADMIN it can {POWERS[variable]} everybody's MIG devices"
+        _effect(variable)
         if container.has_sys_admin
         else "without the capability SYS_ADMIN NVIDIA's runtime refuses to start it"
     )

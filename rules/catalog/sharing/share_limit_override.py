@@ -45,7 +45,8 @@ from rules.base.json_access import as_text, display
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import devices, requests_share
 from rules.gpu.host_paths import clean_path
-from rules.gpu.visibility import describe_setting, matching_prefixes
+from rules.gpu.prefixes import prefix_findings
+from rules.gpu.visibility import describe_setting
 from rules.gpu.visibility_edits import remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
@@ -80,18 +81,9 @@ def _prefixes(container: Container) -> Iterator[Finding]:
         return  # cGPU reads none of these variables
     for variable in (SWITCH, *LIMITS, CACHE):
         pattern = f"{variable}*" if variable in LIMITS else variable
-        if sources := matching_prefixes(container, pattern):
-            index, source = sources[-1]
-            yield Finding(
-                path=(*container.path, "envFrom", index, "prefix"),
-                key=f"envFrom.{variable}",
-                message=(
-                    f"{container} asks for a share of a GPU and takes variables with the prefix "
-                    f"{display(source['prefix'])}, which a key can complete to {variable}"
-                ),
-                container=container,
-                help=f"choose a prefix that {variable} does not begin with",
-            )
+        subject = f"{container} asks for a share of a GPU and"
+        effect = ", by which the sharing system limits the share"
+        yield from prefix_findings(container, pattern, subject=subject, effect=effect)
 
 
 def _mounts(container: Container) -> Iterator[Finding]:
