@@ -14,6 +14,8 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
 # The dependencies have their own layer, because they change less often than gpuward does.
 FROM builder AS dependencies
 COPY requirements/image.txt .
+# The cache is a mount, so it is in no layer.
+# hadolint ignore=DL3042
 RUN --mount=type=cache,target=/pip-cache \
     python -m pip install --cache-dir=/pip-cache --require-hashes --no-compile --target=tree --requirement=image.txt
 # Remove what gpuward does not use. Of the Kubernetes client it uses only the configuration and the
@@ -29,6 +31,8 @@ RUN python -m compileall -q --invalidation-mode=unchecked-hash -s tree -p /opt/g
 
 FROM builder AS project
 COPY requirements/build.txt .
+# The cache is a mount, so it is in no layer.
+# hadolint ignore=DL3042
 RUN --mount=type=cache,target=/pip-cache \
     python -m pip install --cache-dir=/pip-cache --require-hashes --requirement=build.txt
 COPY . source
