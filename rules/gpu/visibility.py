@@ -40,8 +40,9 @@ class Visibility(enum.Enum):
 
 def parse_visibility(value: str, known: VisibleDevices) -> Visibility:
     """What the container runtime does if the variable `known` has the text `value`."""
+    # The kubelet fills `$(…)` in, so the value may become any value. Nobody needs a long one.
     if "$(" in value or len(value) > _MAX_VALUE:
-        return Visibility.GRANTED  # the kubelet fills the value in, so it may become any value
+        return Visibility.GRANTED
     tokens = [token for token in (part.strip() for part in value.split(",")) if token]
     if all(token in known.hides for token in tokens):
         return Visibility.HIDDEN
