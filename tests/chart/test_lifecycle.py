@@ -53,12 +53,20 @@ def test_users_get_warnings_and_pods_are_neither_changed_nor_refused(
 
 @pytest.mark.parametrize(
     ("label", "expected"),
-    [("deny", "enforced"), ("warn", "warned"), ("denny", "warned"), ("Off", "warned")],
+    [("deny", "enforced"), ("warn", "warned")],
 )
 def test_a_label_chooses_the_mode_of_a_namespace(
     defaults: Installation, label: str, expected: str
 ) -> None:
     wait_for_treatment(defaults, defaults.plane.namespace({MODE_LABEL: label}), expected)
+
+
+@pytest.mark.parametrize("label", ["denny", "Off"])
+def test_a_label_that_is_no_mode_is_refused(defaults: Installation, label: str) -> None:
+    namespace = defaults.plane.namespace()
+    arguments = ("label", "namespace", namespace, f"{MODE_LABEL}={label}")
+    done = defaults.plane.kubectl(*arguments, check=False)
+    assert f'"{label}" is no mode. Use deny, warn, audit or off' in done.stderr
 
 
 def test_the_label_audit_only_records_findings(defaults: Installation) -> None:

@@ -27,6 +27,8 @@ CLUSTER_WIDE = {
     "ClusterRole",
     "ClusterRoleBinding",
     "MutatingWebhookConfiguration",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
     "ValidatingWebhookConfiguration",
 }
 COMPONENTS = {"webhook", "certs", "removal", "test", "monitoring"}

@@ -145,9 +145,10 @@ class Installation:
         trace: TracebackType | None,
     ) -> None:
         kinds = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
+        policies = ("validatingadmissionpolicy", "validatingadmissionpolicybinding")
         roles = ("clusterrole", "clusterrolebinding")
         label = "app.kubernetes.io/part-of=gpuward"
-        for resource in (*kinds, *roles):
+        for resource in (*kinds, *policies, *roles):
             self.plane.kubectl("delete", resource, "-l", label)
         # No need to wait until the namespace is gone: no other test uses its name.
         self.plane.request("DELETE", f"/api/v1/namespaces/{self.namespace}")
