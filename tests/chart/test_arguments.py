@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from certs.cli import _parser as certs_parser
+from policies.cli import _parser as policy_parser
 from registration.cli import _parser as webhooks_parser
 from tests.testkit.chart.rendering import (
     CI_VALUES,
@@ -28,7 +29,12 @@ SELF = [name for name in CI_VALUES if name in {"default", "deny", "everything"}]
 def parsed_arguments(spec: dict[str, Any]) -> argparse.Namespace:
     """The arguments of a pod's only container, as gpuward parses them."""
     verb, *rest = spec["containers"][0]["args"]
-    parsers = {"certs": certs_parser, "webhooks": webhooks_parser, "serve": serve_parser}
+    parsers = {
+        "certs": certs_parser,
+        "webhooks": webhooks_parser,
+        "serve": serve_parser,
+        "policy": policy_parser,
+    }
     return parsers[verb]().parse_args(rest)
 
 
@@ -148,3 +154,12 @@ def test_hooks_run_valid_commands_on_the_configurations_of_the_chart() -> None:
     for component in ("removal", "test"):
         options = parsed_arguments(pod_specs(objects)[component])
         assert [options.mutating_configuration, options.validating_configuration] == names
+
+
+@every_values
+@pytest.mark.parametrize("component", ["policy-check", "policy-test"])
+def test_the_checks_of_the_policy_read_the_file_that_they_mount(name: str, component: str) -> None:
+    objects = render(CI_VALUES[name])
+    spec = pod_specs(objects)[component]
+    file = PurePosixPath(parsed_arguments(spec).file)
+    assert file.name in (mounted_files(spec, objects)[str(file.parent)] or set())

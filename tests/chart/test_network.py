@@ -8,6 +8,8 @@ import pytest
 
 from tests.testkit.chart.rendering import CI_VALUES, find_one, of_kind, pod_specs, render
 
+POLICY_CHECKS = {"policy-check", "policy-test"}
+
 
 def policy(text: str = "", name: str = "gpuward") -> dict[str, Any]:
     spec: dict[str, Any] = find_one(render(text), "NetworkPolicy", name)["spec"]
@@ -53,7 +55,7 @@ def test_metrics_are_open_only_to_the_given_peers() -> None:
 def test_clients_of_the_api_server_have_only_the_egress_they_need() -> None:
     spec = policy("networkPolicy: {apiServerPorts: [6443]}", "gpuward-clients")
     (term,) = spec["podSelector"]["matchExpressions"]
-    assert {*term["values"]} == {*pod_specs(render())} - {"webhook"}
+    assert {*term["values"]} == {*pod_specs(render())} - {"webhook", *POLICY_CHECKS}
     server, names, webhook = spec["egress"]
     assert (ports(server), "to" in server) == ([6443], False)
     assert set(ports(names)) == {53, 5353}
@@ -113,3 +115,11 @@ def test_the_service_has_the_given_cluster_ip() -> None:
     service = find_one(objects, "Service", "gpuward")
     assert service["spec"]["clusterIP"] == "10.96.7.7"
     assert service["metadata"]["annotations"] == {"a": "b"}
+
+
+def test_the_checks_of_the_policy_have_no_connections() -> None:
+    spec = policy("", "gpuward-policy-checks")
+    (term,) = spec["podSelector"]["matchExpressions"]
+    assert {*term["values"]} == POLICY_CHECKS
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert spec["ingress"] == spec["egress"] == []

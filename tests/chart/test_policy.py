@@ -15,7 +15,14 @@ from policies.loading import default_policy, load_policy
 from policies.profiles import built_in
 from rules.finding import Action
 from rules.policy import Policy
-from tests.testkit.chart.rendering import CHART, CI_VALUES, HELMS, render, render_error
+from tests.testkit.chart.rendering import (
+    CHART,
+    CI_VALUES,
+    HELMS,
+    of_kind,
+    render,
+    render_error,
+)
 from tests.testkit.paths import ROOT
 
 BEGINNING = "apiVersion: gpuward.io/v1\nkind: Policy\n"
@@ -24,10 +31,15 @@ SECURITY_RULE, OTHER_RULE = "visible-devices-env", "absurd-count"
 
 
 def policy_file(*values: Path | str, helm: str = "helm3") -> str:
-    """The policy file that the webhook's pods mount."""
-    (made,) = (m for m in render(*values, helm=helm) if m["metadata"]["name"].endswith("-policy"))
-    text: str = made["data"]["gpuward.yaml"]
-    return text
+    """The policy file that the webhook's pods mount, and that the hook checks."""
+    objects = of_kind(render(*values, helm=helm), "ConfigMap")
+    checked, mounted = (
+        made["data"]["gpuward.yaml"]
+        for made in sorted(objects, key=lambda made: -len(made["metadata"]["name"]))
+        if "-policy" in made["metadata"]["name"]
+    )
+    assert checked == mounted
+    return str(mounted)
 
 
 def rendered_policy(*values: Path | str, helm: str = "helm3") -> Policy:
@@ -127,7 +139,8 @@ def test_a_change_of_the_policy_alone_restarts_no_pod() -> None:
     changed = [
         one["metadata"]["name"] for one, other in zip(before, after, strict=True) if one != other
     ]
-    assert changed == ["gpuward-policy"]
+    # The second one belongs to the hook that checks the policy.
+    assert sorted(changed) == ["gpuward-policy", "gpuward-policy-check"]
 
 
 def test_the_charts_copy_of_the_policy_schema_is_up_to_date() -> None:

@@ -31,7 +31,7 @@ CLUSTER_WIDE = {
     "ValidatingAdmissionPolicyBinding",
     "ValidatingWebhookConfiguration",
 }
-COMPONENTS = {"webhook", "certs", "removal", "test", "monitoring"}
+COMPONENTS = {"webhook", "certs", "removal", "test", "monitoring", "policy-check", "policy-test"}
 
 every_values = pytest.mark.parametrize("values", CI_VALUES.values(), ids=list(CI_VALUES))
 every_helm = pytest.mark.parametrize("helm", HELMS)

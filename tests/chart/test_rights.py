@@ -15,6 +15,7 @@ from tests.testkit.chart.permissions import (
 from tests.testkit.chart.rendering import CI_VALUES, Manifest, find_one, of_kind, pod_specs, render
 
 every_values = pytest.mark.parametrize("name", CI_VALUES)
+COMPONENT = "app.kubernetes.io/component"
 ROLES = ("Role", "ClusterRole")
 WITH_TOKEN = {"certs", "removal", "test"}
 
@@ -96,20 +97,26 @@ def test_bindings_connect_an_account_to_a_role_of_the_release(name: str) -> None
             assert hook_settings(binding) == hook_settings(role) == hook_settings(account)
 
 
+def hook_objects(objects: list[Manifest], component: str) -> list[Manifest]:
+    """The objects of one of the chart's hooks."""
+    own = [m for m in objects if m["metadata"]["labels"][COMPONENT] == component]
+    return [made for made in own if hook_settings(made)[0]]
+
+
 def hook_settings(made: Manifest) -> tuple[Any, ...]:
     """The hook, its weight and its delete policy, from the annotations."""
     annotations = made["metadata"].get("annotations", {})
     return tuple(annotations.get(f"helm.sh/hook{end}") for end in ("", "-weight", "-delete-policy"))
 
 
-@pytest.mark.parametrize(("kind", "when"), [("Job", "pre-delete"), ("Pod", "test")])
+@pytest.mark.parametrize(("name", "when"), [("removal", "pre-delete"), ("test", "test")])
 def test_the_permissions_of_a_hook_are_created_before_it_and_deleted_with_it(
-    kind: str, when: str
+    name: str, when: str
 ) -> None:
     objects = render()
-    work = find_one(objects, kind)
+    (work,) = (m for m in hook_objects(objects, name) if m["kind"] in {"Job", "Pod"})
     assert hook_settings(work)[0] == when
-    others = [made for made in objects if hook_settings(made)[0] == when and made is not work]
+    others = [made for made in hook_objects(objects, name) if made is not work]
     found = {made["kind"] for made in others}
     assert found == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding"}
     for made in others:

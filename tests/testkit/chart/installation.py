@@ -34,8 +34,13 @@ from tests.testkit.paths import ROOT
 
 CHART = ROOT / "charts" / "gpuward"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-#: Values for a busy machine: a slow request does not time out, and pods end without a drain
-SLOW_MACHINE = {"registration": {"timeoutSeconds": 30}, "drainSeconds": 0}
+#: Values for a busy machine: a slow request does not time out, pods end without a drain, and helm
+#: does not check the policy first
+SLOW_MACHINE = {
+    "registration": {"timeoutSeconds": 30},
+    "drainSeconds": 0,
+    "policyHook": {"enabled": False},
+}
 _NUMBERS = itertools.count(1)
 _PORT = 443
 

@@ -1,0 +1,63 @@
+"""The command `gpuward policy`: check whether the webhook would use a policy."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Iterator
+
+from policies.files import parse_policy, read_policy_file
+from policies.loading import PolicyError
+from rules.policy import Policy
+
+_DESCRIPTION = """\
+Load a policy as the webhook of this version of gpuward does, and say whether it can be
+used. The chart runs this before it changes anything in the cluster."""
+_EPILOG = "exit status: 0 the policy can be used, 1 it would be refused, 2 wrong usage"
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command with these command-line arguments, and return its exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        content = read_policy_file(options.file)
+        policy = parse_policy(content, options.file, options.profile)
+        policy.rule_set()
+    except PolicyError as error:
+        sys.stderr.write(f"gpuward policy: refused: {error}\n")
+        return 1
+    sys.stdout.writelines(f"{options.file}: {line}\n" for line in _report(policy))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gpuward policy", description="The policy.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    check = commands.add_parser(
+        "check",
+        help="say whether the webhook would use a policy",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    check.add_argument("file", metavar="FILE", help="The policy.")
+    check.add_argument(
+        "--profile",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="A profile to use instead of those that the policy names; repeatable.",
+    )
+    return parser
+
+
+def _report(policy: Policy) -> Iterator[str]:
+    """Yield what the policy contains, and which of its exceptions have expired."""
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    counts = f"rules: {len(policy.rules)}, exceptions: {len(policy.exceptions)}"
+    yield f"gpuward can use this policy; profile {policy.profile.name}; {counts}"
+    for exception in policy.exceptions:
+        if exception.expired(today):
+            names = ", ".join(exception.rules)
+            yield f"note: the exception to {names} expired after {exception.expires}"

@@ -1,0 +1,80 @@
+"""A policy that cannot be used: helm fails before it changes anything, and `helm test` fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation, merge_values
+from tests.testkit.end_to_end.steps import patch
+
+pytest_plugins = ["tests.testkit.chart.fixtures"]
+
+CHECKED: dict[str, Any] = merge_values(SLOW_MACHINE, {"policyHook": {"enabled": True}})
+EXCEPTION = {"rules": ["absurd-count"], "match": {"namespace": "tests"}, "reason": "benchmarks"}
+# The schema of the values accepts this date; only gpuward itself knows that it does not exist.
+NO_SUCH_DAY = {"policy": {"exceptions": [{**EXCEPTION, "expires": "2031-02-31"}]}}
+MESSAGE = "'2031-02-31' is not a date"
+
+
+@pytest.fixture(scope="module")
+def refused_at_first(installation: Installation) -> Installation:
+    """An installation whose first attempt had a policy that gpuward refuses."""
+    done = installation.install(merge_values(CHECKED, NO_SUCH_DAY), check=False)
+    assert done.returncode
+    assert "policy-check" in done.stderr
+    assert MESSAGE in check_log(installation)
+    assert installation.pods() == []
+    for kind in ("mutating", "validating"):
+        path = f"{ADMISSION}/{kind}webhookconfigurations/gpuward"
+        assert installation.plane.request("GET", path).status == 404
+    installation.helm("uninstall")
+    return installation
+
+
+@pytest.fixture(scope="module")
+def installed(refused_at_first: Installation) -> Installation:
+    """The same with a good policy."""
+    refused_at_first.install(CHECKED)
+    return refused_at_first
+
+
+def state(installation: Installation) -> tuple[Any, ...]:
+    """What an upgrade could change: the policy, the webhooks' selectors, and the pods."""
+    selectors = {name: w["namespaceSelector"] for name, w in installation.webhooks().items()}
+    policy = installation.get("configmap/gpuward-policy")["data"]
+    return policy, selectors, {pod.name for pod in installation.pods()}
+
+
+def check_log(installation: Installation) -> str:
+    """The log of the failed Job, found by its name as the documentation does."""
+    namespace = installation.namespace
+    selector = ("-l", "job-name=gpuward-policy-check", "-n", namespace)
+    done = installation.plane.kubectl("get", "pod", *selector, "-o", "name")
+    (name,) = done.stdout.split()
+    return installation.kubelet.log(namespace, name.partition("/")[2])
+
+
+def test_an_upgrade_with_a_bad_policy_changes_nothing(installed: Installation) -> None:
+    before = state(installed)
+    done = installed.upgrade(merge_values(CHECKED, {**NO_SUCH_DAY, "mode": "deny"}), check=False)
+    assert done.returncode
+    assert MESSAGE in check_log(installed)
+    assert state(installed) == before
+    # The next good upgrade removes what the failed one left.
+    installed.upgrade(CHECKED)
+    jobs = installed.plane.kubectl("get", "job,configmap", "-n", installed.namespace, "-o", "name")
+    assert "policy-check" not in jobs.stdout
+
+
+def test_helm_test_fails_on_a_refused_policy(installed: Installation) -> None:
+    assert "Succeeded" in installed.helm("test", "--timeout=100s").stdout
+    text = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: {no-such-rule: {}}\n"
+    path = f"/api/v1/namespaces/{installed.namespace}/configmaps/gpuward-policy"
+    assert patch(installed.plane, path, {"data": {"gpuward.yaml": text}}).status == 200
+    done = installed.helm("test", "--timeout=100s", check=False)
+    assert done.returncode
+    assert "gpuward-policy-test" in done.stdout + done.stderr
+    log = installed.kubelet.log(installed.namespace, "gpuward-policy-test")
+    assert "there is no rule 'no-such-rule'" in log
