@@ -10,6 +10,7 @@ from kubeyaml import Document
 from lint.kustomizations import Kustomizations
 from lint.manifests import File, UnparsedDocument
 from lint.not_evaluated import oversized_object, too_large, unread_parts
+from lint.owners import Owners
 from lint.results import InputNotEvaluated, LocatedFinding, Remark, Results, SkippedFile
 from lint.sources import SkippedSource, Source, UnreadableSource
 from lint.suppressions import Suppressions, find_suppressions
@@ -21,6 +22,7 @@ from rules.engine.fixing import check, fix
 from rules.finding import Action, Finding
 from rules.policy import Policy, PolicyException, RuleSet
 from rules.profile.context import Context
+from rules.workloads.lists import flatten_lists
 from rules.workloads.unread_requests import unread_gpu_requests
 
 RULES = {rule.name: rule for rule in CATALOG}
@@ -60,6 +62,7 @@ class Linter:
         self._used_exceptions: set[PolicyException] = set()
         self._kustomizations = Kustomizations()
         self._file_context = context
+        self._owners = Owners()
 
     def evaluate(self, inputs: Iterable[Source | SkippedSource | UnreadableSource]) -> None:
         """Evaluate every input and add the findings to the results."""
@@ -73,7 +76,8 @@ class Linter:
                 self.results.skipped.append(SkippedFile(item.name, item.why))
 
     def finish(self) -> None:
-        """Report exceptions that have expired or accepted nothing."""
+        """Merge what pods of one owner share; report exceptions that expired or had no effect."""
+        self.results.findings = self._owners.merge(self.results.findings)
         for exception in self.policy.exceptions:
             if exception.expired(self.context.today):
                 self._remark("warning", exception, f"expired on {exception.expires}")
@@ -128,6 +132,8 @@ class Linter:
             return
         comments = find_suppressions(file, document, _document_end(file, document))
         context, steps = self._file_context, StepLimit(MAX_STEPS * objects)
+        for raw, _ in flatten_lists(as_object(document.value), ()):
+            self._owners.add(raw, context.namespace)
         try:
             result = check(document.value, self._rules, context, comments.suppresses, steps)
         except TooManyStepsError:
@@ -136,6 +142,7 @@ class Linter:
             return
         self.results.pods += result.pods
         self.results.components += result.components
+        self.results.quotas_and_claims += result.quotas_and_claims
         self.results.suppressed += result.suppressed
         self.results.excepted += len(result.excepted)
         self._used_exceptions |= result.used_exceptions

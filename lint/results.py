@@ -7,19 +7,27 @@ from typing import Any, NamedTuple
 from lint.manifests import File, Span
 from rules.base.json_patch import pointer
 from rules.finding import Action, Finding
+from rules.objects.object_ref import ObjectRef
 from rules.rule import Rule
 
 LEVELS = {Action.DENY: "error", Action.WARN: "warning", Action.AUDIT: "note"}
+_SKIPPED = "; the report names what was skipped"
 ACTIONS = {level: action for action, level in LEVELS.items()}
 
 
 class LocatedFinding(NamedTuple):
-    """A finding with its position in a file."""
+    """A finding with its position in a file.
+
+    `owner` is the object at the end of the chain of `ownerReferences`, such as the Deployment of a
+    running pod, or the object itself; `objects` is how many objects of this owner have the fault.
+    """
 
     finding: Finding
     rule: Rule[Any]
     file: File
     span: Span
+    owner: ObjectRef | None = None
+    objects: int = 1
 
     @property
     def level(self) -> str:
@@ -30,6 +38,14 @@ class LocatedFinding(NamedTuple):
     def pointer(self) -> str:
         """The JSON Pointer of the offending field, or of where a missing one belongs."""
         return pointer(self.finding.path)
+
+    @property
+    def pointer_in_object(self) -> str:
+        """The same within the object, if that is one of a List."""
+        path = self.finding.path
+        while len(path) > 1 and path[0] == "items" and isinstance(path[1], int):
+            path = path[2:]
+        return pointer(path)
 
 
 class Remark(NamedTuple):
@@ -70,6 +86,7 @@ class Results:
         self.objects = 0
         self.pods = 0
         self.components = 0
+        self.quotas_and_claims = 0
         self.policy = ""
         self.suppressed = 0
         self.excepted = 0
@@ -84,6 +101,17 @@ class Results:
     def fixable(self) -> int:
         """How many findings can be fixed under this policy."""
         return sum(1 for located in self.findings if located.finding.fixable)
+
+    @property
+    def nothing_to_evaluate(self) -> str:
+        """Why there was nothing to evaluate; empty if there was something, readable or not."""
+        if self.pods or self.quotas_and_claims or self.not_evaluated:
+            return ""
+        found = "no Kubernetes object"
+        if self.objects:
+            found = f"{self.objects} Kubernetes object{'s'[self.objects == 1 :]}, "
+            found += "none of which is or has a pod, a quota or a claim"
+        return f"nothing to evaluate: {found}{_SKIPPED if self.skipped else ''}"
 
     def status(self, fail_on: str) -> int:
         """3 if something was not evaluated, 1 if a finding reaches `fail_on`, else 0."""

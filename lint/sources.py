@@ -51,18 +51,19 @@ class UnreadableSource(NamedTuple):
 
 
 def sources(
-    paths: Iterable[str], exclude: Iterable[str] = ()
+    paths: Iterable[str], exclude: Iterable[str] = (), stdin_name: str = STANDARD_INPUT
 ) -> Iterator[Source | SkippedSource | UnreadableSource]:
     """The texts at `paths`: files, folders, globs, and `-` for standard input.
 
     A folder gives every YAML and JSON file in it, hidden folders excepted. Names that fit a
-    pattern of `exclude` are left out. Raises UsageError for a path that does not exist.
+    pattern of `exclude` are left out. Standard input gets the name `stdin_name`. Raises UsageError
+    for a path that does not exist.
     """
     patterns = tuple(exclude)
     seen: set[str] = set()
     for path in paths:
         if path == "-":
-            yield _decoded(STANDARD_INPUT, sys.stdin.buffer.read(MAX_BYTES + 1))
+            yield _decoded(stdin_name, sys.stdin.buffer.read(MAX_BYTES + 1))
             continue
         for name in _files(path):
             if isinstance(name, SkippedSource | UnreadableSource):
@@ -137,7 +138,10 @@ def _read(name: str, *, named: bool, root: str) -> Source | SkippedSource | Unre
 
 def _decoded(name: str, content: bytes) -> Source | UnreadableSource:
     if len(content) > MAX_BYTES:
-        return UnreadableSource(name, f"larger than {MAX_BYTES // 1024 // 1024} MiB")
+        why = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
+        if name == STANDARD_INPUT:
+            why += ": give it in parts, such as one namespace after the other"
+        return UnreadableSource(name, why)
     try:
         return Source(name, content.decode("utf-8"))
     except UnicodeDecodeError as error:

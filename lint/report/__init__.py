@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple, TextIO
 
-from lint.results import Results
+from lint.results import LocatedFinding, Results
+from lint.sources import STANDARD_INPUT
 
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ufeff]"
@@ -26,3 +27,23 @@ Writer = Callable[[TextIO, Results, Style], None]
 def printable(text: str) -> str:
     """`text` with control characters escaped, so that it cannot control a terminal."""
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def position(located: LocatedFinding) -> str:
+    """FILE:LINE:COLUMN; empty for what a program wrote to standard input, as nobody has its lines.
+
+    Reports then say where the finding is by its object and its JSON Pointer.
+    """
+    name = located.file.source.name
+    if name == STANDARD_INPUT and located.finding.object:
+        return ""
+    return f"{name}:{located.span.line}:{located.span.column}"
+
+
+def affected(located: LocatedFinding) -> str:
+    """The finding's object, its owner, and how many other objects of the owner have the fault."""
+    object_, others = located.finding.object, located.objects - 1
+    if located.owner == object_:
+        return f"{object_} and {others} that it owns" if others else str(object_)
+    and_others = f" and {others} other{'s'[others == 1 :]}" if others else ""
+    return f"{object_}{and_others} of {located.owner}"

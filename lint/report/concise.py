@@ -1,10 +1,10 @@
-"""One line a finding: `file:line:column: level rule: message`."""
+"""One line a finding: `file:line:column: level rule: message`, or the object for the file."""
 
 from __future__ import annotations
 
 from typing import TextIO
 
-from lint.report import Style, printable
+from lint.report import Style, affected, position, printable
 from lint.results import Results
 
 
@@ -12,7 +12,7 @@ def write(out: TextIO, results: Results, style: Style) -> None:
     """Write `results`, notes only if the style asks for them."""
     for located in results.findings:
         if located.level != "note" or style.notes:
-            where = f"{located.file.source.name}:{located.span.line}:{located.span.column}"
+            where = position(located) or f"{affected(located)}: {located.pointer_in_object}"
             what = f"{located.level} {located.finding.rule}: {located.finding.message}"
             out.write(f"{printable(where)}: {printable(what)}\n")
     for remark in results.remarks:

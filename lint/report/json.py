@@ -51,9 +51,16 @@ def _finding(located: LocatedFinding) -> dict[str, Any]:
         "kind": ref.kind if ref else "",
         "namespace": ref.namespace if ref else "",
         "name": ref.name if ref else "",
+        "owner": _owner(located),
+        "objects": located.objects,
         "container": finding.container_name,
         "message": finding.message,
         "help": finding.help,
         "fixable": finding.fixable,
         "identity": finding.identity,
     }
+
+
+def _owner(located: LocatedFinding) -> dict[str, str]:
+    owner = located.owner
+    return {"kind": owner.kind if owner else "", "name": owner.name if owner else ""}

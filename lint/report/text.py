@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import TextIO
 
-from lint.report import Style, printable
+from lint.report import Style, affected, position, printable
 from lint.results import LocatedFinding, Results
 
 _COLORS = {"error": "1;31", "warning": "1;33", "note": "1;36", "dim": "2", "bold": "1"}
@@ -23,6 +23,12 @@ def write(out: TextIO, results: Results, style: Style) -> None:
             first = located.finding.rule not in explained
             explained.add(located.finding.rule)
             out.write("\n".join(_finding(located, paint, explain=first)) + "\n\n")
+    write_rest(out, results, style)
+
+
+def write_rest(out: TextIO, results: Results, style: Style) -> None:
+    """Write what comes after the findings: remarks, what was not evaluated, and the sums."""
+    paint = _Paint(style.color)
     for remark in results.remarks:
         if remark.level != "note" or style.notes:
             where = _where(remark.file, remark.line, remark.column)
@@ -55,10 +61,11 @@ def _finding(located: LocatedFinding, paint: _Paint, *, explain: bool) -> Iterat
     finding, span = located.finding, located.span
     head = paint(located.level, f"{located.level}[{finding.rule}]")
     yield f"{head}: {paint('bold', printable(finding.message))}"
-    where = f"{located.file.source.name}:{span.line}:{span.column}"
-    holder = str(finding.object) + (f", {finding.container}" if finding.container else "")
+    holder = affected(located) + (f", {finding.container}" if finding.container else "")
+    where = position(located)
+    place = f"{where}   {holder}" if where else f"{holder}: {located.pointer_in_object}"
     gutter = " " * len(str(span.line))
-    yield printable(f"{gutter}--> {where}   {holder}")
+    yield printable(f"{gutter}--> {place}")
     yield from _excerpt(located, gutter, paint)
     if explain:
         why = located.rule.documentation.get("Why it matters", "").split("\n\n")[0]

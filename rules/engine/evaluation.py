@@ -82,6 +82,7 @@ class Evaluation:
             if isinstance(subject, MalformedField):
                 self.result.malformed_fields.append(subject)
             elif isinstance(subject, Quota | DeviceClaim):
+                self.result.quotas_and_claims += 1
                 subjects.append((subject, traits_of(subject)))
             else:
                 self.result.pods += 1

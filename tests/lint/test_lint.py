@@ -110,6 +110,8 @@ def test_json_has_the_documented_keys(lint: Lint) -> None:
         "kind": "Pod",
         "namespace": "ml",
         "name": "taker",
+        "owner": {"kind": "Pod", "name": "taker"},
+        "objects": 1,
         "container": "main",
         "message": finding["message"],
         "help": finding["help"],
@@ -179,7 +181,7 @@ def test_standard_input(lint: Lint, arguments: list[str], monkeypatch: pytest.Mo
     monkeypatch.setattr(sys, "stdin", stream)
     status, out = lint("--format", "concise", *arguments)
     assert status == 1
-    assert out.startswith("<stdin>:12:18: error")
+    assert out.startswith("Pod ml/taker: /spec/containers/0/env/0/value: error")
 
 
 def test_exit_statuses(lint: Lint) -> None:

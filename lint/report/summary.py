@@ -1,0 +1,77 @@
+"""Two tables for operators: faults by namespace, owner and rule; and the rules with their sums."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple, TextIO
+
+from lint.report import Style, printable
+from lint.report.text import write_rest
+from lint.results import LEVELS, LocatedFinding, Results
+from rules.finding import Action
+
+_GAP = "  "
+_MAX_WIDTH = 60
+
+
+class _Row(NamedTuple):
+    """One line of the first table: most severe first within an owner."""
+
+    namespace: str
+    owner: str
+    severity: int
+    rule: str
+
+
+def write(out: TextIO, results: Results, style: Style) -> None:
+    """Write `results`, notes only if the style asks for them, then the rest of the text report."""
+    shown = [f for f in results.findings if f.level != "note" or style.notes]
+    if shown:
+        _write_table(out, _by_owner(shown))
+        out.write("\n")
+        _write_table(out, _by_rule(shown))
+        out.write("\n")
+    write_rest(out, results, style)
+
+
+def _by_owner(findings: Iterable[LocatedFinding]) -> list[tuple[str, ...]]:
+    objects: dict[_Row, int] = defaultdict(int)
+    for located in findings:
+        row = _row(located)
+        objects[row] = max(objects[row], located.objects)
+    head = ("NAMESPACE", "OWNER", "LEVEL", "RULE", "OBJECTS")
+    lines = [
+        (row.namespace, row.owner, LEVELS[Action(-row.severity)], row.rule, str(count))
+        for row, count in sorted(objects.items())
+    ]
+    return [head, *lines]
+
+
+def _row(located: LocatedFinding) -> _Row:
+    owner = located.owner
+    namespace = owner.namespace if owner else ""
+    name = f"{owner.kind}/{owner.name or '<none>'}" if owner else ""
+    severity = -located.finding.action
+    return _Row(namespace or "<none>", name or "<none>", severity, located.finding.rule)
+
+
+def _by_rule(findings: Iterable[LocatedFinding]) -> list[tuple[str, ...]]:
+    rows: dict[tuple[int, str], set[_Row]] = defaultdict(set)
+    for row in map(_row, findings):
+        rows[row.severity, row.rule].add(row)
+    head = ("LEVEL", "RULE", "NAMESPACES", "OWNERS")
+    lines = [
+        (LEVELS[Action(-severity)], rule, str(len({r.namespace for r in found})), str(len(found)))
+        for (severity, rule), found in sorted(rows.items())
+    ]
+    return [head, *lines]
+
+
+def _write_table(out: TextIO, lines: list[tuple[str, ...]]) -> None:
+    """Write `lines` in columns. A cell wider than `_MAX_WIDTH` pushes the rest of its line."""
+    cells = [[printable(cell) for cell in line] for line in lines]
+    widths = [min(_MAX_WIDTH, max(map(len, column))) for column in zip(*cells, strict=True)]
+    for line in cells:
+        padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        out.write(_GAP.join(padded).rstrip() + "\n")

@@ -1,0 +1,113 @@
+"""Tests of input in which there is nothing to evaluate, and of the policy of a cluster."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.testkit.chart.rendering import find_one, render
+from tests.testkit.lint_command import LintCommand
+
+SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n"
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: ml}
+spec:
+  containers: [{name: c, image: x, env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]}]
+"""
+QUOTA = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\nspec: {hard: {pods: 1}}\n"
+POLICY = {
+    "apiVersion": "gpuward.io/v1",
+    "kind": "Policy",
+    "rules": {"visible-devices-env": {"action": "off"}},
+}
+
+
+@pytest.fixture
+def folder(command: LintCommand) -> LintCommand:
+    command.write("empty/notes.txt", "nothing")
+    command.write("services/s.yaml", SERVICE)
+    command.write("quotas/q.yaml", QUOTA)
+    command.write("chart/Chart.yaml", "apiVersion: v2\nname: x\n")
+    command.write("chart/templates/pod.yaml", "{{ if .Values.gpu }}\n" + POD + "{{ end }}\n")
+    return command
+
+
+NOTHING = {
+    "no path, as in CI": ((), "-: nothing to evaluate: no Kubernetes object"),
+    "a folder without manifests": (("empty",), "empty: nothing to evaluate: no Kubernetes object"),
+    "templates only": (("chart",), "no Kubernetes object; the report names what was skipped"),
+    "no pods": (("services",), "1 Kubernetes object, none of which is or has a pod, a quota or a "),
+}
+
+
+@pytest.mark.parametrize("case", NOTHING)
+def test_nothing_to_evaluate_is_noted_and_can_be_refused(folder: LintCommand, case: str) -> None:
+    arguments, message = NOTHING[case]
+    for output in (
+        ("--format", "text"),
+        ("--format", "json"),
+        ("--format", "summary"),
+        ("--diff",),
+    ):
+        outcome = folder(*output, *arguments)
+        assert outcome.status == 0
+        assert outcome.errors.startswith("gpuward: note: ")
+        assert message in outcome.errors
+        required = folder(*output, "--require-input", *arguments)
+        assert required.status == 3
+        shown = json.loads(required.out) if "json" in output else required.out + required.errors
+        assert "nothing to evaluate" in str(shown)
+
+
+@pytest.mark.parametrize("path", ["quotas", "."])
+def test_input_with_something_to_evaluate_gets_no_note(folder: LintCommand, path: str) -> None:
+    outcome = folder("--require-input", path)
+    assert outcome.errors == ""
+    assert outcome.status == 0
+
+
+def test_fix_is_no_option_and_the_error_says_what_is(command: LintCommand) -> None:
+    outcome = command("--fix", ".")
+    assert outcome.status == 2
+    assert "there is no --fix: --diff shows what fixes would change" in outcome.errors
+
+
+def test_the_policy_of_a_cluster_is_read_from_its_config_map(folder: LintCommand) -> None:
+    folder.write("pod.yaml", POD)
+    values = "policy: {rules: {visible-devices-env: {action: off}}}"
+    manifest = find_one(render(values), "ConfigMap", "gpuward-policy")
+    folder.write("policy.json", json.dumps(manifest))
+    assert folder("pod.yaml").status == 1
+    assert folder("--policy", "policy.json", "pod.yaml").status == 0
+
+
+def config_map(text: str, key: str = "gpuward.yaml") -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "data": {key: text}})
+
+
+def test_a_mistake_in_a_config_map_is_named_with_its_line(folder: LintCommand) -> None:
+    text = json.dumps({**POLICY, "rules": {"no-such-rule": {}}}, indent=1)
+    folder.write("policy.json", config_map(text))
+    outcome = folder("--policy", "policy.json", "services")
+    assert outcome.status == 2
+    assert outcome.errors.startswith("gpuward: policy.json[gpuward.yaml]:5:")
+
+
+def test_a_config_map_without_a_policy_is_refused(folder: LintCommand) -> None:
+    folder.write("policy.json", config_map(json.dumps(POLICY), key="other.yaml"))
+    outcome = folder("--policy", "policy.json", "services")
+    assert outcome.status == 2
+    assert "this ConfigMap has no policy: its data has no gpuward.yaml" in outcome.errors
+
+
+def test_a_policy_that_mentions_config_maps_is_a_policy(folder: LintCommand) -> None:
+    exception = {
+        "rules": ["visible-devices-env"],
+        "match": {"namespace": "ml"},
+        "reason": "it reads a ConfigMap",
+    }
+    folder.write("policy.json", json.dumps({**POLICY, "exceptions": [exception]}))
+    assert folder("--policy", "policy.json", "services").status == 0
