@@ -109,6 +109,9 @@ def _policy(raw: Mapping[str, Any], profiles: list[str]) -> Policy:
         on_rule_error=raw.get("onRuleError", policy.on_rule_error),
         workloads=raw.get("workloads", policy.workloads),
         void_every_container=raw.get("voidEveryContainer", policy.void_every_container),
+        contact=raw.get("contact", policy.contact).strip(),
+        docs_url=raw.get("docsUrl", policy.docs_url).strip(),
+        nag=raw.get("nag", policy.nag),
     )
 
 

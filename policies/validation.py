@@ -31,9 +31,11 @@ _OPTION_TYPES = {
     int: "a whole number",
     str: "text",
 }
-# What the patterns of the schema require, by the key of the value.
+# What the patterns and lengths of the schema require, by the key of the value.
 _EXPECTED_FORMS = {
     "catalog": 'a version such as "0.1"',
+    "contact": "one line of at most 200 characters",
+    "docsUrl": "an address such as https://wiki.example.com/gpus, of at most 500 characters",
     "expires": "a date such as 2030-12-31",
     "name": "a name of small letters, digits and dashes",
     "reason": "a reason in words",
@@ -118,7 +120,7 @@ def _explanation(error: Any, key: str) -> str:
         return f"this should be one of {', '.join(expected)} and {actual}{hint}"
     if error.validator == "const":
         return f"this should be {expected} and {actual}"
-    if error.validator == "pattern":
+    if error.validator in {"pattern", "maxLength"}:
         return f"this should be {_EXPECTED_FORMS.get(key, _NAME_OR_PATTERN)} and {actual}"
     return "this must not be empty"  # the only other keywords of the schema are minima of 1
 

@@ -52,8 +52,8 @@ class RegistrationOptions(NamedTuple):
 
     - `default`: the mode of namespaces without a label, or with an unknown value.
     - `minimum`: the weakest mode that the label of a namespace can choose.
-    - `failure_policy`: for pods, quotas and resource claims. Workloads are never refused, so for
-      them it is always Ignore.
+    - `failure_policy`: for pods, quotas and resource claims. For workloads it is always Ignore,
+      because their pods are evaluated anyway.
     """
 
     default: Action = Action.WARN

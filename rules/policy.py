@@ -86,8 +86,11 @@ class Policy(NamedTuple):
     exceptions: tuple[PolicyException, ...] = ()
     catalog: str | None = None
     on_rule_error: Literal["allow", "deny"] = "allow"
-    workloads: Literal["warn", "fix"] = "warn"
+    workloads: Literal["warn", "fix", "deny"] = "warn"
     void_every_container: bool = False
+    contact: str = ""
+    docs_url: str = ""
+    nag: bool = False
 
     def rule_set(self) -> RuleSet:
         """The rules that are not off, as they act."""

@@ -265,7 +265,7 @@ def test_a_warning_says_that_the_pods_of_a_workload_will_be_refused() -> None:
     (warning,) = ADMISSION.mutate(bypass).warnings
     assert warning.startswith("gpuward [visible-devices-env] its pods will be refused: ")
     (warning,) = Admission(mode=Action.WARN).mutate(bypass).warnings
-    assert "its pods would be refused: " in warning
+    assert "its pods would be refused in mode deny: " in warning
     gpu_user = deployment(container(**gpus(limits=1), **variable("all")))
     (warning,) = ADMISSION.mutate(gpu_user).warnings
     assert "refused" not in warning, "its pods will be fixed"
@@ -431,7 +431,10 @@ def test_mode_warn_says_what_would_be_refused() -> None:
         pod(container(**gpus(limits=1), securityContext={"privileged": True}))
     )
     assert answer.allowed
-    assert any(w.startswith("gpuward [privileged-gpu] would be refused: ") for w in answer.warnings)
+    assert any(
+        w.startswith("gpuward [privileged-gpu] would be refused in mode deny: ")
+        for w in answer.warnings
+    )
     assert answer.annotations["privileged-gpu"] == "would-be-denied"
 
 

@@ -1,34 +1,26 @@
 """Decide about an object: fix, warn, refuse or ignore.
 
 A decision follows from the policy, the request, the mode and the date alone. Pods are fixed and
-refused. Workloads, from which controllers make pods, only cause warnings, because their owners
-keep them elsewhere, such as in Git. Quotas are evaluated as they are.
+refused. Quotas are evaluated as they are. Workloads have a module of their own.
 """
 
 from __future__ import annotations
 
 import datetime
 
-from rules.base.json_patch import Operation
 from rules.engine.bounds import StepLimit
 from rules.engine.fixing import fix
 from rules.engine.result import RuleFailure
 from rules.finding import Action, Finding
-from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.policy import Policy
 from webhook.admission import outcomes
-from webhook.admission.allowing import allow
+from webhook.admission.allowing import DEFAULTS, allow
 from webhook.admission.decision import IGNORED, Decision
 from webhook.admission.evaluating import decide_within_bounds, evaluate
 from webhook.admission.fixed_annotation import annotation_operations
-from webhook.admission.messages import (
-    FIX_MISSING,
-    causes,
-    denial,
-    limit_warnings,
-    warning,
-)
+from webhook.admission.messages import FIX_MISSING, add_line, contact_line
 from webhook.admission.not_evaluated import MAX_OPERATIONS, not_evaluated
+from webhook.admission.refusing import refuse
 from webhook.admission.request import (
     EPHEMERAL,
     AdmissionRequest,
@@ -36,9 +28,7 @@ from webhook.admission.request import (
     fixable_containers,
 )
 from webhook.admission.review import AdmissionReview
-
-# The one fix that a policy may allow in workloads: without it the API server refuses them.
-TEMPLATE_FIX = "request-only"
+from webhook.admission.workloads import WorkloadDecider
 
 
 class Decider:
@@ -46,8 +36,9 @@ class Decider:
 
     def __init__(self, policy: Policy) -> None:
         self._rules = policy.rule_set()
-        self._template_rules = self._rules.restricted_to([TEMPLATE_FIX])
-        self._fixes_workloads = policy.workloads == "fix"
+        self._workloads = WorkloadDecider(policy, self._rules)
+        self._unmentioned = frozenset() if policy.nag else DEFAULTS
+        self._contact = contact_line(policy.contact, policy.docs_url)
         self.denies_on_failure = policy.on_rule_error == "deny"
         """Whether an object is refused if a bug prevented its evaluation."""
         self._names = frozenset(active.rule.name for active in self._rules.rules)
@@ -68,7 +59,7 @@ class Decider:
         request = admission_request(review, mode, today)
         if request is None:
             return IGNORED
-        return decide_within_bounds(self._mutate, request, steps)
+        return self.with_contact(decide_within_bounds(self._mutate, request, steps))
 
     def validate(
         self,
@@ -84,7 +75,13 @@ class Decider:
         request = admission_request(review, mode, today)
         if request is None or not request.is_validated:
             return IGNORED
-        return decide_within_bounds(self._validate, request, steps)
+        return self.with_contact(decide_within_bounds(self._validate, request, steps))
+
+    def with_contact(self, decision: Decision) -> Decision:
+        """`decision`, whose refusal ends with whom to ask, if the policy says so."""
+        if decision.allowed or not self._contact:
+            return decision
+        return decision._replace(message=add_line(decision.message, self._contact))
 
     def _mutate(self, request: AdmissionRequest) -> Decision:
         if request.is_pod:
@@ -94,7 +91,7 @@ class Decider:
             findings = outcomes.api_refused(result.findings)
             by_rule = outcomes.rule_outcomes(findings, outcomes.API_REFUSED)
             return allow(request, result, findings, by_rule)
-        return self._mutate_workload(request)
+        return self._workloads.decide(request)
 
     def _validate(self, request: AdmissionRequest) -> Decision:
         mode, result = request.mode, evaluate(request, self._rules)
@@ -106,18 +103,7 @@ class Decider:
         failures = result.failures if self.denies_on_failure else []
         if mode is not Action.DENY or not (denied or failures):
             return allow(request, result, result.findings, by_rule)
-        warned = (f for f in result.findings if f.action is Action.WARN)
-        return Decision(
-            "denied",
-            allowed=False,
-            message=denial(denied, failures),
-            causes=causes(denied),
-            warnings=limit_warnings(warning(finding) for finding in warned),
-            annotations=by_rule,
-            rule_outcomes=by_rule,
-            findings=result.findings,
-            failures=result.failures,
-        )
+        return refuse(result, denied, by_rule, failures)
 
     def _mutate_pod(self, request: AdmissionRequest) -> Decision:
         only = fixable_containers(request)
@@ -144,45 +130,21 @@ class Decider:
         if not operations:
             # Nothing is fixed, so the API server will refuse also what fixes would have removed.
             findings += outcomes.api_refused(fixed)
-        decision = allow(request, remaining, findings, by_rule, fixed, operations)
+        decision = allow(
+            request,
+            remaining,
+            findings,
+            by_rule,
+            fixed,
+            operations,
+            unmentioned=self._unmentioned,
+        )
         if not by_rule:
             return decision
         # The API server may call the mutating webhook twice for one object. Into the audit log
         # go only outcomes that the second call either repeats or leaves out.
         kept = {rule: word for rule, word in by_rule.items() if word in outcomes.FIX_OUTCOMES}
         return decision._replace(annotations=kept)
-
-    def _mutate_workload(self, request: AdmissionRequest) -> Decision:
-        fixed: list[Finding] = []
-        operations: list[Operation] = []
-        if self._fixes_workloads and request.review.group in BUILT_IN_GROUPS:
-            result = fix(request.object, self._template_rules, request.context, steps=request.steps)
-            fixed = result.fixed
-            if request.mode is Action.DENY:
-                operations = result.operations
-                request = request._replace(object=result.manifest)
-        remaining = evaluate(request, self._rules)
-        by_rule = outcomes.rule_outcomes(
-            remaining.findings,
-            outcomes.WORKLOAD_OUTCOMES[request.mode],
-            fixed,
-            remaining.excepted,
-            patched=bool(operations),
-        )
-        verbs = self._pod_outcomes(request) if remaining.findings else {}
-        return allow(request, remaining, remaining.findings, by_rule, fixed, operations, verbs)
-
-    def _pod_outcomes(self, request: AdmissionRequest) -> dict[str, str]:
-        """What will happen to the pods of a workload, by the identity of the finding."""
-        if request.review.group not in BUILT_IN_GROUPS or request.review.kind == "PodTemplate":
-            return {}  # whoever creates the pods may still correct them
-        verb = "its pods will be refused: "
-        if request.mode is not Action.DENY:
-            verb = "its pods would be refused: "
-        result = fix(request.object, self._rules, request.context, steps=request.steps)
-        remaining = result.remaining.findings
-        denied = (f for f in remaining if f.action is Action.DENY and not f.api_refuses)
-        return {finding.identity: verb for finding in denied}
 
     def _escalate_unfixed(self, finding: Finding) -> Finding:
         """`finding` with the action deny if it is a bypass that the mutating webhook should fix.

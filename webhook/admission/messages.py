@@ -6,13 +6,14 @@ together exceed 4,096 bytes, it cuts each of them to 256 bytes (seen).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rules.base.json_access import display
 from rules.base.json_patch import Path
 from rules.engine.result import RuleFailure
 from rules.finding import Finding
+from webhook.admission.decision import NO_TEXTS
 
 FIX_MISSING = "gpuward's fix is missing: another webhook changed the pod after it, or a call failed"
 MAX_WARNING = 1000  # bytes
@@ -32,7 +33,7 @@ def message_with_help(finding: Finding) -> str:
 
 
 def fix_warnings(findings: Iterable[Finding], verb: str) -> list[str]:
-    """One warning for each rule and kind of fix; `verb` is "fixed" or "would be fixed"."""
+    """One warning for each rule and kind of fix; `verb` says whether it is made."""
     groups: dict[tuple[str, str], list[str]] = {}
     for finding in findings:
         title = finding.fix.title if finding.fix else ""
@@ -72,9 +73,19 @@ def limit_warnings(warnings: Iterable[str]) -> list[str]:
     return kept
 
 
-def denial(findings: Sequence[Finding], failures: Sequence[RuleFailure] = ()) -> str:
-    """One message with every reason why an object is refused."""
-    lines = [f"[{finding.rule}] {message_with_help(finding)}" for finding in findings]
+def denial(
+    findings: Sequence[Finding],
+    failures: Sequence[RuleFailure] = (),
+    verbs: Mapping[str, str] = NO_TEXTS,
+) -> str:
+    """One message with every reason why an object is refused.
+
+    `verbs` says, by the identity of a finding, what would happen to the object otherwise.
+    """
+    lines = [
+        f"[{finding.rule}] {verbs.get(finding.identity, '')}{message_with_help(finding)}"
+        for finding in findings
+    ]
     lines += [f"[{f.rule}] failed, and the policy says onRuleError: deny" for f in failures]
     if len(lines) == 1:
         return _clean(f"gpuward {lines[0]}", MAX_WARNING)
@@ -83,6 +94,18 @@ def denial(findings: Sequence[Finding], failures: Sequence[RuleFailure] = ()) ->
     if more:
         kept.append(f"- and {more} more; `gpuward lint` shows everything")
     return "\n".join((f"gpuward found {len(lines)} faults", *kept))
+
+
+def contact_line(contact: str, docs_url: str) -> str:
+    """Whom to ask and where to read, as a site says it; empty if it says neither."""
+    parts = (contact and f"contact: {contact}", docs_url and f"docs: {docs_url}")
+    return _clean("; ".join(filter(None, parts)), MAX_WARNING)
+
+
+def add_line(message: str, line: str) -> str:
+    """`message` that ends with `line`: on a line of its own if it has several."""
+    separator = "\n" if "\n" in message else "; "
+    return f"{message}{separator}{line}"
 
 
 def causes(findings: Sequence[Finding]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from rules.engine.result import EvaluationResult
 from rules.finding import Action, Finding
 
 _ENFORCED = {Action.DENY: "denied", Action.WARN: "warned", Action.AUDIT: "audited"}
@@ -20,7 +21,7 @@ WORKLOAD_OUTCOMES: Mapping[Action, Mapping[Action, str]] = {
     Action.WARN: {**_ENFORCED, Action.DENY: "warned"},
     Action.AUDIT: {**_ENFORCED, Action.DENY: "would-be-warned", Action.WARN: "would-be-warned"},
 }
-"""The same for a workload, which is never refused."""
+"""The same for a workload that is not refused."""
 API_REFUSED = dict.fromkeys(Action, "api-refused")
 """By a finding's action, the outcome for what the API server itself refuses next."""
 
@@ -56,6 +57,21 @@ def rule_outcomes(
         **{rule: outcome_by_action[action] for rule, action in strongest.items()},
         **{finding.rule: fix_outcome for finding in fixed},
     }
+
+
+def workload_outcomes(
+    mode: Action,
+    remaining: EvaluationResult,
+    denied: Iterable[Finding],
+    fixed: Iterable[Finding],
+    *,
+    patched: bool,
+) -> dict[str, str]:
+    """The same for a workload; `denied` are findings for which it is or would be refused."""
+    by_rule = rule_outcomes(
+        remaining.findings, WORKLOAD_OUTCOMES[mode], fixed, remaining.excepted, patched=patched
+    )
+    return by_rule | {finding.rule: POD_OUTCOMES[mode][Action.DENY] for finding in denied}
 
 
 def api_refused(findings: Iterable[Finding]) -> list[Finding]:

@@ -1,0 +1,63 @@
+"""The pods that a controller will create from a workload, as it will send them to the API server.
+
+Only of workloads whose pods will be at least what their template says. In a built-in kind that is
+so. So it is in the custom kinds of `FINAL_KINDS`: their controllers copy the template and add to it
+(labels, variables, an init container), and take nothing away that a rule reports. The controllers
+of other kinds merge the template with something else (KServe, Kubeflow's Trainer), fill in
+parameters (Argo Workflows, Tekton), or hide GPUs that the template shows (the launcher of an
+MPIJob).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from rules.base.json_patch import Json
+from rules.objects.object_ref import BUILT_IN_GROUPS
+from rules.objects.pod import Pod
+from rules.objects.pod_layout import POD_SPEC
+from rules.profile.profile import Profile
+from rules.workloads.discovery import find_subjects
+
+# Group -> kinds.
+# kubeflow/training-operator pkg/controller.v1/common/pod.go, createNewPod
+# ray-project/kuberay ray-operator/controllers/ray/common/pod.go, BuildPod
+FINAL_KINDS = {
+    "kubeflow.org": frozenset({"JAXJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob"}),
+    "ray.io": frozenset({"RayCluster", "RayJob", "RayService"}),
+}
+
+
+class FuturePod(NamedTuple):
+    """A pod of a workload. `stable_path` is that of its spec in the workload."""
+
+    manifest: Json
+    stable_path: str
+
+
+def has_final_pods(kind: str, group: str) -> bool:
+    """Whether pods of the workload will be at least what their template says."""
+    if group in BUILT_IN_GROUPS:
+        return kind != "PodTemplate"  # whoever creates the pods may still correct them
+    return kind in FINAL_KINDS.get(group, ())
+
+
+def future_pods(workload: Json, profile: Profile, namespace: str | None) -> Iterator[FuturePod]:
+    """The pods of a workload for which `has_final_pods` is true."""
+    for subject in find_subjects(workload, profile, namespace):
+        if isinstance(subject, Pod) and subject.layout is POD_SPEC:
+            yield FuturePod(_manifest(subject), subject.stable_path)
+
+
+def _manifest(template: Pod) -> dict[str, Any]:
+    owner = template.object
+    kept = ("annotations", "labels")
+    metadata = {key: template.metadata[key] for key in kept if key in template.metadata}
+    reference = {"kind": owner.kind, "name": owner.name, "controller": True}
+    metadata |= {
+        "generateName": f"{owner.name}-",
+        "namespace": owner.namespace,
+        "ownerReferences": [reference],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.spec}
