@@ -20,6 +20,7 @@ from rules.catalog.bypass import (
     imex_channels,
     legacy_cuda_version,
     mig_admin_env,
+    monitoring_resource,
     nodename_pinned,
     nri_cdi_annotation,
     plugin_dir_hostpath,
@@ -72,6 +73,7 @@ from rules.catalog.sharing import (
     reserved_gpushare_keys,
     share_limit_override,
     share_visible_devices,
+    share_without_card,
 )
 from rules.rule import Rule
 
@@ -124,12 +126,14 @@ REPORTS = (
     plugin_dir_hostpath.RULE,
     runtimeclass_nvidia_no_gpu.RULE,
     nodename_pinned.RULE,
+    monitoring_resource.RULE,
     absurd_count.RULE,
     misplaced_gpu.RULE,
     init_container_gpu.RULE,
     mixed_families.RULE,
     placeholder_quantity.RULE,
     core_without_mem.RULE,
+    share_without_card.RULE,
     fraction_annotation.RULE,
     inconsistent_containers.RULE,
     gpu_count_label.RULE,

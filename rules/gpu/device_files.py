@@ -6,6 +6,8 @@ import re
 
 # The directories that contain them, and much else.
 TREES = ("/dev", "/")
+# The files by which programs, such as virtual machines, drive devices of any kind themselves.
+_PASSED_THROUGH = re.compile(r"/dev/vfio(/.+)?")
 # Where NVIDIA's operator keeps the files of the driver, those of the devices among them
 # (NVIDIA/gpu-operator assets/state-driver/0500_daemonset.yaml).
 DRIVER_ROOTS = frozenset(
@@ -21,6 +23,8 @@ _GPU_FILE = re.compile(
       | v?davinci(\d+|_manager.*)               # Huawei Ascend
       | accel(\d+|/.*)? | hl(\d+|_controlD\d+)  # Intel Gaudi, Google TPU
       | neuron\d+ | cambricon_.+ | iluvatar\d* | mxcd  # AWS, Cambricon, Iluvatar, MetaX
+      | gcu(\d+(vid\d+)?|ctl)? | mtgpu\.?\d*    # Enflame, Moore Threads
+      | biren(-m|/.*)? | xpu(\d+|ctrl) | vastai.* # Biren, Kunlunxin, Vastai
       | nvhost-(.+-)?gpu | nvgpu(/.*)?          # NVIDIA's Tegra
       | apex_\d+ | tenstorrent(/.*)? | rngd(/.*)?  # Coral, Tenstorrent, Furiosa
       | char/(195|226):\d+                      # NVIDIA and DRM, by their numbers
@@ -43,6 +47,11 @@ def is_gpu_file(path: str) -> bool:
         or _GPU_FILE.fullmatch(path) is not None
         or _NVIDIA_FILE.fullmatch(path, max(path.rfind("/dev/nvidia"), 0)) is not None
     )
+
+
+def is_passed_through(path: str) -> bool:
+    """Whether the cleaned `path` is a file of devices that are passed through, maybe GPUs."""
+    return _PASSED_THROUGH.fullmatch(path) is not None
 
 
 def is_helper_file(path: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rules.base.json_access import display
-from rules.gpu.components import is_made_by_daemon_set
+from rules.gpu.components import is_made_by_daemon_set, shows_gpus
 from rules.gpu.devices import (
     pod_requests_gpu,
     pod_uses_only_claims,
@@ -51,8 +51,9 @@ def gpu_evidence(pod: Pod, context: Context) -> Iterator[Evidence]:
         yield _request(pod)
     if label := gpu_node_label(pod):
         yield Evidence(f"a pod for nodes with the label {display(label)}", _devices(label))
-    if not is_made_by_daemon_set(pod, context):
-        yield from _signs(pod)
+    yield from (
+        _signs_of_agents(pod, context) if is_made_by_daemon_set(pod, context) else _signs(pod)
+    )
 
 
 def _request(pod: Pod) -> Evidence:
@@ -80,6 +81,14 @@ def _signs(pod: Pod) -> Iterator[Evidence]:
         yield Evidence(where, _devices(key), is_certain=False)
     if variable := _variable(pod, OTHER_VARIABLES):
         yield Evidence(f"a pod with the variable {variable}", is_certain=False)
+
+
+def _signs_of_agents(pod: Pod, context: Context) -> Iterator[Evidence]:
+    """What else shows it in the pod of a DaemonSet, which may be an agent of its node."""
+    for container in pod.containers:
+        if shows_gpus(container, pod, context):
+            image = display(container.image)
+            yield Evidence(f"a pod with the image {image}, which uses CUDA", is_certain=False)
 
 
 def _devices(name: str) -> str:

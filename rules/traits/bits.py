@@ -44,9 +44,9 @@ NATIVE_TAINT_PREFIX = "node.kubernetes.io/"
 ALIYUN_PREFIX = "aliyun.com/"
 # Looked for in keys in either case.
 KEY_WORDS = ("gpu", "cdi", "device")
-# Looked for in annotations: parts of the keys that HAMi's and Volcano's schedulers write, and of
-# those by which containerd's injector mounts files.
-ANNOTATION_WORDS = ("bind-phase", "bind-time", "mounts.n")
+# Looked for in annotations: parts of the keys that schedulers of GPUs write
+# (`gpu.allocation_keys`), and of those by which containerd's injector mounts files.
+ANNOTATION_WORDS = ("bind-", "predicate-", "allocate", "assigned", "dsmlu", "mounts.n")
 # Looked for in names of variables, in upper case only.
 VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU")
 LD_PREFIX = "LD_"

@@ -97,6 +97,15 @@ def bind_without_scheduler(environment: Environment) -> Response:
     return environment.plane.request("POST", path + DRY_RUN, {**binding, "target": target})
 
 
+def gated_pod(environment: Environment) -> Response:
+    """A pod that a scheduling gate holds gets a selection of GPU nodes."""
+    gated = pod(container(), schedulingGates=[{"name": "example.com/queue"}])
+    assert create(environment.plane, environment.namespace, gated).status == 201
+    change = {"spec": {"nodeSelector": {"nvidia.com/gpu.present": "true"}}}
+    path = api_path("Pod", environment.namespace, "trainer")
+    return patch(environment.plane, path, change)
+
+
 def older_pod(environment: Environment) -> Response:
     """A pod that was created before its namespace was in mode deny."""
     namespace = environment.plane.namespace({MODE_LABEL: "off"})
@@ -184,6 +193,7 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     "admin-access": admin_access,
     "update-annotation": lambda e: e.annotate("nvidia.cdi.k8s.io/pod", "nvidia.com/gpu=all"),
     **annotation_attempts.ATTEMPTS,
+    "update-gated": gated_pod,
     "update-image": lambda e: e.update({"spec": {"containers": [{"name": "main", "image": CUDA}]}}),
     "disguised": component_account,
     "mirror": mirror_pod,

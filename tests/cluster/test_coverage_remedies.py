@@ -28,7 +28,7 @@ VOID = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
 MITIGATING_POLICY = """\
 profiles:
   - name: own
-    extends: [nvidia]
+    extends: [nvidia, koordinator]
     resources:
       example.com/a100: {vendor: nvidia}
     alternativeVariables: ["DOCKER_RESOURCE_*"]
@@ -81,6 +81,12 @@ def test_a_profile_with_the_name_stops_the_bypass(
     answer = create(plane, mitigated, bypass.pod, dry_run=True)
     assert answer.status == 403
     assert f"[{rule}]" in answer.body["message"]
+
+
+def test_the_profile_koordinator_names_the_scheduler(plane: ControlPlane, mitigated: str) -> None:
+    [bypass] = [bypass for bypass in bypasses() if bypass.name == "koordinator-elsewhere"]
+    answer = create(plane, mitigated, bypass.pod, dry_run=True)
+    assert answer.body["spec"]["schedulerName"] == "koord-scheduler"
 
 
 def test_a_policy_may_name_the_writers_of_annotations(plane: ControlPlane, mitigated: str) -> None:

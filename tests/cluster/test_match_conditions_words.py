@@ -18,6 +18,7 @@ from rules.catalog.bypass import (
 )
 from rules.catalog.sharing import gpu_count_label, placement_label, reserved_gpushare_keys
 from rules.engine.fixing import check
+from rules.gpu.allocation_keys import ALLOCATION_KEYS
 from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
 from rules.gpu.visibility import CUDA_VERSION
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
@@ -85,12 +86,8 @@ def images() -> Iterator[tuple[str, Any]]:
 def keys() -> Iterator[tuple[str, Any]]:
     annotations = [f"{cdi_annotation.PREFIX}x", nri_cdi_annotation.DOMAIN]
     annotations += [nri_cdi_annotation.FOR_POD, f"{nri_cdi_annotation.FOR_CONTAINER}main"]
-    annotations += [f"{prefix}x" for prefix in reserved_gpushare_keys.RESERVED_PREFIXES]
     annotations += device_injector_annotation.DOMAINS
-    annotations += reserved_gpushare_keys.RESERVED_ANNOTATIONS
-    annotations += [
-        f"{reserved_gpushare_keys.HAMI}a-{word}" for word in reserved_gpushare_keys.ALLOCATIONS
-    ]
+    annotations += [pattern.replace("*", "x") for pattern in ALLOCATION_KEYS]
     for raw in built_in().values():
         for fact in (*raw.get("fractions", ()), *raw.get("schedulers", ())):
             annotations += fact.get("annotations", ())

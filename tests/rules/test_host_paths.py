@@ -63,6 +63,17 @@ DEVICE_FILES = [
     "/dev/cambricon_dev0",
     "/dev/iluvatar0",
     "/dev/mxcd",
+    "/dev/gcu0",
+    "/dev/gcu0vid1",
+    "/dev/gcuctl",
+    "/dev/mtgpu.0",
+    "/dev/mtgpu0",
+    "/dev/biren",
+    "/dev/biren/card_0",
+    "/dev/biren-m",
+    "/dev/xpu0",
+    "/dev/xpuctrl",
+    "/dev/vastai_video0",
     # Other spellings of a device file.
     "/dev/nvidia0/",
     "//dev//nvidia0",
@@ -80,7 +91,9 @@ SIBLINGS = [
     "/dev/shm/nvidia0",
     "/dev/infiniband",
     "/dev/aperture_devices",
-    "/dev/vfio",
+    "/dev/gcuda",
+    "/dev/xpu",
+    "/dev/mtgpux",
     "/dev/nvidiactl2",
     "/dev/nvidia0x",
     "/dev/drip",
@@ -93,6 +106,7 @@ SIBLINGS = [
     "/dev/nvidia0/../null",
     "/run/dev",
 ]
+PASSED = ("/dev/vfio", "/dev/vfio/", "/dev/vfio/12")
 
 
 @pytest.mark.parametrize("path", DEVICE_FILES)
@@ -106,8 +120,10 @@ def test_a_sibling_is_no_device_file(path: str) -> None:
     assert rules_found(path) == []
 
 
-@pytest.mark.parametrize("path", ["/", "//", "/.", "/dev", "/dev/", "//dev/.", "/x/../dev"])
-def test_a_parent_of_device_files_is_reported_only_in_gpu_pods(path: str) -> None:
+@pytest.mark.parametrize(
+    "path", ["/", "//", "/.", "/dev", "/dev/", "//dev/.", "/x/../dev", *PASSED]
+)
+def test_what_shows_other_devices_too_is_reported_only_in_gpu_pods(path: str) -> None:
     assert rules_found(path, gpu=True) == ["device-hostpath"]
     assert rules_found(path, gpu=False) == []
 

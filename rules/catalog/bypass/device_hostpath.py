@@ -4,11 +4,11 @@ What it does
 ------------
 Finds hostPath volumes that some container mounts and that show it device files of GPUs, such as
 `/dev/nvidia0`, `/dev/char/195:0`, `/dev/dri` or `/dev/kfd`, and those below the root of NVIDIA's
-driver, `/run/nvidia/driver`. A mount of all of `/dev` or of `/` is
-reported only in pods that have to do with GPUs: pods that request a GPU, select GPU nodes, name a
-GPU runtime class or run a CUDA image. The image does not count in pods that a DaemonSet creates:
-they may be agents, such as drivers of network cards. `/dev/shm`, `/dev/infiniband` and the like are
-fine.
+driver, `/run/nvidia/driver`. A mount of all of `/dev`, of `/`, or of `/dev/vfio`, which serves
+devices of every kind, is reported only in pods that have to do with GPUs: pods that request a GPU,
+select GPU nodes, name a GPU runtime class or run a CUDA image. The image does not count in pods
+that a DaemonSet creates: they may be agents, such as drivers of network cards. `/dev/shm`,
+`/dev/infiniband` and the like are fine.
 
 Why it matters
 --------------
@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from rules.base.json_access import display
 from rules.finding import Action, Finding
 from rules.gpu.components import is_made_by_daemon_set
-from rules.gpu.device_files import TREES, is_gpu_file
+from rules.gpu.device_files import TREES, is_gpu_file, is_passed_through
 from rules.gpu.devices import uses_gpu_runtime
 from rules.gpu.host_paths import HostMount, by_volume, containers_of, host_mounts
 from rules.gpu.images import is_cuda_image
@@ -47,11 +47,16 @@ ADVICE = "remove the volume; a GPU comes from resources.limits (such as nvidia.c
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each volume through which a container sees GPU device files."""
-    mounts = [m for m in host_mounts(pod) if m.path in TREES or is_gpu_file(m.path)]
+    mounts = [m for m in host_mounts(pod) if _serves_others(m.path) or is_gpu_file(m.path)]
     if mounts and not _is_suspect(pod, context):
-        mounts = [mount for mount in mounts if mount.path not in TREES]
+        mounts = [mount for mount in mounts if not _serves_others(mount.path)]
     for group in by_volume(mounts):
         yield _finding(max(group, key=_action), containers_of(group))
+
+
+def _serves_others(path: str) -> bool:
+    """Whether `path` shows devices of other kinds too, so that it alone says nothing about GPUs."""
+    return path in TREES or is_passed_through(path)
 
 
 def _is_suspect(pod: Pod, context: Context) -> bool:
@@ -66,11 +71,17 @@ def _action(mount: HostMount) -> Action:
     return Action.DENY if opens_devices else Action.WARN
 
 
+def _what(path: str) -> str:
+    if is_passed_through(path):
+        return "perhaps a GPU"
+    return "GPUs" if path in TREES else "a GPU"
+
+
 def _finding(mount: HostMount, containers: tuple[Container, ...]) -> Finding:
     container, path = mount.container, mount.path
     message = (
         f"{container} sees {display(path)} of the node through the volume {display(mount.volume)}, "
-        f"and with it {'GPUs' if path in TREES else 'a GPU'} that the scheduler has not counted"
+        f"and with it {_what(path)} that the scheduler has not counted"
     )
     return Finding(
         path=mount.field,

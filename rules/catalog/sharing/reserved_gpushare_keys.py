@@ -2,8 +2,11 @@
 
 What it does
 ------------
-Finds annotations and environment variables in which the schedulers of ACK, HAMi, koordinator and
-Volcano record which card a pod was given, and `CGPU_DISABLE` with a value that switches cGPU off.
+Finds annotations in which schedulers record which card a pod was given: those of ACK, HAMi (with
+its older releases and the device plugins of other makers that it writes for), koordinator,
+Tencent's gpu-manager and Volcano. Finds the environment variables of ACK that say the same, and
+`CGPU_DISABLE` with a value that switches cGPU off. In a container that requests a share of ACK, a
+prefix in `envFrom` that a key can complete to one of these variables counts too.
 
 Schedulers and device plugins write the annotations into pods that exist already. An update may
 therefore add or change them if its user is one of Kubernetes' own: a service account, a node, or
@@ -18,10 +21,12 @@ pod that they allocate for by annotations alone, and hand it the cards that anot
 lists: a pod with forged annotations gets cards that it did not ask for, and takes the place of the
 pod whose turn it was. The schedulers count such a pod on cards that it was never given.
 
+The rule only warns about prefixes such as `ALIYUN_`, which credentials have as well.
+
 Fix safety
 ----------
 The fix removes the key only if the policy says `fix: true`: a refusal shows a user who copied a
-running pod what is wrong with the copy.
+running pod what is wrong with the copy. There is no fix for a prefix.
 
 Options
 -------
@@ -41,7 +46,7 @@ References
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -49,37 +54,29 @@ from rules.base.json_access import as_text, display
 from rules.base.json_patch import remove
 from rules.base.patterns import matches_any
 from rules.finding import Action, Finding, Fix
+from rules.gpu.allocation_keys import is_allocation_key
+from rules.gpu.devices import Device, devices
+from rules.gpu.prefixes import prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_KEY, GPU_VARIABLE
+from rules.traits.bits import ALIYUN_PREFIX, GPU_KEY, GPU_VARIABLE
 
 SWITCH = "CGPU_DISABLE"
 PARTS = ("IDX", "POD", "CONTAINER", "DEV", "ASSIGNED", "ASSUME_TIME")
 VARIABLES = frozenset(
     {*(f"ALIYUN_COM_GPU_MEM_{part}" for part in PARTS), "ALIYUN_COM_GPU_VISIBLE_DEVICES", SWITCH}
 )
+# What a key can complete a prefix to, and how a prefix begins that serves no other purpose. Shorter
+# prefixes of the last are those of the first, which reports them.
+PREFIXES = (
+    ("ALIYUN_COM_GPU_MEM_*", "ALIYUN_COM_GPU_"),
+    (SWITCH, "CGPU_"),
+)
+VISIBLE = ("ALIYUN_COM_GPU_VISIBLE_DEVICES", "ALIYUN_COM_GPU_V")
 SWITCHED_ON = frozenset({"", "0", "false", "False", "FALSE"})
-RESERVED_PREFIXES = (
-    "ALIYUN_COM_GPU_MEM_",
-    "scheduler.framework.gpushare.",
-    "gpushare.alibabacloud.com/",
-    "scheduling.koordinator.sh/device-allocated",
-)
-HAMI, VOLCANO = "hami.io/", "volcano.sh/"
-BOTH = ("vgpu-node", "vgpu-time", "bind-phase", "bind-time")
-# The last two are those of Volcano's older device plugin.
-OF_VOLCANO = ("vgpu-ids-new", "devices-to-allocate", "gpu-index", "gpu-assigned")
-RESERVED_ANNOTATIONS = frozenset(
-    {
-        *(f"{domain}{name}" for domain in (HAMI, VOLCANO) for name in BOTH),
-        *(f"{VOLCANO}{name}" for name in OF_VOLCANO),
-    }
-)
-# HAMi has one pair of annotations for each vendor, such as vgpu-devices-to-allocate.
-ALLOCATIONS = ("devices-allocated", "devices-to-allocate")
 OPTIONS: Mapping[str, Any] = MappingProxyType({"writers": ()})
 OWN_USERS = "system:"
 
@@ -89,9 +86,10 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     action = _action(pod, context)
     if action is not Action.OFF:
         for key, value in pod.annotations.items():
-            if is_reserved(key):
+            if is_allocation_key(key):
                 yield _annotation(pod, context, key, value)._replace(action=action)
     for container in pod.containers:
+        yield from _prefixes(container)
         if VARIABLES.isdisjoint(container.env):
             continue
         for variable in container.env:
@@ -100,13 +98,22 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
                 yield _finding(container, variable)
 
 
-def is_reserved(key: str) -> bool:
-    """Whether only schedulers and device plugins write the annotation `key`."""
-    return (
-        key in RESERVED_ANNOTATIONS
-        or key.startswith(RESERVED_PREFIXES)
-        or (key.startswith(HAMI) and any(word in key for word in ALLOCATIONS))
-    )
+def _prefixes(container: Container) -> Iterator[Finding]:
+    if not any(d.is_requested and d.name.startswith(ALIYUN_PREFIX) for d in _shares(container)):
+        return
+    subject = f"{container} asks for a share of a GPU and"
+    effect = ", by which the device plugin tells cGPU what the container gets"
+    for pattern, own in (*PREFIXES, VISIBLE):
+        found = prefix_findings(container, pattern, subject=subject, effect=effect, within=own)
+        certain = list(found)
+        yield from certain
+        if not certain and (pattern, own) != VISIBLE:
+            shorter = prefix_findings(container, pattern, subject=subject, effect=effect)
+            yield from (finding._replace(action=Action.WARN) for finding in shorter)
+
+
+def _shares(container: Container) -> Iterable[Device]:
+    return (d for d in devices(container).values() if d.resource.sharing == "share")
 
 
 def _action(pod: Pod, context: Context) -> Action:

@@ -5,13 +5,15 @@ What it does
 Finds variables in the `env` of a container that requests a share of a GPU, if they switch off or
 replace the limits of the share: `CUDA_DISABLE_CONTROL` if it is true (on Volcano with any value),
 `CUDA_DEVICE_MEMORY_LIMIT` and `CUDA_DEVICE_SM_LIMIT`, numbered or not,
-`CUDA_DEVICE_MEMORY_SHARED_CACHE`, `GPU_CORE_UTILIZATION_POLICY` if it is `disable`, and the limits
-of an MPS client. A `valueFrom` reference counts too, and a prefix in `envFrom` that a key can
-complete to one of them, except to one of an MPS client.
+`CUDA_DEVICE_MEMORY_SHARED_CACHE`, `GPU_CORE_UTILIZATION_POLICY` if it is `disable`,
+`CUDA_OVERSUBSCRIBE`, `CUDA_TASK_PRIORITY` in a container that does not request
+`nvidia.com/priority`, and the limits of an MPS client. A `valueFrom` reference counts too, and a
+prefix in `envFrom` that a key can complete to one of those that the rule denies.
 
-Finds mounts of volumes at `/etc/ld.so.preload` and at `/usr/local/vgpu`, below it and above both,
-beside a share of HAMi or Volcano: their device plugins mount the library that enforces the limits,
-and the file that loads it, at these places.
+Finds mounts of volumes at `/etc/ld.so.preload`, `/usr/local/vgpu`, `/tmp/vgpu` and `/tmp/vgpulock`,
+below these, and above the first two, beside a share of HAMi or Volcano: their device plugins mount
+the library that enforces the limits, the file that loads it, what it counts in, and its lock, at
+these places.
 
 Why it matters
 --------------
@@ -22,8 +24,10 @@ resource isolation and limitation". Of two mounts at one place, the kubelet pass
 plugin's first, and the pod's covers it.
 
 The rule only warns about mounts above these places, over which the runtime may still put the
-plugin's files, and about two of the variables: HAMi's own webhook may write
-`GPU_CORE_UTILIZATION_POLICY`, and the MPS daemon's own limit applies beside that of an MPS client.
+plugin's files, and about some variables. HAMi's own webhook may write
+`GPU_CORE_UTILIZATION_POLICY`, and writes `CUDA_TASK_PRIORITY` for `nvidia.com/priority`, which a
+user may choose. `CUDA_OVERSUBSCRIBE` decides whether memory beyond the card's is the node's; the
+limit remains. The MPS daemon's own limit applies beside that of an MPS client.
 
 Fix safety
 ----------
@@ -33,8 +37,9 @@ no fix for a mount.
 References
 ----------
 - https://github.com/Project-HAMi/HAMi/blob/master/docs/config.md
-- HAMi-core, `src/multiprocess/multiprocess_memory_limit.c`
+- HAMi-core, `src/libvgpu.c`, `src/multiprocess/multiprocess_memory_limit.c`
 - Project-HAMi/HAMi, `pkg/device-plugin/nvidiadevice/nvinternal/plugin/server.go`
+- Project-HAMi/volcano-vgpu-device-plugin, `pkg/plugin/vgpu/plugin.go`
 """
 
 from __future__ import annotations
@@ -59,8 +64,20 @@ POLICY = "GPU_CORE_UTILIZATION_POLICY"
 LIMITS = ("CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT")
 CACHE = "CUDA_DEVICE_MEMORY_SHARED_CACHE"  # the file that keeps the limits
 MPS_LIMITS = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
+OVERSUBSCRIBE, PRIORITY = "CUDA_OVERSUBSCRIBE", "CUDA_TASK_PRIORITY"
+EFFECTS = {
+    **dict.fromkeys(MPS_LIMITS, "which may replace the limit that the sharing system sets"),
+    CACHE: "which names another file for the limits that the sharing system sets",
+    OVERSUBSCRIBE: "which decides for the sharing system whether memory may be the node's",
+    PRIORITY: "which gives its work another priority than the sharing system does",
+}
+ONLY_WARNED_ABOUT = frozenset({POLICY, OVERSUBSCRIBE, PRIORITY, *MPS_LIMITS})
+# HAMi's webhook writes the variable for this resource.
+PRIORITY_RESOURCE = "nvidia.com/priority"
 TRUE = ("1", "t", "T", "TRUE", "true", "True")  # the texts that Go's ParseBool reads as true
-LIBRARY, LOADER = "/usr/local/vgpu", "/etc/ld.so.preload"
+LOADER = "/etc/ld.so.preload"
+DIRECTORIES = ("/usr/local/vgpu", "/tmp/vgpu", "/tmp/vgpulock")  # noqa: S108  # of a container
+BELOW = tuple(f"{directory}/" for directory in DIRECTORIES)
 ABOVE = ("/", "/etc", "/usr", "/usr/local")
 PRESENCE_COUNTS = "volcano.sh/"  # its device plugin checks only whether the switch is set
 
@@ -92,7 +109,7 @@ def _mounts(container: Container) -> Iterator[Finding]:
     seen = set()
     for index, mount in container.mounts:
         path = clean_path(as_text(mount.get("mountPath")))
-        covers = path in (LOADER, LIBRARY) or path.startswith(f"{LIBRARY}/")
+        covers = path == LOADER or f"{path}/".startswith(BELOW)
         if not (covers or path in ABOVE) or path in seen:
             continue
         seen.add(path)
@@ -115,10 +132,10 @@ def _effect(container: Container, variable: str) -> str:
     if variable == POLICY:
         loose = container.value_of(POLICY) in (None, "disable", "DISABLE")
         return "which may switch off the limit on GPU cores" if loose else ""
-    if variable in MPS_LIMITS:
-        return "which may replace the limit that the sharing system sets"
-    if variable == CACHE:
-        return "which names another file for the limits that the sharing system sets"
+    if variable == PRIORITY and PRIORITY_RESOURCE in container.limits:
+        return ""
+    if variable in EFFECTS:
+        return EFFECTS[variable]
     limit = variable in LIMITS or variable.rstrip("0123456789").rstrip("_") in LIMITS
     return "which replaces the limit that the sharing system sets" if limit else ""
 
@@ -142,7 +159,7 @@ def _finding(container: Container, variable: str, effect: str) -> Finding:
         container=container,
         help="remove the variable: the sharing system sets the limits from resources.limits",
         fix=Fix(f"remove {variable}", remove_edits(container, variable)),
-        action=Action.WARN if variable in (POLICY, *MPS_LIMITS) else Action.DENY,
+        action=Action.WARN if variable in ONLY_WARNED_ABOUT else Action.DENY,
     )
 
 

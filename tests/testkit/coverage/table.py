@@ -68,15 +68,20 @@ class Bypass:
     def pod(self) -> dict[str, Any]:
         """A pod that uses the bypass."""
         manifest = pod(container(**self.entry.get("container", {})), **self.entry.get("spec", {}))
-        metadata = {"name": "trainer", "annotations": self.entry.get("annotations", {})}
-        owners = {"ownerReferences": self.entry.get("owners", [])}
-        return {**manifest, "metadata": {**metadata, **owners}}
+        metadata = {
+            "name": "trainer",
+            "annotations": self.entry.get("annotations", {}),
+            "labels": self.entry.get("labels", {}),
+            "ownerReferences": self.entry.get("owners", []),
+        }
+        return {**manifest, "metadata": metadata}
 
     @property
     def deployment(self) -> dict[str, Any]:
         """A Deployment of such pods."""
         own = self.pod
-        metadata = {"labels": {"app": "a"}, "annotations": own["metadata"]["annotations"]}
+        labels = {"app": "a", **own["metadata"]["labels"]}
+        metadata = {"labels": labels, "annotations": own["metadata"]["annotations"]}
         template = {"metadata": metadata, "spec": own["spec"]}
         spec = {"selector": {"matchLabels": {"app": "a"}}, "template": template}
         manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "trainer"}}

@@ -1,0 +1,72 @@
+"""A container asks for the resource that shows it every card of its node.
+
+What it does
+------------
+Finds `gpu.intel.com/monitoring`, `gpu.intel.com/i915_monitoring` and `gpu.intel.com/xe_monitoring`
+in the limits or requests of a container. Not reported in pods that a DaemonSet creates: exporters
+of metrics run in DaemonSets, and Intel made the resource for them.
+
+Why it matters
+--------------
+Intel's device plugin offers the resource if an administrator enables it. A container that asks for
+it gets the device files of all Intel GPUs of the node, whoever has them, and no scheduler counts
+them.
+
+References
+----------
+- intel/intel-device-plugins-for-kubernetes, `cmd/gpu_plugin/monitoring.md`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.quantity import Quantity, parse
+from rules.finding import Action, Finding
+from rules.gpu.components import is_made_by_daemon_set
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE, UNKNOWN_RESOURCE
+
+DOMAIN = "gpu.intel.com/"
+RESOURCES = tuple(f"{DOMAIN}{name}" for name in ("monitoring", "i915_monitoring", "xe_monitoring"))
+
+
+def check(pod: Pod, context: Context) -> Iterator[Finding]:
+    """Yield each such resource of a pod that no DaemonSet creates."""
+    if is_made_by_daemon_set(pod, context):
+        return
+    for container in pod.containers:
+        for name in RESOURCES:
+            if field := _field(container, name):
+                yield Finding(
+                    path=(*container.resources_path, field, name),
+                    key=f"monitoring.{name}",
+                    message=(
+                        f"{container} asks for {name}, which shows it every Intel GPU of its node: "
+                        "the scheduler counts none of them for it"
+                    ),
+                    container=container,
+                    help=f"ask for a GPU ({DOMAIN}i915 or {DOMAIN}xe), or run it in a DaemonSet",
+                )
+
+
+def _field(container: Container, name: str) -> str:
+    """The field in which `container` asks for `name`; empty if it does not."""
+    for field, amounts in (("limits", container.limits), ("requests", container.requests)):
+        if name in amounts:
+            amount = parse(amounts[name])
+            if not isinstance(amount, Quantity) or amount.nano > 0:
+                return field
+    return ""
+
+
+RULE = define_rule(
+    check,
+    action=Action.DENY,
+    since="0.1",
+    needs=(UNKNOWN_RESOURCE | GPU_RESOURCE,),
+    needs_resources=True,
+)

@@ -1,0 +1,79 @@
+"""A container asks for a part of a card and for no card.
+
+What it does
+------------
+Finds `volcano.sh/vgpu-memory`, `vgpu-memory-percentage` and `vgpu-cores` in a container that does
+not request `volcano.sh/vgpu-number`. In a pod with the label `hami.io/webhook: ignore`, finds the
+memory and the cores of HAMi, such as `nvidia.com/gpumem`, without the card that they are a part of.
+
+Not reported: HAMi's shares in other pods. HAMi's webhook adds the card to them.
+
+Why it matters
+--------------
+No card comes with such a request. Volcano's device plugin answers the kubelet with nothing, and the
+scheduler of HAMi counts nothing. The container starts all the same. If it needs a GPU it fails
+then; if its image sets `NVIDIA_VISIBLE_DEVICES=all`, it may see every GPU of the node.
+
+References
+----------
+- Project-HAMi/volcano-vgpu-device-plugin, `pkg/plugin/vgpu/plugin.go` (`Allocate`)
+- Project-HAMi/HAMi, `charts/hami/templates/scheduler/webhook.yaml` (`objectSelector`),
+  `pkg/device/nvidia/device.go` (`MutateAdmission`, `GenerateResourceRequests`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.base.patterns import matches_any
+from rules.finding import Action, Finding
+from rules.gpu.devices import Device, devices
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import ALIYUN_PREFIX, SHARE
+
+VOLCANO = "volcano.sh/"
+HAMI_LABEL, IGNORED = "hami.io/webhook", "ignore"
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each part of a card for which the container that requests it gets no card."""
+    for container in pod.containers:
+        requested = [device for device in devices(container).values() if device.is_requested]
+        has_card: dict[tuple[str, ...], bool] = {}
+        for device in requested:
+            cards = device.resource.companions
+            if not cards or not _gets_nothing(device, pod):
+                continue
+            if cards not in has_card:
+                has_card[cards] = any(matches_any(cards, other.name) for other in requested)
+            if not has_card[cards]:
+                yield _finding(container, device)
+
+
+def _gets_nothing(device: Device, pod: Pod) -> bool:
+    """Whether nobody adds the card that `device` is a part of."""
+    if device.name.startswith(ALIYUN_PREFIX):
+        return False  # `core-without-mem` reports those
+    return device.name.startswith(VOLCANO) or pod.labels.get(HAMI_LABEL) == IGNORED
+
+
+def _finding(container: Container, device: Device) -> Finding:
+    card = device.resource.companions[0]
+    field = "limits" if device.name in container.limits else "requests"
+    return Finding(
+        path=(*container.resources_path, field, device.name),
+        key=f"alone.{device.name}",
+        message=(
+            f"{container} asks for {display(device.name)} and for no {card}, "
+            "so no card comes with it and its image decides which GPUs it sees"
+        ),
+        container=container,
+        help=f"write `{card}: 1` beside it under resources.limits",
+    )
+
+
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(SHARE,), needs_resources=True)

@@ -1,0 +1,41 @@
+"""The annotations in which schedulers record which card a pod was given."""
+
+from __future__ import annotations
+
+from rules.base.patterns import matches_any
+
+# Patterns of keys that only schedulers and device plugins write.
+ALLOCATION_KEYS = (
+    # ACK, and koordinator (koordinator-sh/koordinator apis/extension/device_share.go).
+    "ALIYUN_COM_GPU_MEM_*",
+    "scheduler.framework.gpushare.*",
+    "gpushare.alibabacloud.com/*",
+    "scheduling.koordinator.sh/device-allocated*",
+    # HAMi (Project-HAMi/HAMi pkg/util/types.go), under another domain before version 2.3, and
+    # Volcano's device plugin (Project-HAMi/volcano-vgpu-device-plugin, the same file in
+    # pkg/plugin/vgpu).
+    *(
+        f"{domain}/{name}"
+        for domain in ("hami.io", "4pd.io", "volcano.sh")
+        for name in ("vgpu-node", "vgpu-time", "vgpu-ids-new", "bind-phase", "bind-time")
+    ),
+    *("4pd.io/devices-to-allocate", "volcano.sh/devices-to-allocate"),
+    # One pair for each maker of cards, such as vgpu-devices-to-allocate.
+    *("hami.io/*-allocated*", "hami.io/*-to-allocate*"),
+    # Volcano's older device plugin; its gpu-assigned is among the next.
+    "volcano.sh/gpu-index",
+    # Tencent's gpu-manager (tkestack/gpu-manager pkg/types/types.go). Other makers' plugins have
+    # the same names in domains of their own: Iluvatar, Moore Threads, MetaX, Inspur.
+    *("*/predicate-gpu-idx-*", "*/predicate-time", "*/predicate-node", "*/gpu-assigned"),
+    # What HAMi writes for the makers' own device plugins: MetaX, Moore Threads, Kunlunxin,
+    # Cambricon (the misspelt key is the one that its plugin reads), Enflame
+    # (Project-HAMi/HAMi pkg/device/*/device.go).
+    *("metax-tech.com/gpu-devices-allocated", "mthreads.com/gpu-index", "BAIDU_COM_DEVICE_IDX"),
+    *("CAMBRICON_DSMLU_PROFILE", "CAMBRICON_DSMLU_ASSIGHED", "CAMBRICON_DSMLU_ASSIGNED"),
+    *("enflame.com/gcu-assigned*", "assigned-containers"),
+)
+
+
+def is_allocation_key(key: str) -> bool:
+    """Whether only schedulers and device plugins write the annotation `key`."""
+    return matches_any(ALLOCATION_KEYS, key)
