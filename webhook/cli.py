@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 def _serve(options: argparse.Namespace, log: Log, stack: ExitStack) -> int:
     parse_address(options.listen or ":0")
-    policy = PolicyReloader(options.policy, options.profile)
+    policy = PolicyReloader(options.policy, options.profile, fallback=options.fallback_policy)
     policy.load()
     development = None
     if options.dev:

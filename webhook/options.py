@@ -37,6 +37,7 @@ _ADDRESSES_AND_FILES = {
     "gpuward.gpuward.svc; with --dev, the name by which the cluster reaches this machine.",
     "--client-ca FILE": "Authorities (PEM): only callers with a certificate of theirs may connect.",
     "--policy FILE": "The policy; it is reloaded when the file changes.",
+    "--fallback-policy FILE": "The policy to start with if that of --policy cannot be used.",
 }
 _FLAGS = {
     "--dev": "Serve on this machine with a temporary certificate and print how to call it.",

@@ -62,8 +62,9 @@ def test_the_webhook_reads_mounted_files_and_listens_at_the_target_ports(name: s
     spec = pod_specs(objects)["webhook"]
     options, folders = parsed_arguments(spec), mounted_files(spec, objects)
     assert folders[options.certificate] == {"tls.crt", "tls.key"}
-    policy = PurePosixPath(options.policy)
-    assert policy.name in (folders[str(policy.parent)] or set())
+    for policy in (PurePosixPath(options.policy), PurePosixPath(options.fallback_policy)):
+        assert policy.name in (folders[str(policy.parent)] or set())
+    assert options.policy != options.fallback_policy
     assert options.listen == f":{container_port(spec, 'https')}"
     assert options.metrics_listen == f":{container_port(spec, 'metrics')}"
     configuration = find_one(objects, "ValidatingWebhookConfiguration")

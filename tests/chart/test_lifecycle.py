@@ -103,4 +103,4 @@ def test_no_pod_is_evaluated_in_a_reserved_namespace(defaults: Installation, loc
 def test_webhook_pods_have_no_credentials(defaults: Installation) -> None:
     for pod in defaults.pods("webhook"):
         mounted = pod.manifest["spec"]["containers"][0]["volumeMounts"]
-        assert {mount["name"] for mount in mounted} == {"tls", "policy"}
+        assert {mount["name"] for mount in mounted} == {"tls", "policy", "policy-fallback"}

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.testkit.admission.enforcement import enforcement_in
 from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation, merge_values
+from tests.testkit.control_plane.processes import eventually
 from tests.testkit.end_to_end.steps import patch
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
@@ -68,7 +70,9 @@ def test_an_upgrade_with_a_bad_policy_changes_nothing(installed: Installation) -
     assert "policy-check" not in jobs.stdout
 
 
-def test_helm_test_fails_on_a_refused_policy(installed: Installation) -> None:
+def test_helm_test_fails_on_a_refused_policy_and_new_pods_use_the_released_one(
+    installed: Installation,
+) -> None:
     assert "Succeeded" in installed.helm("test", "--timeout=100s").stdout
     text = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: {no-such-rule: {}}\n"
     path = f"/api/v1/namespaces/{installed.namespace}/configmaps/gpuward-policy"
@@ -78,3 +82,12 @@ def test_helm_test_fails_on_a_refused_policy(installed: Installation) -> None:
     assert "gpuward-policy-test" in done.stdout + done.stderr
     log = installed.kubelet.log(installed.namespace, "gpuward-policy-test")
     assert "there is no rule 'no-such-rule'" in log
+    # `rollout status` succeeds only if pods with the broken policy become ready.
+    installed.restart()
+    namespace = installed.plane.namespace()
+    eventually(
+        lambda: enforcement_in(installed.plane, namespace) == "warned", what="new pods answer"
+    )
+    for pod in installed.pods():
+        log = installed.kubelet.log(pod.namespace, pod.manifest["metadata"]["name"])
+        assert '"policy refused"' in log

@@ -31,15 +31,12 @@ SECURITY_RULE, OTHER_RULE = "visible-devices-env", "absurd-count"
 
 
 def policy_file(*values: Path | str, helm: str = "helm3") -> str:
-    """The policy file that the webhook's pods mount, and that the hook checks."""
+    """The policy file: the pods mount it and a copy as the fallback, and the hook checks it."""
     objects = of_kind(render(*values, helm=helm), "ConfigMap")
-    checked, mounted = (
-        made["data"]["gpuward.yaml"]
-        for made in sorted(objects, key=lambda made: -len(made["metadata"]["name"]))
-        if "-policy" in made["metadata"]["name"]
-    )
-    assert checked == mounted
-    return str(mounted)
+    policies = [m for m in objects if "-policy" in m["metadata"]["name"]]
+    assert len(policies) == 3
+    (text,) = {made["data"]["gpuward.yaml"] for made in policies}
+    return str(text)
 
 
 def rendered_policy(*values: Path | str, helm: str = "helm3") -> Policy:
@@ -139,8 +136,8 @@ def test_a_change_of_the_policy_alone_restarts_no_pod() -> None:
     changed = [
         one["metadata"]["name"] for one, other in zip(before, after, strict=True) if one != other
     ]
-    # The second one belongs to the hook that checks the policy.
-    assert sorted(changed) == ["gpuward-policy", "gpuward-policy-check"]
+    # The policy itself, what the hook checks, and the fallback.
+    assert sorted(changed) == ["gpuward-policy", "gpuward-policy-check", "gpuward-policy-fallback"]
 
 
 def test_the_charts_copy_of_the_policy_schema_is_up_to_date() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -132,6 +133,76 @@ def test_at_the_start_a_bad_policy_is_an_error(tmp_path: Path, file: Path) -> No
         PolicyReloader(None, ["no-such-profile"]).load()
     with pytest.raises(RuntimeError):
         _ = PolicyReloader(None).active
+
+
+@pytest.mark.parametrize("content", [b"kind: Pod\n", None])
+def test_at_the_start_the_fallback_replaces_a_bad_policy(
+    tmp_path: Path, file: Path, content: bytes | None
+) -> None:
+    fallback = tmp_path / "fallback.yaml"
+    fallback.write_text(LAX)
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    policy = PolicyReloader(str(file), fallback=str(fallback))
+    policy.load()
+    digest = hashlib.sha256(LAX.encode()).hexdigest()
+    assert [policy.reload(), policy.reload()] == ["refused", ""]
+    assert policy.last_error.startswith(str(file))
+    assert policy.active.digest == digest
+    assert (policy.loads, policy.failures) == (1, 1)
+    file.write_text(LAX)
+    assert [policy.reload(), policy.last_error] == ["restored", ""]
+    file.write_text(STRICT)
+    assert [policy.reload(), policy.reload()] == ["", "loaded"]
+    assert policy.active.digest != digest
+
+
+def test_a_good_policy_never_reads_the_fallback(tmp_path: Path, file: Path) -> None:
+    policy = PolicyReloader(str(file), fallback=str(tmp_path / "none.yaml"))
+    policy.load()
+    assert [policy.reload(), policy.last_error] == ["", ""]
+
+
+@pytest.mark.parametrize("content", [None, "kind: Pod\n"])
+def test_without_a_good_fallback_the_error_is_that_of_the_policy(
+    tmp_path: Path, file: Path, content: str | None
+) -> None:
+    fallback = tmp_path / "fallback.yaml"
+    if content:
+        fallback.write_text(content)
+    file.write_text("kind: Policy\n")
+    with pytest.raises(PolicyError, match=r"policy\.yaml:1"):
+        PolicyReloader(str(file), fallback=str(fallback)).load()
+
+
+@pytest.fixture
+def with_fallback(tmp_path: Path, file: Path) -> PolicyReloader:
+    """A policy that cannot be used, with a fallback that can."""
+    fallback = tmp_path / "fallback.yaml"
+    fallback.write_text(STRICT)
+    file.write_text("kind: Pod\n")
+    return PolicyReloader(str(file), fallback=str(fallback))
+
+
+async def test_a_server_with_the_fallback_is_ready_and_says_why(
+    serve: Serve, file: Path, with_fallback: PolicyReloader
+) -> None:
+    policy = with_fallback
+    policy.load()
+    server = await serve(policy)
+    response = (await (await server.connect()).post("/validate/deny")).response
+    assert "visible-devices-env" in response["status"]["message"]
+    probe = await server.probe("/readyz")
+    assert (probe.status, b"policy in the file is not active" in probe.body) == (200, True)
+    assert b"policy.yaml:1" in probe.body
+    assert (await server.metrics())("policy_valid") == 0
+    (line,) = (line for line in server.logged() if line["event"].startswith("policy"))
+    assert (line["event"], line["active"]) == ("policy refused", policy.active.digest)
+    await write(server, file, STRICT)
+    assert b"not active" not in (await server.probe("/readyz")).body
+    assert (await server.metrics())("policy_valid") == 1
 
 
 def test_the_default_policy_has_no_file_to_reload() -> None:

@@ -53,8 +53,9 @@ class ActivePolicy(NamedTuple):
 class PolicyReloader:
     """The policy in the file at `path`, or the default one if that is None.
 
-    Nothing is read until `load()` is called. `reload()` may be called from any thread, by one at
-    a time; it replaces `active` in one step.
+    `fallback` is a file with another policy, which is used if the first one cannot be used when
+    the process starts. Nothing is read until `load()` is called. `reload()` may be called from any
+    thread, by one at a time; it replaces `active` in one step.
     """
 
     def __init__(
@@ -62,8 +63,11 @@ class PolicyReloader:
         path: str | None,
         profiles: Sequence[str] = (),
         clock: Callable[[], float] = time.time,
+        *,
+        fallback: str | None = None,
     ) -> None:
         self._path = path
+        self._fallback = fallback
         self._profiles = tuple(profiles)
         self._clock = clock
         self._content = b""
@@ -90,9 +94,30 @@ class PolicyReloader:
         return self._active is not None
 
     def load(self) -> None:
-        """Load the policy as it is now; PolicyError says what is wrong with it."""
-        content = None if self._path is None else read_policy_file(self._path)
-        self._activate(self._source(content))
+        """Load the policy as it is now, or else the fallback.
+
+        Raises PolicyError, which says what is wrong with the policy, if neither can be used. After
+        the fallback was loaded, the next `reload()` says what is wrong with the policy.
+        """
+        content = None
+        try:
+            source = self._read(self._path)
+            content = source.content
+            self._activate(source)
+        except PolicyError:
+            if not self._load_fallback():
+                raise
+            self._pending = content
+
+    def _load_fallback(self) -> bool:
+        """Load the fallback; returns whether there is one that can be used."""
+        if self._fallback is None:
+            return False
+        try:
+            self._activate(self._read(self._fallback))
+        except PolicyError:
+            return False
+        return True
 
     def reload(self) -> Change:
         """Read the file again; what changed, empty if nothing did."""
@@ -109,7 +134,7 @@ class PolicyReloader:
             self._pending = content
             return ""
         try:
-            self._activate(self._source(content))
+            self._activate(PolicySource(content, self._path, self._profiles))
         except PolicyError as error:
             self._failed = content
             return self._fail(str(error))
@@ -128,8 +153,9 @@ class PolicyReloader:
         self.failures += 1
         return "refused"
 
-    def _source(self, content: bytes | None) -> PolicySource:
-        return PolicySource(content, self._path or "", self._profiles)
+    def _read(self, path: str | None) -> PolicySource:
+        content = None if path is None else read_policy_file(path)
+        return PolicySource(content, path or "", self._profiles)
 
     def _activate(self, source: PolicySource) -> None:
         """Make the policy of `source` the active one; PolicyError leaves the present one."""

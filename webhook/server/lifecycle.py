@@ -55,7 +55,7 @@ class WebhookServer:
         self._log = log
         self.metrics = Metrics()
         self.handler = WebhookHandler(policy, self.metrics, log, settings.limits)
-        self._probes = ProbeHandler(self.metrics, self.not_ready_reason)
+        self._probes = ProbeHandler(self.metrics, self.not_ready_reason, lambda: policy.last_error)
         self._listeners: list[Listener] = []
         self._servers: list[Server] = []
         self._reloading: asyncio.Task[None] | None = None

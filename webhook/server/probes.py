@@ -16,15 +16,22 @@ from webhook.telemetry.metrics import Metrics
 class ProbeHandler:
     """Answers every request on the plain port.
 
-    `not_ready_reason` returns why no reviews should be sent; empty if they may be.
+    `not_ready_reason` returns why no reviews should be sent; empty if they may be. `policy_error`
+    returns why the policy in the file is not the active one; empty if it is.
     """
 
-    def __init__(self, metrics: Metrics, not_ready_reason: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        not_ready_reason: Callable[[], str],
+        policy_error: Callable[[], str],
+    ) -> None:
         self._scrape = cast(
             "Callable[[BaseRequest], Awaitable[Response]]",
             make_aiohttp_handler(metrics.registry, disable_compression=True),
         )
         self._not_ready_reason = not_ready_reason
+        self._policy_error = policy_error
 
     async def handle(self, request: BaseRequest) -> Response:
         """The response to `request`."""
@@ -33,8 +40,15 @@ class ProbeHandler:
         if request.path == "/healthz":
             return text_response("ok")
         if request.path == "/readyz":
-            reason = self._not_ready_reason()
-            return text_response(f"not ready: {reason}", 503) if reason else text_response("ready")
+            return self._readiness()
         if request.path == "/metrics":
             return await self._scrape(request)
         return error_response(HttpError(404, "path", "paths are /healthz, /readyz and /metrics"))
+
+    def _readiness(self) -> Response:
+        """Ready also if the policy was refused: another one is active, better than none."""
+        if reason := self._not_ready_reason():
+            return text_response(f"not ready: {reason}", 503)
+        if error := self._policy_error():
+            return text_response(f"ready, but the policy in the file is not active: {error}")
+        return text_response("ready")

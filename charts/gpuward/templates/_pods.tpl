@@ -29,6 +29,8 @@ tolerations:
 {{- define "gpuward.containerSettings" -}}
 image: {{ include "gpuward.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
+# So that `kubectl describe pod` shows why a container ended.
+terminationMessagePolicy: FallbackToLogsOnError
 securityContext:
   {{- toYaml .Values.securityContext | nindent 2 }}
 {{- end -}}

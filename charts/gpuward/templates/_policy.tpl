@@ -42,7 +42,6 @@ containers:
   - name: policy-check
     {{- include "gpuward.containerSettings" $root | nindent 4 }}
     args: [policy, check, /etc/gpuward/policy/gpuward.yaml]
-    terminationMessagePolicy: FallbackToLogsOnError
     resources:
       {{- toYaml $root.Values.certificates.self.resources | nindent 6 }}
     volumeMounts:
