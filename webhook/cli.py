@@ -19,6 +19,7 @@ from webhook.reload.policy import PolicyReloader
 from webhook.server.lifecycle import Settings, WebhookServer
 from webhook.server.limits import Limits
 from webhook.server.listener import AddressError, parse_address
+from webhook.telemetry.build import build_info
 from webhook.telemetry.log import Log
 
 # A review is tens of thousands of Python objects, all of which are freed after the request without
@@ -49,6 +50,7 @@ def _serve(options: argparse.Namespace, log: Log, stack: ExitStack) -> int:
     parse_address(options.listen or ":0")
     policy = PolicyReloader(options.policy, options.profile, fallback=options.fallback_policy)
     policy.load()
+    log.write("info", "starting", **build_info())
     development = None
     if options.dev:
         development = stack.enter_context(DevelopmentServer(options.listen, options.server_name))

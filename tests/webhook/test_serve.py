@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from gpuward import __version__
 from gpuward.__main__ import main
 from tests.testkit.admission.caller import REVIEW, TIMEOUT_SECONDS, Caller, Reply, request
 from tests.testkit.admission.server import ANY_PORT, wait_until, write_certificate
@@ -128,6 +129,8 @@ async def test_it_serves_drains_and_ends(start: Start) -> None:
     caller, idle = await server.connect(), await server.connect()
     reply = await caller.post("/mutate/deny")
     assert reply.status == 200
+    assert server.log[0]["event"] == "starting"
+    assert server.log[0]["version"] == __version__
     assert "connection" not in reply.headers
     assert (await server.probe("/readyz")).status == 200
     server.process.send_signal(signal.SIGTERM)

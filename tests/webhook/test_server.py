@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import platform
 import re
 import ssl
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from gpuward import __version__
 from rules.base.json_patch import Json
 from rules.catalog import CATALOG
 from tests.testkit.admission.caller import REVIEW
@@ -276,6 +278,7 @@ async def test_the_scrape_counts_and_its_labels_are_bounded(serve: Serve) -> Non
     assert metrics("request_duration_seconds_count", "mutate") == 3
     assert metrics("request_duration_seconds_bucket", "mutate", "+Inf") == 3
     assert metrics("policy_valid") == 1
+    assert metrics("build_info", __version__, platform.python_version()) == 1
     assert metrics("policy_loaded_timestamp_seconds")
     assert (metrics("certificate_expiry_seconds") or 0) > 0
     assert metrics("certificate_reload_failures_total") == 0

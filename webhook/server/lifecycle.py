@@ -19,6 +19,7 @@ from webhook.server.handlers import WebhookHandler
 from webhook.server.limits import Limits
 from webhook.server.listener import Listener, http_server, listening_socket
 from webhook.server.probes import ProbeHandler
+from webhook.telemetry.build import build_info
 from webhook.telemetry.log import Log, counting_logger
 from webhook.telemetry.metrics import Metrics
 from webhook.telemetry.server_state import ServerState
@@ -53,6 +54,7 @@ class WebhookServer:
         self._certificate = certificate
         self._certificate_reloader = CertificateReloader(certificate, log)
         self._log = log
+        self._build = build_info()
         self.metrics = Metrics()
         self.handler = WebhookHandler(policy, self.metrics, log, settings.limits)
         self._probes = ProbeHandler(self.metrics, self.not_ready_reason, lambda: policy.last_error)
@@ -168,6 +170,7 @@ class WebhookServer:
             policy_valid=policy.loaded and not policy.last_error,
             policy_since=policy.active.since if policy.loaded else 0.0,
             policy_digest=self._digest(),
+            build=self._build,
             policy_loads=policy.loads,
             policy_failures=policy.failures,
             certificate_expiry=until.timestamp() if until else None,

@@ -30,7 +30,7 @@ _G, _C = GaugeMetricFamily, CounterMetricFamily
 class ServerState(NamedTuple):
     """The state of the server. Times are Unix times in seconds.
 
-    The annotation of a field describes its metric. `policy_digest` is a label of one.
+    The annotation of a field describes its metric. `policy_digest` and `build` are labels of two.
     """
 
     policy_valid: Annotated[
@@ -84,6 +84,7 @@ class ServerState(NamedTuple):
         ),
     ]
     policy_digest: str
+    build: Mapping[str, str]
 
 
 _METRICS: dict[str, MetricInfo] = {
@@ -99,6 +100,12 @@ def state_metrics(state: ServerState) -> Iterator[Metric]:
         value = getattr(state, field)
         if value is not None:
             yield kind(f"gpuward_{name}", text, value)
-    policy = GaugeMetricFamily("gpuward_policy_info", "The active policy.", labels=("sha256",))
-    policy.add_metric((state.policy_digest or "default",), 1)
-    yield policy
+    yield _info("policy", "The active policy.", {"sha256": state.policy_digest or "default"})
+    yield _info("build", "The versions of gpuward and of Python.", state.build)
+
+
+def _info(name: str, text: str, facts: Mapping[str, str]) -> Metric:
+    """A gauge that is always 1 and has `facts` as labels."""
+    family = GaugeMetricFamily(f"gpuward_{name}_info", text, labels=tuple(facts))
+    family.add_metric(tuple(facts.values()), 1)
+    return family
