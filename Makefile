@@ -36,9 +36,9 @@ test-oldest: .venv/.dev
 control-plane: .venv/.dev
 	@$(BIN)/python -m tests.testkit.control_plane.build
 
-# Runs a control plane until Ctrl-C, for use by hand.
+# Runs a control plane, and the pods of the chart on it, until Ctrl-C: docs/tour.md.
 plane: .venv/.dev
-	@$(BIN)/python -m tests.testkit.control_plane.by_hand
+	@$(BIN)/python -m tests.testkit.chart.by_hand
 
 check: .venv/.dev
 	$(BIN)/ruff check .

@@ -16,11 +16,9 @@ from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import ProcessError, eventually, is_alive
-from tests.testkit.control_plane.servers import CONTROLLERS
 from tests.testkit.control_plane.toolchain import BuildError
 from tests.testkit.control_plane.warning_webhook import registration, serve_warnings
 from tests.testkit.paths import ROOT, TESTS
-from tests.testkit.skipping import skip_missing
 
 PORT = 8443
 LIMIT = {"limits": {"nvidia.com/gpu": 1}}
@@ -157,30 +155,6 @@ def test_no_process_is_left_when_the_owner_is_killed(
         owner.send_signal(signal.SIGKILL)
     assert len(ids) == 2
     eventually(lambda: not any(is_alive(process) for process in ids), what="all have ended")
-
-
-def test_a_control_plane_can_be_run_by_hand(
-    control_plane_programs: Programs, tmp_path: Path
-) -> None:
-    if not control_plane_programs.has(*CONTROLLERS):
-        skip_missing("there are no controllers")
-    command = [sys.executable, "-m", "tests.testkit.control_plane.by_hand"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            text = "".join(process.stdout.readline() for _ in range(7))
-            printed = dict(re.findall(r"^  (?:export|alias) (\w+)=(.+)$", text, re.MULTILINE))
-            environment = {"HOME": str(tmp_path), "KUBECONFIG": printed["KUBECONFIG"]}
-            nodes = [printed["kubectl"], "get", "nodes", "--output=name"]
-            done = subprocess.run(
-                nodes, env=environment, capture_output=True, text=True, check=True
-            )
-            assert done.stdout == "node/cpu-1\nnode/gpu-1\n"
-            assert Path(printed["helm"]).is_file()
-        finally:
-            process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
-    assert not Path(printed["KUBECONFIG"]).exists()
 
 
 def test_a_program_that_does_not_start_says_why(control_plane_programs: Programs) -> None:

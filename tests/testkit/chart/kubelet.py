@@ -9,12 +9,14 @@ from typing import Any, Self
 
 from tests.testkit.admission.forwarder import Forwarder
 from tests.testkit.background import BackgroundThread
+from tests.testkit.chart.container_logs import LogServer
+from tests.testkit.chart.node import READY, TAINT, node_object
 from tests.testkit.chart.pod_process import PodProcess, PodRuntime
+from tests.testkit.chart.simulated_pod import SimulatedPod
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import Processes
 
 NODE = "processes"
-TAINT = {"key": "gpuward-tests", "value": "processes", "effect": "NoSchedule"}
 POLL_SECONDS = 0.2
 # Frequent enough that the control plane does not mark the node as not ready.
 HEARTBEAT_SECONDS = 10.0
@@ -24,18 +26,33 @@ class Kubelet(BackgroundThread):
     """Simulates the kubelet of one node while its context is open; kwok ignores that node.
 
     The chart's `values` schedule its pods on this node. A pod becomes ready, completes or fails
-    as its process does. A pod that is being deleted is removed once its process has ended.
+    as its process does. A pod that is being deleted is removed once its process has ended. Pods
+    of others than gpuward run no process.
 
     This class simulates kube-proxy too: `proxies` maps a namespace to the forwarder that listens
     at the address of its Service. The ready webhook pods get the connections, at their port
     called `https`.
+
+    With `as_in_cluster`, the node has no taint, and processes that end are started again.
     """
 
-    def __init__(self, plane: Cluster, folder: Path) -> None:
-        super().__init__("kubelet")
-        self.proxies: dict[str, Forwarder] = {}
-        self._runtime = PodRuntime(plane, Processes(folder), folder)
-        self._pods: dict[str, PodProcess] = {}
+    def __init__(
+        self,
+        plane: Cluster,
+        folder: Path,
+        *,
+        node: str = NODE,
+        as_in_cluster: bool = False,
+        proxies: dict[str, Forwarder] | None = None,
+    ) -> None:
+        super().__init__(f"kubelet-{node}")
+        self.proxies: dict[str, Forwarder] = {} if proxies is None else proxies
+        processes = Processes(folder)
+        self._runtime = PodRuntime(plane, processes, folder, restarts=as_in_cluster)
+        self._node, self._taints = node, [] if as_in_cluster else [TAINT]
+        certificate = plane.authority.issue(f"kubelet-{node}", hosts=["127.0.0.1"])
+        self._logs = LogServer(self._log_file, certificate.server_context())
+        self._pods: dict[str, PodProcess | SimulatedPod] = {}
         self._endpoints: dict[str, tuple[Forwarder, str]] = {}
         self._failure: Exception | None = None
         self._last_heartbeat = 0.0
@@ -52,7 +69,9 @@ class Kubelet(BackgroundThread):
         return [
             pod
             for pod in list(self._pods.values())
-            if (pod.namespace, pod.component) == (namespace, component) and pod.is_serving
+            if isinstance(pod, PodProcess)
+            and (pod.namespace, pod.component) == (namespace, component)
+            and pod.is_serving
         ]
 
     def log(self, namespace: str, pod: str) -> str:
@@ -66,7 +85,9 @@ class Kubelet(BackgroundThread):
             raise RuntimeError("the kubelet has failed") from self._failure
 
     def __enter__(self) -> Self:
-        self._runtime.plane.create("/api/v1/nodes", _node())
+        node = node_object(self._node, self._taints, self._logs.port)
+        self._runtime.plane.create("/api/v1/nodes", node)
+        self._logs.start()
         return super().__enter__()
 
     def __exit__(
@@ -81,7 +102,8 @@ class Kubelet(BackgroundThread):
             for pod in self._pods.values():
                 pod.kill()
             self._runtime.processes.stop()
-            self._runtime.plane.request("DELETE", f"/api/v1/nodes/{NODE}")
+            self._logs.stop()
+            self._runtime.plane.request("DELETE", f"/api/v1/nodes/{self._node}")
 
     def run(self) -> None:
         """Sync the pods and send heartbeats."""
@@ -96,7 +118,7 @@ class Kubelet(BackgroundThread):
         if time.monotonic() < self._last_heartbeat + HEARTBEAT_SECONDS:
             return
         self._last_heartbeat = time.monotonic()
-        path = f"/api/v1/nodes/{NODE}/status"
+        path = f"/api/v1/nodes/{self._node}/status"
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         body = {"status": {"conditions": [{**READY, "lastHeartbeatTime": now}]}}
         content_type = "application/merge-patch+json"
@@ -104,7 +126,7 @@ class Kubelet(BackgroundThread):
         assert answer.status == 200, answer
 
     def _sync_pods(self) -> None:
-        path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{NODE}"
+        path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self._node}"
         found = {
             pod["metadata"]["uid"]: pod
             for pod in self._runtime.plane.request("GET", path).body["items"]
@@ -114,10 +136,24 @@ class Kubelet(BackgroundThread):
             self._set_endpoint(uid, None)
         for uid, manifest in found.items():
             if uid not in self._pods:
-                self._pods[uid] = PodProcess(self._runtime, manifest)
+                self._pods[uid] = self._new_pod(manifest)
             pod = self._pods[uid]
             pod.sync(manifest)
-            self._set_endpoint(uid, pod if pod.ready and pod.component == "webhook" else None)
+            if isinstance(pod, PodProcess):
+                is_ready = pod.ready and pod.component == "webhook"
+                self._set_endpoint(uid, pod if is_ready else None)
+
+    def _new_pod(self, manifest: Any) -> PodProcess | SimulatedPod:
+        if manifest["metadata"].get("labels", {}).get("app.kubernetes.io/part-of") == "gpuward":
+            return PodProcess(self._runtime, manifest)
+        return SimulatedPod(self._runtime.plane, manifest)
+
+    def _log_file(self, namespace: str, name: str, previous: bool) -> Path | None:  # noqa: FBT001
+        for pod in list(self._pods.values()):
+            metadata = pod.manifest["metadata"]
+            if (metadata["namespace"], metadata["name"]) == (namespace, name):
+                return pod.log_file(previous=previous)
+        return None
 
     def _set_endpoint(self, uid: str, pod: PodProcess | None) -> None:
         """Add a pod to the Service's endpoints; None removes the pod with this uid."""
@@ -129,18 +165,3 @@ class Kubelet(BackgroundThread):
             endpoint = pod.endpoint("https")
             found.add(endpoint)
             self._endpoints[uid] = found, endpoint
-
-
-READY = {"type": "Ready", "status": "True", "reason": "Simulated", "message": ""}
-
-
-def _node() -> dict[str, Any]:
-    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110"}
-    labels = {"kubernetes.io/hostname": NODE, "kubernetes.io/os": "linux"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": NODE, "labels": labels},
-        "spec": {"taints": [TAINT]},
-        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [READY]},
-    }

@@ -6,51 +6,69 @@ import http.client
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.testkit.chart.mounted_volumes import pod_volumes
-from tests.testkit.chart.pod_status import pod_status
+from tests.testkit.chart.pod_arguments import PodArguments
+from tests.testkit.chart.pod_status import pod_status, write_status
 from tests.testkit.control_plane.cluster import Cluster
-from tests.testkit.control_plane.processes import Processes, free_port
+from tests.testkit.control_plane.processes import Processes
 from tests.testkit.paths import ROOT
 
-LISTEN_OPTIONS = ("--listen=", "--metrics-listen=")
+# As kubelets do it: the first restart at once, the second after ten seconds, then twice as long.
+BACK_OFF_SECONDS = 10.0
+MAX_BACK_OFF_SECONDS = 300.0
 
 
 class PodRuntime(NamedTuple):
-    """What the pods of a node need to run: the control plane, the processes and a folder."""
+    """What the pods of a node need to run: the control plane, the processes and a folder.
+
+    Without `restarts`, a process that ends is not started again, as during a kubelet's back-off.
+    """
 
     plane: Cluster
     processes: Processes
     folder: Path
+    restarts: bool = False
 
 
 class PodProcess:
     """The process of one pod: `gpuward` with the arguments of the pod's container.
 
-    The process shares this machine's network and file system. Some arguments are different,
-    therefore:
-
-    * `--listen=:PORT` and `--metrics-listen=:PORT` get a loopback address of the pod's own,
-      and `--status-port` gets a free port;
-    * the mount path of a volume becomes the folder with the volume's content;
-    * where the pod mounts a token, `--kubeconfig` has a token of the same account;
-    * `webhooks check` gets the address of the Service.
+    `PodArguments` says how they differ, because the process has no network and no file system of
+    its own.
     """
 
     def __init__(self, runtime: PodRuntime, manifest: Any) -> None:
         self.manifest = manifest
-        self.name = f"{self.namespace}-{manifest['metadata']['name']}"
         self.ready = self._finished = False
         #: The process ID; 0 until the process is started
         self.process_id = 0
         self._runtime = runtime
-        self._address = runtime.plane.service_address(10250)
-        self._ports: dict[int, str] = {}
         self._is_started = self._is_terminating = False
+        self._restarts = 0
+        self._restart_at: float | None = None
         home = runtime.folder / manifest["metadata"]["uid"]
         self._volumes = pod_volumes(runtime.plane, manifest, home)
+        address = runtime.plane.service_address(10250)
+        self._arguments = PodArguments(runtime.plane, manifest, address, self._volumes)
+        self.endpoint = self._arguments.endpoint
+
+    @property
+    def name(self) -> str:
+        """The name of its process, which is another one after each restart."""
+        return self._process_name(self._restarts)
+
+    def _process_name(self, restarts: int) -> str:
+        name = f"{self.namespace}-{self.manifest['metadata']['name']}"
+        return f"{name}-{restarts}" if restarts else name
+
+    def log_file(self, *, previous: bool) -> Path | None:
+        """The output of the process, or of the `previous` one before the last restart."""
+        number = self._restarts - previous
+        return self._runtime.processes.log(self._process_name(number)) if number >= 0 else None
 
     @property
     def namespace(self) -> str:
@@ -61,12 +79,6 @@ class PodProcess:
     def component(self) -> str:
         """The component of gpuward, by the pod's label."""
         return str(self.manifest["metadata"]["labels"]["app.kubernetes.io/component"])
-
-    def endpoint(self, port: str) -> str:
-        """HOST:PORT of the container port called `port`."""
-        ports = self._container.get("ports", [])
-        number = next(p["containerPort"] for p in ports if p["name"] == port)
-        return self._ports.get(number, f"{self._address}:{number}")
 
     def sync(self, manifest: Any) -> None:
         """Take the next step that a kubelet would take for the pod's current manifest."""
@@ -110,41 +122,11 @@ class PodProcess:
     def _start(self) -> None:
         variables = {entry["name"]: entry["value"] for entry in self._container.get("env", [])}
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": "/nonexistent"}
-        command = [sys.executable, "-m", "gpuward", *self._arguments()]
+        command = [sys.executable, "-m", "gpuward", *self._arguments.build()]
         self._runtime.processes.start(self.name, command, {**environment, **variables})
         self.process_id = self._runtime.processes.ids[self.name]
         self._is_started = True
         self._report("Running")
-
-    def _arguments(self) -> list[str]:
-        arguments = [self._translate(argument) for argument in self._container["args"]]
-        spec, plane = self.manifest["spec"], self._runtime.plane
-        if spec["automountServiceAccountToken"]:
-            token = plane.token(spec["serviceAccountName"], self.namespace)
-            arguments += ["--kubeconfig", str(plane.kubeconfig_for(token))]
-        if arguments[:2] == ["webhooks", "check"]:
-            arguments += ["--address", f"{self._service_address()}:443"]
-        return arguments
-
-    def _service_address(self) -> str:
-        """The address of the namespace's only Service with one: the process has no cluster DNS."""
-        path = f"/api/v1/namespaces/{self.namespace}/services"
-        found = self._runtime.plane.request("GET", path).body["items"]
-        (address,) = {service["spec"]["clusterIP"] for service in found} - {"None"}
-        return str(address)
-
-    def _translate(self, argument: str) -> str:
-        flag, _, value = argument.partition("=")
-        if argument.startswith(LISTEN_OPTIONS):
-            return f"{flag}={self._address}{value}"
-        if flag == "--status-port":
-            self._ports[int(value)] = f"127.0.0.1:{free_port()}"
-            return f"{flag}={self._ports[int(value)].rpartition(':')[2]}"
-        for mount in self._container.get("volumeMounts", []):
-            if mount["name"] in self._volumes:
-                folder = str(self._volumes[mount["name"]].folder)
-                argument = argument.replace(mount["mountPath"], folder)
-        return argument
 
     def _update_status(self) -> None:
         status = self._runtime.processes.exit_status(self.name)
@@ -156,10 +138,15 @@ class PodProcess:
         elif self.manifest["spec"]["restartPolicy"] == "Never":
             self._finished, self.ready = True, False
             self._report("Failed" if status else "Succeeded", status)
-        elif self.ready:
-            # The process is not restarted, as during the back-off of a kubelet.
+        elif self._restart_at is None:
             self.ready = False
+            back_off = BACK_OFF_SECONDS * 2 ** (self._restarts - 1) if self._restarts else 0
+            self._restart_at = time.monotonic() + min(back_off, MAX_BACK_OFF_SECONDS)
             self._report("Running", status)
+        elif self._runtime.restarts and time.monotonic() >= self._restart_at:
+            self._restart_at = None
+            self._restarts += 1
+            self._start()
 
     def _is_ready(self) -> bool:
         probe = self._container.get("readinessProbe", {}).get("httpGet")
@@ -187,11 +174,15 @@ class PodProcess:
         self._runtime.plane.request("DELETE", self._path, options)
 
     def _report(self, phase: str, exit_status: int | None = None) -> None:
-        status = pod_status(phase, self._container, ready=self.ready, exit_status=exit_status)
-        path, body = f"{self._path}/status", {"status": status}
-        content_type = "application/merge-patch+json"
-        answer = self._runtime.plane.request("PATCH", path, body, content_type=content_type)
-        assert answer.status in (200, 404), answer
+        status = pod_status(
+            phase,
+            self._container,
+            ready=self.ready,
+            exit_status=exit_status,
+            process_id=self.process_id,
+            restarts=self._restarts,
+        )
+        write_status(self._runtime.plane, self._path, status)
 
     @property
     def _path(self) -> str:
