@@ -5,8 +5,8 @@ With `--check`, only report the files that are stale. The files, below charts/gp
 - `files/rules.yaml`: the `rules` of the webhook entries, which say what API servers send;
 - `files/match-conditions.cel`: the match condition, by which API servers skip unrelated pods;
 - `files/rivals.yaml`: the pairs of profiles that cannot be combined;
-- `values.schema.json`: only the definitions of the policy, its rules and its profiles. The rest of
-  this file is written by hand.
+- `values.schema.json`: only `required`, and the definitions of the policy, its rules and its
+  profiles. The rest of this file is written by hand.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 
 CHART = ROOT / "charts" / "gpuward"
 SCHEMA = CHART / "values.schema.json"
+VALUES = CHART / "values.yaml"
 POLICY_SCHEMA = ROOT / "policies" / "policy.schema.json"
 
 
@@ -66,7 +67,24 @@ def files() -> Iterator[tuple[Path, str]]:
     yield CHART / "files" / "rivals.yaml", head + yaml.safe_dump(list(rivals()))
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     schema["definitions"] = dict(definitions())
+    require_defaults(schema, yaml.safe_load(VALUES.read_text(encoding="utf-8")))
     yield SCHEMA, json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def require_defaults(schema: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """Set `required` of an object in the schema, and of those in it, to its keys with a default.
+
+    An empty value, such as `mode:`, is null in YAML, for which Helm removes the default. Templates
+    would take the missing value for false: a mode would be off. Keys whose default is an empty
+    text, list or object may be missing, because templates take that for empty.
+    """
+    known = schema.get("properties", {})
+    schema.pop("required", None)
+    if required := [key for key in known if defaults.get(key) not in ("", [], {}, None)]:
+        schema["required"] = required
+    for key in known:
+        if isinstance(default := defaults.get(key), dict):
+            require_defaults(known[key], default)
 
 
 def rivals() -> Iterator[list[str]]:

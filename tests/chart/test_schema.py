@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from kubeyaml import YamlError, read, split
@@ -17,7 +18,8 @@ POLICY = Draft202012Validator(
     json.loads((ROOT / "policies" / "policy.schema.json").read_text(encoding="utf-8"))
 )
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
-IN_VALUES = Draft7Validator({**SCHEMA, "type": "object"})
+DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+IN_VALUES = Draft7Validator(SCHEMA)
 VALID = (
     "",
     "catalog: '0.10'\nonRuleError: deny\nworkloads: fix\nvoidEveryContainer: true\n",
@@ -42,7 +44,7 @@ def parsed_policy(text: str) -> Any:
 
 
 def is_valid_in_values(policy: Any) -> bool:
-    return IN_VALUES.is_valid({"policy": policy})
+    return IN_VALUES.is_valid({**DEFAULTS, "policy": policy})
 
 
 @pytest.mark.parametrize("text", VALID)

@@ -36,12 +36,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 
 {{/* The labels of an object of one component. */}}
 {{- define "gpuward.labels" -}}
-{{ merge (include "gpuward.ownLabels" . | fromYaml) .root.Values.commonLabels | toYaml }}
+{{ merge (include "gpuward.ownLabels" . | fromYaml) (.root.Values.commonLabels | default dict) | toYaml }}
 {{- end -}}
 
 {{/* The labels of pods of one component. */}}
 {{- define "gpuward.podLabels" -}}
-{{ merge (include "gpuward.ownLabels" . | fromYaml) .root.Values.podLabels .root.Values.commonLabels | toYaml }}
+{{ merge (include "gpuward.ownLabels" . | fromYaml) (.root.Values.podLabels | default dict) (.root.Values.commonLabels | default dict) | toYaml }}
 {{- end -}}
 
 {{- define "gpuward.image" -}}

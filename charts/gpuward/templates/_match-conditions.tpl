@@ -6,10 +6,10 @@ many names that the condition could become too expensive: with failurePolicy Ign
 do not send a pod for which the condition fails.
 */}}
 {{- define "gpuward.matchConditions" -}}
-{{- $policy := .Values.policy | default dict -}}
+{{- $policy := include "gpuward.policy" . | fromJson -}}
 {{- if and .Values.registration.matchConditions (not $policy.voidEveryContainer) -}}
 {{- $own := dict "annotations" list "variables" list "labels" list "taints" list "runtimeClasses" list -}}
-{{- range concat (.Values.profiles | default list) ($policy.profiles | default list) -}}
+{{- range $policy.profiles -}}
 {{- if kindIs "map" . -}}
 {{- range concat (.fractions | default list) (.schedulers | default list) -}}
 {{- $_ := set $own "annotations" (concat $own.annotations (.annotations | default list)) -}}

@@ -47,7 +47,7 @@ metadata:
   namespace: {{ .root.Release.Namespace }}
   labels:
     {{- include "gpuward.labels" . | nindent 4 }}
-  {{- $annotations := merge (dict) (.annotations | default dict) .root.Values.serviceAccount.annotations }}
+  {{- $annotations := merge (dict) (.annotations | default dict) (.root.Values.serviceAccount.annotations | default dict) }}
   {{- with $annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}

@@ -1,16 +1,32 @@
 {{/*
-The policy file. Helm reads an unquoted `off` as false, so it is written as a string again. Helm
-stores all numbers as floating point; its YAML output writes large ones with an exponent, its JSON
-output does not. JSON is valid YAML.
+The policy as JSON, from `policyText` or from `policy` and `profiles`. Helm reads an unquoted `off`
+as false, so it is written as a string again. Helm stores all numbers as floating point; its YAML
+output writes large ones with an exponent, its JSON output does not.
 */}}
 {{- define "gpuward.policy" -}}
-{{- $policy := merge (deepCopy .Values.policy) (dict "apiVersion" "gpuward.io/v1" "kind" "Policy" "profiles" .Values.profiles) -}}
+{{- $defaults := dict "apiVersion" "gpuward.io/v1" "kind" "Policy" "profiles" .Values.profiles -}}
+{{- $policy := merge (deepCopy (.Values.policy | default dict)) $defaults -}}
+{{- if .Values.policyText -}}
+{{- $policy = fromYaml .Values.policyText -}}
+{{- with $policy.Error -}}
+{{- fail (printf "policyText is not a policy in YAML: %s" .) -}}
+{{- end -}}
+{{- if not (hasKey $policy "profiles") }}{{ $_ := set $policy "profiles" (list "nvidia") }}{{ end -}}
+{{- if not (kindIs "slice" $policy.profiles) -}}
+{{- fail "policyText: profiles should be a list" -}}
+{{- end -}}
+{{- end -}}
 {{- range $policy.rules -}}
-{{- if and (hasKey . "action") (kindIs "bool" .action) -}}
+{{- if and (kindIs "map" .) (kindIs "bool" (get . "action")) -}}
 {{- $_ := set . "action" "off" -}}
 {{- end -}}
 {{- end -}}
 {{ mustToPrettyJson $policy }}
+{{- end -}}
+
+{{/* The policy file: `policyText` as it is, so that messages name its lines. JSON is valid YAML. */}}
+{{- define "gpuward.policyFile" -}}
+{{ .Values.policyText | default (include "gpuward.policy" .) }}
 {{- end -}}
 
 {{/* The ConfigMap with the policy file: (dict "root" $ "component" … "suffix" "-policy"). */}}
@@ -27,8 +43,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 data:
-  gpuward.yaml: |
-    {{- include "gpuward.policy" .root | nindent 4 }}
+  {{- dict "gpuward.yaml" (include "gpuward.policyFile" .root) | toYaml | nindent 2 }}
 {{- end -}}
 
 {{/* The spec of a pod that checks the policy in a ConfigMap: (dict "root" $ "suffix" … "configMap" …). */}}

@@ -17,7 +17,7 @@ mode.
 {{- if ne $mode $default }}{{ $elsewhere = append $elsewhere $label }}{{ end -}}
 {{- end -}}
 {{- $system := list "kube-system" "kube-public" "kube-node-lease" .Release.Namespace -}}
-{{- $names := concat $system .Values.registration.excludedNamespaces | uniq | sortAlpha -}}
+{{- $names := concat $system (.Values.registration.excludedNamespaces | default list) | uniq | sortAlpha -}}
 {{- $away := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" $names -}}
 {{- $selected := list -}}
 {{- range $mode := list "deny" "warn" "audit" -}}
