@@ -138,7 +138,10 @@ class Evaluation:
                 known = subject.results_by_rule[active.rule.name] = self._check(active, subject)
             findings, error = known
             if findings:
-                reported += [f for f in findings if self._is_reported(f, active, subject)]
+                own = [f for f in findings if self._is_reported(f, active, subject)]
+                if self._rule_set.exceptions:
+                    own = [self._exceptions.with_hint(finding, subject) for finding in own]
+                reported += own
             failure = failure or error
         if failure:
             self.result.failures.append(RuleFailure(active.rule.name, failure))

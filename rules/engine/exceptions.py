@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from rules.base.json_patch import Path
 from rules.finding import Finding
@@ -14,19 +14,39 @@ from rules.policy import PolicyException
 
 
 class ExceptionMatcher:
-    """The exceptions that have not expired, for one version of a manifest."""
+    """The exceptions of a policy on the day `today`, for one version of a manifest."""
 
     def __init__(self, exceptions: Iterable[PolicyException], today: datetime.date) -> None:
-        self._exceptions = [one for one in exceptions if not one.expired(today)]
+        self._active: list[PolicyException] = []
+        self._expired: list[PolicyException] = []
+        for exception in exceptions:
+            (self._expired if exception.expired(today) else self._active).append(exception)
         self._fitting_pods: dict[tuple[PolicyException, Path], bool] = {}
 
     def find(self, finding: Finding, subject: Pod | Quota | DeviceClaim) -> PolicyException | None:
         """The first exception that accepts `finding` about `subject`, or None."""
+        return next(self._matches(self._active, finding, subject), None)
+
+    def with_hint(self, finding: Finding, subject: Pod | Quota | DeviceClaim) -> Finding:
+        """`finding`, whose help says when an exception for it ended, if there was one."""
+        matches = self._matches(self._expired, finding, subject) if self._expired else ()
+        ends = [exception.expires for exception in matches if exception.expires is not None]
+        if not ends:
+            return finding
+        hint = f"an exception for this ended after {max(ends)}"
+        return finding._replace(help=f"{finding.help}; {hint}" if finding.help else hint)
+
+    def _matches(
+        self,
+        exceptions: Iterable[PolicyException],
+        finding: Finding,
+        subject: Pod | Quota | DeviceClaim,
+    ) -> Iterator[PolicyException]:
+        """Those of `exceptions` that are for `finding` about `subject`."""
         account = subject.service_account if isinstance(subject, Pod) else ""
-        for exception in self._exceptions:
+        for exception in exceptions:
             if exception.covers(finding, account) and self._fits(exception, finding, subject):
-                return exception
-        return None
+                yield exception
 
     def _fits(
         self, exception: PolicyException, finding: Finding, subject: Pod | Quota | DeviceClaim

@@ -508,6 +508,30 @@ def test_an_exception_also_covers_the_superseded_rules() -> None:
     assert result.used_exceptions == {accepted}
 
 
+def test_a_finding_says_when_an_exception_for_it_ended() -> None:
+    def exception(day: int, **patterns: Any) -> PolicyException:
+        last_day = CONTEXT.today.replace(year=CONTEXT.today.year - 1, day=day)
+        return PolicyException(rules=("r",), reason="why", expires=last_day, **patterns)
+
+    def helps(*exceptions: PolicyException) -> list[str]:
+        rules = rule_set(active("r", find_field("a")), exceptions=exceptions)
+        return [f.help for f in check(pod({"a": 1}, {"a": 1}), rules, CONTEXT).findings]
+
+    year = CONTEXT.today.year - 1
+    (without,) = {*helps()}
+    first, second = helps(exception(1, containers=("c0",)), exception(3, containers=("c0",)))
+    assert first.startswith(without)
+    assert first.endswith(f"an exception for this ended after {year}-{CONTEXT.today.month:02}-03")
+    assert second == without
+    assert helps(exception(1, namespaces=("another",))) == [without] * 2
+    valid = PolicyException(rules=("r",), reason="why", containers=("c0",))
+    assert helps(exception(1, containers=("c1",)), valid) == [
+        f"{without}; an exception for this ended after {year}-{CONTEXT.today.month:02}-01".strip(
+            "; "
+        )
+    ]
+
+
 def test_suppressed_findings_are_counted_and_not_fixed() -> None:
     def suppress(finding: Finding, rule: ActiveRule) -> bool:
         assert finding.rule == rule.rule.name

@@ -79,6 +79,15 @@ POLICY = [
         4,
         1,
     ),
+    Panel(
+        "Time left of exceptions",
+        "The exceptions of the policy that have an end. Below zero, they no longer apply.",
+        "s",
+        {
+            "{{exception}}: {{rules}} ({{namespaces}})": "min by (exception, rules, namespaces) "
+            f"(gpuward_exception_expiry_seconds{{{OURS}}})"
+        },
+    ),
 ]
 PODS = [
     Panel(

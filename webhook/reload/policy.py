@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from policies.files import parse_policy, read_policy_file
 from policies.loading import PolicyError, default_policy
-from rules.policy import Policy
+from rules.policy import Policy, PolicyException
 from webhook.admission.decider import Decider
 
 Change = Literal["", "loaded", "refused", "restored"]
@@ -45,6 +45,7 @@ class ActivePolicy(NamedTuple):
     """
 
     decider: Decider
+    exceptions: tuple[PolicyException, ...]
     source: PolicySource
     digest: str
     since: float
@@ -159,9 +160,11 @@ class PolicyReloader:
 
     def _activate(self, source: PolicySource) -> None:
         """Make the policy of `source` the active one; PolicyError leaves the present one."""
-        decider, content = Decider(source.load()), source.content
+        policy, content = source.load(), source.content
         digest = "" if content is None else hashlib.sha256(content).hexdigest()
-        self._active = ActivePolicy(decider, source, digest, self._clock())
+        self._active = ActivePolicy(
+            Decider(policy), policy.exceptions, source, digest, self._clock()
+        )
         self._content, self._pending, self._failed = content or b"", None, None
         self.last_error = ""
         self.loads += 1

@@ -98,6 +98,7 @@ class WebhookServer:
             on_rejected = self.metrics.count_rejected_connection
             self._listeners.append(Listener(server, listening, tls, limits, on_rejected))
         self.metrics.add_state(self._state)
+        self.metrics.add_exceptions(lambda: self._policy.active.exceptions)
         for listener in self._listeners:
             listener.start()
         self._reloading = asyncio.create_task(self._reload_periodically())

@@ -7,17 +7,20 @@ counters of the client library, with their locks, take ten times as long for eac
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from registration.routes import ROUTES, Route
+from rules.policy import PolicyException
 from webhook.admission.answer import Answer
 from webhook.admission.decision import Outcome
+from webhook.telemetry.exceptions import exception_metric
 from webhook.telemetry.server_state import ServerState, counter, state_metrics
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0)
@@ -67,6 +70,10 @@ class Metrics:
     def add_state(self, read: Callable[[], ServerState]) -> None:
         """Add the gauges; `read` is called at every scrape."""
         self.registry.register(_FunctionCollector(lambda: state_metrics(read())))
+
+    def add_exceptions(self, read: Callable[[], Sequence[PolicyException]]) -> None:
+        """Add the gauge of the policy's exceptions; `read` is called at every scrape."""
+        self.registry.register(_FunctionCollector(lambda: [exception_metric(read(), time.time())]))
 
     def count_review(self, route: Route, answer: Answer, seconds: float) -> None:
         """Count one review with its answer and the time that it took."""

@@ -172,14 +172,6 @@ REQUEST_EXAMPLES: dict[str, list[Example]] = {
             {f"gpuward_internal_errors_total{{{POD}}}": f"1{LONG}"},
         )
     ],
-    "GpuwardPolicyRefused": [
-        Example(
-            {f"gpuward_policy_valid{{{POD}}}": f"1x20 0{LONG}"},
-            {f"gpuward_policy_valid{{{POD}}}": f"1x20 0x2 1{LONG}"},
-            POD_LABELS,
-            {"$labels.pod": "gpuward-0"},
-        )
-    ],
     "GpuwardDenialsRise": [
         Example(
             _rule_outcomes("0x1425 0+8x60"),
