@@ -5,14 +5,16 @@ from __future__ import annotations
 import datetime
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from cluster.protocols import ClusterError, ConfigurationRef, Object
 from registration import hints
+from registration.comparison import differences
 from registration.configurations import WEBHOOK_NAME_SUFFIX
+from registration.expectation import Expectation
 from registration.webhook_client import CallError, Target
 
 Get = Callable[[ConfigurationRef], Object | None]
@@ -53,12 +55,24 @@ class CheckReport(NamedTuple):
         return all(result.ok for result in self.results)
 
 
-def check(get: Get, probe: Probe, refs: Iterable[ConfigurationRef]) -> CheckReport:
-    """Read each configuration, and call each target that one of them names once."""
+def check(
+    get: Get, probe: Probe, refs: Iterable[ConfigurationRef], expectation: Expectation | None = None
+) -> CheckReport:
+    """Read each configuration, and call each target that one of them names once.
+
+    Each configuration is compared with the one in `expectation`, if it is given.
+    """
     results: list[CheckResult] = []
     entries: list[Entry] = []
     for ref in refs:
-        entries_or_error = _read_entries(get, ref)
+        try:
+            configuration = get(ref)
+        except ClusterError as error:
+            results.append(CheckResult(_subject(ref), f"cannot be read: {error}", ok=False))
+            continue
+        if expectation is not None:
+            results += _compare(ref, expectation.get(ref), configuration)
+        entries_or_error = _read_entries(ref, configuration)
         if isinstance(entries_or_error, CheckResult):
             results.append(entries_or_error)
         else:
@@ -92,13 +106,27 @@ def summary(entries: Sequence[Entry]) -> str:
     return f"{len(entries)} webhooks; failurePolicy {failure_policies}; timeoutSeconds {seconds}"
 
 
-def _read_entries(get: Get, ref: ConfigurationRef) -> list[Entry] | CheckResult:
+def _compare(
+    ref: ConfigurationRef, expected: Object | None, found: Object | None
+) -> Iterator[CheckResult]:
+    subject = _subject(ref)
+    if expected is None:
+        yield CheckResult(subject, "it is not in the file of --expected", ok=False)
+    elif found is not None:  # that it is missing is reported anyway
+        changes = differences(expected, found)
+        for change in changes:
+            yield CheckResult(subject, change, ok=False, hint=hints.CHANGED)
+        if not changes:
+            yield CheckResult(subject, "is what this release should have")
+
+
+def _subject(ref: ConfigurationRef) -> str:
+    return f"{ref.kind.value}/{ref.name}"
+
+
+def _read_entries(ref: ConfigurationRef, configuration: Object | None) -> list[Entry] | CheckResult:
     """The entries of a configuration, or why there are none."""
-    subject = f"{ref.kind.value}/{ref.name}"
-    try:
-        configuration = get(ref)
-    except ClusterError as error:
-        return CheckResult(subject, f"cannot be read: {error}", ok=False)
+    subject = _subject(ref)
     webhooks = (configuration or {}).get("webhooks") or []
     if not webhooks:
         message = "it does not exist" if configuration is None else "it contains no webhook"

@@ -11,18 +11,26 @@ from urllib.parse import urlsplit
 
 from cluster.protocols import ClusterError, ConfigurationRef
 from registration.check import CheckReport, check, retry_until_ok, summary
+from registration.expectation import ExpectationError, read_expectation
 from registration.sample import send_sample
 from registration.webhook_client import Address, Target, peer_expiry
 
 DESCRIPTION = """\
-Read gpuward's webhook configurations and call every address that they name, as API
-servers do: over TLS, trusting only their caBundle. The request holds a pod that takes
-GPUs without requesting them. Nothing is created or changed."""
+Read gpuward's webhook configurations, compare them with those that the release should
+have, and call every address that they name, as API servers do: over TLS, trusting only
+their caBundle. The request holds a pod that takes GPUs without requesting them. Nothing
+is created or changed."""
 EPILOG = """\
 The credentials are those that kubectl would use: from a kubeconfig file, or else from
 the pod in which this runs. They must allow getting the configurations.
 
-exit status: 0 all addresses answer, 1 one does not, 2 wrong usage"""
+To compare with what the chart has rendered for this release (gpuward-system is its
+namespace):
+  kubectl get configmap gpuward-registration -n gpuward-system \\
+    -o jsonpath='{.data.expected\\.yaml}' | gpuward webhooks check --expected -
+
+exit status: 0 all is well, 1 something is wrong, 2 wrong usage"""
+_NOT_COMPARED = "note: not compared with what the release should have, see --expected\n"
 _MAX_WAIT_SECONDS = 86_400  # a day
 
 
@@ -33,6 +41,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         type=_address,
         help="Address to connect to instead of the Service, as with kubectl port-forward.",
+    )
+    parser.add_argument(
+        "--expected",
+        metavar="FILE",
+        help="Also compare the configurations with those in this file, as the chart renders them; "
+        "`-` is standard input.",
     )
     parser.add_argument(
         "--tls-only",
@@ -54,16 +68,19 @@ def run(options: argparse.Namespace, refs: list[ConfigurationRef]) -> int:
     from cluster.connection import Connection  # noqa: PLC0415
 
     try:
+        expectation = read_expectation(options.expected) if options.expected else None
         connection = Connection.like_kubectl(options.kubeconfig, options.context)
-    except ClusterError as error:
+    except (ClusterError, ExpectationError) as error:
         sys.stderr.write(f"gpuward webhooks: {error}\n")
         return 1
     get = KubernetesConfigurations(connection).get_configuration
     probe = partial(
         _check_certificate_only if options.tls_only else send_sample, address=options.address
     )
-    report = retry_until_ok(lambda: check(get, probe, refs), options.wait, _report_retries())
-    _print(report)
+    report = retry_until_ok(
+        lambda: check(get, probe, refs, expectation), options.wait, _report_retries()
+    )
+    _print(report, compared=expectation is not None)
     return 0 if report.ok else 1
 
 
@@ -86,12 +103,14 @@ def _report_retries() -> Callable[[CheckReport], None]:
     return on_failure
 
 
-def _print(report: CheckReport) -> None:
+def _print(report: CheckReport, *, compared: bool) -> None:
     for result in report.results:
         if result.ok:
             sys.stdout.write(f"{result.subject}: {result.message}\n")
     if report.ok:
         sys.stdout.write(f"the webhook works: {summary(report.entries)}\n")
+        if not compared:
+            sys.stdout.write(_NOT_COMPARED)
     sys.stdout.flush()
     sys.stderr.writelines(_error_lines(report))
     hints = dict.fromkeys(result.hint for result in report.results if result.hint)

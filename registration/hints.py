@@ -15,6 +15,14 @@ MISSING = (
     "gpuward is not installed, has another name here, or was removed by hand: "
     "`helm upgrade` creates the configurations again."
 )
+CHANGED = (
+    "Somebody has changed the configurations. To see who did:\n"
+    "  kubectl get validatingwebhookconfiguration,mutatingwebhookconfiguration gpuward -o yaml "
+    "--show-managed-fields\n"
+    "To undo it, delete them and run `helm upgrade` with the values of the release, which creates\n"
+    "them again. `helm upgrade` alone does not remove what somebody has added:\n"
+    "  kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration gpuward"
+)
 CLIENT_CERTIFICATE = (
     "Does the server demand a client certificate (clientCAConfigMap in the chart's values)? "
     "This command has none; add --tls-only."

@@ -17,6 +17,10 @@ pytest_plugins = ["tests.testkit.chart.fixtures"]
 
 BOTH_KINDS = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
 FOREIGN_WEBHOOK = [{"op": "replace", "path": "/webhooks/0/name", "value": "pods.example.com"}]
+NO_ENTRY = [{"op": "remove", "path": "/webhooks/0"}]
+NO_NAMESPACE = [
+    {"op": "add", "path": "/webhooks/0/namespaceSelector/matchLabels", "value": {"team": "none"}}
+]
 WRONG_CA_BUNDLE = [{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]
 CONTENT_TYPE = "application/json-patch+json"
 
@@ -37,9 +41,14 @@ def serving(published: Installation) -> Iterator[Installation]:
     if len(published.pods()) < 2:
         published.restart()
     if published.webhooks() != webhooks:
-        published.plane.kubectl("delete", BOTH_KINDS, "gpuward", "--ignore-not-found")
-        published.upgrade(SLOW_MACHINE)
-        published.publish_ca_bundle()
+        restore_configurations(published)
+
+
+def restore_configurations(installation: Installation) -> None:
+    """Delete both configurations, and let helm create them again."""
+    installation.plane.kubectl("delete", BOTH_KINDS, "gpuward", "--ignore-not-found")
+    installation.upgrade(SLOW_MACHINE)
+    installation.publish_ca_bundle()
 
 
 def prepare_hook(installation: Installation, component: str) -> tuple[Any, str]:
@@ -109,6 +118,19 @@ def test_the_test_fails_if_api_servers_do_not_trust_the_webhook(serving: Install
 
     log = eventually(failed, what="the test fails")
     assert "caBundle" in log
+
+
+def test_the_test_fails_if_somebody_has_changed_the_configurations(serving: Installation) -> None:
+    patch_configuration(serving, ConfigurationKind.VALIDATING, NO_ENTRY)
+    patch_configuration(serving, ConfigurationKind.MUTATING, NO_NAMESPACE)
+    final_phase, log = run_hook(serving, "test")
+    assert final_phase == "Failed"
+    assert "validatingwebhookconfigurations/gpuward: deny.gpuward.io: it is missing" in log
+    selector = 'namespaceSelector.matchLabels: expected nothing, found {"team": "none"}'
+    assert f"mutatingwebhookconfigurations/gpuward: pods.deny.gpuward.io: {selector}" in log
+    restore_configurations(serving)  # as the log says
+    final_phase, log = run_hook(serving, "test")
+    assert final_phase == "Succeeded", log
 
 
 def test_the_test_fails_if_no_server_answers(serving: Installation) -> None:

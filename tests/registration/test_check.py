@@ -20,6 +20,7 @@ from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually, free_port
 from tests.testkit.registration.checked_installation import ENVIRONMENT, PORT, SERVICE, Installation
 
+KINDS = (ConfigurationKind.VALIDATING, ConfigurationKind.MUTATING)
 PATHS = [f"/{kind}/{mode.word}" for kind in ("validate", "mutate") for mode in MODES]
 
 
@@ -50,7 +51,8 @@ def test_every_webhook_answers(installation: Installation) -> None:
     with installation.registered():
         done = installation.check()
     assert (done.returncode, done.stderr) == (0, "")
-    *lines, last = done.stdout.splitlines()
+    *lines, last, note = done.stdout.splitlines()
+    assert note.startswith("note: not compared with what the release should have")
     assert [line.partition(": ")[0] for line in lines] == [
         installation.url + path for path in PATHS
     ]
@@ -63,6 +65,41 @@ def test_every_webhook_answers(installation: Installation) -> None:
     decided = [line for line in installation.server.log() if line.get("name") == "gpuward-check"]
     assert {line["event"] for line in decided} >= {"denied"}
     assert all(line["dry_run"] and line["namespace"] == "gpuward-check" for line in decided)
+
+
+def test_configurations_are_compared_with_what_the_release_should_have(
+    installation: Installation, tmp_path: Path
+) -> None:
+    expected = tmp_path / "expected.yaml"
+    with installation.registered():
+        both = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
+        done = installation.plane.kubectl("get", both, installation.name, "--output=yaml")
+        expected.write_text(done.stdout)
+        same = installation.check("--expected", str(expected))
+        installation.edit(ConfigurationKind.VALIDATING, "remove", "/webhooks/0")
+        installation.edit(
+            ConfigurationKind.MUTATING, "replace", "/webhooks/0/failurePolicy", "Ignore"
+        )
+        changed = installation.check("--expected", str(expected))
+    assert (same.returncode, same.stderr) == (0, "")
+    assert same.stdout.count(f"/{installation.name}: is what this release should have\n") == 2
+    assert "not compared" not in same.stdout
+    assert changed.returncode == 1
+    first, second, *hint = changed.stderr.splitlines()
+    validating, mutating = (
+        f"gpuward webhooks: {kind.value}/{installation.name}: " for kind in KINDS
+    )
+    assert first == f"{validating}deny.gpuward.io: it is missing"
+    difference = 'pods.deny.gpuward.io: failurePolicy: expected "Fail", found "Ignore"'
+    assert second == f"{mutating}{difference}"
+    assert hint[0].startswith("Somebody has changed the configurations.")
+    assert "the webhook works" not in changed.stdout
+
+
+def test_an_expectation_that_cannot_be_read_is_reported(installation: Installation) -> None:
+    done = installation.check("--expected", "/no-file")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "gpuward webhooks: /no-file: No such file or directory\n"
 
 
 def test_an_empty_ca_bundle_is_reported(installation: Installation) -> None:
@@ -197,7 +234,7 @@ def test_wait_retries_until_the_webhook_answers(
         )
     assert processes.exit_status("waiting-check") == 0
     lines = log.read_text().splitlines()
-    assert lines[-1].startswith("the webhook works: 9 webhooks; ")
+    assert lines[-2].startswith("the webhook works: 9 webhooks; ")
     missing = [line for line in lines if line.endswith(": it does not exist")]
     assert len(missing) == len(set(missing)) == 2, (
         "each failure is printed once, however many retries there were"

@@ -31,7 +31,7 @@ def test_the_help_lists_the_exit_statuses(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit):
         main(["check", "--help"])
     expected = re.sub(r"\s+", " ", capsys.readouterr().out)
-    assert "exit status: 0 all addresses answer, 1 one does not, 2 wrong usage" in expected
+    assert "exit status: 0 all is well, 1 something is wrong, 2 wrong usage" in expected
 
 
 def test_missing_credentials_are_reported(
@@ -49,6 +49,8 @@ def test_missing_credentials_are_reported(
 def test_the_chart_s_test_waits_and_knows_where_callers_need_a_certificate(
     values: str, more: list[str]
 ) -> None:
-    pod = find_one(render(values), "Pod")
+    pod = find_one(render(values), "Pod", "gpuward-test")
     (container,) = pod["spec"]["containers"]
-    assert container["args"] == ["webhooks", "check", "--wait=60", *more]
+    first, second, wait, expected, *others = container["args"]
+    assert (first, second, wait, others) == ("webhooks", "check", "--wait=60", more)
+    assert expected.startswith("--expected=/")

@@ -33,6 +33,26 @@ mode.
 {{ toYaml $selected }}
 {{- end -}}
 
+{{/*
+The webhooks of one configuration, as a YAML list: (dict "root" $ "kind" "Mutating" "caBundle" "…").
+*/}}
+{{- define "gpuward.webhooks" -}}
+{{- $values := .root.Values -}}
+{{- $conditions := include "gpuward.matchConditions" .root | fromYamlArray -}}
+{{- $rules := .root.Files.Get "files/rules.yaml" | fromYaml -}}
+{{- range $modeEntry := include "gpuward.modes" .root | fromYamlArray }}
+{{- $entry := dict "root" $.root "selector" $modeEntry.selector "caBundle" $.caBundle }}
+{{- $podEntry := dict "conditions" $conditions "failurePolicy" $values.registration.failurePolicy }}
+{{- if eq $.kind "Mutating" }}
+{{- $path := printf "/mutate/%s" $modeEntry.mode }}
+{{ include "gpuward.entry" (merge (dict "name" (printf "pods.%s" $modeEntry.mode) "path" $path "rules" $rules.mutatePods "reinvocationPolicy" "IfNeeded") $podEntry $entry) }}
+{{ include "gpuward.entry" (merge (dict "name" (printf "workloads.%s" $modeEntry.mode) "path" $path "rules" $rules.mutateWorkloads "reinvocationPolicy" "IfNeeded" "failurePolicy" "Ignore") $entry) }}
+{{- else }}
+{{ include "gpuward.entry" (merge (dict "name" $modeEntry.mode "path" (printf "/validate/%s" $modeEntry.mode) "rules" $rules.validatePods) $podEntry $entry) }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* One webhook, with every field for which the API server would otherwise set a default. */}}
 {{- define "gpuward.entry" -}}
 - name: {{ .name }}.gpuward.io
