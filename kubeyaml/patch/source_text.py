@@ -1,0 +1,57 @@
+"""The text of one chunk, addressed by the reader's offsets, which count from the file's start."""
+
+from collections.abc import Iterable
+
+from kubeyaml.patch.model import Splice
+from kubeyaml.reader import BYTE_ORDER_MARK
+
+
+class SourceText:
+    r"""The text of a chunk that begins at the offset `base`. Only "\n" ends a line."""
+
+    def __init__(self, text: str, base: int) -> None:
+        self.text = text
+        self.base = base
+        self.end = base + len(text)
+        first_line = text[: text.find("\n") + 1]
+        # With mixed line breaks, new lines end like the first one.
+        self.line_break = "\r\n" if first_line.endswith("\r\n") else "\n"
+        self._start = base + text.startswith(BYTE_ORDER_MARK)
+
+    def between(self, start: int, end: int) -> str:
+        """The text between two offsets."""
+        return self.text[start - self.base : end - self.base]
+
+    def line_start(self, offset: int) -> int:
+        """The start of the line of the character at `offset`."""
+        return max(self.text.rfind("\n", 0, offset - self.base) + 1 + self.base, self._start)
+
+    def line_end(self, offset: int) -> int:
+        """The offset behind the line break of the line of `offset`, or the end of the text."""
+        found = self.text.find("\n", offset - self.base)
+        return self.end if found < 0 else found + 1 + self.base
+
+    def column(self, offset: int) -> int:
+        """How many characters are before `offset` on its line."""
+        return offset - self.line_start(offset)
+
+    def rest_of_line(self, offset: int) -> str:
+        """What follows `offset` on its line, without blanks around it."""
+        return self.between(offset, self.line_end(offset)).strip()
+
+    def insert_lines(self, offset: int, lines: Iterable[str]) -> Splice:
+        """The splice that puts `lines` below the line of `offset`."""
+        end = self.line_end(offset)
+        new = "".join(line + self.line_break for line in lines)
+        if self.between(offset, end).endswith("\n"):
+            return Splice(end, end, new)
+        # The last line stays without a line break.
+        return Splice(end, end, self.line_break + new.removesuffix(self.line_break))
+
+    def spliced(self, splices: Iterable[Splice]) -> str:
+        """The text with all `splices` made; they must not overlap."""
+        pieces, done = [], self.base
+        for start, end, new in sorted(splices, key=lambda splice: splice[:2]):
+            pieces += [self.between(done, start), new]
+            done = end
+        return "".join((*pieces, self.between(done, self.end)))

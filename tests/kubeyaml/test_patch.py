@@ -1,0 +1,250 @@
+"""Tests of patches of YAML text: what an edit looks like, what stays, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from kubeyaml import Chunk, YamlError, read
+from kubeyaml.patch import Operation, PatchError, patch
+
+
+def add(path: str, value: Any) -> Operation:
+    return {"op": "add", "path": path, "value": value}
+
+
+def replace(path: str, value: Any) -> Operation:
+    return {"op": "replace", "path": path, "value": value}
+
+
+def remove(path: str) -> Operation:
+    return {"op": "remove", "path": path}
+
+
+def patched(text: str, *operations: Operation) -> str:
+    document = read(Chunk(text))
+    assert document is not None
+    expected = jsonpatch.apply_patch(document.value, list(operations))
+    return patch(Chunk(text), operations, expected).text
+
+
+def refusal(text: str, *operations: Operation) -> str:
+    with pytest.raises(PatchError) as caught:
+        patched(text, *operations)
+    return caught.value.reason
+
+
+BLOCK = """\
+# a pod
+spec:   # the spec
+
+  containers:
+  - name: "main"     # first
+    limits:
+      cpu: '1'  # one core
+
+      # memory: later
+    env: []
+    args:
+    - a
+    # between
+    - b
+    - c  # last
+
+  other: |
+    text
+    # no comment
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("operation", "old", "new"),
+    [
+        (replace("/spec/containers/0/name", "x"), '"main"', '"x"'),
+        (replace("/spec/containers/0/limits/cpu", "it's"), "'1'", "'it''s'"),
+        (replace("/spec/containers/0/limits/cpu", 2), "'1'", "2"),
+        (replace("/spec/containers/0/args/1", "no"), "- b\n", '- "no"\n'),
+        (
+            replace("/spec/containers/0/env", [{"name": "A", "value": ""}]),
+            "    env: []\n",
+            '    env:\n    - name: A\n      value: ""\n',
+        ),
+        (remove("/spec/containers/0/args/1"), "    - b\n", ""),
+        (remove("/spec/containers/0/args/2"), "    - c  # last\n", ""),
+        (remove("/spec/containers/0/env"), "    env: []\n", ""),
+        (remove("/spec/containers/0/name"), 'name: "main"     # first\n    limits', "limits"),
+        (
+            remove("/spec/containers/0/limits/cpu"),
+            "limits:\n      cpu: '1'  # one core\n",
+            "limits: {}\n",
+        ),
+        (remove("/spec/other"), "  other: |\n    text\n    # no comment\n", ""),
+        (
+            add("/spec/containers/0/limits/a~1b", {"c": [1, [2], {}]}),
+            "# one core\n",
+            "# one core\n      a/b:\n        c:\n        - 1\n        - - 2\n        - {}\n",
+        ),
+        (add("/spec/containers/0/args/-", "#"), "- c  # last\n", '- c  # last\n    - "#"\n'),
+        (add("/spec/containers/0/args/0", "z"), "    - a\n", "    - z\n    - a\n"),
+        (add("/spec/containers/0/args/1", "z"), "    - b\n", "    - z\n    - b\n"),
+        (add("/spec/x", None), "    # no comment\n", "    # no comment\n  x: null\n"),
+        (add("/spec/x", "a\nb"), "    # no comment\n", '    # no comment\n  x: "a\\nb"\n'),
+        (add("/kind", "Pod"), "    # no comment\n", "    # no comment\nkind: Pod\n"),
+    ],
+)
+def test_only_the_edit_changes_in_block_style(operation: Operation, old: str, new: str) -> None:
+    assert BLOCK.count(old) == 1
+    assert patched(BLOCK, operation) == BLOCK.replace(old, new)
+    windows = patched(BLOCK.replace("\n", "\r\n"), operation)
+    assert windows == BLOCK.replace(old, new).replace("\n", "\r\n")
+    assert patched("\ufeff" + BLOCK, operation) == "\ufeff" + BLOCK.replace(old, new)
+
+
+FLOW = """\
+metadata: {name: a, labels: {}, "quoted": 1 }
+spec:
+  args: [a, 'b', c,]
+  long: [
+    a,
+    b,
+  ]
+"""
+
+
+@pytest.mark.parametrize(
+    ("operation", "old", "new"),
+    [
+        (replace("/metadata/name", "true"), "name: a", 'name: "true"'),
+        (replace("/spec/args/1", "x y"), "'b'", "'x y'"),
+        (replace("/spec/args/0", {"x": ["w"]}), "[a, ", "[{x: [w]}, "),
+        (remove("/metadata/name"), "name: a, ", ""),
+        (remove("/metadata/quoted"), ', "quoted": 1', ""),
+        (remove("/spec/args/2"), ", c", ""),
+        (remove("/spec/long/1"), "a,\n    b,", "a,"),
+        (add("/metadata/labels/app", "x"), "labels: {}", "labels: {app: x}"),
+        (add("/metadata/new", {"a": "b"}), '"quoted": 1', '"quoted": 1, "new": {"a": "b"}'),
+        (add("/spec/args/1", "x"), "'b'", "x, 'b'"),
+        (add("/spec/long/-", "c"), "    b,\n", "    b,\n    c,\n"),
+        (add("/spec/long/0", "c"), "    a,\n", "    c,\n    a,\n"),
+        (add("/spec/more", [1]), "  ]\n", "  ]\n  more:\n  - 1\n"),
+    ],
+)
+def test_only_the_edit_changes_in_flow_style(operation: Operation, old: str, new: str) -> None:
+    assert FLOW.count(old) == 1
+    assert patched(FLOW, operation) == FLOW.replace(old, new)
+
+
+DATA = {"kind": "Pod", "spec": {"list": [{"a": 1}, {"b": "two"}], "empty": {}, "none": []}}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        json.dumps,
+        lambda data: json.dumps(data, indent=2),
+        lambda data: json.dumps(data, indent=4) + "\n",
+        lambda data: json.dumps(data, separators=(",", ":")),
+    ],
+)
+@pytest.mark.parametrize(
+    "operation",
+    [
+        add("/spec/new", {"x": ["y", {"z": {}}]}),
+        add("/spec/empty/x", {"y": [1]}),
+        add("/spec/none/-", "é"),
+        add("/spec/list/-", {"c": True}),
+        replace("/spec/list/1/b", "three"),
+        replace("/spec/empty", {"x": 1}),
+        remove("/spec/list/1"),
+        remove("/spec/none"),
+    ],
+)
+def test_json_stays_json_in_its_own_layout(
+    operation: Operation, write: Callable[[Any], str]
+) -> None:
+    expected = jsonpatch.apply_patch(DATA, [operation])
+    written = patched(write(DATA), operation)
+    assert json.loads(written) == expected
+    assert written == write(expected).replace("\\u00e9", "é")
+
+
+def test_a_collection_is_changed_only_where_it_differs() -> None:
+    text = "env:\n- name: A # kept\n  valueFrom: {fieldRef: x}\n- name: B\n"
+    new = [{"name": "A", "value": "void"}, {"name": "B"}]
+    assert patched(text, replace("/env", new)) == (
+        "env:\n- name: A # kept\n  value: void\n- name: B\n"
+    )
+
+
+def test_new_text_has_the_layout_of_the_document() -> None:
+    text = "a:\n    b:\n        - c:\n              d: 1\n"
+    new = "new:\n    k:\n        - v:\n              w: 1\n"
+    assert patched(text, add("/new", {"k": [{"v": {"w": 1}}]})) == text + new
+
+
+def test_a_text_without_a_final_line_break_gets_none() -> None:
+    assert (
+        patched("a: 1\nb:\n  - c", add("/b/-", "d"), add("/e", 1)) == "a: 1\nb:\n  - c\n  - d\ne: 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "operation", "reason"),
+    [
+        ("a: &x {b: 1}\nc: *x\n", add("/c/d", 1), "an alias stands for the value"),
+        ("a: &x {b: 1}\nc: *x\n", replace("/c/b", 2), "an alias stands for the value"),
+        ("a: &x {b: 1}\nc: *x\n", remove("/a/b"), "the value has an anchor"),
+        ("a: &x 1\nc: *x\n", replace("/a", 2), "the value has an anchor"),
+        ("a: {b: &x 1}\nc: 2\n", remove("/a"), "the value has an anchor"),
+        ("a: &x {b: 1}\nc:\n  <<: *x\n", replace("/c/b", 2), "a merge key (<<) supplies"),
+        ("a: &x {b: 1}\nc:\n  <<: *x\n  d: 1\n", remove("/c/b"), "a merge key (<<) supplies"),
+        ("a: !!str 1\n", replace("/a", 2), "the value has a tag"),
+        ('a: "{{ .Values.a }}"\n', replace("/a", 2), "a template fills in this text"),
+        ('a: ["{{ .Values.a }}"]\nb: 1\n', remove("/a"), "a template fills in this text"),
+        ("# {{- if .Values.a }}\na: 1\n# {{ end }}\n", add("/b", 1), "the file is a template"),
+        ("a: 1\n", remove("/a"), "the only entry of the document"),
+        ("? a\n: 1\n", replace("/a", 2), "behind a question mark"),
+        ("b: 1\n? a\n: 1\n", remove("/a"), "behind a question mark"),
+        ("? a\n: 1\n", add("/b", 2), "behind a question mark"),
+        ("- a: 1\n  # why\n  b: 2\n", remove("/0/a"), "a comment stands below"),
+        ("a: [\n  b, # why\n  c]\n", remove("/a/1"), "a comment stands between the brackets"),
+        ("a: [\n  b # why\n]\n", add("/a/-", 1), "a comment stands between the brackets"),
+        ("a:\n  # why\n  b: 1\n  # more\n  c: 1\n", replace("/a", 1), "contains comments"),
+        ("a: [b: 1]\n", add("/a/0/c", 1), "the mapping has no braces"),
+        ("a: 1\na: 2\nb: 1\n", remove("/a"), "would not be read as the fixed object"),
+        ("a: |\n  text", add("/b", 1), "would not be read as the fixed object"),
+    ],
+)
+def test_what_cannot_be_edited_alone_is_refused(
+    text: str, operation: Operation, reason: str
+) -> None:
+    assert reason in refusal(text, operation)
+
+
+def test_a_refusal_names_the_place_and_the_operation() -> None:
+    operation = replace("/c/b", 2)
+    with pytest.raises(PatchError) as caught:
+        patch(Chunk("a: &x {b: 1}\nc: *x\n", 100), [operation], {})
+    assert (caught.value.offset, caught.value.operation) == (116, operation)
+
+
+def test_an_edit_beside_an_anchor_is_made() -> None:
+    text = "base: &x {b: 1}\nc:\n  <<: *x\n  d: 1\n"
+    assert patched(text, add("/c/e", 1), remove("/c/d")) == text.replace("d: 1", "e: 1")
+
+
+def test_an_unexpected_result_is_refused() -> None:
+    with pytest.raises(PatchError, match="would not be read as the fixed object"):
+        patch(Chunk("a: 1\n"), [replace("/a", "1")], {"a": 1})
+
+
+def test_text_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(YamlError):
+        patch(Chunk("a: ["), [], {})
+    with pytest.raises(PatchError, match="no document"):
+        patch(Chunk("# nothing"), [], {})
