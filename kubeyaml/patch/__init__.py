@@ -7,5 +7,6 @@ it cannot edit without touching something else, and checks the result by reading
 
 from kubeyaml.patch.model import Operation, Patched, PatchError
 from kubeyaml.patch.patching import patch
+from kubeyaml.patch.rendering import one_line
 
-__all__ = ["Operation", "PatchError", "Patched", "patch"]
+__all__ = ["Operation", "PatchError", "Patched", "one_line", "patch"]

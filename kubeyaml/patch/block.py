@@ -31,7 +31,7 @@ class BlockEditor:
         """Put a new entry below the others, or an item above the one that has its index."""
         source, place = self._source, self._place
         if source.between(place.start, place.start + 1) == "?":
-            raise PatchError("the mapping has a key behind a question mark", place.start)
+            raise PatchError("the mapping has a key behind a question mark")
         if isinstance(key, str):
             lines = block_entry(key, value, self._column, self._look)
             return [source.insert_lines(place.end, lines)]
@@ -56,7 +56,7 @@ class BlockEditor:
             return [Splice(old.start, old.end, blank + scalar(value, old.style))]
         self._refuse_text_behind(old)
         if gap.strip(" \t"):
-            raise PatchError("the value is not on the line of its key", old.start)
+            raise PatchError("the value is not on the line of its key")
         if isinstance(key, int):
             lines = block(value, self._column + len("- "), self._look)
             return [Splice(behind, old.end, " " + source.line_break.join(lines).lstrip(" "))]
@@ -75,31 +75,31 @@ class BlockEditor:
             return [Splice(line, source.line_end(old.end))]
         following = [child for child in children(self._place) if child.start > old.end]
         if not _DASHES.fullmatch(before) or not following:
-            raise PatchError("the entry does not begin on a line of its own", start)
+            raise PatchError("the entry does not begin on a line of its own")
         # The first entry of an item stands beside the dash, and the second one takes its place.
         if isinstance(key, int):
             stop = self._header(key + 1)[0]
         else:
             stop = min(child.key_start for child in following)
         if source.between(source.line_end(old.end), stop).strip():
-            raise PatchError("a comment stands below the entry, which begins beside a dash", start)
+            raise PatchError("a comment stands below the entry, which begins beside a dash")
         return [Splice(start, stop)]
 
     def _header(self, key: str | int) -> tuple[int, int]:
         """The start of an entry, and the end of its colon or dash."""
         source, child = self._source, _child(self._place, key)
         if isinstance(key, str):
-            colon = _COLON.match(source.text, child.key_end - source.base)
+            colon = _COLON.match(source.text, child.key_end)
             if colon is None:
-                raise PatchError("the key stands behind a question mark", child.key_start)
-            return child.key_start, colon.end() + source.base
+                raise PatchError("the key stands behind a question mark")
+            return child.key_start, colon.end()
         if key == 0:
             return self._place.start, self._place.start + 1
         previous = _child(self._place, key - 1)
-        dash = _DASH.match(source.text, previous.end - source.base)
+        dash = _DASH.match(source.text, previous.end)
         if dash is None:
-            raise PatchError("the dash of the item is not where it is expected", child.start)
-        return dash.end() + source.base - 1, dash.end() + source.base
+            raise PatchError("the dash of the item is not where it is expected")
+        return dash.end() - 1, dash.end()
 
     def _replace_block(self, old: Place, behind: int, text: str) -> list[Splice]:
         source = self._source
@@ -112,7 +112,7 @@ class BlockEditor:
     def _refuse_text_behind(self, entry: Place) -> None:
         rest = self._source.rest_of_line(entry.end)
         if rest and not rest.startswith("#"):
-            raise PatchError("something else stands on the line on which the value ends", entry.end)
+            raise PatchError("something else stands on the line on which the value ends")
 
 
 def _child(place: Place, key: str | int) -> Place:

@@ -23,7 +23,7 @@ class FlowEditor:
             place.end - 1, place.end
         )
         if brackets not in {"{}", "[]"}:
-            raise PatchError("the mapping has no braces", place.start)
+            raise PatchError("the mapping has no braces")
         self._entries = sorted(children(place), key=lambda child: child.start)
         self._starts = [e.key_start if e.key_start >= 0 else e.start for e in self._entries]
         if self._starts and source.between(self._starts[-1], self._starts[-1] + 1) == '"':
@@ -110,4 +110,4 @@ class FlowEditor:
 
     def _refuse_comments(self, start: int, stop: int) -> None:
         if "#" in self._source.between(start, stop):
-            raise PatchError("a comment stands between the brackets", start)
+            raise PatchError("a comment stands between the brackets")

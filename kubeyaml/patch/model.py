@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from kubeyaml.model import Document
+from kubeyaml.model import Document, Path
 
 Operation = dict[str, Any]
 """One operation of a JSON Patch (RFC 6902): add, remove or replace."""
@@ -11,16 +11,14 @@ Operation = dict[str, Any]
 class PatchError(Exception):
     """An operation that cannot be made without touching what it must not touch.
 
-    `reason` completes "not fixed: …"; `offset` is the position in the file; `operation` is the one
-    that failed, with its path in the document as the operations before it left it. It is None if
-    the result as a whole is wrong.
+    `reason` completes "not fixed: …". `path` is that of the operation, in the document as the
+    operations before it left it; it is empty if the result as a whole is wrong.
     """
 
-    def __init__(self, reason: str, offset: int, operation: Operation | None = None) -> None:
-        super().__init__(reason, offset, operation)
+    def __init__(self, reason: str, path: Path = ()) -> None:
+        super().__init__(reason, path)
         self.reason = reason
-        self.offset = offset
-        self.operation = operation
+        self.path = path
 
     def __str__(self) -> str:
         return self.reason
@@ -35,7 +33,7 @@ class Splice(NamedTuple):
 
 
 class Patched(NamedTuple):
-    """The text of a chunk after a patch, and the document that is read from it."""
+    """The text of a document after a patch, and what is read from it."""
 
     text: str
     document: Document

@@ -1,4 +1,4 @@
-"""Apply the operations of a JSON Patch to the text of a chunk, one after the other."""
+"""Apply the operations of a JSON Patch to the text of a document, one after the other."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -21,43 +21,37 @@ from kubeyaml.patch.source_text import SourceText
 from kubeyaml.reader import read
 
 
-def patch(chunk: Chunk, operations: Sequence[Operation], expected: Json) -> Patched:
-    """The text of `chunk` after `operations`, which turn its value into `expected`.
+def patch(text: str, operations: Sequence[Operation], expected: Json) -> Patched:
+    """The text of one document after `operations`, which turn its value into `expected`.
 
     Raises PatchError if an operation cannot be made without touching something else, and if the
-    new text would not be read as `expected`. Raises YamlError if `chunk` cannot be read.
+    new text would not be read as `expected`. Raises YamlError if `text` cannot be read.
     """
-    document = read(chunk)
+    document = read(Chunk(text))
     if document is None:
-        raise PatchError("the text has no document", chunk.start)
-    source = SourceText(chunk.text, chunk.start)
+        raise PatchError("the text has no document")
+    source = SourceText(text)
     refuse_conditions(source)
     look = look_of(source, document)
     for given in operations:
         for operation in _narrowed(given, document.value):
-            splices = _planned(operation, source, document, look)
-            chunk = chunk._replace(text=source.spliced(splices))
-            document = _read_again(chunk, splices[0].start, operation)
-            source = SourceText(chunk.text, chunk.start)
+            path = _path(operation["path"], document.value)
+            try:
+                splices = _plan(operation, path, source, document, look)
+                refuse_placeholders(source, splices)
+                source = SourceText(source.spliced(splices))
+                document = _read_again(source.text)
+            except PatchError as error:
+                raise PatchError(error.reason, path) from None
     if not _identical(document.value, expected):
-        raise PatchError("the new text would not be read as the fixed object", chunk.start)
-    return Patched(chunk.text, document)
+        raise PatchError("the new text would not be read as the fixed object")
+    return Patched(source.text, document)
 
 
-def _planned(
-    operation: Operation, source: SourceText, document: Document, look: Look
+def _plan(
+    operation: Operation, path: Path, source: SourceText, document: Document, look: Look
 ) -> list[Splice]:
     """The splices that make `operation`."""
-    try:
-        splices = _plan(operation, source, document, look)
-        refuse_placeholders(source, splices)
-    except PatchError as error:
-        raise PatchError(error.reason, error.offset, operation) from None
-    return splices
-
-
-def _plan(operation: Operation, source: SourceText, document: Document, look: Look) -> list[Splice]:
-    path = _path(operation["path"], document.value)
     *parents, key = path
     place, value = place_at(document, tuple(parents)), _value_at(document.value, parents)
     editor = _editor(source, place, look)
@@ -74,7 +68,7 @@ def _plan(operation: Operation, source: SourceText, document: Document, look: Lo
     if len(value) > 1 or place.style == "flow":
         return editor.remove(key)
     if not parents:
-        raise PatchError("it is the only entry of the document", place.start)
+        raise PatchError("it is the only entry of the document")
     outer = _editor(source, place_at(document, tuple(parents[:-1])), look)
     return outer.replace(parents[-1], type(value)(), discard=True)
 
@@ -142,13 +136,13 @@ def _value_at(document: Json, path: Sequence[str | int]) -> Any:
     return node
 
 
-def _read_again(chunk: Chunk, offset: int, operation: Operation) -> Document:
+def _read_again(text: str) -> Document:
     try:
-        document = read(chunk)
+        document = read(Chunk(text))
     except YamlError as error:
-        raise PatchError(f"the new text would not be YAML: {error}", offset, operation) from None
+        raise PatchError(f"the new text would not be YAML: {error}") from None
     if document is None:
-        raise PatchError("the new text would be empty", offset, operation)
+        raise PatchError("the new text would be empty")
     return document
 
 

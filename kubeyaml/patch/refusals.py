@@ -20,8 +20,8 @@ _REASONS: Final = {
 
 def refuse_conditions(source: SourceText) -> None:
     """Refuse the text of a template with conditions and loops: the edit might be inside one."""
-    if found := _CONTROL.search(source.text):
-        raise PatchError("the file is a template", found.start() + source.base)
+    if _CONTROL.search(source.text):
+        raise PatchError("the file is a template")
 
 
 def place_at(document: Document, path: Path) -> Place:
@@ -38,27 +38,27 @@ def place_at(document: Document, path: Path) -> Place:
 def refuse_shared(place: Place) -> None:
     """Refuse an edit of a value that stands for others, or whose text says more than its value."""
     if place.note:
-        raise PatchError(_REASONS[place.note], place.start)
+        raise PatchError(_REASONS[place.note])
 
 
 def refuse_anchors_inside(place: Place) -> None:
     """Refuse to remove a value with an anchor inside, for which aliases may stand elsewhere."""
     for inner in _descendants(place):
         if inner.note == "anchor":
-            raise PatchError(_REASONS["anchor"], inner.start)
+            raise PatchError(_REASONS["anchor"])
 
 
 def refuse_comments_inside(source: SourceText, place: Place) -> None:
     """Refuse to replace a collection if something in it may be a comment."""
     if place.inside and _COMMENT.search(source.between(place.start, source.line_end(place.end))):
-        raise PatchError("the value to replace contains comments", place.start)
+        raise PatchError("the value to replace contains comments")
 
 
 def refuse_placeholders(source: SourceText, splices: Iterable[Splice]) -> None:
     """Refuse to change text that a template fills in."""
     for start, end, _ in splices:
         if "{{" in source.between(start, end):
-            raise PatchError("a template fills in this text", start)
+            raise PatchError("a template fills in this text")
 
 
 def _descendants(place: Place) -> Iterator[Place]:

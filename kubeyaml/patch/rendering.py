@@ -52,6 +52,11 @@ def flow(value: Any, look: Look) -> str:
     return write(value) if isinstance(value, str) else scalar(value)
 
 
+def one_line(value: Any) -> str:
+    """`value` as YAML on one line, for people to read."""
+    return flow(value, Look())
+
+
 def pretty_flow(value: Any, look: Look, column: int, line_break: str) -> str:
     """`value` in flow style with one entry a line; `column` is that of its closing bracket."""
     if not value or not isinstance(value, dict | list):

@@ -1,4 +1,4 @@
-"""The text of one chunk, addressed by the reader's offsets, which count from the file's start."""
+"""The text of one document, with its lines."""
 
 from collections.abc import Iterable
 
@@ -7,29 +7,26 @@ from kubeyaml.reader import BYTE_ORDER_MARK
 
 
 class SourceText:
-    r"""The text of a chunk that begins at the offset `base`. Only "\n" ends a line."""
+    r"""The text of a document. Offsets count from its start; only "\n" ends a line."""
 
-    def __init__(self, text: str, base: int) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.base = base
-        self.end = base + len(text)
         first_line = text[: text.find("\n") + 1]
         # With mixed line breaks, new lines end like the first one.
         self.line_break = "\r\n" if first_line.endswith("\r\n") else "\n"
-        self._start = base + text.startswith(BYTE_ORDER_MARK)
+        self._start = int(text.startswith(BYTE_ORDER_MARK))
 
     def between(self, start: int, end: int) -> str:
         """The text between two offsets."""
-        return self.text[start - self.base : end - self.base]
+        return self.text[start:end]
 
     def line_start(self, offset: int) -> int:
         """The start of the line of the character at `offset`."""
-        return max(self.text.rfind("\n", 0, offset - self.base) + 1 + self.base, self._start)
+        return max(self.text.rfind("\n", 0, offset) + 1, self._start)
 
     def line_end(self, offset: int) -> int:
         """The offset behind the line break of the line of `offset`, or the end of the text."""
-        found = self.text.find("\n", offset - self.base)
-        return self.end if found < 0 else found + 1 + self.base
+        return (self.text.find("\n", offset) + 1) or len(self.text)
 
     def column(self, offset: int) -> int:
         """How many characters are before `offset` on its line."""
@@ -50,8 +47,8 @@ class SourceText:
 
     def spliced(self, splices: Iterable[Splice]) -> str:
         """The text with all `splices` made; they must not overlap."""
-        pieces, done = [], self.base
+        pieces, done = [], 0
         for start, end, new in sorted(splices, key=lambda splice: splice[:2]):
-            pieces += [self.between(done, start), new]
+            pieces += [self.text[done:start], new]
             done = end
-        return "".join((*pieces, self.between(done, self.end)))
+        return "".join((*pieces, self.text[done:]))

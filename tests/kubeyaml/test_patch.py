@@ -29,7 +29,7 @@ def patched(text: str, *operations: Operation) -> str:
     document = read(Chunk(text))
     assert document is not None
     expected = jsonpatch.apply_patch(document.value, list(operations))
-    return patch(Chunk(text), operations, expected).text
+    return patch(text, operations, expected).text
 
 
 def refusal(text: str, *operations: Operation) -> str:
@@ -226,11 +226,10 @@ def test_what_cannot_be_edited_alone_is_refused(
     assert reason in refusal(text, operation)
 
 
-def test_a_refusal_names_the_place_and_the_operation() -> None:
-    operation = replace("/c/b", 2)
+def test_a_refusal_names_the_place() -> None:
     with pytest.raises(PatchError) as caught:
-        patch(Chunk("a: &x {b: 1}\nc: *x\n", 100), [operation], {})
-    assert (caught.value.offset, caught.value.operation) == (116, operation)
+        patch("a: &x {b: 1}\nc: [*x]\n", [replace("/c/0/b", 2)], {})
+    assert caught.value.path == ("c", 0, "b")
 
 
 def test_an_edit_beside_an_anchor_is_made() -> None:
@@ -240,11 +239,11 @@ def test_an_edit_beside_an_anchor_is_made() -> None:
 
 def test_an_unexpected_result_is_refused() -> None:
     with pytest.raises(PatchError, match="would not be read as the fixed object"):
-        patch(Chunk("a: 1\n"), [replace("/a", "1")], {"a": 1})
+        patch("a: 1\n", [replace("/a", "1")], {"a": 1})
 
 
 def test_text_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(YamlError):
-        patch(Chunk("a: ["), [], {})
+        patch("a: [", [], {})
     with pytest.raises(PatchError, match="no document"):
-        patch(Chunk("# nothing"), [], {})
+        patch("# nothing", [], {})
