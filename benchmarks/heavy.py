@@ -32,7 +32,8 @@ from rules.finding import Action
 from tests.testkit.admission.heavy_manifests import heavy_manifests
 from tests.testkit.admission.reviews import review_body
 from webhook.admission.decider import Decider
-from webhook.admission.review import decode, encode
+from webhook.admission.response import encode
+from webhook.admission.review import decode
 
 SHOWN = 20
 RATE, CONNECTIONS, ATTACKERS = 50, 4, 8

@@ -10,7 +10,7 @@ import runpy
 import sys
 from pathlib import Path
 
-EXTRAS = ("orjson", "uvloop")
+EXTRAS = ("msgspec", "orjson", "uvloop")
 
 
 def main() -> None:

@@ -19,9 +19,12 @@ from webhook.reload.policy import PolicyReloader
 from webhook.server.lifecycle import Settings, WebhookServer
 from webhook.server.limits import Limits
 from webhook.server.listener import AddressError, parse_address
+from webhook.telemetry.background_writer import BackgroundWriter
 from webhook.telemetry.build import build_info
 from webhook.telemetry.log import Log
 
+# How long the end of the process waits for somebody who reads the log.
+LAST_LINES_SECONDS = 2.0
 # A review is tens of thousands of Python objects, all of which are freed after the request without
 # the garbage collector. At Python's own threshold of 700 it would run several times a request.
 GC_THRESHOLDS = (50_000, 10, 10)
@@ -37,10 +40,11 @@ def main(arguments: list[str]) -> int:
         parser.error("--dev makes a certificate of its own; leave out --certificate")
     if options.print_configuration and not options.dev:
         parser.error("--print-configuration goes with --dev")
-    log = Log(sys.stderr.buffer, options.log_level)
+    writer = BackgroundWriter(sys.stderr.fileno())
     try:
         with ExitStack() as stack:
-            return _serve(options, log, stack)
+            stack.callback(writer.close, LAST_LINES_SECONDS)
+            return _serve(options, Log(writer, options.log_level), stack)
     except (PolicyError, AddressError) as error:
         sys.stderr.write(f"gpuward: {error}\n")
         return 2

@@ -115,12 +115,13 @@ def _metadata_traits(metadata: Mapping[str, Any], profile: Profile) -> int:
     traits = 0 if profile.request_annotations.isdisjoint(annotations) else GPU_ANNOTATION
     for keys in (annotations, as_object(metadata.get("labels"))):
         for key in keys:
-            traits |= _gpu_key_trait(key)
+            traits |= key_traits(key)
     return traits
 
 
 @cached_by_text
-def _gpu_key_trait(key: str) -> int:
+def key_traits(key: str) -> int:
+    """The traits of a pod with the annotation or label `key`."""
     lower = key.lower()
     return GPU_KEY if any(word in lower for word in (*KEY_WORDS, *ANNOTATION_WORDS)) else 0
 

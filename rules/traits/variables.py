@@ -19,7 +19,7 @@ def variable_traits(env: Any, profile: Profile) -> int:
     traits = 0
     for name in _variable_names(env):
         known = profile.variable_traits.get(name)
-        traits |= _single_variable_traits(name, profile) if known is None else known
+        traits |= traits_of_variable(name, profile) if known is None else known
     return traits
 
 
@@ -31,7 +31,8 @@ def _variable_names(env: Any) -> Iterable[str]:
         return {as_text(entry.get("name")) for _, entry in as_objects(env)}
 
 
-def _single_variable_traits(name: Any, profile: Profile) -> int:
+def traits_of_variable(name: Any, profile: Profile) -> int:
+    """The traits of a container that sets the variable `name`."""
     name = as_text(name)
     traits = LD_VARIABLE if name.startswith(LD_PREFIX) else 0
     has_gpu_word = any(word in name for word in VARIABLE_WORDS)

@@ -16,7 +16,8 @@ from tests.testkit.admission.reviews import pod, response, review, review_body
 from webhook.admission.codec import STANDARD, Codec, fastest_codec
 from webhook.admission.decision import Decision
 from webhook.admission.messages import MAX_WARNINGS, causes, denial, field_path, limit_warnings
-from webhook.admission.review import MalformedReviewError, decode, encode
+from webhook.admission.response import encode
+from webhook.admission.review import MalformedReviewError, decode
 
 GOOD = review_body(pod())
 REF = ObjectRef("Pod", "", "ns", "p")

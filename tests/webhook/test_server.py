@@ -190,13 +190,13 @@ async def test_an_error_while_encoding_reveals_nothing(
     def broken(*_arguments: Any) -> bytes:
         raise KeyError(CANARY)
 
-    monkeypatch.setattr("webhook.admission.answer.encode", broken)
+    monkeypatch.setattr("webhook.admission.answer.encode_response", broken)
     reply = await caller.post("/mutate/deny")
     assert (reply.status, reply.body) == (500, b"gpuward failed\n")
     monkeypatch.setattr("webhook.admission.answer.decode", broken)
     assert (await caller.post("/mutate/deny")).status == 500
     events = [line["event"] for line in server.logged()]
-    assert events[-2:] == ["not answered", "not answered"]
+    assert events[-4:] == ["cache failed", "not answered"] * 2
     assert CANARY not in json.dumps(server.logged())
 
 

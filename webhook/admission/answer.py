@@ -9,12 +9,13 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from registration.routes import Route
-from rules.base.json_access import as_object, as_text
 from rules.engine.bounds import StepLimit, TooManyStepsError
 from rules.finding import Action
+from webhook.admission.codec import CODEC
 from webhook.admission.decider import Decider
 from webhook.admission.decision import NO_TEXTS, Decision, Outcome
-from webhook.admission.review import AdmissionReview, decode, encode
+from webhook.admission.response import Envelope, encode_response, envelope_of, response_of
+from webhook.admission.review import AdmissionReview, decode
 
 INTERNAL_ERROR = "gpuward could not evaluate this object; that is a bug in gpuward, see its log"
 MAX_NAME_LENGTH = 253  # of names in Kubernetes
@@ -36,6 +37,7 @@ class Answer(NamedTuple):
     - `body`: the encoded AdmissionReview.
     - `failures`: the rules that failed, each with the type of its error.
     - `about`: names from the request, for the log; None if the decision is not logged.
+    - `details`: what the log says about the decision, as the text of a JSON object.
     - `bug`: why there was no evaluation, if it was a bug.
     """
 
@@ -44,7 +46,33 @@ class Answer(NamedTuple):
     rule_outcomes: Mapping[str, str] = NO_TEXTS
     failures: Sequence[tuple[str, str]] = ()
     about: Mapping[str, Any] | None = None
+    details: str = ""
     bug: Bug | None = None
+
+
+class ReusableAnswer(NamedTuple):
+    """A decision that answers every review which differs from the first in its envelope alone.
+
+    `response` is what is sent, without what it takes from the envelope; the other fields are those
+    of `Answer`.
+    """
+
+    response: Mapping[str, Any]
+    outcome: Outcome
+    rule_outcomes: Mapping[str, str]
+    failures: Sequence[tuple[str, str]]
+    details: str
+
+    def to(self, envelope: Envelope) -> Answer:
+        """The answer to the review in `envelope`."""
+        return Answer(
+            encode_response(envelope, self.response),
+            self.outcome,
+            self.rule_outcomes,
+            self.failures,
+            _names(envelope) if self.details else None,
+            self.details,
+        )
 
 
 def answer(
@@ -73,14 +101,25 @@ def answer(
 
 def encode_answer(review: AdmissionReview, route: Route, decision: Decision) -> Answer:
     """The answer with a `decision` about `review`."""
-    return Answer(
-        encode(review, decision),
-        decision.outcome,
-        dict(decision.rule_outcomes),
-        # The text after the colon may quote the object.
-        [(failure.rule, failure.error.partition(":")[0]) for failure in decision.failures],
-        _names(review) if _is_logged(decision, route.mode) else None,
-    )
+    return reusable_answer(route, decision).to(envelope_of(review))
+
+
+def reusable_answer(route: Route, decision: Decision) -> ReusableAnswer:
+    """The answer with a `decision`, for any envelope."""
+    rule_outcomes = dict(decision.rule_outcomes)
+    # The text after the colon may quote the object.
+    failures = [(failure.rule, failure.error.partition(":")[0]) for failure in decision.failures]
+    details = ""
+    if _is_logged(decision, route.mode):
+        logged = {
+            "path": route.webhook,
+            "mode": route.mode.word,
+            "rules": rule_outcomes,
+            "failures": [f"{rule}: {error}" for rule, error in failures],
+        }
+        details = CODEC.dumps(logged).decode()
+    response = response_of(decision)
+    return ReusableAnswer(response, decision.outcome, rule_outcomes, failures, details)
 
 
 def _is_logged(decision: Decision, mode: Action) -> bool:
@@ -90,18 +129,17 @@ def _is_logged(decision: Decision, mode: Action) -> bool:
     return mode is not Action.DENY and decision.outcome in {"warned", "audited"}
 
 
-def _names(review: AdmissionReview) -> dict[str, Any]:
-    metadata = as_object(as_object(review.object).get("metadata"))
+def _names(envelope: Envelope) -> dict[str, Any]:
     return {
-        "uid": shorten(review.uid),
-        "namespace": shorten(review.namespace),
-        "kind": shorten(review.kind),
-        "resource": shorten(review.resource),
-        "name": shorten(review.name),
-        "generate_name": shorten(as_text(metadata.get("generateName"))),
-        "user": shorten(review.user),
-        "operation": shorten(review.operation),
-        "dry_run": review.dry_run,
+        "uid": shorten(envelope.uid),
+        "namespace": shorten(envelope.namespace),
+        "kind": shorten(envelope.kind),
+        "resource": shorten(envelope.resource),
+        "name": shorten(envelope.name),
+        "generate_name": shorten(envelope.generate_name),
+        "user": shorten(envelope.user),
+        "operation": shorten(envelope.operation),
+        "dry_run": envelope.dry_run,
     }
 
 

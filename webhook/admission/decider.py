@@ -35,6 +35,7 @@ class Decider:
     """One policy, ready to decide. All modes run the same rules and differ in what they report."""
 
     def __init__(self, policy: Policy) -> None:
+        self.policy = policy
         self._rules = policy.rule_set()
         self._workloads = WorkloadDecider(policy, self._rules)
         self._unmentioned = frozenset() if policy.nag else DEFAULTS

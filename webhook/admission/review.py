@@ -1,11 +1,10 @@
-"""AdmissionReview v1: decode one from bytes, encode a decision as bytes.
+"""AdmissionReview v1: decode one from bytes.
 
 Source: Kubernetes documentation, "Dynamic Admission Control"; `k8s.io/api/admission/v1`.
 """
 
 from __future__ import annotations
 
-import base64
 import gc
 import re
 from typing import Any, NamedTuple
@@ -14,10 +13,7 @@ from rules.base.json_patch import Json
 from rules.objects.device_claim import CLAIM_PATHS
 from rules.objects.device_claim import GROUP as CLAIM_GROUP
 from webhook.admission.codec import CODEC, Codec, loads_deep
-from webhook.admission.decision import Decision
 
-PATCH_TYPE = "JSONPatch"
-FORBIDDEN = 403
 # Inside a JSON text there would be backslashes before the quotes.
 _OBJECT = re.compile(rb',\s*"object"\s*:')
 
@@ -146,31 +142,3 @@ def _text(raw: dict[str, Any], name: str) -> str:
     if not isinstance(value, str):
         raise MalformedReviewError(f"request.{name} is not text")
     return value
-
-
-def encode(review: AdmissionReview, decision: Decision, codec: Codec = CODEC) -> bytes:
-    """The AdmissionReview with the `decision` about `review`."""
-    response: dict[str, Any] = {"uid": review.uid, "allowed": decision.allowed}
-    if decision.operations:
-        response["patchType"] = PATCH_TYPE
-        response["patch"] = base64.b64encode(codec.dumps(list(decision.operations))).decode("ascii")
-    if not decision.allowed:
-        response["status"] = {
-            "status": "Failure",
-            "message": decision.message,
-            "reason": "Forbidden",
-            "details": {
-                "name": review.name,
-                "group": review.group,
-                "kind": review.resource,
-                "causes": list(decision.causes),
-            },
-            "code": FORBIDDEN,
-        }
-    if decision.warnings:
-        response["warnings"] = list(decision.warnings)
-    if decision.annotations:
-        response["auditAnnotations"] = dict(decision.annotations)
-    return codec.dumps(
-        {"apiVersion": review.api_version, "kind": "AdmissionReview", "response": response}
-    )

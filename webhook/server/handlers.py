@@ -17,8 +17,10 @@ from multidict import CIMultiDict
 from registration.routes import ROUTES, Route
 from rules.engine.bounds import StepLimit, TooManyStepsError
 from webhook.admission.answer import Answer, answer, bug_of, encode_answer
+from webhook.admission.decider import Decider
 from webhook.admission.not_evaluated import TIMEOUT, not_evaluated
 from webhook.admission.review import MalformedReviewError, decode_head
+from webhook.decision_cache import new_decision_cache
 from webhook.evaluator.evaluator import Evaluator, NotEvaluatedError, Task
 from webhook.evaluator.worker import EvaluatorError
 from webhook.reload.policy import PolicyReloader
@@ -57,6 +59,7 @@ class WebhookHandler:
         self._day = day
         self.body_reader = BodyReader(limits)
         self.evaluator = Evaluator()
+        self.cache = new_decision_cache(limits.small_review_objects, limits.small_review_steps)
         self.draining = False
         """Whether every response asks the caller to open another connection next time."""
 
@@ -85,10 +88,8 @@ class WebhookHandler:
             raise HttpError(405, "method", "reviews are sent with POST", {"Allow": "POST"})
         body = await self.body_reader.read(request)
         started = time.monotonic()
-        found = None
         try:
-            if _is_small(body, self._limits):
-                found = self._answer_at_once(route, body)
+            found = self._answer_at_once(request.path, route, body)
             if found is None:
                 deadline = arrived + _seconds_to_answer(request, self._limits)
                 found = await self._answer_elsewhere(request.path, route, body, deadline)
@@ -97,13 +98,33 @@ class WebhookHandler:
         self._record(route, found, time.monotonic() - started)
         return Response(body=found.body, headers=_JSON)
 
-    def _answer_at_once(self, route: Route, body: bytes) -> Answer | None:
+    def _answer_at_once(self, path: str, route: Route, body: bytes) -> Answer | None:
         """The answer; None if it would delay other requests."""
-        decider = self._policy.active.decider
-        steps = StepLimit(self._limits.small_review_steps)
+        if len(body) > self._limits.small_review_bytes:
+            return None
+        decider, today = self._policy.active.decider, self._day()
         try:
-            return answer(decider, route, body, self._day(), steps)
+            found = self._answer_from_cache(decider, today, path, body)
+            if found is None and body.count(b"{") <= self._limits.small_review_objects:
+                steps = StepLimit(self._limits.small_review_steps)
+                found = answer(decider, route, body, today, steps)
         except TooManyStepsError:
+            return None
+        return found
+
+    def _answer_from_cache(
+        self, decider: Decider, today: datetime.date, path: str, body: bytes
+    ) -> Answer | None:
+        """The answer; None if the cache has none. A bug in the cache costs only its advantage."""
+        if self.cache is None:
+            return None
+        try:
+            return self.cache.answer(decider, today, path, body)
+        except (TooManyStepsError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001  # the review is decided without the cache
+            self._metrics.count_internal_error()
+            self._log.bug("cache failed", bug_of(error), path=path)
             return None
 
     async def _answer_elsewhere(
@@ -126,23 +147,9 @@ class WebhookHandler:
             uid = (found.about or {}).get("uid", "")
             self._log.bug("not evaluated", found.bug, uid=uid, path=route.webhook)
         if found.about is not None:
-            self._log.write(
-                "error" if found.failures else "info",
-                found.outcome,
-                **found.about,
-                path=route.webhook,
-                mode=route.mode.word,
-                rules=dict(found.rule_outcomes),
-                failures=[f"{rule}: {error}" for rule, error in found.failures],
-                duration_ms=round(seconds * 1000, 3),
-            )
-
-
-def _is_small(body: bytes, limits: Limits) -> bool:
-    """Whether a review can be decoded and its pods be found in about a millisecond."""
-    return (
-        len(body) <= limits.small_review_bytes and body.count(b"{") <= limits.small_review_objects
-    )
+            level = "error" if found.failures else "info"
+            fields = {**found.about, "duration_ms": round(seconds * 1000, 3)}
+            self._log.write_prepared(level, found.outcome, fields, found.details)
 
 
 def _seconds_to_answer(request: BaseRequest, limits: Limits) -> float:

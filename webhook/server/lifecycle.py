@@ -167,6 +167,7 @@ class WebhookServer:
         policy, certificate = self._policy, self._certificate
         body_reader = self.handler.body_reader
         until = certificate.not_after
+        cache = self.handler.cache
         return ServerState(
             policy_valid=policy.loaded and not policy.last_error,
             policy_since=policy.active.since if policy.loaded else 0.0,
@@ -182,6 +183,10 @@ class WebhookServer:
             large_bytes=body_reader.large_bytes,
             large_reviews=self.handler.evaluator.waiting,
             ended_workers=self.handler.evaluator.ended_workers,
+            cache_hits=cache.hits if cache else 0,
+            cache_misses=cache.misses if cache else 0,
+            cache_bytes=cache.size if cache else 0,
+            dropped_log_lines=self._log.dropped_lines,
             draining=self.handler.draining,
         )
 

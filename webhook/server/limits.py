@@ -31,6 +31,7 @@ class Limits(NamedTuple):
       are read.
     - `small_review_bytes`, `small_review_objects`, `small_review_steps`: reviews within all of them
       are answered at once, and all others in another process, so that they do not delay the former.
+      So are all those of at most `small_review_bytes` for which a decision is kept.
       A pod of eight containers with twenty variables each has about 30 KB and 300 objects. A pod of
       sixteen containers with two faults each takes 1,500 steps, which take about 3 ms.
     - `answer_seconds`: how long a review may take whose caller does not say how long it waits.

@@ -1,42 +1,74 @@
 """The log: one JSON object a line, without secrets of tenants.
 
 Lines carry names, never values: no environment, no object, and no message of an exception, because
-such messages quote data. A line is written while a request waits, so it is encoded and written
-directly, without a logging framework.
+such messages quote data. A line is made while a request waits, so it is encoded directly, without a
+logging framework.
 """
 
 from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Callable
-from typing import Any, BinaryIO
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from webhook.admission.answer import Bug, bug_of
 from webhook.admission.codec import CODEC
+from webhook.telemetry.background_writer import BackgroundWriter
 
 LEVELS = ("debug", "info", "warning", "error")
 _RANK = {level: rank for rank, level in enumerate(LEVELS)}
 
 
-class Log:
-    """Writes lines of at least `level` to `stream`; errors of a closed stream are ignored."""
+class Stream(Protocol):
+    """Where a log is written to."""
 
-    def __init__(self, stream: BinaryIO, level: str = "info") -> None:
+    def write(self, line: bytes, /) -> object:
+        """Take one line."""
+
+    def flush(self) -> None:
+        """Have the lines written that were taken."""
+
+
+class Log:
+    """Writes lines of at least `level` to `stream`, which a background writer may be."""
+
+    def __init__(self, stream: Stream, level: str = "info") -> None:
         self._stream = stream
         self._lowest = _RANK[level]
+        self._second, self._second_text = 0, ""
+
+    @property
+    def dropped_lines(self) -> int:
+        """How many lines were dropped because nobody read them."""
+        return self._stream.dropped_lines if isinstance(self._stream, BackgroundWriter) else 0
 
     def write(self, level: str, event: str, **fields: Any) -> None:
         """Write one line: time, level, event and `fields`, which must be JSON."""
+        self.write_prepared(level, event, fields)
+
+    def write_prepared(
+        self, level: str, event: str, fields: Mapping[str, Any], details: str = ""
+    ) -> None:
+        """The same; `details` are further fields, as the text of a JSON object that has some."""
         if _RANK[level] < self._lowest:
             return
-        now = datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="milliseconds")
-        line = CODEC.dumps({"time": now, "level": level, "event": event, **fields})
-        try:
-            self._stream.write(line + b"\n")
+        line = CODEC.dumps({"time": self._now(), "level": level, "event": event, **fields})
+        if details:
+            line = b"%b,%b" % (line[:-1], details[1:].encode())
+        self._stream.write(line + b"\n")
+        if level == "error":
             self._stream.flush()
-        except (OSError, ValueError):  # nobody reads the log any more, and requests still wait
-            return
+
+    def _now(self) -> str:
+        """The time, in UTC and ISO 8601, with milliseconds."""
+        milliseconds = time.time_ns() // 1_000_000
+        second = milliseconds // 1_000
+        if second != self._second:
+            moment = datetime.datetime.fromtimestamp(second, tz=datetime.UTC)
+            self._second, self._second_text = second, f"{moment:%Y-%m-%dT%H:%M:%S}"
+        return f"{self._second_text}.{milliseconds % 1_000:03}+00:00"
 
     def internal_error(self, event: str, error: BaseException, **fields: Any) -> None:
         """Write one line about a bug that raised `error`."""

@@ -69,6 +69,19 @@ class ServerState(NamedTuple):
             _C, "ended_evaluations", "Evaluations that were ended: too slow, or too much memory."
         ),
     ]
+    cache_hits: Annotated[
+        int, MetricInfo(_C, "decision_cache_hits", "Reviews answered by a kept decision.")
+    ]
+    cache_misses: Annotated[
+        int,
+        MetricInfo(_C, "decision_cache_misses", "Reviews whose new decision the cache may keep."),
+    ]
+    cache_bytes: Annotated[
+        int, MetricInfo(_G, "decision_cache_bytes", "Bytes that kept decisions take.")
+    ]
+    dropped_log_lines: Annotated[
+        int, MetricInfo(_C, "dropped_log_lines", "Log lines dropped because nobody read them.")
+    ]
     draining: Annotated[
         bool, MetricInfo(_G, "draining", "1 while the server drains before it stops.")
     ]

@@ -16,7 +16,8 @@ from tests.testkit.control_plane.pki import KeyPairFiles
 from tests.testkit.https_server import Answer, Request, https_server
 from webhook.admission.decider import Decider
 from webhook.admission.decision import IGNORED, Decision
-from webhook.admission.review import AdmissionReview, decode, encode
+from webhook.admission.response import encode
+from webhook.admission.review import AdmissionReview, decode
 
 
 class RecordedRequest(NamedTuple):

@@ -11,7 +11,8 @@ from rules.finding import Action
 from tests.testkit.cases import TODAY
 from webhook.admission.decider import Decider
 from webhook.admission.decision import Decision
-from webhook.admission.review import AdmissionReview, decode, encode
+from webhook.admission.response import encode
+from webhook.admission.review import AdmissionReview, decode
 
 PLURALS = {
     ("", "Pod"): "pods",

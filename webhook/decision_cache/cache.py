@@ -1,0 +1,91 @@
+"""Keep decisions about new pods, for as long as the policy and the day are the same.
+
+A decision is made from nothing but the text under which it is kept, so it is right for every pod
+with that text. Everything else is decided without the cache: updates, other kinds, and pods that
+do not have the usual types.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+from registration.routes import ROUTES
+from rules.engine.bounds import StepLimit, TooManyStepsError
+from webhook.admission.answer import Answer, ReusableAnswer, reusable_answer
+from webhook.admission.decider import Decider
+from webhook.decision_cache.bounded_map import BoundedMap
+from webhook.decision_cache.reading import TOKEN_PLACEHOLDER, Reader, Reading, review_of
+
+# Of all texts and answers together.
+MAX_BYTES = 16 << 20
+# What the Python objects of an entry take besides its texts.
+_ENTRY_BYTES = 2_000
+
+
+class DecisionCache:
+    """Answers reviews of new pods, by kept decisions where it can. For use by one thread.
+
+    It decides only about pods of at most `max_objects` JSON objects, in `max_steps` steps.
+    """
+
+    def __init__(self, max_objects: int, max_steps: int, max_bytes: int = MAX_BYTES) -> None:
+        self._max_objects = max_objects
+        self._max_steps = max_steps
+        self._max_bytes = max_bytes
+        self._decider: Decider | None = None
+        self._today = datetime.date.min
+        self.hits = self.misses = 0
+        """How many reviews were answered by a kept decision, and how many by a new one."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes the decisions take."""
+        return self._answers.size if self._decider else 0
+
+    def answer(
+        self, decider: Decider, today: datetime.date, path: str, body: bytes
+    ) -> Answer | None:
+        """The answer to the review in `body`, sent to `path`; None if it is for the long way.
+
+        TooManyStepsError; MemoryError.
+        """
+        if decider is not self._decider or today != self._today:
+            self._forget(decider, today)
+        reading = self._reader.read(path, body)
+        if reading is None:
+            return None
+        kept = self._answers.get(reading.text)
+        if kept is not None:
+            self.hits += 1
+            return kept.to(reading.envelope)
+        return self._decide(decider, path, reading)
+
+    def _forget(self, decider: Decider, today: datetime.date) -> None:
+        policy = decider.policy
+        names_matter = any(exception.names for exception in policy.exceptions)
+        self._reader = Reader(policy.profile, names_matter=names_matter)
+        self._answers: BoundedMap[ReusableAnswer] = BoundedMap(self._max_bytes)
+        self._decider, self._today = decider, today
+
+    def _decide(self, decider: Decider, path: str, reading: Reading) -> Answer | None:
+        text = reading.text
+        if text.count(b"{") > self._max_objects:
+            return None
+        route = ROUTES[path]
+        decide = decider.mutate if route.webhook == "mutate" else decider.validate
+        steps = StepLimit(self._max_steps)
+        try:
+            decision = decide(review_of(text), route.mode, self._today, steps)
+        except (TooManyStepsError, MemoryError):
+            raise
+        except Exception:  # noqa: BLE001  # the long way meets the same bug, and reports it
+            return None
+        found = reusable_answer(route, decision)
+        answer = found.to(reading.envelope)
+        if TOKEN_PLACEHOLDER in answer.body:
+            return None
+        self.misses += 1
+        if not decision.failures:
+            size = len(text) + len(answer.body) + len(found.details) + _ENTRY_BYTES
+            self._answers.put(text, found, size)
+        return answer

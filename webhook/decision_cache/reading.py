@@ -1,0 +1,156 @@
+"""Read a review of a new pod: what tells the pods of one template apart, and the rest.
+
+The rest is all that a decision depends on. So pods with the same rest get the same decision.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec import UNSET, MsgspecError
+from msgspec.json import Decoder, Encoder
+
+from rules.profile.profile import Profile
+from rules.traits.names import read_keys, read_variables
+from webhook.admission.codec import CODEC
+from webhook.admission.fixed_annotation import FIXED_ANNOTATION
+from webhook.admission.response import Envelope
+from webhook.admission.review import AdmissionReview
+from webhook.decision_cache.records import (
+    Container,
+    DecisionInput,
+    PodSpec,
+    Request,
+    Review,
+    Text,
+    Texts,
+    Variable,
+)
+
+# The volume that the API server adds to a new pod, with the token of its service account.
+_TOKEN_VOLUME = re.compile("kube-api-access-[a-z0-9]{5}")
+TOKEN_PLACEHOLDER = b"kube-api-access-?????"  # no name in Kubernetes has a question mark
+# A reference to a variable begins with it.
+_REFERENCE = b"$"
+_decoder = Decoder(Review)
+_encoder = Encoder()
+
+
+class Reading(NamedTuple):
+    """A review of a new pod. `text`, a DecisionInput as JSON, decides; `envelope` does not."""
+
+    text: bytes
+    envelope: Envelope
+
+
+class Reader:
+    """Reads reviews for decisions with `profile`, which depend on names if `names_matter`."""
+
+    def __init__(self, profile: Profile, *, names_matter: bool) -> None:
+        self._read_keys = read_keys(profile)
+        self._read_variables = read_variables(profile)
+        self._names_matter = names_matter
+
+    def read(self, path: str, body: bytes) -> Reading | None:
+        """The review in `body`, sent to `path`; None if it is no review of an ordinary new pod."""
+        try:
+            request = _decoder.decode(body).request
+            envelope = _envelope_of(request)
+            text = self._text(path, request, drop_values=True)
+            if _REFERENCE in text:
+                request = _decoder.decode(body).request
+                text = self._text(path, request, drop_values=False)
+        except (MsgspecError, RecursionError):
+            return None
+        return Reading(text, envelope) if envelope.uid else None
+
+    def _text(self, path: str, request: Request, *, drop_values: bool) -> bytes:
+        """The text of a reading; `request` is changed."""
+        pod = request.object
+        metadata = pod.metadata
+        if drop_values:
+            for container in _containers(pod.spec):
+                self._drop_values(container)
+        metadata.annotations = self._read_part(metadata.annotations)
+        metadata.labels = self._read_part(metadata.labels)
+        if not self._names_matter:
+            metadata.name = metadata.generateName = UNSET
+        user = request.userInfo.username
+        text = _encoder.encode(DecisionInput(path, request.namespace, user, pod))
+        return _rename_token_volume(pod.spec, text)
+
+    def _drop_values(self, container: Container) -> None:
+        may_be_read = self._read_variables
+        env = container.env
+        if env:
+            container.env = [v if may_be_read[v.name] else Variable(v.name) for v in env]
+
+    def _read_part(self, texts: Texts) -> Texts:
+        """The annotations or labels that matter; if there are none, an empty map, for patches."""
+        if not texts:
+            return texts
+        may_be_read = self._read_keys
+        return {k: v for k, v in texts.items() if may_be_read[k] or k == FIXED_ANNOTATION}
+
+
+def _envelope_of(request: Request) -> Envelope:
+    return Envelope(
+        uid=request.uid,
+        api_version="admission.k8s.io/v1",
+        group="",
+        kind="Pod",
+        resource="pods",
+        operation="CREATE",
+        namespace=request.namespace,
+        name=request.name,
+        generate_name=request.object.metadata.generateName or "",
+        user=request.userInfo.username,
+        dry_run=request.dryRun,
+    )
+
+
+def review_of(text: bytes) -> AdmissionReview:
+    """The review in the `text` of a reading, without what is in the envelope."""
+    given = CODEC.loads(text)
+    return AdmissionReview(
+        uid="",
+        api_version="admission.k8s.io/v1",
+        group="",
+        kind="Pod",
+        resource="pods",
+        operation="CREATE",
+        namespace=given["namespace"],
+        name="",
+        user=given["user"],
+        object=given["object"],
+        old=None,
+        dry_run=False,
+        size=len(text),
+    )
+
+
+def _containers(spec: PodSpec) -> Iterator[Container]:
+    yield from spec.containers
+    yield from spec.initContainers or ()
+    yield from spec.ephemeralContainers or ()
+
+
+def _rename_token_volume(spec: PodSpec, text: bytes) -> bytes:
+    """`text` with a placeholder for the random name of the token's volume.
+
+    Unchanged if the name or the placeholder is in the text for another reason.
+    """
+    named = [volume for volume in spec.volumes or () if _is_token_volume(volume.name)]
+    if len(named) != 1 or named[0].hostPath is not UNSET or TOKEN_PLACEHOLDER in text:
+        return text
+    name = named[0].name or ""
+    if any(container.name == name for container in _containers(spec)):
+        return text
+    renamed = text.replace(b'"name":"%b"' % name.encode(), b'"name":"%b"' % TOKEN_PLACEHOLDER)
+    return text if name.encode() in renamed else renamed
+
+
+def _is_token_volume(name: Text) -> bool:
+    return bool(name) and _TOKEN_VOLUME.fullmatch(name or "") is not None
