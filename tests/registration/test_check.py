@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,8 +62,12 @@ def test_every_webhook_answers(installation: Installation) -> None:
     assert {other.partition(" until ")[0] for other in others} == {"answers; certificate"}
     expected = "failurePolicy Fail for 6 and Ignore for 3; timeoutSeconds 3"
     assert last == f"the webhook works: 9 webhooks; {expected}"
+
     # The log of the webhook names the check, and shows that its requests were dry runs.
-    decided = [line for line in installation.server.log() if line.get("name") == "gpuward-check"]
+    def decisions() -> list[dict[str, Any]]:
+        return [one for one in installation.server.log() if one.get("name") == "gpuward-check"]
+
+    decided = eventually(decisions, what="the decisions are in the log")
     assert {line["event"] for line in decided} >= {"denied"}
     assert all(line["dry_run"] and line["namespace"] == "gpuward-check" for line in decided)
 
