@@ -21,12 +21,12 @@ pytestmark = pytest.mark.usefixtures("clean_up_pods")
 REPLICAS = 4
 PATHS = ("mutate", "validate")
 LABELS = {"app": "trainer"}
-TEMPLATE = {
+TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": LABELS},
     "spec": {"containers": [container(**gpus(limits=1))], "restartPolicy": "Always"},
 }
 JOB_TEMPLATE = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}
-CLAIM = {
+CLAIM: dict[str, Any] = {
     "metadata": {"name": "data"},
     "spec": {
         "accessModes": ["ReadWriteOnce"],
