@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-fast test-cluster test-others test-oldest control-plane plane check format docs cases bench bench-admission bench-end-to-end clean
+.PHONY: demo test test-fast test-cluster test-others test-oldest control-plane plane check format docs cases bench bench-admission bench-end-to-end bench-resilience clean
 
 demo: .venv/.lint
 	@$(BIN)/python examples/demo.py
@@ -76,6 +76,10 @@ bench-admission: .venv/.dev
 # Pod creations through a real API server, with and without the webhook.
 bench-end-to-end: .venv/.dev
 	$(BIN)/python -m benchmarks.end_to_end
+
+# What failures cost in pods refused or not evaluated; wants root and the control plane of the tests.
+bench-resilience: .venv/.dev
+	$(BIN)/python -m benchmarks.resilience
 
 # The linter alone: what a user gets.
 .venv/.lint: requirements/lint.txt

@@ -30,9 +30,9 @@ class Owners:
             return
         ref = object_ref(as_text(raw.get("kind")), _group(raw), metadata, namespace)
         for _, reference in references:
+            kind, name = as_text(reference.get("kind")), as_text(reference.get("name"))
             # The owner of a static pod is its Node.
-            if reference.get("controller") is True and reference.get("kind") != "Node":
-                kind, name = as_text(reference.get("kind")), as_text(reference.get("name"))
+            if reference.get("controller") is True and kind != "Node" and name:
                 owner = ObjectRef(kind, _group(reference), ref.namespace, name)
                 self._controllers[ref] = owner
                 self._presume(owner, metadata)
@@ -56,7 +56,8 @@ class Owners:
         """`findings` with each fault once for each owner, in the order of the first of each.
 
         Objects with the same owner have the same fault if rule, container and field are the same.
-        Several places of one object stay apart, and so do owners of the same name in other files.
+        Several places of one object stay apart, and so do several owners of the same name, or of
+        none.
         The finding that stays is one of the highest level, and of these one in the object next to
         the owner. It says who the owner is, and how many objects have the fault.
         """
@@ -91,7 +92,7 @@ def _fault(located: LocatedFinding) -> tuple[Any, ...]:
 def _place(located: LocatedFinding, distance: int) -> tuple[Any, ...]:
     finding = located.finding
     if distance == 0:
-        return located.file.source.name, finding.path
+        return located.file.source.name, located.span.start, finding.path
     return finding.object and finding.object.kind, finding.stable_path
 
 

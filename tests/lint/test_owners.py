@@ -98,6 +98,13 @@ def test_faults_of_different_owners_stay_apart(command: LintCommand, case: str) 
     assert len(errors(command, *APART[case])) == len(APART[case])
 
 
+@pytest.mark.parametrize("name", ["app", ""])
+def test_documents_with_the_same_name_stay_apart(command: LintCommand, name: str) -> None:
+    documents = [json.dumps(pod(name)), json.dumps(workload("Job", name))] * 2
+    report = command.json("-", stdin="\n---\n".join(documents)).report
+    assert report["summary"]["errors"] == 4
+
+
 def test_other_faults_of_the_same_owner_stay(command: LintCommand) -> None:
     odd = copy.deepcopy(PODS[2])
     odd["spec"]["containers"][0]["name"] = "other"

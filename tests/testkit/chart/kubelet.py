@@ -18,6 +18,8 @@ from tests.testkit.control_plane.processes import Processes
 
 NODE = "processes"
 POLL_SECONDS = 0.2
+# As often as a kubelet looks for containers that have ended
+POLL_SECONDS_IN_CLUSTER = 1.0
 # Frequent enough that the control plane does not mark the node as not ready.
 HEARTBEAT_SECONDS = 10.0
 
@@ -49,6 +51,7 @@ class Kubelet(BackgroundThread):
         self.proxies: dict[str, Forwarder] = {} if proxies is None else proxies
         processes = Processes(folder)
         self._runtime = PodRuntime(plane, processes, folder, restarts=as_in_cluster)
+        self._poll_seconds = POLL_SECONDS_IN_CLUSTER if as_in_cluster else POLL_SECONDS
         self._node, self._taints = node, [] if as_in_cluster else [TAINT]
         certificate = plane.authority.issue(f"kubelet-{node}", hosts=["127.0.0.1"])
         self._logs = LogServer(self._log_file, certificate.server_context())
@@ -108,7 +111,7 @@ class Kubelet(BackgroundThread):
     def run(self) -> None:
         """Sync the pods and send heartbeats."""
         try:
-            while not self.stopping.wait(POLL_SECONDS):
+            while not self.stopping.wait(self._poll_seconds):
                 self._send_heartbeat()
                 self._sync_pods()
         except Exception as error:  # noqa: BLE001  # `check` raises it in the test
