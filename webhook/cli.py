@@ -16,9 +16,10 @@ from policies.loading import PolicyError
 from webhook.dev import DevelopmentServer
 from webhook.options import make_parser
 from webhook.reload.policy import PolicyReloader
-from webhook.server.lifecycle import Settings, WebhookServer
+from webhook.server.lifecycle import WebhookServer
 from webhook.server.limits import Limits
 from webhook.server.listener import AddressError, parse_address
+from webhook.server.settings import Settings
 from webhook.telemetry.background_writer import BackgroundWriter
 from webhook.telemetry.build import build_info
 from webhook.telemetry.log import Log
@@ -122,6 +123,8 @@ def _settings(options: argparse.Namespace) -> Settings:
             in_flight=options.max_in_flight,
             connections=options.max_connections,
         ),
+        counted_namespaces=tuple(options.count_namespace),
+        log_user_names=options.log_user_names,
     )
 
 

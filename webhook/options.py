@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 
 from webhook.admission.answer import MAX_NAME_LENGTH
-from webhook.server.lifecycle import Settings
 from webhook.server.limits import Limits
+from webhook.server.settings import Settings
 from webhook.telemetry.log import LEVELS
 
 EPILOG = """\
@@ -25,6 +25,8 @@ A second signal stops it immediately.
 
 _LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
 _DNS_NAME = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]+$){_LABEL}")
+_NAMESPACE = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+MAX_NAMESPACE_LENGTH = 63
 _DEFAULT, _LIMITS = Settings(), Limits()
 _ADDRESSES_AND_FILES = {
     "--listen HOST:PORT": "Address for reviews, over TLS; no HOST means every address. "
@@ -40,6 +42,7 @@ _ADDRESSES_AND_FILES = {
     "--fallback-policy FILE": "The policy to start with if that of --policy cannot be used.",
 }
 _FLAGS = {
+    "--log-user-names": "Log the names of users; by default the log has hashes of them.",
     "--dev": "Serve on this machine with a temporary certificate and print how to call it.",
     "--print-configuration": "With --dev, write the webhook configurations to standard output, "
     "for `kubectl apply -f -`, and everything else to standard error.",
@@ -64,6 +67,14 @@ def make_parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="The GPU platform of the cluster, such as gke; repeatable. The default is nvidia.",
+    )
+    parser.add_argument(
+        "--count-namespace",
+        metavar="NAME",
+        type=_namespace,
+        action="append",
+        default=[],
+        help="Also count the outcomes of rules in this namespace apart; repeatable.",
     )
     _add_limits(parser)
     _add_lifecycle_options(parser)
@@ -131,6 +142,12 @@ def _server_name(text: str) -> str:
         if len(text) <= MAX_NAME_LENGTH and _DNS_NAME.fullmatch(text):
             return text
         raise argparse.ArgumentTypeError(f"{text!r} is no DNS name or IP address") from None
+
+
+def _namespace(text: str) -> str:
+    if len(text) <= MAX_NAMESPACE_LENGTH and _NAMESPACE.fullmatch(text):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is no name of a namespace")
 
 
 def _number(kind: Callable[[str], float], least: float) -> Callable[[str], float]:

@@ -84,6 +84,8 @@ def test_the_values_become_arguments_of_the_webhook() -> None:
     assert (options.listen, options.metrics_listen) == (":19443", ":18080")
     assert (options.drain_seconds, options.log_level) == (5, "warning")
     assert options.max_in_flight == 128
+    assert options.log_user_names
+    assert options.count_namespace == ["team-vision", "team-speech"]
     authority = PurePosixPath(options.client_ca)
     assert authority.name == "ca.crt"
     assert str(authority.parent) in mounted_files(spec, objects)

@@ -76,6 +76,7 @@ def test_the_dashboard_counts_the_first_event_too(
     chart_tools: Programs, tmp_path: Path, samples: str, count: int
 ) -> None:
     labels = f'{POD}, rule="absurd-count", outcome="would-be-denied", path="validate", mode="warn"'
+    labels += ', dry_run="false"'
     (query,) = [
         q for title, q in dashboard_queries().items() if title.startswith("Would be refused")
     ]

@@ -137,6 +137,7 @@ def test_an_unknown_key_is_refused_and_named(key_path: KeyPath, helm: str) -> No
         ("extraArgs: --drain-seconds=1", "/extraArgs"),
         ("extraArgs: [7]", "/extraArgs/0"),
         ("logLevel: INFO", "/logLevel"),
+        ("monitoring: {countedNamespaces: ['team-*']}", "/monitoring/countedNamespaces/0"),
         ("podAnnotations: {a: 1}", "/podAnnotations/a"),
         ("networkPolicy: {webhookFrom: [{}]}", "/networkPolicy/webhookFrom/0"),
         ("networkPolicy: {apiServerPorts: []}", "/networkPolicy/apiServerPorts"),

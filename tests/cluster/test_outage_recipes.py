@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -16,8 +15,8 @@ from tests.testkit.admission.registered_webhook import by_url, create, registere
 from tests.testkit.admission.reviews import container, pod, variable
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
-from tests.testkit.documented_recipes import jq_command, run_jq
-from tests.testkit.paths import DOCS, ROOT
+from tests.testkit.documented_recipes import recipe, run_recipe
+from tests.testkit.paths import DOCS
 
 PAGE = "monitoring.md"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -55,12 +54,12 @@ def failed_open(plane: ControlPlane) -> float:
     return sum(float(value) for name, value in samples if re.fullmatch(pattern, name))
 
 
-def test_the_audit_log_names_the_requests(plane: ControlPlane, outage: str) -> None:
-    command = jq_command(PAGE, "failed-open")
-
+def test_the_audit_log_names_the_requests(plane: ControlPlane, outage: str, tmp_path: Path) -> None:
     def found() -> list[list[str]]:
-        text = "\n".join(json.dumps(event) for event in plane.audit_events())
-        lines = [line.split("\t") for line in run_jq(command, text).splitlines()]
+        events = "\n".join(json.dumps(event) for event in plane.audit_events())
+        (tmp_path / "audit.log").write_text(events, encoding="utf-8")
+        output = run_recipe(recipe(PAGE, "failed-open"), tmp_path)
+        lines = [line.split("\t") for line in output.splitlines()]
         return [fields for fields in lines if fields[3] == outage]
 
     lines = eventually(found, what="the audit log has the request")
@@ -69,29 +68,22 @@ def test_the_audit_log_names_the_requests(plane: ControlPlane, outage: str) -> N
         assert user
 
 
-def test_the_pods_of_that_time_are_listed_and_linted(plane: ControlPlane, outage: str) -> None:
+@pytest.mark.parametrize(("minutes", "expected"), [(10, True), (-10, False)])
+def test_the_pods_of_that_time_are_listed_and_linted(
+    plane: ControlPlane, outage: str, tmp_path: Path, minutes: int, *, expected: bool
+) -> None:
     now = datetime.now(UTC)
+    first, last = now - timedelta(minutes=minutes), now + timedelta(hours=1)
     listed = plane.kubectl("get", "pods", "-n", outage, "-o", "json").stdout
-    for since, expected in ((timedelta(minutes=10), True), (timedelta(minutes=-10), False)):
-        names, items = (
-            run_jq(with_times(command, now - since, now + timedelta(hours=1)), listed)
-            for command in (jq_command(PAGE, ".items[].metadata"), jq_command(PAGE, ".items |="))
-        )
-        assert (f"\t{outage}\ttrainer\n" in names) == expected
-        linted = subprocess.run(
-            [sys.executable, "-m", "gpuward", "lint", "-"],
-            input=items,
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=ROOT,
-        )
-        assert ("visible-devices-env" in linted.stdout) == expected
+
+    def output(part: str) -> str:
+        return run_recipe(with_times(recipe(PAGE, part), first, last), tmp_path, listed)
+
+    assert (f"\t{outage}\ttrainer\n" in output(".items[].metadata")) == expected
+    assert ("visible-devices-env" in output(".items |=")) == expected
 
 
-def with_times(command: list[str], first: datetime, last: datetime) -> list[str]:
-    """The command with other times than those of the manual's example."""
+def with_times(line: str, first: datetime, last: datetime) -> str:
+    """The recipe with other times than those of the manual's example."""
     times = iter((first, last))
-    return [
-        next(times).strftime(TIME) if re.fullmatch(r"\d{4}-.*Z", word) else word for word in command
-    ]
+    return re.sub(r"\d{4}-\S+Z", lambda _: next(times).strftime(TIME), line)

@@ -14,7 +14,7 @@ import pytest
 from certs import cli as certs
 from tests.testkit.image.dockerfile_replay import BuildContext, Stage, stages
 from tests.testkit.paths import ROOT
-from webhook.server.lifecycle import Settings
+from webhook.server.settings import Settings
 
 DOCKERFILE = ROOT / "Dockerfile"
 REQUIREMENTS = ROOT / "requirements"

@@ -1,49 +1,59 @@
-"""The jq recipes of the documentation, to run them as written."""
+"""The jq recipes of the documentation, run as they are written."""
 
 from __future__ import annotations
 
+import os
 import re
-import shlex
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
-from tests.testkit.paths import DOCS
+from tests.testkit.paths import DOCS, ROOT
 from tests.testkit.skipping import skip_missing
 
-_COMMAND = re.compile(r"^ *(?:\$ )?(.*\bjq -.*)$", re.MULTILINE)
+_BLOCK = re.compile(r"^ *```\w+\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+_LINE = re.compile(r"^ *(?:\$ )?(.*\bjq -.*)$", re.MULTILINE)
+# In place of the cluster: what it would print is in a file.
+_KUBECTL = '#!/bin/sh\nexec cat "$(dirname "$0")/output"\n'
 
 
-def jq_commands(page: str) -> list[list[str]]:
-    """The words of each jq command in a page of docs/, without files to read."""
+def recipes(page: str) -> list[str]:
+    """The lines of a page of docs/ that use jq."""
     text = (DOCS / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"^ *```\w+\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
-    lines = [line for block in blocks for line in _COMMAND.findall(block)]
-    return [words for line in lines for words in _pipeline(line) if words[0] == "jq"]
+    return [line for block in _BLOCK.findall(text) for line in _LINE.findall(block)]
 
 
-def jq_command(page: str, part: str) -> list[str]:
-    """The only jq command of a page that contains `part`."""
-    [found] = [words for words in jq_commands(page) if any(part in word for word in words)]
+def recipe(page: str, part: str) -> str:
+    """The only recipe of a page that contains `part`."""
+    [found] = [line for line in recipes(page) if part in line]
     return found
 
 
-def run_jq(words: list[str], text: str) -> str:
-    """The output of a jq command that reads `text`; an error of jq fails the test."""
+def run_recipe(line: str, folder: Path, kubectl_prints: str = "") -> str:
+    """The output of a recipe that runs in `folder`; an error of jq fails the test.
+
+    What `kubectl` prints is given. `gpuward` is that of this checkout.
+    """
     if shutil.which("jq") is None:
         skip_missing("jq is not installed")
-    done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    programs = folder / "programs"
+    programs.mkdir(exist_ok=True)
+    (programs / "output").write_text(kubectl_prints, encoding="utf-8")
+    for name, text in (
+        ("kubectl", _KUBECTL),
+        ("gpuward", f'#!/bin/sh\nexec "{sys.executable}" -m gpuward "$@"\n'),
+    ):
+        (programs / name).write_text(text, encoding="utf-8")
+        (programs / name).chmod(0o755)
+    done = subprocess.run(
+        ["/bin/bash", "-c", line],
+        cwd=folder,
+        env={"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "jq: error" not in done.stderr, done.stderr
     return done.stdout
-
-
-def _pipeline(line: str) -> list[list[str]]:
-    """The commands of a line, divided at the pipes outside of quotes."""
-    lexer = shlex.shlex(line, posix=True, punctuation_chars="|")
-    lexer.whitespace_split = True
-    commands: list[list[str]] = [[]]
-    for word in lexer:
-        if word == "|":
-            commands.append([])
-        else:
-            commands[-1].append(word)
-    return [[w for w in words if not w.endswith(".log")] for words in commands]

@@ -281,7 +281,11 @@ def test_the_cache_keeps_every_field_that_rules_read() -> None:
     assert read - kept <= ASKED_BY_THE_ENGINE
     fields = {(RECORDS[place], field) for place, field in read}
     superfluous = {(place, field) for place, field in kept if (RECORDS[place], field) not in fields}
-    assert superfluous <= {("/metadata", "generateName")}  # for pods without a name
+    assert superfluous <= {
+        ("/metadata", "generateName"),  # for pods without a name
+        ("/metadata/ownerReferences[]", "name"),  # for the log
+        ("/metadata", "managedFields"),  # pods that a user applied are left out
+    }
 
 
 def fields_of(record: type[msgspec.Struct]) -> tuple[str, ...]:
@@ -300,3 +304,34 @@ def test_the_cache_keeps_every_key_that_rules_ask_for(part: str) -> None:
         asked = {key for place, key in reads if place == f"/metadata/{part}"} - {*present, ""}
         missing = [key for key in asked if not kept[key]]
         assert missing == [], "rules/traits/names.py does not know these keys"
+
+
+def test_owners_of_the_log_are_those_of_each_pod() -> None:
+    cache, names = new_cache(), ("trainer-a", "trainer-b")
+    for name in names:
+        manifest = copy.deepcopy(BYPASS)
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "controller": True}
+        manifest["metadata"]["ownerReferences"] = [owner]
+        found = cache.answer(DECIDER, TODAY, "/validate/deny", encoded(manifest))
+        assert found is not None
+        assert found.about is not None
+        assert (found.about["owner_kind"], found.about["owner_name"]) == ("Job", name)
+    assert (cache.misses, cache.hits) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
+        {"managedFields": [{"manager": "kubectl", "operation": "Apply"}]},
+    ],
+    ids=["client-side", "server-side"],
+)
+def test_pods_that_a_user_applied_are_decided_without_the_cache(written: dict[str, Any]) -> None:
+    """Their warnings say what a second apply would do."""
+    applied = copy.deepcopy(BYPASS)
+    applied["metadata"] |= written
+    assert not recalled(encoded(applied))
+    created = copy.deepcopy(BYPASS)
+    created["metadata"]["managedFields"] = [{"manager": "kubectl", "operation": "Update"}]
+    assert recalled(encoded(created))

@@ -139,7 +139,7 @@ async def test_an_evaluation_beyond_its_time_is_ended_and_never_passed_in_silenc
     await wait_until(lambda: server.service.handler.evaluator.ended_workers == 1)
     metrics = await server.metrics()
     outcome = "denied" if refused else "not-evaluated"
-    assert metrics("rule_outcomes_total", "timeout", outcome, "mutate", mode) == 1
+    assert metrics("rule_outcomes_total", "timeout", outcome, "mutate", mode, "false") == 1
     assert metrics("ended_evaluations_total") == 1
     line = server.logged()[-1]
     assert (line["event"], line["rules"]) == (outcome, {"timeout": outcome})

@@ -26,7 +26,7 @@ from webhook.admission.decision import Decision
 from webhook.admission.outcomes import RULE_OUTCOMES
 from webhook.reload.policy import PolicyReloader
 
-DENY = "apiVersion: gpuward.io/v1\nkind: Policy\nonRuleError: deny\n"
+DENY = "apiVersion: gpuward.io/v1\nkind: Policy\nonRuleError: deny\ncontact: '#gpu-help'\n"
 CANARY = "s3cr3t-canary"
 
 
@@ -130,7 +130,7 @@ async def test_unknown_kinds_are_allowed_and_counted_without_a_label_of_their_ow
         reply = await caller.post("/validate/deny", changed(kind=kind, object=thing))
         assert reply.response["allowed"]
     metrics = await server.metrics()
-    assert metrics("requests_total", "validate", "deny", "ignored") == 20
+    assert metrics("requests_total", "validate", "deny", "ignored", "false") == 20
     assert not any("Thing" in word for word in metrics.labels())
 
 
@@ -176,7 +176,7 @@ async def test_a_bug_in_gpuward_refuses_if_the_policy_says_so(
     _break(monkeypatch)
     refused = (await caller.post("/validate/deny")).response
     assert not refused["allowed"]
-    assert "onRuleError: deny" in refused["status"]["message"]
+    assert refused["status"]["message"].endswith("onRuleError: deny; contact: #gpu-help")
     assert (await caller.post("/mutate/deny")).response["allowed"]
     assert (await caller.post("/validate/warn")).response["allowed"]
 
@@ -221,6 +221,7 @@ async def test_the_log_has_the_decision_and_no_secret(serve: Serve) -> None:
     (fixed,) = (line for line in lines if line["event"] == "fixed" and len(line["rules"]) == 3)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", fixed.pop("time"))
     assert fixed.pop("duration_ms") >= 0
+    assert {reason["rule"] for reason in fixed.pop("reasons")} == set(fixed["rules"])
     assert fixed == {
         "level": "info",
         "event": "fixed",
@@ -230,6 +231,8 @@ async def test_the_log_has_the_decision_and_no_secret(serve: Serve) -> None:
         "resource": "pods",
         "name": "",
         "generate_name": "resnet-trainer-",
+        "owner_kind": "",
+        "owner_name": "",
         "user": "system:serviceaccount:vision:training-operator",
         "operation": "CREATE",
         "dry_run": False,
@@ -269,11 +272,11 @@ async def test_the_scrape_counts_and_its_labels_are_bounded(serve: Serve) -> Non
     await caller.post("/validate/warn")
     await caller.post("/validate/deny", b"{")
     metrics = await server.metrics()
-    assert metrics("requests_total", "mutate", "deny", "fixed") == 3
-    assert metrics("requests_total", "validate", "warn", "warned") == 1
+    assert metrics("requests_total", "mutate", "deny", "fixed", "false") == 3
+    assert metrics("requests_total", "validate", "warn", "warned", "false") == 1
     assert metrics("http_errors_total", "malformed") == 1
-    assert metrics("rule_outcomes_total", "request-only", "fixed", "mutate", "deny") == 3
-    denied = ("visible-devices-env", "would-be-denied", "validate", "warn")
+    assert metrics("rule_outcomes_total", "request-only", "fixed", "mutate", "deny", "false") == 3
+    denied = ("visible-devices-env", "would-be-denied", "validate", "warn", "false")
     assert metrics("rule_outcomes_total", *denied) == 1
     assert metrics("request_duration_seconds_count", "mutate") == 3
     assert metrics("request_duration_seconds_bucket", "mutate", "+Inf") == 3
@@ -284,8 +287,33 @@ async def test_the_scrape_counts_and_its_labels_are_bounded(serve: Serve) -> Non
     assert metrics("certificate_reload_failures_total") == 0
     assert metrics.labels("python_gc_collections_total") == {"0", "1", "2"}
     rules = {rule.name for rule in CATALOG}
-    outcomes = RULE_OUTCOMES | {"mutate", "validate", "deny", "warn", "audit"}
+    outcomes = RULE_OUTCOMES | {"mutate", "validate", "deny", "warn", "audit", "false"}
     assert metrics.labels("rule_outcomes_total") <= rules | outcomes
+
+
+async def test_dry_runs_are_counted_apart(serve: Serve) -> None:
+    server = await serve()
+    caller = await server.connect()
+    for dry_run in (True, False, True):
+        await caller.post("/validate/warn", changed(dryRun=dry_run))
+    metrics = await server.metrics()
+    for flag, count in (("true", 2), ("false", 1)):
+        assert metrics("requests_total", "validate", "warn", "warned", flag) == count
+        denied = ("visible-devices-env", "would-be-denied", "validate", "warn", flag)
+        assert metrics("rule_outcomes_total", *denied) == count
+
+
+async def test_listed_namespaces_alone_are_counted_apart(serve: Serve) -> None:
+    server = await serve(settings={"counted_namespaces": ("team-a", "team-b")})
+    caller = await server.connect()
+    for namespace, dry_run in (("team-a", False), ("team-a", True), ("other", False)):
+        body = changed(namespace=namespace, dryRun=dry_run)
+        await caller.post("/validate/warn", body)
+    metrics = await server.metrics()
+    denied = ("visible-devices-env", "would-be-denied", "validate", "warn")
+    assert metrics("namespace_rule_outcomes_total", *denied, "team-a") == 1
+    labels = metrics.labels("namespace_rule_outcomes_total")
+    assert not labels & {"other", "team-b", "true", "false"}
 
 
 async def test_probes_are_served_on_the_plain_port_alone(serve: Serve) -> None:
@@ -321,5 +349,5 @@ async def test_the_manual_lists_exactly_the_existing_metrics(serve: Serve) -> No
     text = (await server.probe("/metrics")).body.decode()
     kinds = re.findall(r"^# TYPE (gpuward_\w+) \w+$", text, re.MULTILINE)
     manual = (DOCS / "webhook-server.md").read_text(encoding="utf-8")
-    table = manual.partition("\n## Metrics\n")[2].partition("\n\nWorth an alert")[0]
+    table = manual.partition("\n## Metrics\n")[2].partition("\n\nThe chart comes")[0]
     assert sorted(re.findall(r"`(gpuward_\w+)`", table)) == sorted(kinds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.dashboard.panel import RANGE, Panel, rule_outcomes
+from tools.dashboard.panel import OURS, RANGE, Panel, counted, rule_outcomes
 
 # An object that is too large to evaluate is admitted, and refused in mode deny.
 _REFUSED = 'outcome=~"would-be-denied|not-evaluated", path="validate"'
@@ -42,6 +42,21 @@ TO_DENY = [
         "short",
         {"{{rule}} ({{mode}})": rule_outcomes(_FIXED, "rule, mode", RANGE)},
         "bargauge",
+    ),
+    Panel(
+        "What deny would refuse, by namespace",
+        "The same for each namespace in monitoring.countedNamespaces, by rule.",
+        "short",
+        {
+            "{{object_namespace}}: {{rule}}": counted(
+                "gpuward_namespace_rule_outcomes_total",
+                "object_namespace, rule",
+                f"{OURS}, {_REFUSED}",
+                RANGE,
+            )
+        },
+        "bargauge",
+        24,
     ),
 ]
 DECISIONS = [

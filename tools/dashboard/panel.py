@@ -40,8 +40,9 @@ def counted(metric: str, by: str, matchers: str = OURS, over: str = "1h") -> str
 
 
 def rule_outcomes(matchers: str, by: str = "rule", over: str = "1h") -> str:
-    """Return PromQL for the number of rule outcomes that `matchers` select."""
-    return counted("gpuward_rule_outcomes_total", by, f"{OURS}, {matchers}", over)
+    """Return PromQL for the number of rule outcomes that `matchers` select, without dry runs."""
+    selected = f'{OURS}, {matchers}, dry_run="false"'
+    return counted("gpuward_rule_outcomes_total", by, selected, over)
 
 
 def rate(metric: str, by: str, matchers: str = OURS) -> str:

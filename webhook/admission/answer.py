@@ -39,6 +39,7 @@ class Answer(NamedTuple):
     - `about`: names from the request, for the log; None if the decision is not logged.
     - `details`: what the log says about the decision, as the text of a JSON object.
     - `bug`: why there was no evaluation, if it was a bug.
+    - `namespace`, `dry_run`: of the request.
     """
 
     body: bytes
@@ -48,6 +49,8 @@ class Answer(NamedTuple):
     about: Mapping[str, Any] | None = None
     details: str = ""
     bug: Bug | None = None
+    namespace: str = ""
+    dry_run: bool = False
 
 
 class ReusableAnswer(NamedTuple):
@@ -72,6 +75,8 @@ class ReusableAnswer(NamedTuple):
             self.failures,
             _names(envelope) if self.details else None,
             self.details,
+            namespace=envelope.namespace,
+            dry_run=envelope.dry_run,
         )
 
 
@@ -96,6 +101,7 @@ def answer(
         raise
     except Exception as error:  # noqa: BLE001  # a bug in gpuward must not refuse an object
         decision = _internal_error(route, denies=decider.denies_on_failure)
+        decision = decider.with_contact(decision)
         return encode_answer(review, route, decision)._replace(bug=bug_of(error))
 
 
@@ -115,6 +121,10 @@ def reusable_answer(route: Route, decision: Decision) -> ReusableAnswer:
             "path": route.webhook,
             "mode": route.mode.word,
             "rules": rule_outcomes,
+            "reasons": [
+                {**reason._asdict(), "container": shorten(reason.container)}
+                for reason in decision.reasons
+            ],
             "failures": [f"{rule}: {error}" for rule, error in failures],
         }
         details = CODEC.dumps(logged).decode()
@@ -137,6 +147,8 @@ def _names(envelope: Envelope) -> dict[str, Any]:
         "resource": shorten(envelope.resource),
         "name": shorten(envelope.name),
         "generate_name": shorten(envelope.generate_name),
+        "owner_kind": shorten(envelope.owner_kind),
+        "owner_name": shorten(envelope.owner_name),
         "user": shorten(envelope.user),
         "operation": shorten(envelope.operation),
         "dry_run": envelope.dry_run,

@@ -20,6 +20,7 @@ from webhook.admission.evaluating import decide_within_bounds, evaluate
 from webhook.admission.fixed_annotation import annotation_operations
 from webhook.admission.messages import FIX_MISSING, add_line, contact_line
 from webhook.admission.not_evaluated import MAX_OPERATIONS, not_evaluated
+from webhook.admission.reasons import reasons
 from webhook.admission.refusing import refuse
 from webhook.admission.request import (
     EPHEMERAL,
@@ -43,7 +44,8 @@ class Decider:
         self.denies_on_failure = policy.on_rule_error == "deny"
         """Whether an object is refused if a bug prevented its evaluation."""
         self._names = frozenset(active.rule.name for active in self._rules.rules)
-        rules = (active.rule for active in self._rules.rules)
+        rules = [active.rule for active in self._rules.rules]
+        self._families = {rule.name: rule.family for rule in rules}
         self._bypass_rules = frozenset(rule.name for rule in rules if rule.family == "bypass")
 
     def mutate(
@@ -60,7 +62,7 @@ class Decider:
         request = admission_request(review, mode, today)
         if request is None:
             return IGNORED
-        return self.with_contact(decide_within_bounds(self._mutate, request, steps))
+        return self._complete(decide_within_bounds(self._mutate, request, steps))
 
     def validate(
         self,
@@ -76,7 +78,13 @@ class Decider:
         request = admission_request(review, mode, today)
         if request is None or not request.is_validated:
             return IGNORED
-        return self.with_contact(decide_within_bounds(self._validate, request, steps))
+        return self._complete(decide_within_bounds(self._validate, request, steps))
+
+    def _complete(self, decision: Decision) -> Decision:
+        """`decision` with its reasons, and with whom to ask."""
+        if decision.rule_outcomes and not decision.reasons:
+            decision = decision._replace(reasons=reasons(decision, self._families))
+        return self.with_contact(decision)
 
     def with_contact(self, decision: Decision) -> Decision:
         """`decision`, whose refusal ends with whom to ask, if the policy says so."""

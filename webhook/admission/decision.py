@@ -18,6 +18,21 @@ Outcome = Literal[
 NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 
+class Reason(NamedTuple):
+    """One reason for a decision, for the log.
+
+    - `rule`: the rule, or the bound that was exceeded.
+    - `family`: the class of the reason: the family of the rule, `rule-error` or `not-evaluated`.
+    - `container`: its name, empty if the reason concerns the whole object.
+    - `path`: the field as a JSON Pointer.
+    """
+
+    rule: str
+    family: str
+    container: str = ""
+    path: str = ""
+
+
 class Decision(NamedTuple):
     """The decision about one object.
 
@@ -28,6 +43,7 @@ class Decision(NamedTuple):
     - `rule_outcomes`: the outcome of each rule that found something, for the log and metrics.
     - `findings`: those that remain in the object; `fixed`: those that are or would be fixed.
     - `failures`: bugs of gpuward.
+    - `reasons`: the same without values of the object, for the log.
     """
 
     outcome: Outcome
@@ -41,6 +57,7 @@ class Decision(NamedTuple):
     findings: Sequence[Finding] = ()
     fixed: Sequence[Finding] = ()
     failures: Sequence[RuleFailure] = ()
+    reasons: Sequence[Reason] = ()
 
 
 IGNORED = Decision("ignored")

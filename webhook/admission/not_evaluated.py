@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rules.engine.bounds import oversized_reason
 from rules.finding import Action
-from webhook.admission.decision import Decision
+from webhook.admission.decision import Decision, Reason
 from webhook.admission.outcomes import NOT_EVALUATED
 from webhook.admission.request import AdmissionRequest
 from webhook.admission.review import AdmissionReview
@@ -30,11 +30,23 @@ def not_evaluated(
 ) -> Decision:
     """The decision about an object that is not evaluated, `because` of a bound or of time."""
     line = f"gpuward [{because}] cannot evaluate this object because of {reason}"
+    reasons = (Reason(because, NOT_EVALUATED),)
     if (review.is_pod or review.is_claim) and mode is Action.DENY:
         by_rule = {because: "denied"}
         return Decision(
-            "denied", allowed=False, message=line, annotations=by_rule, rule_outcomes=by_rule
+            "denied",
+            allowed=False,
+            message=line,
+            annotations=by_rule,
+            rule_outcomes=by_rule,
+            reasons=reasons,
         )
     warnings = [] if mode is Action.AUDIT else [line]
     by_rule = {because: NOT_EVALUATED}
-    return Decision("not-evaluated", warnings=warnings, annotations=by_rule, rule_outcomes=by_rule)
+    return Decision(
+        "not-evaluated",
+        warnings=warnings,
+        annotations=by_rule,
+        rule_outcomes=by_rule,
+        reasons=reasons,
+    )

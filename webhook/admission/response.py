@@ -9,7 +9,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rules.base.json_access import as_object, as_text
+from rules.base.json_access import as_object, as_objects, as_text
 from webhook.admission.codec import CODEC, Codec
 from webhook.admission.decision import Decision
 from webhook.admission.review import AdmissionReview
@@ -19,7 +19,10 @@ FORBIDDEN = 403
 
 
 class Envelope(NamedTuple):
-    """What of a review enters the answer and the log, and no decision about a new pod."""
+    """What of a review enters the answer and the log, and no decision about a new pod.
+
+    The owner is the controller of the object; empty if there is none.
+    """
 
     uid: str
     api_version: str
@@ -30,6 +33,8 @@ class Envelope(NamedTuple):
     namespace: str
     name: str
     generate_name: str
+    owner_kind: str
+    owner_name: str
     user: str
     dry_run: bool
 
@@ -37,6 +42,8 @@ class Envelope(NamedTuple):
 def envelope_of(review: AdmissionReview) -> Envelope:
     """The envelope of `review`."""
     metadata = as_object(as_object(review.object).get("metadata"))
+    owners = as_objects(metadata.get("ownerReferences"))
+    owner = next((o for _, o in owners if o.get("controller") is True), {})
     return Envelope(
         uid=review.uid,
         api_version=review.api_version,
@@ -47,6 +54,8 @@ def envelope_of(review: AdmissionReview) -> Envelope:
         namespace=review.namespace,
         name=review.name,
         generate_name=as_text(metadata.get("generateName")),
+        owner_kind=as_text(owner.get("kind")),
+        owner_name=as_text(owner.get("name")),
         user=review.user,
         dry_run=review.dry_run,
     )

@@ -18,7 +18,10 @@ SECOND_APPLY = (
     "gpuward: a second `kubectl apply` of this file will fail, because a Pod cannot change back to "
     "what the file says; write the fixes into the file"
 )
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+# What shows that `kubectl apply` created an object: an annotation of client-side apply, and the
+# operation of a field manager, with server-side apply.
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+APPLY = "Apply"
 # Lists that apply replaces as a whole; it merges the others by the names of their elements.
 _REPLACED_LISTS = ("/spec/tolerations/", "/spec/affinity/")
 # The API server itself adds tolerations of these keys to every pod, before any webhook and again
@@ -34,10 +37,10 @@ def second_apply_fails(manifest: Any, operations: Iterable[Operation]) -> bool:
 
 def _is_applied(metadata: Mapping[str, Any]) -> bool:
     """Whether `kubectl apply` created the object, client-side or server-side."""
-    if _LAST_APPLIED in as_object(metadata.get("annotations")):
+    if LAST_APPLIED in as_object(metadata.get("annotations")):
         return True
     managers = as_objects(metadata.get("managedFields"))
-    return any(manager.get("operation") == "Apply" for _, manager in managers)
+    return any(manager.get("operation") == APPLY for _, manager in managers)
 
 
 def _contradicts(manifest: Any, operation: Operation) -> bool:

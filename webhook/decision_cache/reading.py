@@ -18,9 +18,12 @@ from webhook.admission.codec import CODEC
 from webhook.admission.fixed_annotation import FIXED_ANNOTATION
 from webhook.admission.response import Envelope
 from webhook.admission.review import AdmissionReview
+from webhook.admission.second_apply import APPLY, LAST_APPLIED
 from webhook.decision_cache.records import (
     Container,
     DecisionInput,
+    Metadata,
+    OwnerReference,
     PodSpec,
     Request,
     Review,
@@ -57,6 +60,8 @@ class Reader:
         """The review in `body`, sent to `path`; None if it is no review of an ordinary new pod."""
         try:
             request = _decoder.decode(body).request
+            if _is_applied(request.object.metadata):
+                return None  # a user applied it, with a warning of its own and without replicas
             envelope = _envelope_of(request)
             text = self._text(path, request, drop_values=True)
             if _REFERENCE in text:
@@ -75,6 +80,9 @@ class Reader:
                 self._drop_values(container)
         metadata.annotations = self._read_part(metadata.annotations)
         metadata.labels = self._read_part(metadata.labels)
+        metadata.managedFields = UNSET
+        for owner in metadata.ownerReferences or ():
+            owner.name = UNSET
         if not self._names_matter:
             metadata.name = metadata.generateName = UNSET
         user = request.userInfo.username
@@ -95,7 +103,16 @@ class Reader:
         return {k: v for k, v in texts.items() if may_be_read[k] or k == FIXED_ANNOTATION}
 
 
+def _is_applied(metadata: Metadata) -> bool:
+    """Whether `kubectl apply` created the pod."""
+    if LAST_APPLIED in (metadata.annotations or ()):
+        return True
+    return any(manager.operation == APPLY for manager in metadata.managedFields or ())
+
+
 def _envelope_of(request: Request) -> Envelope:
+    owners = request.object.metadata.ownerReferences or ()
+    owner = next((owner for owner in owners if owner.controller is True), OwnerReference())
     return Envelope(
         uid=request.uid,
         api_version="admission.k8s.io/v1",
@@ -106,6 +123,8 @@ def _envelope_of(request: Request) -> Envelope:
         namespace=request.namespace,
         name=request.name,
         generate_name=request.object.metadata.generateName or "",
+        owner_kind=owner.kind or "",
+        owner_name=owner.name or "",
         user=request.userInfo.username,
         dry_run=request.dryRun,
     )

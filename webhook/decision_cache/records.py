@@ -70,10 +70,17 @@ class PodSpec(Struct, omit_defaults=True):
 
 
 class OwnerReference(Struct, omit_defaults=True, gc=False):
-    """An owner of a pod, without its name."""
+    """An owner of a pod. Its name is only for the log."""
 
     kind: Text = UNSET
+    name: Text = UNSET
     controller: bool | UnsetType = UNSET
+
+
+class FieldManager(Struct, gc=False):
+    """Who wrote fields of a pod, and how."""
+
+    operation: str = ""
 
 
 class Metadata(Struct, omit_defaults=True):
@@ -85,6 +92,7 @@ class Metadata(Struct, omit_defaults=True):
     annotations: Texts = UNSET
     labels: Texts = UNSET
     ownerReferences: list[OwnerReference] | UnsetType = UNSET
+    managedFields: list[FieldManager] | UnsetType = UNSET
 
 
 class Pod(Struct):

@@ -28,6 +28,7 @@ from webhook.server.limits import BodyReader, HttpError, Limits
 from webhook.server.responses import error_response
 from webhook.telemetry.log import Log
 from webhook.telemetry.metrics import Metrics
+from webhook.telemetry.users import hidden_user
 
 _JSON = CIMultiDict({"Content-Type": "application/json", "Server": "gpuward"})
 # An API server says how long it waits: `?timeout=3s`, in whole seconds.
@@ -51,12 +52,14 @@ class WebhookHandler:
         log: Log,
         limits: Limits,
         day: Callable[[], datetime.date] = today,
+        shown_user: Callable[[str], str] = hidden_user,
     ) -> None:
         self._policy = policy
         self._metrics = metrics
         self._log = log
         self._limits = limits
         self._day = day
+        self._shown_user = shown_user
         self.body_reader = BodyReader(limits)
         self.evaluator = Evaluator()
         self.cache = new_decision_cache(limits.small_review_objects, limits.small_review_steps)
@@ -137,7 +140,8 @@ class WebhookHandler:
             return await self.evaluator.answer(task, tenant=head.namespace or head.user)
         except NotEvaluatedError as error:
             decision = not_evaluated(head, route.mode, str(error), because=TIMEOUT)
-            return encode_answer(head, route, decision)
+            decider = self._policy.active.decider
+            return encode_answer(head, route, decider.with_contact(decision))
 
     def _record(self, route: Route, found: Answer, seconds: float) -> None:
         """Count the answer, and log it if it matters."""
@@ -148,7 +152,8 @@ class WebhookHandler:
             self._log.bug("not evaluated", found.bug, uid=uid, path=route.webhook)
         if found.about is not None:
             level = "error" if found.failures else "info"
-            fields = {**found.about, "duration_ms": round(seconds * 1000, 3)}
+            user = self._shown_user(found.about["user"])
+            fields = {**found.about, "user": user, "duration_ms": round(seconds * 1000, 3)}
             self._log.write_prepared(level, found.outcome, fields, found.details)
 
 

@@ -8,7 +8,7 @@ connections and closes idle ones. A request that arrives meanwhile is answered.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiohttp.web import Server
 
@@ -19,28 +19,16 @@ from webhook.server.handlers import WebhookHandler
 from webhook.server.limits import Limits
 from webhook.server.listener import Listener, http_server, listening_socket
 from webhook.server.probes import ProbeHandler
+from webhook.server.settings import Settings
 from webhook.telemetry.build import build_info
 from webhook.telemetry.log import Log, counting_logger
 from webhook.telemetry.metrics import Metrics
 from webhook.telemetry.server_state import ServerState
+from webhook.telemetry.users import hidden_user
 
 # The time that the last accepted connection has for its first request.
 FIRST_REQUEST_SECONDS = 1.0
 _PROBE_LIMITS = Limits(connections=64, keep_alive_seconds=75.0, read_seconds=1.0)
-
-
-class Settings(NamedTuple):
-    """Addresses as HOST:PORT, times in seconds.
-
-    `drain_seconds` is how long the server goes on answering after it is asked to stop.
-    `reload_seconds` is the time between two looks at the policy and the certificate.
-    """
-
-    listen: str = ":10250"
-    metrics_listen: str = ":8080"
-    drain_seconds: float = 15.0
-    reload_seconds: float = 2.0
-    limits: Limits = Limits()
 
 
 class WebhookServer:
@@ -55,8 +43,11 @@ class WebhookServer:
         self._certificate_reloader = CertificateReloader(certificate, log)
         self._log = log
         self._build = build_info()
-        self.metrics = Metrics()
-        self.handler = WebhookHandler(policy, self.metrics, log, settings.limits)
+        self.metrics = Metrics(settings.counted_namespaces)
+        shown_user = str if settings.log_user_names else hidden_user
+        self.handler = WebhookHandler(
+            policy, self.metrics, log, settings.limits, shown_user=shown_user
+        )
         self._probes = ProbeHandler(self.metrics, self.not_ready_reason, lambda: policy.last_error)
         self._listeners: list[Listener] = []
         self._servers: list[Server] = []

@@ -1,8 +1,9 @@
 """The metrics.
 
-No label takes its value from a request; labels are paths, modes, outcomes, rules and reasons. One
-thread counts everything in plain dictionaries, which a scrape converts to Prometheus' format: the
-counters of the client library, with their locks, take ten times as long for each request.
+No label takes its value from a request; labels are paths, modes, outcomes, rules, reasons and the
+namespaces that the administrator lists. One thread counts everything in plain dictionaries, which a
+scrape converts to Prometheus' format: the counters of the client library, with their locks, take
+ten times as long for each request.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import HistogramMetricFamily, Metric
@@ -26,6 +27,7 @@ from webhook.telemetry.server_state import ServerState, counter, state_metrics
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0)
 
 _RULE_OUTCOMES_HELP = "Objects in which a rule found something, by the strongest outcome."
+_NAMESPACE_OUTCOMES_HELP = "The same in listed namespaces, without dry runs."
 _RULE_FAILURES_HELP = "Rules that failed on an object: bugs in gpuward."
 _HTTP_ERRORS_HELP = "Requests that got an HTTP error and no decision, by reason."
 _REJECTED_HELP = "Connections that were closed before a request, by reason."
@@ -53,15 +55,18 @@ class _Durations:
 class Metrics:
     """All metrics, in a registry of their own. For use by one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespaces: Collection[str] = ()) -> None:
+        """Outcomes in `namespaces` are also counted by namespace."""
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         self.registry.register(_FunctionCollector(self._collect))
-        self._requests: Counter[tuple[Route, Outcome]] = Counter()
+        self._namespaces = frozenset(namespaces)
+        self._requests: Counter[tuple[Route, Outcome, bool]] = Counter()
         self._durations = {route.webhook: _Durations() for route in ROUTES.values()}
-        self._rule_outcomes: Counter[tuple[tuple[str, str], Route]] = Counter()
+        self._rule_outcomes: Counter[tuple[tuple[str, str], Route, bool]] = Counter()
+        self._namespace_outcomes: Counter[tuple[tuple[str, str], Route, str]] = Counter()
         self._rule_failures: Counter[str] = Counter()
         self._http_errors: Counter[str] = Counter()
         self._rejected_connections: Counter[str] = Counter()
@@ -77,10 +82,13 @@ class Metrics:
 
     def count_review(self, route: Route, answer: Answer, seconds: float) -> None:
         """Count one review with its answer and the time that it took."""
-        self._requests[route, answer.outcome] += 1
+        self._requests[route, answer.outcome, answer.dry_run] += 1
         self._durations[route.webhook].observe(seconds)
+        by_namespace = not answer.dry_run and answer.namespace in self._namespaces
         for rule_and_outcome in answer.rule_outcomes.items():
-            self._rule_outcomes[rule_and_outcome, route] += 1
+            self._rule_outcomes[rule_and_outcome, route, answer.dry_run] += 1
+            if by_namespace:
+                self._namespace_outcomes[rule_and_outcome, route, answer.namespace] += 1
         for rule, _ in answer.failures:
             self._rule_failures[rule] += 1
 
@@ -100,16 +108,26 @@ class Metrics:
         yield counter(
             "requests",
             "Reviews answered, by path, mode and outcome.",
-            ("path", "mode", "outcome"),
-            {(*_label_values(route), outcome): n for (route, outcome), n in self._requests.items()},
+            ("path", "mode", "outcome", "dry_run"),
+            {
+                (*_label_values(route), outcome, _word(dry_run)): n
+                for (route, outcome, dry_run), n in self._requests.items()
+            },
         )
         yield self._duration_histogram()
         values = {
-            (*rule_and_outcome, *_label_values(route)): n
-            for (rule_and_outcome, route), n in self._rule_outcomes.items()
+            (*rule_and_outcome, *_label_values(route), _word(dry_run)): n
+            for (rule_and_outcome, route, dry_run), n in self._rule_outcomes.items()
         }
         labels = ("rule", "outcome", "path", "mode")
-        yield counter("rule_outcomes", _RULE_OUTCOMES_HELP, labels, values)
+        yield counter("rule_outcomes", _RULE_OUTCOMES_HELP, (*labels, "dry_run"), values)
+        # Not `namespace`: Prometheus gives every sample that label, with the webhook's own.
+        values = {
+            (*rule_and_outcome, *_label_values(route), namespace): n
+            for (rule_and_outcome, route, namespace), n in self._namespace_outcomes.items()
+        }
+        names = (*labels, "object_namespace")
+        yield counter("namespace_rule_outcomes", _NAMESPACE_OUTCOMES_HELP, names, values)
         for name, text, label, counts in (
             ("rule_failures", _RULE_FAILURES_HELP, "rule", self._rule_failures),
             ("http_errors", _HTTP_ERRORS_HELP, "reason", self._http_errors),
@@ -139,6 +157,10 @@ class _FunctionCollector(Collector):
     def describe(self) -> Iterable[Metric]:
         """Nothing: the metrics depend on what has happened so far."""
         return ()
+
+
+def _word(flag: bool) -> str:  # noqa: FBT001
+    return "true" if flag else "false"
 
 
 def _label_values(route: Route) -> tuple[str, str]:

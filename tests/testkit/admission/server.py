@@ -7,9 +7,10 @@ import datetime
 import io
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -18,8 +19,9 @@ from certs.pki.authority import new_authority, sign_leaf
 from certs.serving.certificate import ServingCertificate
 from tests.testkit.admission.caller import TIMEOUT_SECONDS, Caller, Reply
 from webhook.reload.policy import PolicyReloader
-from webhook.server.lifecycle import Settings, WebhookServer
+from webhook.server.lifecycle import WebhookServer
 from webhook.server.limits import Limits
+from webhook.server.settings import Settings
 from webhook.telemetry.log import Log
 
 NAMES = ("localhost", "127.0.0.1")
@@ -121,6 +123,7 @@ async def serving(folder: Path) -> AsyncIterator[Serve]:
         policy: PolicyReloader | None = None,
         certificate: Path | None = None,
         level: str = "info",
+        settings: Mapping[str, Any] = MappingProxyType({}),
         **limits: Any,
     ) -> RunningServer:
         authority = write_certificate(folder / "certificate")
@@ -129,8 +132,8 @@ async def serving(folder: Path) -> AsyncIterator[Serve]:
             policy.load()
         stream = io.BytesIO()
         served = ServingCertificate(str(certificate or authority.parent), "localhost")
-        settings = Settings(ANY_PORT, ANY_PORT, 0.0, 3600.0, Limits(**limits))
-        service = WebhookServer(settings, policy, served, Log(stream, level))
+        given = Settings(ANY_PORT, ANY_PORT, 0.0, 3600.0, Limits(**limits), **settings)
+        service = WebhookServer(given, policy, served, Log(stream, level))
         await service.start()
         running = RunningServer(service, stream, authority)
         started.append(running)

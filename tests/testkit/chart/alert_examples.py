@@ -44,7 +44,7 @@ def _scraped_series(series: dict[str, str]) -> dict[str, str]:
 
 
 def _rule_outcomes(samples: str) -> dict[str, str]:
-    labels = f'{POD}, rule="visible-devices-env", outcome="denied", path="validate", mode="deny"'
+    labels = f'{POD}, rule="visible-devices-env", outcome="denied", mode="deny", dry_run="false"'
     return {f"gpuward_rule_outcomes_total{{{labels}}}": samples}
 
 
