@@ -181,7 +181,7 @@ class _PatchBuilder:
                 raise EditError(f"{pointer(path)} does not fit the document")
             if depth == len(path) or (child is None and depth):  # at depth 0 null is the document
                 break
-            if id(child) not in self._copied and isinstance(child, (dict, list)):
+            if isinstance(child, (dict, list)):
                 child = node[step] = self._copy(child)
             node = child
         return node, step, depth

@@ -66,14 +66,14 @@ class Evaluation:
 
     def _start_with_pod(self, spec: Any, metadata: Any, status: Any) -> None:
         profile, self.result.pods = self._rule_set.profile, 1
-        traits, container_traits = raw_traits(spec, metadata, profile)
-        if self._rule_set.relevant_rules(traits):
+        traits = raw_traits(spec, metadata, profile)
+        if self._rule_set.relevant_rules(traits.all):
             namespace = self._request_context.namespace
             pod = pod_from_raw(spec, metadata, profile, namespace)
             pod.has_status = bool(status)
             if self._should_evaluate(pod):
-                set_traits(pod, traits, container_traits)
-                self._use([(pod, traits)])
+                set_traits(pod, traits)
+                self._use([(pod, traits.all)])
 
     def _find_subjects(self, manifest: Json) -> list[tuple[Subject, int]]:
         subjects: list[tuple[Subject, int]] = []
@@ -113,18 +113,19 @@ class Evaluation:
     def _new_exceptions(self) -> ExceptionMatcher:
         return ExceptionMatcher(self._rule_set.exceptions, self._request_context.today)
 
-    def restart(self, manifest: Json) -> None:
-        """Start over with `manifest`, which edits of the subjects made of the previous one."""
+    def restart(self, manifest: Json, edited_by: str = "") -> None:
+        """Start over with `manifest`: the previous one, or what the rule `edited_by` made of it."""
         previous = self.result
         if previous.malformed_fields:  # list indices may have shifted
             self._start(manifest)
             return
         self.result = EvaluationResult()
         self.result.pods, self.result.components = previous.pods, previous.components
-        self._superseded = set()
-        self._exceptions = self._new_exceptions()
-        subjects = (subject.refreshed(manifest) for subject, _ in self._subjects)
-        self._use([(subject, traits_of(subject)) for subject in subjects])
+        self._superseded, self._exceptions = set(), self._new_exceptions()
+        for subject, _ in self._subjects if edited_by else ():
+            findings, _ = subject.results_by_rule.get(edited_by, ((), ""))
+            subject.refresh(manifest, [e.path for f in findings if f.fixable for e in f.fix.edits])
+        self._use([(subject, traits_of(subject)) for subject, _ in self._subjects])
 
     def run_rule(self, active: ActiveRule) -> list[Finding]:
         """Run one rule for every subject; the findings, which are also added to `result`."""

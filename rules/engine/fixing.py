@@ -141,7 +141,7 @@ class _FixAttempt:
         return {f.rule: RuleFailure(f.rule, reason) for f in self.fixed[before:]}
 
     def _run_pass(self, disabled_fixes: dict[str, RuleFailure]) -> None:
-        fixed_identities = {finding.identity for finding in self.fixed}
+        fixed_before, fixed_identities = tuple(self.fixed), set[str]()
         waiting = list(self._evaluation.rules)[::-1]
         while waiting:
             number, active = waiting.pop()
@@ -150,7 +150,8 @@ class _FixAttempt:
             if not findings or name in disabled_fixes:
                 continue
             selected = [finding for finding in findings if self._is_selected(finding)]
-            if fixed_identities:
+            if selected and fixed_before:
+                fixed_identities = fixed_identities or {f.identity for f in fixed_before}
                 selected = [f for f in selected if f.identity not in fixed_identities]
             if not selected:
                 continue
@@ -163,15 +164,16 @@ class _FixAttempt:
             self.operations += operations
             self.fixed += selected
             self._not_selected[name] = [f for f in findings if not self._is_selected(f)]
-            waiting = self._restart(after=number)
+            waiting = self._restart(name, after=number)
 
-    def _restart(self, after: int = -1) -> list[tuple[int, ActiveRule]]:
-        """Go on with the fixed manifest; the rules after number `after`, the next one last.
+    def _restart(self, edited_by: str = "", after: int = -1) -> list[tuple[int, ActiveRule]]:
+        """Go on with the manifest as the rule `edited_by`, of number `after`, has fixed it.
 
-        Rules up to that number run again only if they supersede others.
+        Returns the rules after that number, the next one last. Rules up to it run again only if
+        they supersede others.
         """
         self.failures += self.result.failures
-        self._evaluation.restart(self.manifest)
+        self._evaluation.restart(self.manifest, edited_by)
         rules = self._evaluation.rules
         for number, active in rules:
             if number <= after and active.rule.supersedes:

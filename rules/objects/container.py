@@ -7,25 +7,11 @@ from typing import Any
 
 from rules.base.caching import cached_property
 from rules.base.json_access import as_object, as_objects, as_text, quote
-from rules.base.json_patch import Path
+from rules.base.json_patch import Json, Path, find_value
+from rules.objects.facts import forget_facts, kept_by_container
 from rules.objects.pod_layout import PodLayout, Role
 from rules.profile.profile import Profile
 from rules.profile.records import VisibleDevices
-
-# Properties that depend on one field alone: an unchanged field lets a later view reuse them.
-_FACTS_BY_FIELD = {
-    "envFrom": ("prefixes",),
-    "env": ("env", "variable_traits", "visible_variables"),
-    "resources": (
-        "resources",
-        "limits",
-        "requests",
-        "claims",
-        "devices",
-        "request",
-        "resource_traits",
-    ),
-}
 
 
 def is_host_process(raw: Mapping[str, Any]) -> bool:
@@ -40,6 +26,15 @@ class Container:
     `raw` is the container as written, at `path` of the manifest. `is_pod_spec` says that the pod
     spec itself is the container, as some custom resources have it.
     """
+
+    # Filled by `gpu.devices`, `gpu.visibility` and `traits.extraction`, and by nothing else.
+    devices: dict[str, Any] | None = None
+    request: Any = None
+    requests_gpu: bool | None = None
+    resource_traits: int | None = None
+    variable_traits: int | None = None
+    other_traits: int | None = None
+    visible_variables: dict[str, VisibleDevices] | None = None
 
     def __init__(
         self,
@@ -60,21 +55,11 @@ class Container:
         self.name = as_text(raw.get("name")) or str(path[-1])
         self.is_fraction_target = False
         """Whether annotations of the pod ask for a part of a GPU for this container."""
-        # Filled by `gpu.devices`, `gpu.visibility` and `traits.extraction`, and by nothing else.
-        self.devices: dict[str, Any] | None = None
-        self.request: Any = None
-        self.requests_gpu: bool | None = None
-        self.traits: int | None = None
-        self.resource_traits: int | None = None
-        self.variable_traits: int | None = None
-        self.visible_variables: dict[str, VisibleDevices] | None = None
 
-    def reuse_facts(self, old: Container) -> None:
-        """Take over what the `old` view knows about fields that are still the same objects."""
-        for field, facts in _FACTS_BY_FIELD.items():
-            if self.raw.get(field) is old.raw.get(field):
-                known = old.__dict__
-                self.__dict__.update({fact: known[fact] for fact in facts if fact in known})
+    def refresh(self, manifest: Json, field: str | int) -> None:
+        """Show this container as it is in `manifest`, where edits have changed its `field`."""
+        self.raw = as_object(find_value(manifest, self.path))
+        forget_facts(self, kept_by_container(field))
 
     def __str__(self) -> str:
         kind = "container" if self.role == "app" else f"{self.role} container"

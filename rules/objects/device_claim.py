@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rules.base.json_access import as_object
@@ -32,9 +32,8 @@ class DeviceClaim:
         self.results_by_rule: dict[str, Any] = {}
         """What each rule has said about this view, filled by `engine.evaluation`."""
 
-    def refreshed(self, manifest: Json) -> DeviceClaim:
-        """This claim as it is in `manifest`, which edits have made of the one it was read from."""
+    def refresh(self, manifest: Json, _edited: Iterable[Path]) -> None:
+        """Show this claim as it is in `manifest`, which edits have made of the previous one."""
         spec = as_object(find_value(manifest, self.path))
-        if spec is self.spec:
-            return self
-        return DeviceClaim(self.object, self.profile, spec, self.path)
+        if spec is not self.spec:
+            self.spec, self.results_by_rule = spec, {}

@@ -5,15 +5,21 @@ A field of the wrong type reads as empty. `workloads.discovery` reports it once,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from rules.base.caching import cached_property
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.base.json_patch import Json, Path, find_value
 from rules.objects.container import Container
+from rules.objects.facts import (
+    GIVEN_TO_POD,
+    KEPT_BESIDE_CONTAINERS,
+    forget_facts,
+    kept_by_pod,
+)
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef
-from rules.objects.pod_layout import CONTAINER_LISTS, POD_SPEC, PodLayout, Role
+from rules.objects.pod_layout import POD_SPEC, PodLayout, Role
 from rules.profile.profile import Profile
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -27,6 +33,17 @@ class Pod:
     - `spec`: the pod spec and its path in the manifest; `metadata`: the same of the metadata.
     - `stable_path`: the spec's path with names in place of list indices, for identities.
     """
+
+    # Filled by `gpu.host_paths`, `gpu.devices`, `placement.gpu_nodes` and `traits.extraction`.
+    requests_gpu: bool | None = None
+    gpu_node_label: str | None = None
+    traits: int | None = None
+    spec_traits: int | None = None
+    metadata_traits: int | None = None
+    requested_resources: tuple[str, ...] | None = None
+    host_mounts: Any = None
+    # Filled by `engine.bounds`, and not changed by edits, which are counted themselves.
+    steps: int | None = None
 
     def __init__(
         self,
@@ -47,80 +64,48 @@ class Pod:
         # Whether the pod was created before, so that its node is no wish; whether the rest of it is
         # elsewhere, so that nothing can be said to be missing. `circumstances` sets both.
         self.exists = self.is_partial = self.has_status = False
-        # Filled by `engine.bounds`, `gpu.host_paths`, `gpu.devices`, `placement.gpu_nodes` and
-        # `traits.extraction`.
-        self.requests_gpu: bool | None = None
-        self.gpu_node_label: str | None = None
-        self.traits: int | None = None
-        self.metadata_traits: int | None = None
-        self.requested_resources: tuple[str, ...] | None = None
-        self.host_mounts: Any = None
-        self.steps: int | None = None
         self.results_by_rule: dict[str, Any] = {}
         """What each rule has said about this view, filled by `engine.evaluation`."""
-        # The containers of an earlier version of the pod, for reuse.
-        self._old_containers: tuple[Container, ...] = ()
 
-    def refreshed(self, manifest: Json) -> Pod:
-        """This pod as it is in `manifest`, which edits have made of the one it was read from.
+    def refresh(self, manifest: Json, edited: Collection[Path]) -> None:
+        """Show this pod as it is in `manifest`, which edits have made of the previous one.
 
-        Edits copy only what they touch. What is still the same object keeps its view.
+        `edited` are the paths of the edits about this pod. Facts that they may have changed are
+        computed anew when they are read.
         """
         spec = as_object(find_value(manifest, self.path))
         metadata = as_object(find_value(manifest, self.metadata_path))
         same_metadata = metadata is self.metadata or not (metadata or self.metadata)
         if spec is self.spec and same_metadata:
-            return self
-        pod = Pod(
-            self.object,
-            self.profile,
-            spec=(spec, self.path),
-            metadata=(metadata, self.metadata_path),
-            stable_path=self.stable_path,
-            layout=self.layout,
-        )
-        pod.exists, pod.is_partial = self.exists, self.is_partial
-        if same_metadata:
-            pod._reuse(self)
-        return pod
-
-    def _reuse(self, old: Pod) -> None:
-        """Take over what `old` read from the same metadata, and from the same containers."""
-        self.metadata_traits = old.metadata_traits
-        new_field, old_field = self.spec.get, old.spec.get
-        if self.profile.fractions and new_field("schedulerName") != old_field("schedulerName"):
-            return  # which container gets a part of a GPU depends on the scheduler
-        unchanged = all(new_field(name) is old_field(name) for name in CONTAINER_LISTS)
-        if self.layout is POD_SPEC and unchanged:
-            self.containers = old.containers
-            self.requests_gpu = old.requests_gpu
-            self.requested_resources = old.requested_resources
-        else:
-            self._old_containers = old.containers
+            return
+        self.spec, self.metadata, self.results_by_rule = spec, metadata, {}
+        if not (same_metadata and edited and self.layout is POD_SPEC):
+            forget_facts(self, GIVEN_TO_POD)
+            return
+        depth = len(self.path)
+        containers = {container.path: container for container in self.containers}
+        for path in edited:
+            container = containers.get(path[: depth + 2])
+            if container is not None and path[depth + 2 : depth + 3] not in ((), ("name",)):
+                container.refresh(manifest, path[depth + 2])
+                forget_facts(self, KEPT_BESIDE_CONTAINERS)
+            else:
+                forget_facts(self, kept_by_pod(path[depth]))
 
     @cached_property
     def containers(self) -> tuple[Container, ...]:
         """All containers in order: init, app, ephemeral. A rule that skips some must say why."""
-        old, self._old_containers = self._old_containers, ()
-        containers = tuple(self._read_containers(old))
+        containers = tuple(self._read_containers())
         target = self._fraction_target(containers) if self.profile.fractions else None
         if target is not None:
             target.is_fraction_target = True
         return containers
 
-    def _read_containers(self, old_containers: tuple[Container, ...]) -> Iterator[Container]:
-        for number, (raw, path, role) in enumerate(self._raw_containers()):
-            old = old_containers[number] if number < len(old_containers) else None
-            if old is not None and old.path == path and old.raw is raw:
-                yield old
-                continue
+    def _read_containers(self) -> Iterator[Container]:
+        layout, profile = self.layout, self.profile
+        for raw, path, role in self._raw_containers():
             own = raw is self.spec
-            layout, profile = self.layout, self.profile
-            container = Container(raw, path, role, profile=profile, layout=layout, is_pod_spec=own)
-            same_place = old is not None and old.path == path and old.name == container.name
-            if old is not None and same_place and self.layout is POD_SPEC:
-                container.reuse_facts(old)
-            yield container
+            yield Container(raw, path, role, profile=profile, layout=layout, is_pod_spec=own)
 
     def _raw_containers(self) -> Iterator[tuple[Mapping[str, Any], Path, Role]]:
         if self.layout.is_container:

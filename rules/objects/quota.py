@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rules.base.json_access import as_object
@@ -30,7 +30,8 @@ class Quota:
         self.results_by_rule: dict[str, Any] = {}
         """What each rule has said about this view, filled by `engine.evaluation`."""
 
-    def refreshed(self, manifest: Json) -> Quota:
-        """This quota as it is in `manifest`, which edits have made of the one it was read from."""
+    def refresh(self, manifest: Json, _edited: Iterable[Path]) -> None:
+        """Show this quota as it is in `manifest`, which edits have made of the previous one."""
         hard = as_object(find_value(manifest, self.path))
-        return self if hard is self.hard else Quota(self.object, self.profile, hard, self.path)
+        if hard is not self.hard:
+            self.hard, self.results_by_rule = hard, {}

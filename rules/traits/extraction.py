@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from rules.base.caching import cached_by_text
 from rules.base.json_access import as_object, as_objects, as_text
@@ -46,44 +46,55 @@ _ROLE_TRAITS = tuple(
 )
 
 
+class PodTraits(NamedTuple):
+    """The traits of a pod, and where they come from: an edit of one part leaves the others known.
+
+    `containers` has the traits of the variables, of the resources and of the other fields of each.
+    """
+
+    all: int
+    spec: int
+    metadata: int
+    containers: list[tuple[int, int, int]]
+
+
 def traits_of(subject: Pod | Quota | DeviceClaim) -> int:
     """The traits of `subject`, computed once and stored in its view."""
     if not isinstance(subject, Pod):
         return QUOTA if isinstance(subject, Quota) else DEVICE_CLAIM
     if subject.traits is None:
-        traits = _spec_traits(subject.spec) | _pod_metadata_traits(subject)
+        traits = _pod_spec_traits(subject) | _pod_metadata_traits(subject)
         for container in subject.containers:
             traits |= _container_traits(container)
         subject.traits = traits
     return subject.traits
 
 
-def raw_traits(
-    spec: Mapping[str, Any], metadata: Mapping[str, Any], profile: Profile
-) -> tuple[int, list[int]]:
-    """The traits of a well-formed pod, and those of each of its containers in order.
+def raw_traits(spec: Mapping[str, Any], metadata: Mapping[str, Any], profile: Profile) -> PodTraits:
+    """The traits of a well-formed pod.
 
     `spec` and `metadata` must have passed `fast_path.well_formed_pod`. No view is made.
     """
-    traits = _spec_traits(spec) | _metadata_traits(metadata, profile)
-    by_container = []
+    own, by_metadata = _spec_traits(spec), _metadata_traits(metadata, profile)
+    traits, containers = own | by_metadata, []
     for field, role_traits in _ROLE_TRAITS:
         for raw in spec.get(field) or ():
-            own = role_traits | variable_traits(raw.get("env"), profile) | _other_traits(raw)
+            by_variables, by_resources = variable_traits(raw.get("env"), profile), 0
             resources = raw.get("resources")
             if resources:
                 limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-                own |= _resource_traits(limits, requests, resources.get("claims"), profile)
-            traits |= own
-            by_container.append(own)
-    return traits, by_container
+                by_resources = _resource_traits(limits, requests, resources.get("claims"), profile)
+            others = role_traits | _other_traits(raw)
+            traits |= by_variables | by_resources | others
+            containers.append((by_variables, by_resources, others))
+    return PodTraits(traits, own, by_metadata, containers)
 
 
-def set_traits(pod: Pod, traits: int, by_container: Iterable[int]) -> None:
+def set_traits(pod: Pod, traits: PodTraits) -> None:
     """Store the results of `raw_traits` in the view of the same pod."""
-    pod.traits = traits
-    for container, own in zip(pod.containers, by_container, strict=True):
-        container.traits = own
+    pod.traits, pod.spec_traits, pod.metadata_traits = traits.all, traits.spec, traits.metadata
+    for container, known in zip(pod.containers, traits.containers, strict=True):
+        container.variable_traits, container.resource_traits, container.other_traits = known
 
 
 def _spec_traits(spec: Mapping[str, Any]) -> int:
@@ -102,6 +113,12 @@ def _spec_traits(spec: Mapping[str, Any]) -> int:
         if "hostPath" in volume:
             traits |= HOST_PATH
     return traits
+
+
+def _pod_spec_traits(pod: Pod) -> int:
+    if pod.spec_traits is None:
+        pod.spec_traits = _spec_traits(pod.spec)
+    return pod.spec_traits
 
 
 def _pod_metadata_traits(pod: Pod) -> int:
@@ -127,17 +144,17 @@ def key_traits(key: str) -> int:
 
 
 def _container_traits(container: Container) -> int:
-    if container.traits is None:
-        raw, profile = container.raw, container.profile
-        if container.resource_traits is None:
-            container.resource_traits = _resource_traits(
-                container.limits, container.requests, container.claims, profile
-            )
-        if container.variable_traits is None:
-            container.variable_traits = variable_traits(raw.get("env"), profile)
-        own = container.resource_traits | container.variable_traits | _other_traits(raw)
-        container.traits = own | EPHEMERAL if container.role == "ephemeral" else own
-    return container.traits
+    raw, profile = container.raw, container.profile
+    if container.resource_traits is None:
+        container.resource_traits = _resource_traits(
+            container.limits, container.requests, container.claims, profile
+        )
+    if container.variable_traits is None:
+        container.variable_traits = variable_traits(raw.get("env"), profile)
+    if container.other_traits is None:
+        role_traits = EPHEMERAL if container.role == "ephemeral" else 0
+        container.other_traits = role_traits | _other_traits(raw)
+    return container.resource_traits | container.variable_traits | container.other_traits
 
 
 def _other_traits(raw: Mapping[str, Any]) -> int:

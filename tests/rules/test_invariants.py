@@ -48,7 +48,7 @@ from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.finding import Finding
 from rules.objects.pod import Pod
 from rules.rule import Rule
-from rules.traits.extraction import raw_traits, traits_of
+from rules.traits.extraction import raw_traits, set_traits, traits_of
 from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import Case, cases, current_result, describe_finding, without_needs
 from tests.testkit.full_pod import FULL_POD
@@ -299,8 +299,13 @@ def fast_path_reads(manifest: Any, case: Case) -> bool:
     assert pod.metadata is view.metadata
     for fact in ("object", "path", "metadata_path", "stable_path", "layout"):
         assert getattr(view, fact) == getattr(pod, fact)
-    traits = traits_of(pod)
-    assert raw_traits(*plain, profile) == (traits, [c.traits for c in pod.containers])
+    set_traits(view, raw_traits(*plain, profile))
+    assert traits_of(view) == traits_of(pod)
+    for fact in ("spec_traits", "metadata_traits"):
+        assert getattr(view, fact) == getattr(pod, fact)
+    for fact in ("resource_traits", "variable_traits", "other_traits"):
+        ours, theirs = ([getattr(c, fact) for c in one.containers] for one in (view, pod))
+        assert ours == theirs
     return True
 
 
