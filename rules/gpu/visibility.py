@@ -62,8 +62,9 @@ def visible_variables(container: Container) -> Mapping[str, VisibleDevices]:
     """The visible-devices variables of all makers in the container's own `env`, by name."""
     if container.visible_variables is None:
         find = container.profile.visible_variable
-        found = ((name, find(name)) for name in container.env)
-        container.visible_variables = {name: known for name, known in found if known is not None}
+        container.visible_variables = {
+            name: known for name in container.env if (known := find(name)) is not None
+        }
     return container.visible_variables
 
 

@@ -44,6 +44,8 @@ NATIVE_TAINT_PREFIX = "node.kubernetes.io/"
 ALIYUN_PREFIX = "aliyun.com/"
 # Looked for in keys in either case.
 KEY_WORDS = ("gpu", "cdi", "device")
+# gpuward's own keys, which no rule is about: the webhook marks the pods that it fixes.
+OWN_PREFIX = "gpuward.io/"
 # Looked for in annotations: parts of the keys that schedulers of GPUs write
 # (`gpu.allocation_keys`), and of those by which containerd's injector mounts files.
 ANNOTATION_WORDS = ("bind-", "predicate-", "allocate", "assigned", "dsmlu", "mounts.n")

@@ -31,6 +31,7 @@ from rules.traits.bits import (
     KEY_WORDS,
     NATIVE_TAINT_PREFIX,
     ODD_AMOUNT,
+    OWN_PREFIX,
     POD_FIELD_TRAITS,
     PRIVILEGED,
     QUOTA,
@@ -139,6 +140,8 @@ def _metadata_traits(metadata: Mapping[str, Any], profile: Profile) -> int:
 @cached_by_text
 def key_traits(key: str) -> int:
     """The traits of a pod with the annotation or label `key`."""
+    if key.startswith(OWN_PREFIX):
+        return 0
     lower = key.lower()
     return GPU_KEY if any(word in lower for word in (*KEY_WORDS, *ANNOTATION_WORDS)) else 0
 
@@ -164,10 +167,11 @@ def _other_traits(raw: Mapping[str, Any]) -> int:
         traits |= GPU_VARIABLE
     if is_cuda_image(as_text(raw.get("image"))):
         traits |= CUDA_IMAGE
-    security = as_object(raw.get("securityContext"))
-    added = as_object(security.get("capabilities")).get("add")
-    if security.get("privileged") is True or added or is_host_process(raw):
-        traits |= PRIVILEGED
+    security = raw.get("securityContext")
+    if security and isinstance(security, dict):
+        added = as_object(security.get("capabilities")).get("add")
+        if security.get("privileged") is True or added or is_host_process(raw):
+            traits |= PRIVILEGED
     return traits
 
 

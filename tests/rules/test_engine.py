@@ -23,8 +23,9 @@ from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.profile.records import Component
 from rules.rule import Rule
-from rules.traits.bits import HOST_NAMESPACE, NODE_CONSTRAINT, NODE_NAME
+from rules.traits.bits import GPU_KEY, HOST_NAMESPACE, NODE_CONSTRAINT, NODE_NAME
 from tests.testkit.cases import TODAY
+from webhook.admission.fixed_annotation import FIXED_ANNOTATION
 
 CONTEXT = Context(TODAY, operation="CREATE")
 CONTROLLER = DAEMON_SET_CONTROLLERS[0]
@@ -201,6 +202,20 @@ def test_a_rule_runs_only_on_pods_with_the_traits_that_it_needs() -> None:
         run_check(manifest, rule)
     run_check({"kind": "List", "items": manifests}, rule)
     assert recorded == ["both", "both"]
+
+
+def test_the_annotation_that_marks_fixed_pods_concerns_no_rule() -> None:
+    recorded = []
+
+    def body(pod: Pod, _context: Context) -> Iterator[Finding]:
+        recorded.append(pod.object.name)
+        yield from ()
+
+    rule = active("r", body)._replace(needs=(GPU_KEY,))
+    run_check(pod({}, name="fixed", annotations={FIXED_ANNOTATION: "request-only"}), rule)
+    assert not recorded
+    run_check(pod({}, name="other", annotations={"example.com/gpu": "1"}), rule)
+    assert recorded == ["other"]
 
 
 def test_a_pod_without_edits_is_evaluated_once() -> None:
