@@ -228,7 +228,8 @@ class EventReader:
             self._refuse(_NOT_A_KEY, event)
         start = event.start_mark.index + self.base
         style = "flow" if event.flow_style else "block"
-        place = Place(start, start, self.key_start, self.key_end, style, _note(event), places)
+        note = "" if event.tag is None and event.anchor is None else _note(event)
+        place = Place(start, start, self.key_start, self.key_end, style, note, places)
         self._put(values, place)
         self.stack.append((self.values, self.places, self.place))
         self.values, self.places, self.place = values, places, place

@@ -3,8 +3,9 @@
 All offsets count characters from the start of the whole file.
 """
 
-import re
-from bisect import bisect_left
+from bisect import bisect_right
+from io import StringIO
+from itertools import accumulate
 from typing import NamedTuple
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
@@ -112,12 +113,14 @@ class Lines:
     r"""The lines of a text, to convert many offsets in it. Only "\n" ends a line."""
 
     def __init__(self, text: str) -> None:
-        self._breaks = [match.start() for match in re.finditer("\n", text)]
+        self._starts = [0, *accumulate(map(len, StringIO(text, newline="\n")))]
+        if text and not text.endswith("\n"):
+            self._starts.pop()
 
     def at(self, offset: int) -> tuple[int, int]:
         """Return the line and the column of the character at `offset`, both from 1."""
-        line = bisect_left(self._breaks, offset)
-        return line + 1, offset - (self._breaks[line - 1] if line else -1)
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:

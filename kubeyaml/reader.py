@@ -14,7 +14,8 @@ from kubeyaml.model import Chunk, Document, Limits, YamlError
 
 DEFAULT_LIMITS: Final = Limits()
 BYTE_ORDER_MARK: Final = "\ufeff"
-_SEPARATOR: Final = re.compile(r"^---(.*)$", re.MULTILINE)
+# Without `^`, which would be tried at every character of the text.
+_SEPARATOR: Final = re.compile(r"---(.*)")
 _JSON: Final = json.JSONDecoder()
 _JSON_START: Final = re.compile(r"\s*\{")
 
@@ -35,6 +36,8 @@ def split(text: str) -> Iterator[Chunk]:
 def _split_at_separators(text: str) -> Iterator[Chunk]:
     start, line, error = 0, 1, None
     for match in _SEPARATOR.finditer(text):
+        if match.start() and text[match.start() - 1] != "\n":
+            continue
         suffix = match[1].strip()
         is_refused = suffix and not suffix.startswith("#")
         # Like kubectl, leave the separator in the chunk if no text precedes it.

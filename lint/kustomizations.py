@@ -38,14 +38,23 @@ class Kustomizations:
 
     def __init__(self) -> None:
         self._patches: dict[str, frozenset[str]] = {}
+        self._real_folders: dict[str, str] = {}
 
     def context_of(self, name: str, context: Context) -> Context:
         """`context`, which says whether the file `name` is a patch of a kustomization."""
         if name == STANDARD_INPUT:
             return context
-        file = os.path.realpath(name)
-        folder = os.path.dirname(file)
-        return context._replace(is_patch=file in self._patches_around(folder))
+        file = self._real_path(name)
+        return context._replace(is_patch=file in self._patches_around(os.path.dirname(file)))
+
+    def _real_path(self, name: str) -> str:
+        """`os.path.realpath(name)`, which asks the system about each folder again."""
+        folder, base = os.path.split(name)
+        real = self._real_folders.get(folder)
+        if real is None:
+            real = self._real_folders[folder] = os.path.realpath(folder)
+        file = os.path.join(real, base)
+        return os.path.realpath(file) if os.path.islink(file) else file
 
     def _patches_around(self, folder: str) -> frozenset[str]:
         """The patches that the kustomizations in `folder` and above it name."""

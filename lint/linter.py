@@ -132,7 +132,8 @@ class Linter:
             return
         comments = find_suppressions(file, document, _document_end(file, document))
         context, steps = self._file_context, StepLimit(MAX_STEPS * objects)
-        for raw, _ in flatten_lists(as_object(document.value), ()):
+        listed = list(flatten_lists(as_object(document.value), ()))
+        for raw, _ in listed:
             self._owners.add(raw, context.namespace)
         try:
             result = check(document.value, self._rules, context, comments.suppresses, steps)
@@ -151,7 +152,8 @@ class Linter:
             self.results.findings.append(LocatedFinding(finding, RULES[finding.rule], file, span))
         self.results.not_evaluated.extend(unread_parts(file, document, result))
         self.results.remarks.extend(_remarks(file, document, comments))
-        self.results.remarks.extend(self._unread_requests(file, document))
+        if len(listed) > 1 or not result.pods:
+            self.results.remarks.extend(self._unread_requests(file, document))
         if self.preview:
             steps = StepLimit(MAX_STEPS * objects)
             fixed = fix(document.value, self._rules, context, comments.suppresses, steps=steps)

@@ -22,7 +22,7 @@ def oversized_object(file: File, document: Document, profile: Profile) -> InputN
     Objects in which there is nothing to evaluate, such as definitions of resources and dashboards,
     may be of any size.
     """
-    size = len(file.source.text)
+    size = document.place.end - document.place.start
     for raw, path in flatten_lists(as_object(document.value), ()):
         why = oversized_reason(raw, size)
         if why and next(find_subjects({**raw}, profile), None) is not None:

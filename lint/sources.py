@@ -75,7 +75,7 @@ def sources(
 
 def has_placeholder(text: str) -> bool:
     """Whether `text` has `{{` outside comments, as templates do."""
-    return _PLACEHOLDER(text) is not None
+    return "{{" in text and _PLACEHOLDER(text) is not None
 
 
 def _excluded(name: str, pattern: str) -> bool:

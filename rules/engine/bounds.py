@@ -72,7 +72,9 @@ def oversized_reason(manifest: Any, size: int) -> str:
     while waiting:
         node, depth = waiting.pop()
         if isinstance(node, dict):
-            fault = _fault_of_keys(node)
+            # A text that is longer than the whole object cannot be in it.
+            is_long = size > MAX_TEXT or max(map(len, node), default=0) > MAX_KEY
+            fault = _fault_of_keys(node) if is_long else ""
             children: Any = [node[key] for key in node if key not in uncounted]
             variables = node.get("env") if "env" in uncounted else None
             if isinstance(variables, list):
@@ -86,7 +88,7 @@ def oversized_reason(manifest: Any, size: int) -> str:
             return f"its more than {MAX_VALUES:,} values"
         if depth > MAX_DEPTH:
             return f"its more than {MAX_DEPTH} levels"
-        waiting.extend((child, depth + 1) for child in children if isinstance(child, dict | list))
+        waiting += [(child, depth + 1) for child in children if isinstance(child, (dict, list))]
     return ""
 
 

@@ -509,6 +509,17 @@ def test_an_object_too_large_for_admission_is_not_evaluated(lint: Lint) -> None:
     assert "large.yaml:5:3: gpuward cannot evaluate this object because of its field image" in out
 
 
+def test_an_object_is_measured_without_the_others_in_its_file(lint: Lint) -> None:
+    """At admission each object comes alone."""
+    small = f"metadata: {{name: a, annotations: {{{'k' * 400}: v}}}}"
+    lint.write(
+        "many.yaml",
+        f"apiVersion: v1\nkind: ConfigMap\ndata: {{a: {'x' * 70_000}}}\n---\n"
+        f"apiVersion: v1\nkind: Pod\n{small}\nspec: {{containers: [{{name: a, image: a}}]}}\n",
+    )
+    assert lint("many.yaml")[0] == 0
+
+
 @pytest.mark.parametrize(
     "head",
     [

@@ -120,8 +120,9 @@ def _nearest(name: str, profile: Profile) -> str | None:
     # Names with digits are other models, not typing errors.
     if not slash or any(letter.isdigit() for letter in suffix):
         return None
+    prefix = f"{domain}/"
     for known in profile.resources:
-        other = known.removeprefix(f"{domain}/")
+        other = known.removeprefix(prefix)
         slips = min(len(other) // LETTERS_PER_SLIP, MOST_SLIPS)
         if other != known and "*" not in other and _within(slips, suffix, other):
             return known
