@@ -31,15 +31,22 @@ _OBJECTS = {
     "--mutating-configuration": "Names of the mutating webhook configurations whose "
     "caBundle the controller writes, separated by commas.",
     "--validating-configuration": "Names of the validating webhook configurations, likewise.",
+    "--expected-registration": "File with the webhook configurations that the release should have, "
+    "as the chart renders them. Without it, the configurations are not compared with anything.",
     "--also-trust": "CA certificates (PEM) to publish in caBundle beside those of gpuward, such as "
     "those of a CA that is being replaced.",
 }
+_METAVARS = {"--also-trust": "PEM", "--expected-registration": "FILE"}
 _TIMES = {
     "--ca-days": (365.0, "Lifetime of a CA in days."),
     "--leaf-days": (90.0, "Lifetime of a serving certificate in days."),
     "--propagation-minutes": (
         10.0,
         "Minutes for which a new CA is in caBundle before it signs, so that API servers know it.",
+    ),
+    "--settle-seconds": (
+        180.0,
+        "Seconds for which a webhook configuration must differ before that is reported.",
     ),
     "--interval": (10.0, "Seconds between two reconciliations."),
 }
@@ -65,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         "run",
         help="create and renew the webhook's certificates in a cluster",
         description="Create and renew the webhook's CA and serving certificate, and write the CA "
-        "into caBundle of the webhook configurations.",
+        "into caBundle of the webhook configurations. Report changes of these configurations.",
         epilog=_EPILOG,
     )
     run.set_defaults(perform=_run)
@@ -95,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_objects(run: argparse.ArgumentParser) -> None:
     for name, text in _OBJECTS.items():
-        _option(run, name, metavar="PEM" if name == "--also-trust" else "NAME", help=text)
+        _option(run, name, metavar=_METAVARS.get(name, "NAME"), help=text)
     run.add_argument(
         "--kubeconfig",
         metavar="FILE",
@@ -142,10 +149,11 @@ def _run(options: argparse.Namespace) -> int:
         missing.append("mutating-configuration or --validating-configuration")
     if missing:
         return _fail(f"not given: --{', --'.join(missing)}", 2)
-    from certs.controller.factory import log_as_json, make_controller  # noqa: PLC0415
-    from certs.controller.status import serve  # noqa: PLC0415
+    from certs.controller.factory import make_controller  # noqa: PLC0415
     from certs.pki.keypairs import CertificateError  # noqa: PLC0415
-    from cluster.protocols import ClusterError  # noqa: PLC0415  # `check` needs none of these
+    from cluster.json_log import log_as_json  # noqa: PLC0415
+    from cluster.protocols import ClusterError  # noqa: PLC0415
+    from cluster.status_server import serve_status  # noqa: PLC0415  # `check` needs none of these
 
     log_as_json()
     options.identity = f"{options.identity}_{secrets.token_hex(4)}"
@@ -154,7 +162,10 @@ def _run(options: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         controller = make_controller(options)
-        server = serve(controller.status, options.status_port)
+        status = controller.status
+        server = serve_status(
+            options.status_port, alive=lambda: status.alive, metrics=status.metrics
+        )
     except CertificateError as error:
         return _fail(f"--also-trust: {error}", 2)
     except (ClusterError, OSError) as error:

@@ -1,1 +1,1 @@
-"""The one package that talks to a Kubernetes API server."""
+"""What programs in a cluster share: requests to API servers, events, the log, probes."""

@@ -1,1 +1,1 @@
-"""The webhook configurations: what they contain, whether they work, how to remove them."""
+"""The webhook configurations: what they contain, whether they work and are unchanged, removal."""

@@ -1,4 +1,4 @@
-"""The command `gpuward webhooks`: check whether the webhook works, or remove it."""
+"""The command `gpuward webhooks`: check whether the webhook works, watch it, or remove it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from cluster.protocols import ClusterError, ConfigurationKind, ConfigurationRef
-from registration import check_cli
+from registration import check_cli, watch_cli
 from registration.removal import remove
 
 _DESCRIPTION = """\
@@ -31,13 +31,8 @@ _OPTIONS = {ConfigurationKind.VALIDATING: "validating", ConfigurationKind.MUTATI
 def main(arguments: list[str]) -> int:
     """Run the subcommand; the exit status."""
     options = _parser().parse_args(arguments)
-    refs = [
-        ConfigurationRef(kind, name)
-        for kind, option in _OPTIONS.items()
-        for name in getattr(options, f"{option}_configuration")
-    ]
-    run: Callable[[argparse.Namespace, list[ConfigurationRef]], int] = options.run
-    return run(options, refs)
+    run: Callable[[argparse.Namespace], int] = options.run
+    return run(options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,7 +47,16 @@ def _parser() -> argparse.ArgumentParser:
         epilog=check_cli.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    check.set_defaults(run=check_cli.run)
+    check.set_defaults(run=lambda options: check_cli.run(options, _refs(options)))
+    watch = commands.add_parser(
+        "watch",
+        help="report changes of gpuward's webhook configurations, for use in a pod",
+        description=watch_cli.DESCRIPTION,
+        epilog=watch_cli.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    watch.set_defaults(run=watch_cli.run)
+    watch_cli.add_options(watch)
     remove = commands.add_parser(
         "remove",
         help="delete gpuward's webhook configurations",
@@ -80,6 +84,14 @@ def _add_configurations(command: argparse.ArgumentParser) -> None:
     command.add_argument("--context", metavar="NAME", help="The context in it to use.")
 
 
+def _refs(options: argparse.Namespace) -> list[ConfigurationRef]:
+    return [
+        ConfigurationRef(kind, name)
+        for kind, option in _OPTIONS.items()
+        for name in getattr(options, f"{option}_configuration")
+    ]
+
+
 def _names(text: str) -> list[str]:
     names = [name for part in text.split(",") if (name := part.strip())]
     if not names:
@@ -87,8 +99,8 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _run_removal(options: argparse.Namespace, refs: list[ConfigurationRef]) -> int:
-    remaining = _remove(options, refs)
+def _run_removal(options: argparse.Namespace) -> int:
+    remaining = _remove(options, _refs(options))
     if remaining:
         sys.stderr.write(_kubectl_hint(options, remaining))
     return 1 if remaining else 0

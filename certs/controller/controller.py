@@ -26,6 +26,7 @@ from certs.controller.secrets import CertificateState, decode, encode_authority,
 from certs.controller.status import Status
 from certs.pki.keypairs import bundle, fingerprint
 from cluster.protocols import Cluster, ClusterError, ConfigurationRef, ConflictError, Object
+from registration.watch import RegistrationWatch
 
 _MAX_STEPS = 8  # of one reconciliation; the first certificate takes three
 _LEASE_INTERVALS = 4
@@ -58,7 +59,11 @@ class ControllerConfig(NamedTuple):
 
 
 class Controller:
-    """Keeps the certificates of `config` as `policy` demands; `identity` names this process."""
+    """Keeps the certificates of `config` as `policy` demands; `identity` names this process.
+
+    `watch` compares the webhook configurations after each reconciliation, also in a process that
+    does not hold the Lease.
+    """
 
     def __init__(
         self,
@@ -69,6 +74,7 @@ class Controller:
         identity: str,
         replicas: ServedCertificates,
         clocks: Clocks | None = None,
+        watch: RegistrationWatch | None = None,
     ) -> None:
         self._cluster = cluster
         self._config = config
@@ -76,6 +82,9 @@ class Controller:
         self._replicas = replicas
         self._clocks = clocks or Clocks()
         self.status = Status(self._clocks.now, self._clocks.monotonic, 5 * config.interval_seconds)
+        self._watch = watch
+        if watch is not None:
+            self.status.add(watch)
         self._leader_election = LeaderElection(
             cluster,
             config.lease,
@@ -93,6 +102,8 @@ class Controller:
         spread = random.SystemRandom()
         while not stop.is_set():
             self.reconcile()
+            if self._watch is not None:
+                self._watch.compare()
             stop.wait(self._config.interval_seconds * spread.uniform(0.9, 1.1))
         try:
             self._leader_election.release()

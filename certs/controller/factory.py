@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import sys
 from functools import partial
 
-import structlog
-from structlog.typing import EventDict
-
-from certs.clock import utc_now
 from certs.controller.controller import Controller, ControllerConfig
 from certs.controller.rotation_records import RotationPolicy
 from certs.controller.served_certificates import served_certificates
 from certs.pki.authority import service_names
 from certs.pki.keypairs import parse_certificates
 from cluster.client import KubernetesCluster
+from cluster.connection import Connection
 from cluster.protocols import ConfigurationKind, ConfigurationRef
+from registration.watch import make_watch
 
 
 def make_controller(options: argparse.Namespace) -> Controller:
@@ -48,6 +45,10 @@ def make_controller(options: argparse.Namespace) -> Controller:
         options.interval,
         parse_certificates((options.also_trust or "").encode()),
     )
+    watch = None
+    if expected := options.expected_registration:
+        connection = Connection.in_cluster(options.kubeconfig)
+        watch = make_watch(connection, expected, options.settle_seconds)
     host = f"{options.headless_service}.{options.namespace}.svc"
     return Controller(
         KubernetesCluster(options.namespace, options.kubeconfig),
@@ -55,25 +56,8 @@ def make_controller(options: argparse.Namespace) -> Controller:
         policy,
         identity=options.identity,
         replicas=partial(served_certificates, host, options.serving_port, names[-1]),
+        watch=watch,
     )
-
-
-def log_as_json() -> None:
-    """Log JSON lines to standard error, with the same fields as the webhook's log."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.format_exc_info,
-            _order_fields,
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
-    )
-
-
-def _order_fields(_logger: object, _method: str, entry: EventDict) -> EventDict:
-    now = utc_now().isoformat(timespec="milliseconds")
-    return {"time": now, "level": entry.pop("level"), "event": entry.pop("event"), **entry}
 
 
 def _split_names(text: str | None) -> list[str]:

@@ -1,11 +1,9 @@
-"""The status of the certificate controller over HTTP: /healthz and /metrics."""
+"""The status of the certificate controller, for probes and as metrics."""
 
 from __future__ import annotations
 
 import datetime
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -57,6 +55,10 @@ class Status(Collector):
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
+    def add(self, collector: Collector) -> None:
+        """Add the metrics of another collector."""
+        self._registry.register(collector)
+
     def observe(self, state: CertificateState, replicas: Mapping[str, str | None] | None) -> None:
         """Record the state of the Secrets, and the fingerprint that each replica serves."""
         self._state, self._replicas = state, replicas
@@ -105,30 +107,3 @@ class Status(Collector):
         if pair is None:
             return None
         return (pair.certificate.not_valid_after_utc - self._now()).total_seconds()
-
-
-def serve(status: Status, port: int) -> ThreadingHTTPServer:
-    """Serve on `port` of every address, in a thread, until `shutdown()`. Raises OSError."""
-
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 5  # seconds for a request to arrive
-
-        def do_GET(self) -> None:
-            """Answer a probe or a scrape."""
-            responses: dict[str, Callable[[], tuple[int, bytes]]] = {
-                "/healthz": lambda: (200, b"ok\n") if status.alive else (503, b"stuck\n"),
-                "/metrics": lambda: (200, status.metrics()),
-            }
-            code, body = responses.get(self.path, lambda: (404, b"not found\n"))()
-            self.send_response(code)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Do not log probes."""
-
-    server = ThreadingHTTPServer(("", port), Handler)
-    threading.Thread(target=server.serve_forever, name="status", daemon=True).start()
-    return server

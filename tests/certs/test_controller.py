@@ -28,10 +28,11 @@ from certs.controller.leader_election import LeaderElection
 from certs.controller.rotation import renewal_time
 from certs.controller.secrets import decode, encode_authority, encode_serving
 from certs.controller.served_certificates import served_certificates
-from certs.controller.status import Status, serve
+from certs.controller.status import Status
 from certs.pki.authority import may_sign_for, new_authority, sign_leaf
 from certs.pki.keypairs import bundle, fingerprint, is_issued_by
 from certs.serving.certificate import ServingCertificate
+from cluster.status_server import serve_status
 from tests.testkit.certs.fake_cluster import (
     CONFIG,
     CONFIGURATIONS,
@@ -269,7 +270,7 @@ async def test_the_served_certificates_of_replicas(tmp_path: Path) -> None:
 def test_health_and_metrics() -> None:
     time = FakeTime()
     status = Status(time.clocks.now, time.monotonic, 150)
-    with serve(status, 0) as server:
+    with serve_status(0, alive=lambda: status.alive, metrics=status.metrics) as server:
         url = f"http://127.0.0.1:{server.server_address[1]}"
 
         def get(path: str) -> tuple[int, str]:
@@ -314,7 +315,7 @@ def test_outside_a_cluster_missing_credentials_are_reported(
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr("certs.controller.factory.log_as_json", lambda: None)
+    monkeypatch.setattr("cluster.json_log.log_as_json", lambda: None)
     for name in ("namespace", "service", "headless_service", "secret", "ca_secret", "lease"):
         monkeypatch.setenv(f"GPUWARD_CERTS_{name.upper()}", "gpuward")
     assert cli.main(["run", "--mutating-configuration", "gpuward"]) == 1
@@ -331,7 +332,7 @@ def test_every_option_is_explained_in_a_sentence() -> None:
 
 
 LOG = """
-from certs.controller.factory import log_as_json
+from cluster.json_log import log_as_json
 from certs.controller import controller
 log_as_json()
 controller._log.info("secret written", secret="gpuward-tls")

@@ -125,8 +125,21 @@ def test_the_certificate_controller_gets_the_names_of_the_charts_objects(name: s
         called = getattr(options, f"{kind}_configuration")
         assert find_one(objects, f"{kind.title()}WebhookConfiguration", called)
     assert options.status_port == container_port(spec, "metrics")
+    if name != "everything":  # it disables the watch
+        expected = PurePosixPath(options.expected_registration)
+        assert expected.name in (mounted_files(spec, objects)[str(expected.parent)] or set())
     assert options.serving_port == container_port(pod_specs(objects)["webhook"], "https")
     assert [p["port"] for p in replicas["ports"] if p["name"] == "https"] == [options.serving_port]
+
+
+@pytest.mark.parametrize("name", ["cert-manager", "existing-secret"])
+def test_the_watch_and_the_test_read_the_mounted_expectation(name: str) -> None:
+    objects = render(CI_VALUES[name])
+    for component in ("watch", "test"):
+        spec = pod_specs(objects)[component]
+        expected = PurePosixPath(parsed_arguments(spec).expected)
+        assert mounted_files(spec, objects)[str(expected.parent)] == {expected.name}
+    assert parsed_arguments(pod_specs(objects)["watch"]).status_port == 8081
 
 
 def test_certificate_lifetimes_come_from_the_values() -> None:
@@ -138,9 +151,9 @@ def test_certificate_lifetimes_come_from_the_values() -> None:
 def test_the_controller_also_publishes_the_authority_given_in_the_values() -> None:
     given = CI_VALUES["existing-secret"].read_text(encoding="utf-8")
     objects = render(given.replace("mode: existingSecret", "mode: self"))
-    (variable,) = pod_specs(objects)["certs"]["containers"][0]["env"]
-    assert variable["name"] == "GPUWARD_CERTS_ALSO_TRUST"
-    assert variable["value"].startswith("-----BEGIN CERTIFICATE-----\n")
+    variables = pod_specs(objects)["certs"]["containers"][0]["env"]
+    (value,) = (v["value"] for v in variables if v["name"] == "GPUWARD_CERTS_ALSO_TRUST")
+    assert value.startswith("-----BEGIN CERTIFICATE-----\n")
 
 
 @every_values

@@ -29,6 +29,11 @@ MODE_SEQUENCES = {
     "helm3": ("existingSecret", "self"),
 }
 COMMON_OBJECTS = {"Deployment/gpuward", "ServiceAccount/gpuward"}
+WATCH_OBJECTS = {
+    "Deployment/gpuward-watch",
+    "ServiceAccount/gpuward-watch",
+    "Role/gpuward-watch",
+}
 MODE_OBJECTS = {
     "self": {
         "Deployment/gpuward-certs",
@@ -38,7 +43,8 @@ MODE_OBJECTS = {
         "Secret/gpuward-ca",
         "Secret/gpuward-tls",
     },
-    "certManager": {
+    "certManager": WATCH_OBJECTS
+    | {
         "Certificate/gpuward",
         "Certificate/gpuward-authority",
         "Issuer/gpuward",
@@ -46,7 +52,7 @@ MODE_OBJECTS = {
         "Secret/gpuward-cert-manager-ca",
         "Secret/gpuward-cert-manager-tls",
     },
-    "existingSecret": set(),
+    "existingSecret": WATCH_OBJECTS,
 }
 
 

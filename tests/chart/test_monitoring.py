@@ -67,8 +67,8 @@ def test_the_service_monitor_selects_exactly_the_metrics_ports(mode: str) -> Non
     for service in services:
         (port,) = [p for p in service["spec"]["ports"] if p["name"] == endpoint["port"]]
         selected_ports[service["metadata"]["name"]] = port["port"]
-    certs = {"gpuward-certs": 8081} if mode == "self" else {}
-    assert selected_ports == {"gpuward-replicas": 8080} | certs
+    other = "gpuward-certs" if mode == "self" else "gpuward-watch"
+    assert selected_ports == {"gpuward-replicas": 8080, other: 8081}
 
 
 def test_scrape_settings_come_from_the_values() -> None:
@@ -101,6 +101,14 @@ def test_alerts_about_the_certificate_controller_exist_only_with_it() -> None:
     gone = alerts().keys() - alerts(certificates=given).keys()
     assert gone == {name for name, a in alerts().items() if "gpuward_certs_" in a["expr"]}
     assert len(gone) == 5
+
+
+@pytest.mark.parametrize("mode", ["self", "certManager"])
+def test_alerts_about_the_registration_exist_only_while_it_is_watched(mode: str) -> None:
+    given = {"mode": mode}
+    unwatched = alerts(certificates=given, registration={"watch": {"enabled": False}})
+    gone = alerts(certificates=given).keys() - unwatched.keys()
+    assert gone == {"GpuwardRegistrationChanged", "GpuwardRegistrationUnchecked"}
 
 
 @pytest.mark.parametrize(

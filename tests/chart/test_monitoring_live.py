@@ -11,6 +11,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from registration.configurations import NAME_LABEL
+from registration.watch import RegistrationWatch
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, pod
 from tests.testkit.admission.server_process import ENDINGS, Server
@@ -54,7 +55,8 @@ def exposed_metrics(text: str) -> set[str]:
 
 
 def test_the_webhook_exposes_every_metric_that_is_queried(server: Server) -> None:
-    wanted = {m for m in queried_metrics("gpuward_") if not m.startswith("gpuward_certs_")}
+    others = queried_metrics("gpuward_certs_") | queried_metrics("gpuward_registration_")
+    wanted = queried_metrics("gpuward_") - others
     assert len(wanted) > 15
     assert wanted | queried_metrics("process_") <= exposed_metrics(server.get("/metrics")[1])
 
@@ -86,6 +88,14 @@ def test_the_certificate_controller_exposes_every_metric_that_is_queried() -> No
     assert queried_metrics("gpuward_certs_") <= exposed_metrics(
         reconciler.status.metrics().decode()
     )
+
+
+def test_the_watch_exposes_every_metric_that_is_queried() -> None:
+    watch = RegistrationWatch(dict, lambda _: None, lambda _: None, settle_seconds=0)
+    exposed = exposed_metrics(watch.metrics().decode())
+    assert queried_metrics("gpuward_registration_") == exposed
+    reconciler = controller(MemoryCluster(), FakeTime(), watch=watch)
+    assert exposed < exposed_metrics(reconciler.status.metrics().decode())
 
 
 @pytest.fixture

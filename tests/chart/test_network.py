@@ -55,7 +55,8 @@ def test_metrics_are_open_only_to_the_given_peers() -> None:
 def test_clients_of_the_api_server_have_only_the_egress_they_need() -> None:
     spec = policy("networkPolicy: {apiServerPorts: [6443]}", "gpuward-clients")
     (term,) = spec["podSelector"]["matchExpressions"]
-    assert {*term["values"]} == {*pod_specs(render())} - {"webhook", *POLICY_CHECKS}
+    components = {*pod_specs(render()), *pod_specs(render("certificates: {mode: certManager}"))}
+    assert {*term["values"]} == components - {"webhook", *POLICY_CHECKS}
     server, names, webhook = spec["egress"]
     assert (ports(server), "to" in server) == ([6443], False)
     assert set(ports(names)) == {53, 5353}

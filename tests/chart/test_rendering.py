@@ -31,7 +31,16 @@ CLUSTER_WIDE = {
     "ValidatingAdmissionPolicyBinding",
     "ValidatingWebhookConfiguration",
 }
-COMPONENTS = {"webhook", "certs", "removal", "test", "monitoring", "policy-check", "policy-test"}
+COMPONENTS = {
+    "webhook",
+    "certs",
+    "removal",
+    "test",
+    "monitoring",
+    "policy-check",
+    "policy-test",
+    "watch",
+}
 
 every_values = pytest.mark.parametrize("values", CI_VALUES.values(), ids=list(CI_VALUES))
 every_helm = pytest.mark.parametrize("helm", HELMS)

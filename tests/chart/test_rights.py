@@ -8,7 +8,9 @@ import pytest
 
 from tests.testkit.chart.permissions import (
     CONTROLLER_VERBS,
+    EVENT_RULE,
     NAMESPACED_RULES,
+    READING_VERBS,
     REMOVAL_VERBS,
     configuration_rule,
 )
@@ -17,7 +19,7 @@ from tests.testkit.chart.rendering import CI_VALUES, Manifest, find_one, of_kind
 every_values = pytest.mark.parametrize("name", CI_VALUES)
 COMPONENT = "app.kubernetes.io/component"
 ROLES = ("Role", "ClusterRole")
-WITH_TOKEN = {"certs", "removal", "test"}
+WITH_TOKEN = {"certs", "removal", "test", "watch"}
 
 
 def as_sets(rules: list[dict[str, list[str]]]) -> list[dict[str, set[str]]]:
@@ -33,7 +35,9 @@ def rules(objects: list[Manifest], kind: str, name: str) -> list[dict[str, set[s
 def test_the_certificate_controller_has_the_permissions_it_is_tested_with() -> None:
     objects = render()
     namespaced = [{**rule, "verbs": ["get", "update"]} for rule in NAMESPACED_RULES]
-    assert rules(objects, "Role", "gpuward-certs") == as_sets(namespaced)
+    assert rules(objects, "Role", "gpuward-certs") == as_sets([*namespaced, EVENT_RULE])
+    unwatched = render("registration: {watch: {enabled: false}}")
+    assert rules(unwatched, "Role", "gpuward-certs") == as_sets(namespaced)
     cluster_rule = configuration_rule("gpuward", CONTROLLER_VERBS)
     assert rules(objects, "ClusterRole", "gpuward-certs") == as_sets([cluster_rule])
 
@@ -44,8 +48,26 @@ def test_the_removal_hook_has_the_permissions_it_is_tested_with() -> None:
 
 
 def test_the_test_hook_may_only_read_the_configurations() -> None:
-    cluster_rule = configuration_rule("gpuward", ["get"])
+    cluster_rule = configuration_rule("gpuward", READING_VERBS)
     assert rules(render(), "ClusterRole", "gpuward-test") == as_sets([cluster_rule])
+
+
+@pytest.mark.parametrize("name", ["cert-manager", "existing-secret"])
+def test_without_the_controller_a_watch_has_the_permissions_it_is_tested_with(name: str) -> None:
+    objects = render(CI_VALUES[name])
+    assert rules(objects, "Role", "gpuward-watch") == as_sets([EVENT_RULE])
+    cluster_rule = configuration_rule("gpuward", READING_VERBS)
+    assert rules(objects, "ClusterRole", "gpuward-watch") == as_sets([cluster_rule])
+    assert not of_kind(objects, "ClusterRole", "gpuward-certs")
+
+
+def test_the_watch_can_be_disabled_with_all_its_permissions() -> None:
+    values = "certificates: {mode: certManager}\nregistration: {watch: {enabled: false}}"
+    assert not [made for made in render(values) if made["metadata"]["name"] == "gpuward-watch"]
+    (container,) = pod_specs(render("registration: {watch: {enabled: false}}"))["certs"][
+        "containers"
+    ]
+    assert not [each for each in container["args"] if "expected" in each]
 
 
 @every_values
@@ -53,6 +75,8 @@ def test_every_permission_is_limited_to_named_objects_and_few_verbs(name: str) -
     objects = render(CI_VALUES[name])
     granted = [rule for kind in ROLES for role in of_kind(objects, kind) for rule in role["rules"]]
     for rule in granted:
+        if rule == EVENT_RULE:
+            continue
         assert set(rule) == {"apiGroups", "resources", "resourceNames", "verbs"}
         assert rule["resourceNames"]
         assert not any("*" in words for words in rule.values())

@@ -106,7 +106,9 @@ def test_probes_use_the_port_without_tls(name: str) -> None:
         if component == "webhook":
             assert paths == {"livenessProbe": "/healthz", "readinessProbe": "/readyz"}
         else:
-            assert paths.get("livenessProbe") == ("/healthz" if component == "certs" else None)
+            assert paths.get("livenessProbe") == (
+                "/healthz" if component in ("certs", "watch") else None
+            )
         assert all((get["port"], get["scheme"]) == ("metrics", "HTTP") for get in gets.values())
 
 

@@ -83,3 +83,24 @@ The webhooks of one configuration, as a YAML list: (dict "root" $ "kind" "Mutati
   sideEffects: None
   timeoutSeconds: {{ .root.Values.registration.timeoutSeconds }}
 {{- end -}}
+
+{{/* "true" if a pod of its own watches the webhook configurations, else empty. */}}
+{{- define "gpuward.ownWatch" -}}
+{{- if and .Values.registration.watch.enabled (ne .Values.certificates.mode "self") }}true{{ end -}}
+{{- end -}}
+
+{{/* The variables of a container that creates events about its own pod. */}}
+{{- define "gpuward.podVariables" -}}
+{{- range $variable, $field := dict "POD_NAMESPACE" "namespace" "POD_NAME" "name" "POD_UID" "uid" }}
+- name: {{ $variable }}
+  valueFrom:
+    fieldRef: {apiVersion: v1, fieldPath: metadata.{{ $field }}}
+{{- end }}
+{{- end -}}
+
+{{/* The rule of a role that lets a pod create events. */}}
+{{- define "gpuward.eventRule" -}}
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+{{- end -}}

@@ -9,10 +9,11 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ACCOUNT = LEASE = "gpuward-certs"
 REMOVAL_ACCOUNT = "gpuward-removal"
 CHECK_ACCOUNT = "gpuward-test"
+WATCH_ACCOUNT = "gpuward-watch"
 CONTROLLER_VERBS = ["get", "patch"]
 # The removal reads a configuration before it deletes it, to see whether it is gpuward's.
 REMOVAL_VERBS = ["get", "delete"]
-CHECK_VERBS = ["get"]
+READING_VERBS = ["get"]
 AUTHORITY_SECRET, SERVING_SECRET = "gpuward-ca", "gpuward-tls"
 NAMESPACED_RULES = [
     {
@@ -22,6 +23,8 @@ NAMESPACED_RULES = [
     },
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [LEASE]},
 ]
+# RBAC cannot limit `create` to names.
+EVENT_RULE = {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}
 
 
 def create_controller_account(plane: Cluster, namespace: str, configuration: str) -> None:
@@ -36,7 +39,7 @@ def create_controller_account(plane: Cluster, namespace: str, configuration: str
     account = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
     plane.create(leases, {"metadata": {"name": LEASE}})
-    rules = [_with_controller_verbs(rule) for rule in NAMESPACED_RULES]
+    rules = [*(_with_controller_verbs(rule) for rule in NAMESPACED_RULES), EVENT_RULE]
     _grant(plane, f"{RBAC}/namespaces/{namespace}", "Role", configuration, rules, account)
     cluster_rules = [configuration_rule(configuration, CONTROLLER_VERBS)]
     _grant(plane, RBAC, "ClusterRole", configuration, cluster_rules, account)
@@ -56,12 +59,25 @@ def delete_removal_permissions(plane: Cluster, configuration: str) -> None:
 def create_check_account(plane: Cluster, namespace: str, configuration: str) -> None:
     """Create the account of the chart's test hook, and its permissions."""
     role = f"{configuration}-test"
-    _create_hook_account(plane, namespace, CHECK_ACCOUNT, role, configuration, CHECK_VERBS)
+    _create_hook_account(plane, namespace, CHECK_ACCOUNT, role, configuration, READING_VERBS)
 
 
 def delete_check_permissions(plane: Cluster, configuration: str) -> None:
     """Delete the cluster-scoped permissions of the test hook."""
     _delete_cluster_role(plane, f"{configuration}-test")
+
+
+def create_watch_account(plane: Cluster, namespace: str, configuration: str) -> None:
+    """Create the account of the pod that watches the configurations, and its permissions."""
+    role = f"{configuration}-watch"
+    _create_hook_account(plane, namespace, WATCH_ACCOUNT, role, configuration, READING_VERBS)
+    account = {"kind": "ServiceAccount", "name": WATCH_ACCOUNT, "namespace": namespace}
+    _grant(plane, f"{RBAC}/namespaces/{namespace}", "Role", role, [EVENT_RULE], account)
+
+
+def delete_watch_permissions(plane: Cluster, configuration: str) -> None:
+    """Delete the cluster-scoped permissions of the watch."""
+    _delete_cluster_role(plane, f"{configuration}-watch")
 
 
 def _create_hook_account(

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tests.testkit.chart.mounted_volumes import pod_volumes
 from tests.testkit.chart.pod_arguments import PodArguments
 from tests.testkit.chart.pod_status import pod_status, write_status
+from tests.testkit.chart.pod_variables import pod_variables
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import Processes
 from tests.testkit.paths import ROOT
@@ -120,7 +121,7 @@ class PodProcess:
         return all(results)
 
     def _start(self) -> None:
-        variables = {entry["name"]: entry["value"] for entry in self._container.get("env", [])}
+        variables = pod_variables(self.manifest, self._container)
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": "/nonexistent"}
         command = [sys.executable, "-m", "gpuward", *self._arguments.build()]
         self._runtime.processes.start(self.name, command, {**environment, **variables})

@@ -1,0 +1,80 @@
+"""The command `gpuward webhooks watch`: report changes of the webhook configurations."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+
+from cluster.protocols import ClusterError
+
+DESCRIPTION = """\
+Compare gpuward's webhook configurations with those that this release should have, every
+ten seconds. Differences that persist are logged, become a Kubernetes Event, and set a
+metric to 0. Nothing is changed. The certificate controller does the same, so this
+command is for clusters without it."""
+EPILOG = """\
+The credentials are those of the pod in which this runs, or of a kubeconfig file. They must
+allow getting the configurations, and creating events in the namespace of the pod. The
+events are about the pod that the variables POD_NAMESPACE, POD_NAME and POD_UID name;
+without them, none is created."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `watch`."""
+    parser.add_argument(
+        "--expected",
+        metavar="FILE",
+        required=True,
+        help="The webhook configurations that this release should have, as the chart renders them.",
+    )
+    parser.add_argument("--kubeconfig", metavar="FILE", help="The kubeconfig file to use.")
+    parser.add_argument(
+        "--status-port",
+        metavar="PORT",
+        type=int,
+        default=8081,
+        help="Port of /healthz and /metrics. The default is 8081.",
+    )
+    parser.add_argument(
+        "--interval",
+        metavar="SECONDS",
+        type=float,
+        default=10.0,
+        help="Seconds between two comparisons. The default is 10.",
+    )
+    parser.add_argument(
+        "--settle-seconds",
+        metavar="SECONDS",
+        type=float,
+        default=180.0,
+        help="Seconds for which a difference must persist before it is reported, so that an "
+        "upgrade is no change. The default is 180.",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Watch until SIGTERM or SIGINT; the exit status."""
+    from cluster.connection import Connection  # noqa: PLC0415  # --help needs none of this
+    from cluster.json_log import log_as_json  # noqa: PLC0415
+    from cluster.status_server import serve_status  # noqa: PLC0415
+    from registration.watch import make_watch  # noqa: PLC0415
+
+    log_as_json()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        connection = Connection.in_cluster(options.kubeconfig)
+        watch = make_watch(connection, options.expected, options.settle_seconds)
+        server = serve_status(options.status_port, alive=lambda: watch.alive, metrics=watch.metrics)
+    except (ClusterError, OSError) as error:
+        sys.stderr.write(f"gpuward webhooks: {error}\n")
+        return 1
+    while not stop.is_set():
+        watch.compare()
+        stop.wait(options.interval)
+    server.shutdown()
+    server.server_close()
+    return 0

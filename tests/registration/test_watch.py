@@ -1,0 +1,173 @@
+"""Tests of the watch over the webhook configurations: what it reports, and when."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
+
+from cluster.protocols import ClusterError, ConfigurationKind, ConfigurationRef, Object
+from registration.expectation import ExpectationError
+from registration.watch import RegistrationWatch
+
+MUTATING, VALIDATING = (ConfigurationRef(kind, "gpuward") for kind in ConfigurationKind)
+SERVICE = {"name": "gpuward", "namespace": "gpuward-system"}
+SETTLE = 180.0
+
+
+def configuration(**fields: Any) -> dict[str, Any]:
+    client = {"service": SERVICE, "caBundle": "LS0t"}
+    webhook = {"name": "deny.gpuward.io", "clientConfig": client, "failurePolicy": "Fail"}
+    return {"webhooks": [{**webhook, **fields}]}
+
+
+class Watched:
+    """A watch over configurations in memory, with a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.expected: Any = {MUTATING: configuration(), VALIDATING: configuration()}
+        self.found: dict[ConfigurationRef, Object] = copy.deepcopy(self.expected)
+        self.now = 1000.0
+        self.failure: Exception | None = None
+        self.events: list[str] = []
+        self.event_failure: Exception | None = None
+        self.watch = RegistrationWatch(
+            lambda: self.expected,
+            self.get,
+            self.send_event,
+            settle_seconds=SETTLE,
+            monotonic=lambda: self.now,
+        )
+
+    def get(self, ref: ConfigurationRef) -> Object | None:
+        if self.failure:
+            raise self.failure
+        return self.found.get(ref)
+
+    def send_event(self, text: str) -> None:
+        if self.event_failure:
+            raise self.event_failure
+        self.events.append(text)
+
+    def wait(self, seconds: float) -> list[Any]:
+        """Compare every ten seconds for some time; returns the log of it."""
+        with capture_logs() as log:
+            for _ in range(int(seconds / 10)):
+                self.now += 10
+                self.watch.compare()
+        return log
+
+    @property
+    def samples(self) -> dict[str, float]:
+        """The metric's samples by the label `kind`."""
+        families = text_string_to_metric_families(self.watch.metrics().decode())
+        found = [sample for family in families for sample in family.samples]
+        assert {sample.name for sample in found} <= {"gpuward_registration_as_expected"}
+        assert {sample.labels["name"] for sample in found} <= {"gpuward"}
+        return {sample.labels["kind"]: sample.value for sample in found}
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def both(mutating: int, validating: int) -> dict[str, float]:
+    return {MUTATING.kind.value: mutating, VALIDATING.kind.value: validating}
+
+
+def test_nothing_is_reported_while_all_is_as_expected(watched: Watched) -> None:
+    assert watched.samples == {}, "nothing is known before the first comparison"
+    assert watched.wait(3600) == []
+    assert watched.events == []
+    assert watched.samples == both(1, 1)
+
+
+def test_a_change_sets_the_metric_at_once_and_is_reported_when_it_persists(
+    watched: Watched,
+) -> None:
+    watched.wait(10)
+    watched.found[VALIDATING]["webhooks"][0]["failurePolicy"] = "Ignore"
+    assert watched.wait(SETTLE) == []
+    assert watched.samples == both(1, 0)
+    (line,) = watched.wait(20)
+    difference = 'deny.gpuward.io: failurePolicy: expected "Fail", found "Ignore"'
+    assert line == {
+        "log_level": "error",
+        "event": "registration changed",
+        "kind": "validatingwebhookconfigurations",
+        "configuration": "gpuward",
+        "differences": [difference],
+    }
+    assert watched.events == [f"validatingwebhookconfigurations/gpuward: {difference}"]
+
+
+def test_missing_configurations_are_reported(watched: Watched) -> None:
+    watched.found.clear()
+    lines = watched.wait(SETTLE + 10)
+    assert [line["differences"] for line in lines] == [["it does not exist"]] * 2
+    assert len(watched.events) == 2
+    assert watched.samples == both(0, 0)
+
+
+def test_an_upgrade_is_not_reported(watched: Watched) -> None:
+    """The kubelet updates the expectation later than Helm writes the configurations."""
+    watched.found = {MUTATING: configuration(), VALIDATING: configuration(timeoutSeconds=5)}
+    log = watched.wait(90)
+    watched.expected = copy.deepcopy(watched.found)
+    assert log + watched.wait(3600) == []
+    assert watched.samples == both(1, 1)
+
+
+def test_a_change_is_reported_again_every_half_hour_until_it_is_undone(watched: Watched) -> None:
+    del watched.found[MUTATING]
+    assert len(watched.wait(4000)) == len(watched.events) == 3
+    watched.found[MUTATING] = configuration()
+    (line,) = watched.wait(3600)
+    assert (line["log_level"], line["event"]) == ("info", "registration as expected again")
+    del watched.found[MUTATING]
+    assert watched.wait(SETTLE) == [], "a new change must persist, too"
+    assert len(watched.wait(20)) == 1
+
+
+def test_another_change_is_reported_at_once(watched: Watched) -> None:
+    watched.found[MUTATING] = configuration(failurePolicy="Ignore")
+    watched.wait(SETTLE + 10)
+    del watched.found[MUTATING]
+    (line,) = watched.wait(10)
+    assert line["differences"] == ["it does not exist"]
+
+
+@pytest.mark.parametrize(
+    "failure", [ClusterError("403 forbidden"), ExpectationError("no file"), KeyError("a bug")]
+)
+def test_what_cannot_be_compared_has_no_sample_and_is_logged(
+    watched: Watched, failure: Exception
+) -> None:
+    watched.wait(10)
+    watched.failure = failure
+    (line,) = watched.wait(10)
+    assert (line["log_level"], line["event"]) == ("error", "registration not compared")
+    assert watched.samples == {}
+    assert watched.watch.alive, "a restart would not help"
+    watched.failure = None
+    watched.wait(10)
+    assert watched.samples == both(1, 1)
+
+
+def test_an_old_result_is_no_sample(watched: Watched) -> None:
+    watched.wait(10)
+    watched.now += 61
+    assert not watched.watch.alive
+    assert watched.samples == {}
+
+
+def test_an_event_that_cannot_be_created_is_logged(watched: Watched) -> None:
+    watched.event_failure = ClusterError("403 forbidden")
+    del watched.found[MUTATING]
+    change, event = watched.wait(SETTLE + 10)
+    assert change["event"] == "registration changed"
+    assert (event["log_level"], event["event"]) == ("warning", "event not created")

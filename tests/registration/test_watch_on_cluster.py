@@ -1,0 +1,162 @@
+"""Tests of `gpuward webhooks watch` on a real API server, with the rights of the chart's pod."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from cluster.protocols import ConfigurationKind
+from registration.configurations import RegistrationOptions, configurations
+from rules.finding import Action
+from tests.testkit.chart.permissions import (
+    WATCH_ACCOUNT,
+    create_watch_account,
+    delete_watch_permissions,
+)
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import Processes, eventually, free_port
+from tests.testkit.registration.checked_installation import ENVIRONMENT
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+POD = {"POD_NAME": "gpuward-watch-0", "POD_UID": "9b4e"}
+MUTATING, VALIDATING = ConfigurationKind.MUTATING, ConfigurationKind.VALIDATING
+
+
+class Watched(NamedTuple):
+    """Two webhook configurations that select no namespace, and the process that watches them."""
+
+    plane: ControlPlane
+    namespace: str
+    log_file: Path
+    port: int
+
+    @property
+    def name(self) -> str:
+        return f"gpuward-{self.namespace}"
+
+    def samples(self) -> dict[str, float]:
+        """The samples of the metric by kind; none before the process answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
+                text = answer.read().decode()
+        except OSError:
+            return {}
+        families = text_string_to_metric_families(text)
+        found = [s for family in families for s in family.samples]
+        return {sample.labels["kind"]: sample.value for sample in found}
+
+    def become(self, mutating: int, validating: int) -> None:
+        """Wait until the metric has these values."""
+        wanted = {MUTATING.value: mutating, VALIDATING.value: validating}
+        eventually(lambda: self.samples() == wanted, what=f"the metric is {wanted}")
+
+    def log(self, event: str) -> list[Any]:
+        """The lines of the log with an event."""
+        lines = [json.loads(line) for line in self.log_file.read_text().splitlines()]
+        return [line for line in lines if line["event"] == event]
+
+    def events(self) -> list[Any]:
+        """The Kubernetes Events of the namespace."""
+        done = self.plane.kubectl("get", "events", "-n", self.namespace, "-o", "json")
+        found: list[Any] = json.loads(done.stdout)["items"]
+        return [event for event in found if event["reason"] == "RegistrationChanged"]
+
+    def path(self, kind: ConfigurationKind) -> str:
+        return f"{ADMISSION}/{kind.value}/{self.name}"
+
+    def edit(self, kind: ConfigurationKind, path: str, value: Any) -> None:
+        patch = [{"op": "replace", "path": path, "value": value}]
+        content_type = "application/json-patch+json"
+        answer = self.plane.request("PATCH", self.path(kind), patch, content_type=content_type)
+        assert answer.status == 200, answer
+
+
+def client_config(namespace: str, path: str) -> dict[str, Any]:
+    service = {"name": "gpuward", "namespace": namespace, "port": 443, "path": path}
+    return {"service": service, "caBundle": "LS0tLS1CRUdJTg=="}
+
+
+@pytest.fixture
+def watched(plane: ControlPlane, processes: Processes, tmp_path: Path) -> Iterator[Watched]:
+    namespace = plane.namespace()
+    name = f"gpuward-{namespace}"
+    options = RegistrationOptions(Action.OFF)
+    manifests = configurations(name, partial(client_config, namespace), options)
+    for manifest in manifests:
+        for webhook in manifest["webhooks"]:
+            webhook["objectSelector"] = {"matchLabels": {"gpuward.io/never": namespace}}
+    expected = tmp_path / "expected.yaml"
+    expected.write_text(json.dumps({"kind": "List", "items": manifests}))
+    for kind, manifest in zip(ConfigurationKind, manifests, strict=True):
+        plane.create(f"{ADMISSION}/{kind.value}", manifest)
+    create_watch_account(plane, namespace, name)
+    kubeconfig = plane.kubeconfig_for(plane.token(WATCH_ACCOUNT, namespace))
+    port = free_port()
+    arguments = [f"--expected={expected}", f"--kubeconfig={kubeconfig}", f"--status-port={port}"]
+    quick = ["--interval=0.2", "--settle-seconds=0"]
+    command = [sys.executable, "-m", "gpuward", "webhooks", "watch", *arguments, *quick]
+    process = f"watch-{namespace}"
+    processes.start(process, command, {**ENVIRONMENT, **POD, "POD_NAMESPACE": namespace})
+    found = Watched(plane, namespace, processes.log(process), port)
+    yield found
+    processes.end(process)
+    for kind in ConfigurationKind:
+        plane.request("DELETE", found.path(kind))
+    delete_watch_permissions(plane, name)
+
+
+def test_a_change_becomes_a_metric_a_line_in_the_log_and_an_event(watched: Watched) -> None:
+    watched.become(1, 1)
+    assert watched.events() == watched.log("registration changed") == []
+    watched.edit(VALIDATING, "/webhooks/0/failurePolicy", "Fail")
+    watched.become(1, 0)
+    (line,) = eventually(lambda: watched.log("registration changed"), what="a line in the log")
+    difference = 'deny.gpuward.io: failurePolicy: expected "Ignore", found "Fail"'
+    assert (line["level"], line["configuration"]) == ("error", watched.name)
+    assert line["differences"] == [difference]
+    (event,) = eventually(watched.events, what="an event")
+    assert event["type"] == "Warning"
+    assert event["message"] == f"{VALIDATING.value}/{watched.name}: {difference}"
+    about = event["involvedObject"]
+    assert (about["kind"], about["name"], about["uid"]) == ("Pod", *POD.values())
+    watched.edit(VALIDATING, "/webhooks/0/failurePolicy", "Ignore")
+    watched.become(1, 1)
+    assert watched.log("registration as expected again")
+
+
+def test_deleted_configurations_are_reported(watched: Watched) -> None:
+    watched.become(1, 1)
+    for kind in ConfigurationKind:
+        watched.plane.request("DELETE", watched.path(kind))
+    watched.become(0, 0)
+    eventually(lambda: len(watched.events()) == 2, what="two events")
+    assert all("it does not exist" in event["message"] for event in watched.events())
+
+
+def test_a_long_list_of_differences_is_cut_in_the_event(watched: Watched) -> None:
+    watched.become(1, 1)
+    path = f"{ADMISSION}/{MUTATING.value}/{watched.name}"
+    found = watched.plane.request("GET", path).body
+    for webhook in found["webhooks"]:
+        webhook.update(rules=webhook["rules"][:1], timeoutSeconds=9, failurePolicy="Fail")
+    assert watched.plane.request("PUT", path, found).status == 200
+    (event,) = eventually(watched.events, what="an event")
+    assert event["message"].endswith("…")
+    assert len(event["message"].encode()) == 1024
+
+
+def test_missing_rights_are_no_all_clear(watched: Watched) -> None:
+    watched.become(1, 1)
+    delete_watch_permissions(watched.plane, watched.name)
+    eventually(lambda: watched.samples() == {}, what="the metric has no sample")
+    (line, *_) = watched.log("registration not compared")
+    assert line["level"] == "error"
+    assert "cannot get resource" in line["error"]
