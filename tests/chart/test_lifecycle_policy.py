@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from tests.testkit.admission.enforcement import enforcement_in
-from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation, merge_values
+from tests.testkit.chart.installation import (
+    ADMISSION,
+    CHART,
+    SLOW_MACHINE,
+    Installation,
+    merge_values,
+)
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.end_to_end.steps import patch
 
@@ -17,6 +23,16 @@ CHECKED: dict[str, Any] = merge_values(SLOW_MACHINE, {"policyHook": {"enabled": 
 EXCEPTION = {"rules": ["absurd-count"], "match": {"namespace": "tests"}, "reason": "benchmarks"}
 # The schema of the values accepts this date; only gpuward itself knows that it does not exist.
 NO_SUCH_DAY = {"policy": {"exceptions": [{**EXCEPTION, "expires": "2031-02-31"}]}}
+# The same as the text of a file, whose lines the message names.
+TEXT = """\
+apiVersion: gpuward.io/v1
+kind: Policy
+exceptions:
+  - rules: [absurd-count]
+    match: {namespace: tests}
+    reason: benchmarks
+    expires: 2031-02-31
+"""
 MESSAGE = "'2031-02-31' is not a date"
 
 
@@ -25,20 +41,21 @@ def refused_at_first(installation: Installation) -> Installation:
     """An installation whose first attempt had a policy that gpuward refuses."""
     done = installation.install(merge_values(CHECKED, NO_SUCH_DAY), check=False)
     assert done.returncode
-    assert "policy-check" in done.stderr
+    # Helm shows the log of a failed hook.
+    assert MESSAGE in done.stdout + done.stderr
     assert MESSAGE in check_log(installation)
     assert installation.pods() == []
     for kind in ("mutating", "validating"):
         path = f"{ADMISSION}/{kind}webhookconfigurations/gpuward"
         assert installation.plane.request("GET", path).status == 404
-    installation.helm("uninstall")
     return installation
 
 
 @pytest.fixture(scope="module")
 def installed(refused_at_first: Installation) -> Installation:
-    """The same with a good policy."""
-    refused_at_first.install(CHECKED)
+    """The same with a good policy, by the command that the documentation names."""
+    arguments = (str(CHART), "--install", "--wait", "--timeout=100s")
+    refused_at_first.helm("upgrade", *arguments, values=CHECKED)
     return refused_at_first
 
 
@@ -50,19 +67,16 @@ def state(installation: Installation) -> tuple[Any, ...]:
 
 
 def check_log(installation: Installation) -> str:
-    """The log of the failed Job, found by its name as the documentation does."""
-    namespace = installation.namespace
-    selector = ("-l", "job-name=gpuward-policy-check", "-n", namespace)
-    done = installation.plane.kubectl("get", "pod", *selector, "-o", "name")
-    (name,) = done.stdout.split()
-    return installation.kubelet.log(namespace, name.partition("/")[2])
+    """The log of the failed Job, by the command of the documentation."""
+    job = ("job/gpuward-policy-check", "-n", installation.namespace)
+    return installation.plane.kubectl("logs", *job).stdout
 
 
 def test_an_upgrade_with_a_bad_policy_changes_nothing(installed: Installation) -> None:
     before = state(installed)
-    done = installed.upgrade(merge_values(CHECKED, {**NO_SUCH_DAY, "mode": "deny"}), check=False)
-    assert done.returncode
-    assert MESSAGE in check_log(installed)
+    values = merge_values(CHECKED, {"policyText": TEXT, "mode": "deny"})
+    assert installed.upgrade(values, check=False).returncode
+    assert f"/gpuward.yaml:7:5: {MESSAGE}" in check_log(installed)
     assert state(installed) == before
     # The next good upgrade removes what the failed one left.
     installed.upgrade(CHECKED)

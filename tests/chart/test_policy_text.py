@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from policies.loading import PolicyError, load_policy
 from tests.testkit.chart.rendering import (
     HELMS,
     Manifest,
@@ -80,6 +81,23 @@ def test_the_match_conditions_know_the_profiles_in_the_text() -> None:
         for entry in configuration["webhooks"]
     }
     assert "example.com/own-taint" in condition
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("profiles: [null]", "profiles: [[]]", "profiles: [3]", "rules: 3", "rules: [x]"),
+        *("rules: {x: }", "voidEveryContainer: {}", "profiles: [{alternativeVariables: 3}]"),
+        *("profiles: [{taints: [null]}]", "profiles: [{taints: {}}]", "profiles: [{taints: [{}]}]"),
+        *("profiles: [{fractions: {a: b}}]", "profiles: [{schedulers: [null]}]"),
+        *("profiles: [{schedulers: [{annotations: x}]}]", "profiles: [{visibleDevices: [1]}]"),
+        *("profiles: [{nodeLabels: []}]", "profiles: [{runtimeClasses: a}]"),
+    ],
+)
+def test_mistakes_that_only_gpuward_sees_are_left_to_the_hook(content: str) -> None:
+    assert policy_files(render(as_values(HEADER + content))) == [HEADER + content] * 3
+    with pytest.raises(PolicyError):
+        load_policy(HEADER + content, "gpuward.yaml")
 
 
 @pytest.mark.parametrize("helm", HELMS)

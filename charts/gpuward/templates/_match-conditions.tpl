@@ -9,18 +9,16 @@ do not send a pod for which the condition fails.
 {{- $policy := include "gpuward.policy" . | fromJson -}}
 {{- if and .Values.registration.matchConditions (not $policy.voidEveryContainer) -}}
 {{- $own := dict "annotations" list "variables" list "labels" list "taints" list "runtimeClasses" list -}}
-{{- range $policy.profiles -}}
-{{- if kindIs "map" . -}}
-{{- range concat (.fractions | default list) (.schedulers | default list) -}}
-{{- $_ := set $own "annotations" (concat $own.annotations (.annotations | default list)) -}}
+{{- range include "gpuward.objects" $policy.profiles | fromJsonArray -}}
+{{- range concat (include "gpuward.objects" .fractions | fromJsonArray) (include "gpuward.objects" .schedulers | fromJsonArray) -}}
+{{- $_ := set $own "annotations" (concat $own.annotations (include "gpuward.names" .annotations | fromJsonArray)) -}}
 {{- end -}}
-{{- $_ := set $own "variables" (concat $own.variables (.alternativeVariables | default list) (keys (.visibleDevices | default dict))) -}}
-{{- $_ := set $own "labels" (concat $own.labels (keys (.nodeLabels | default dict))) -}}
-{{- range .taints | default list -}}
-{{- $_ := set $own "taints" (append $own.taints .key) -}}
+{{- $_ := set $own "variables" (concat $own.variables (include "gpuward.names" .alternativeVariables | fromJsonArray) (include "gpuward.names" .visibleDevices | fromJsonArray)) -}}
+{{- $_ := set $own "labels" (concat $own.labels (include "gpuward.names" .nodeLabels | fromJsonArray)) -}}
+{{- range include "gpuward.objects" .taints | fromJsonArray -}}
+{{- $_ := set $own "taints" (append $own.taints (.key | toString)) -}}
 {{- end -}}
-{{- $_ := set $own "runtimeClasses" (concat $own.runtimeClasses (.runtimeClasses | default list)) -}}
-{{- end -}}
+{{- $_ := set $own "runtimeClasses" (concat $own.runtimeClasses (include "gpuward.names" .runtimeClasses | fromJsonArray)) -}}
 {{- end -}}
 {{- if le (len (concat $own.annotations $own.variables $own.labels $own.taints $own.runtimeClasses)) 50 -}}
 {{- $condition := .Files.Get "files/match-conditions.cel" -}}
@@ -52,4 +50,25 @@ to its first `*`.
 {{- else }} || {{ $text }} == {{ toJson . }}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/*
+The objects in a list, and the texts in a list or the keys of an object, as JSON. In `policyText`,
+of which Helm knows no schema, other types may stand there: the hook reports them.
+*/}}
+{{- define "gpuward.objects" -}}
+{{- $found := list -}}
+{{- if kindIs "slice" . -}}
+{{- range . }}{{ if kindIs "map" . }}{{ $found = append $found . }}{{ end }}{{ end -}}
+{{- end -}}
+{{ toJson $found }}
+{{- end -}}
+
+{{- define "gpuward.names" -}}
+{{- $found := list -}}
+{{- if kindIs "map" . }}{{ $found = keys . | sortAlpha }}{{ end -}}
+{{- if kindIs "slice" . -}}
+{{- range . }}{{ if kindIs "string" . }}{{ $found = append $found . }}{{ end }}{{ end -}}
+{{- end -}}
+{{ toJson $found }}
 {{- end -}}

@@ -4,8 +4,7 @@ as false, so it is written as a string again. Helm stores all numbers as floatin
 output writes large ones with an exponent, its JSON output does not.
 */}}
 {{- define "gpuward.policy" -}}
-{{- $defaults := dict "apiVersion" "gpuward.io/v1" "kind" "Policy" "profiles" .Values.profiles -}}
-{{- $policy := merge (deepCopy (.Values.policy | default dict)) $defaults -}}
+{{- $policy := dict -}}
 {{- if .Values.policyText -}}
 {{- $policy = fromYaml .Values.policyText -}}
 {{- with $policy.Error -}}
@@ -15,10 +14,11 @@ output writes large ones with an exponent, its JSON output does not.
 {{- if not (kindIs "slice" $policy.profiles) -}}
 {{- fail "policyText: profiles should be a list" -}}
 {{- end -}}
-{{- end -}}
+{{- else -}}
+{{- $defaults := dict "apiVersion" "gpuward.io/v1" "kind" "Policy" "profiles" .Values.profiles -}}
+{{- $policy = merge (deepCopy (.Values.policy | default dict)) $defaults -}}
 {{- range $policy.rules -}}
-{{- if and (kindIs "map" .) (kindIs "bool" (get . "action")) -}}
-{{- $_ := set . "action" "off" -}}
+{{- if kindIs "bool" (get . "action") }}{{ $_ := set . "action" "off" }}{{ end -}}
 {{- end -}}
 {{- end -}}
 {{ mustToPrettyJson $policy }}
