@@ -12,10 +12,11 @@ from typing import TextIO
 
 from lint.linter import Linter, reduce_garbage_collection
 from lint.options import parser
-from lint.policy_file import load_policy_file, nearest_policy
+from lint.policy_file import nearest_policy
 from lint.report import Style, Writer, printable
 from lint.results import InputNotEvaluated, Results
 from lint.sources import UsageError, sources
+from policies.files import load_policy_file
 from policies.loading import PolicyError
 from rules.profile.context import Context
 

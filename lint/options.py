@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from lint.policy_file import POLICY_FILE
 from lint.sources import STANDARD_INPUT
+from policies.files import POLICY_FILE
 
 FORMATS = ("text", "json", "concise", "summary")
 _EPILOG = """\

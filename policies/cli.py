@@ -7,13 +7,14 @@ import datetime
 import sys
 from collections.abc import Iterator
 
-from policies.files import parse_policy, read_policy_file
+from policies.files import load_policy_file
 from policies.loading import PolicyError
 from rules.policy import Policy
 
 _DESCRIPTION = """\
 Load a policy as the webhook of this version of gpuward does, and say whether it can be
 used. The chart runs this before it changes anything in the cluster."""
+_SOON = datetime.timedelta(days=14)  # as the chart's alert GpuwardExceptionEnds
 _EPILOG = "exit status: 0 the policy can be used, 1 it would be refused, 2 wrong usage"
 
 
@@ -21,8 +22,7 @@ def main(arguments: list[str]) -> int:
     """Run the command with these command-line arguments, and return its exit status."""
     options = _parser().parse_args(arguments)
     try:
-        content = read_policy_file(options.file)
-        policy = parse_policy(content, options.file, options.profile)
+        policy = load_policy_file(options.file, options.profile)
         policy.rule_set()
     except PolicyError as error:
         sys.stderr.write(f"gpuward policy: refused: {error}\n")
@@ -41,7 +41,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    check.add_argument("file", metavar="FILE", help="The policy.")
+    check.add_argument(
+        "file", metavar="FILE", help="The policy, or the chart's ConfigMap with it as YAML."
+    )
     check.add_argument(
         "--profile",
         metavar="NAME",
@@ -53,11 +55,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _report(policy: Policy) -> Iterator[str]:
-    """Yield what the policy contains, and which of its exceptions have expired."""
-    today = datetime.datetime.now(tz=datetime.UTC).date()
+    """Yield what the policy contains, and which of its exceptions have ended or end soon."""
     counts = f"rules: {len(policy.rules)}, exceptions: {len(policy.exceptions)}"
     yield f"gpuward can use this policy; profile {policy.profile.name}; {counts}"
+    today = datetime.datetime.now(tz=datetime.UTC).date()
     for exception in policy.exceptions:
-        if exception.expired(today):
+        if exception.expires is not None and exception.expires < today + _SOON:
+            verb = "ended" if exception.expired(today) else "ends"
             names = ", ".join(exception.rules)
-            yield f"note: the exception to {names} expired after {exception.expires}"
+            yield f"note: the exception to {names} {verb} after {exception.expires}"

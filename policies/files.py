@@ -1,4 +1,4 @@
-"""Read a policy from a file, for the linter and the webhook."""
+"""Read a policy from a file, for the linter, the webhook and `gpuward policy`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import os
 import stat
 from collections.abc import Iterable
 
-from policies.loading import MAX_CHARACTERS, PolicyError, load_policy
+from kubeyaml import YamlError, read, split
+from policies.loading import MAX_CHARACTERS, PolicyError, default_policy, load_policy
+from rules.base.json_access import as_object
 from rules.policy import Policy
 
+POLICY_FILE = "gpuward.yaml"
+"""The name of a policy file, also as a key of the chart's ConfigMap."""
 MAX_BYTES = 4 * MAX_CHARACTERS  # UTF-8 has at most 4 bytes a character
 
 
@@ -41,3 +45,35 @@ def parse_policy(content: bytes, name: str, profiles: Iterable[str] = ()) -> Pol
     except UnicodeDecodeError as error:
         raise PolicyError(f"{name}: not UTF-8 (byte {error.start})") from error
     return load_policy(text, name, profiles)
+
+
+def load_policy_file(file: str | None, profiles: list[str]) -> Policy:
+    """The policy in `file`, or the default one without a file.
+
+    The file may also be the manifest of a ConfigMap as the chart makes it, which has the policy in
+    its key `gpuward.yaml`. `profiles`, if not empty, replace those of the policy. Raises
+    PolicyError, which names file, line and column; those in a ConfigMap's key are counted in its
+    text.
+    """
+    if file is None:
+        return default_policy(profiles)
+    content = read_policy_file(file)
+    text = _text_in_config_map(content, file) if b"ConfigMap" in content else None
+    if text is None:
+        return parse_policy(content, file, profiles)
+    return parse_policy(text.encode(), f"{file}[{POLICY_FILE}]", profiles)
+
+
+def _text_in_config_map(content: bytes, file: str) -> str | None:
+    """The policy in a ConfigMap's manifest; None if `content` is no such manifest."""
+    try:
+        documents = [document for chunk in split(content.decode()) if (document := read(chunk))]
+    except (YamlError, UnicodeDecodeError):
+        return None  # reading it as a policy says what is wrong, and where
+    manifest = as_object(documents[0].value) if len(documents) == 1 else {}
+    if manifest.get("kind") != "ConfigMap":
+        return None
+    text = as_object(manifest.get("data")).get(POLICY_FILE)
+    if not isinstance(text, str):
+        raise PolicyError(f"{file}: this ConfigMap has no policy: its data has no {POLICY_FILE}")
+    return text

@@ -31,8 +31,9 @@ def as_values(text: str) -> str:
 
 
 def policy_files(objects: list[Manifest]) -> list[str]:
-    """The policy in each ConfigMap that has one."""
-    return [m["data"]["gpuward.yaml"] for m in of_kind(objects, "ConfigMap") if "data" in m]
+    """The policy of each ConfigMap that has one."""
+    data = [m["data"] for m in of_kind(objects, "ConfigMap")]
+    return [files["gpuward.yaml"] for files in data if "gpuward.yaml" in files]
 
 
 def without_policies(objects: list[Manifest]) -> list[Manifest]:

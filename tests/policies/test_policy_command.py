@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
 from policies.cli import main
 from tests.testkit.policy_mistakes import MISTAKES, POLICY_HEADER
@@ -45,12 +47,26 @@ def test_a_good_policy_is_summarised(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (status, capsys.readouterr().out) == (0, expected)
 
 
-def test_expired_exceptions_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert check(tmp_path, POLICY_HEADER + EXCEPTION % "2020-01-31")[0] == 0
-    expected = "note: the exception to absurd-count, zero-gpu expired after 2020-01-31\n"
-    assert expected in capsys.readouterr().out
-    assert check(tmp_path, POLICY_HEADER + EXCEPTION % "2999-01-31")[0] == 0
-    assert "note" not in capsys.readouterr().out
+@pytest.mark.parametrize(("days", "verb"), [(-400, "ended"), (2, "ends"), (13, "ends"), (16, "")])
+def test_exceptions_that_end_soon_are_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], days: int, verb: str
+) -> None:
+    last_day = datetime.datetime.now(tz=datetime.UTC).date() + datetime.timedelta(days=days)
+    assert check(tmp_path, POLICY_HEADER + EXCEPTION % last_day)[0] == 0
+    notes = [line for line in capsys.readouterr().out.splitlines() if ": note: " in line]
+    what = f"the exception to absurd-count, zero-gpu {verb} after {last_day}"
+    assert [note.partition(": note: ")[2] for note in notes] == [what] * bool(verb)
+
+
+def test_the_policy_may_be_in_a_config_map(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text, status in (("", 0), ("rule: {}\n", 1)):
+        data = {"gpuward.yaml": POLICY_HEADER + text}
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "data": data}
+        assert check(tmp_path, yaml.safe_dump(manifest))[0] == status
+    error = capsys.readouterr().err
+    assert f"{tmp_path}/gpuward.yaml[gpuward.yaml]:3:1: unknown key 'rule'" in error
 
 
 def test_profiles_can_be_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,8 +40,8 @@ class PolicySource(NamedTuple):
 class ActivePolicy(NamedTuple):
     """The policy by which requests are decided.
 
-    `source` is what it was loaded from. `digest` is the SHA-256 of its file, empty for the default
-    policy; `since` is a Unix time.
+    `exceptions` are those of the policy, and `source` is what it was loaded from. `digest` is the
+    SHA-256 of its file, empty for the default policy; `since` is a Unix time.
     """
 
     decider: Decider
