@@ -116,7 +116,8 @@ class EventReader:
                 handlers[event.__class__](event)
         except (yaml.YAMLError, ValueError) as problem:
             raise self._explain(problem, event) from problem
-        raise LimitError(f"more than {self.limits.max_nodes} nodes in one document", self.end)
+        why = f"more than {self.limits.max_nodes} nodes in one document: give it in parts"
+        raise LimitError(why, self.end)
 
     def _skip(self, _event: Any) -> None:
         pass
