@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from cluster.protocols import ClusterError, ConfigurationRef
 from registration.check import CheckReport, check, retry_until_ok, summary
+from registration.durations import seconds
 from registration.expectation import ExpectationError, read_expectation
 from registration.sample import send_sample
 from registration.webhook_client import Address, Target, peer_expiry
@@ -31,7 +32,6 @@ namespace):
 
 exit status: 0 all is well, 1 something is wrong, 2 wrong usage"""
 _NOT_COMPARED = "note: not compared with what the release should have, see --expected\n"
-_MAX_WAIT_SECONDS = 86_400  # a day
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait",
         metavar="SECONDS",
-        type=_seconds,
+        type=seconds,
         default=0.0,
         help="How long to retry until everything works. The default is 0.",
     )
@@ -134,10 +134,3 @@ def _address(text: str) -> tuple[str, int]:
     if not host or not port or place.path or place.username is not None:
         raise argparse.ArgumentTypeError(f"{text}: expected HOST:PORT")
     return host, port
-
-
-def _seconds(text: str) -> float:
-    number = float(text)
-    if not 0 <= number <= _MAX_WAIT_SECONDS:  # also refuses what is no number
-        raise argparse.ArgumentTypeError(f"{text}: expected a number of seconds")
-    return number

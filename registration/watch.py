@@ -21,8 +21,8 @@ from registration.comparison import differences
 from registration.expectation import Expectation, ExpectationError, read_expectation
 
 _REMIND_SECONDS = 1800.0  # below the hour for which API servers keep an event
-# After this time without a comparison, the last result says nothing any more.
-_STALE_SECONDS = 60.0
+# After so many intervals without a comparison, the last result says nothing any more.
+_STALE_INTERVALS = 6
 _REASON, _ACTION = "RegistrationChanged", "CompareRegistration"
 _log = structlog.get_logger("gpuward.registration")
 
@@ -39,9 +39,10 @@ class RegistrationWatch(Collector):
     """Compares the configurations at each `compare()`, and collects the result as a metric.
 
     `read` returns the expectation, `get` a configuration, and `send_event` creates a Kubernetes
-    Event with a text. Differences are reported once they have existed for
-    `settle_seconds`, and again every half hour. An upgrade writes configurations and expectation at
-    once, but the kubelet may take over a minute to update the mounted expectation.
+    Event with a text. Differences are reported once they have existed for `settle_seconds`, and
+    again every half hour. An upgrade writes configurations and expectation at once, but the kubelet
+    may take over a minute to update the mounted expectation. `interval_seconds` is the time between
+    two comparisons.
     """
 
     def __init__(
@@ -51,12 +52,14 @@ class RegistrationWatch(Collector):
         send_event: Callable[[str], None],
         *,
         settle_seconds: float,
+        interval_seconds: float = 10.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read = read
         self._get = get
         self._send_event = send_event
         self._settle_seconds = settle_seconds
+        self._stale_seconds = _STALE_INTERVALS * max(interval_seconds, 10.0)
         self._monotonic = monotonic
         self._ended_at = monotonic()
         self._matches: dict[ConfigurationRef, bool] = {}
@@ -85,7 +88,7 @@ class RegistrationWatch(Collector):
     @property
     def alive(self) -> bool:
         """Whether comparisons still end, well or badly: a restart would not help a failing one."""
-        return self._monotonic() - self._ended_at <= _STALE_SECONDS
+        return self._monotonic() - self._ended_at <= self._stale_seconds
 
     def metrics(self) -> bytes:
         """The metric in Prometheus' text format."""
@@ -126,7 +129,9 @@ class RegistrationWatch(Collector):
             _log.warning("event not created", error=str(error))
 
 
-def make_watch(connection: Connection, expected: str, settle_seconds: float) -> RegistrationWatch:
+def make_watch(
+    connection: Connection, expected: str, settle_seconds: float, interval_seconds: float
+) -> RegistrationWatch:
     """A watch with the expectation in the file `expected`; outside of pods, it sends no events."""
     source = EventSource.this_pod()
     return RegistrationWatch(
@@ -134,6 +139,7 @@ def make_watch(connection: Connection, expected: str, settle_seconds: float) -> 
         KubernetesConfigurations(connection).get_configuration,
         partial(source.warn, connection, _REASON, _ACTION) if source else lambda _: None,
         settle_seconds=settle_seconds,
+        interval_seconds=interval_seconds,
     )
 
 

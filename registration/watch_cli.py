@@ -8,6 +8,7 @@ import sys
 import threading
 
 from cluster.protocols import ClusterError
+from registration.durations import seconds
 
 DESCRIPTION = """\
 Compare gpuward's webhook configurations with those that this release should have, every
@@ -40,14 +41,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval",
         metavar="SECONDS",
-        type=float,
+        type=seconds,
         default=10.0,
         help="Seconds between two comparisons. The default is 10.",
     )
     parser.add_argument(
         "--settle-seconds",
         metavar="SECONDS",
-        type=float,
+        type=seconds,
         default=180.0,
         help="Seconds for which a difference must persist before it is reported, so that an "
         "upgrade is no change. The default is 180.",
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         connection = Connection.in_cluster(options.kubeconfig)
-        watch = make_watch(connection, options.expected, options.settle_seconds)
+        watch = make_watch(connection, options.expected, options.settle_seconds, options.interval)
         server = serve_status(options.status_port, alive=lambda: watch.alive, metrics=watch.metrics)
     except (ClusterError, OSError) as error:
         sys.stderr.write(f"gpuward webhooks: {error}\n")

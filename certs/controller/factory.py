@@ -48,7 +48,7 @@ def make_controller(options: argparse.Namespace) -> Controller:
     watch = None
     if expected := options.expected_registration:
         connection = Connection.in_cluster(options.kubeconfig)
-        watch = make_watch(connection, expected, options.settle_seconds)
+        watch = make_watch(connection, expected, options.settle_seconds, options.interval)
     host = f"{options.headless_service}.{options.namespace}.svc"
     return Controller(
         KubernetesCluster(options.namespace, options.kubeconfig),

@@ -165,6 +165,21 @@ def test_an_old_result_is_no_sample(watched: Watched) -> None:
     assert watched.samples == {}
 
 
+def test_a_long_interval_makes_no_result_old() -> None:
+    clock = [0.0]
+    watch = RegistrationWatch(
+        dict,
+        lambda _: None,
+        lambda _: None,
+        settle_seconds=SETTLE,
+        interval_seconds=300,
+        monotonic=lambda: clock[0],
+    )
+    watch.compare()
+    clock[0] = 301
+    assert watch.alive
+
+
 def test_an_event_that_cannot_be_created_is_logged(watched: Watched) -> None:
     watched.event_failure = ClusterError("403 forbidden")
     del watched.found[MUTATING]

@@ -51,6 +51,16 @@ CERTIFICATES = [
             "caBundle written": _per_hour("gpuward_certs_ca_bundle_writes_total"),
         },
     ),
+    Panel(
+        "Changed webhook configurations",
+        "Webhook configurations that are not what this release should have. No data means that "
+        "nobody compares them.",
+        "short",
+        {"": f"sum(1 - gpuward_registration_as_expected{{{OURS}}})"},
+        "stat",
+        4,
+        1,
+    ),
 ]
 POLICY = [
     Panel(

@@ -1,0 +1,15 @@
+"""Durations as options of the command line."""
+
+from __future__ import annotations
+
+import argparse
+
+_MAX_SECONDS = 86_400  # a day
+
+
+def seconds(text: str) -> float:
+    """The number of seconds in `text`, at most a day; for argparse."""
+    number = float(text)
+    if not 0 <= number <= _MAX_SECONDS:  # also refuses what is no number
+        raise argparse.ArgumentTypeError(f"{text}: expected a number of seconds")
+    return number
