@@ -71,7 +71,7 @@ bench: .venv/.dev
 
 # The webhook under load; wants wrk, and two cores to itself for some minutes.
 bench-admission: .venv/.dev
-	$(BIN)/python -m benchmarks.admission --connections 16
+	$(BIN)/python -m benchmarks.admission
 
 # Pod creations through a real API server, with and without the webhook.
 bench-end-to-end: .venv/.dev

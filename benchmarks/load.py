@@ -10,22 +10,12 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-PACED = str(Path(__file__).with_name("paced.py"))
+from benchmarks.variation import SAME, Mix
+
+PACED = "benchmarks.paced"
+SCRIPT = str(Path(__file__).with_name("replicas.lua"))
 MIN_REQUESTS = 20  # on each connection; a run with fewer is repeated for twice as long
 MAX_SECONDS = 8.0
-_SCRIPT = """\
-local file = io.open(os.getenv("BODY"), "rb")
-wrk.method, wrk.body = "POST", file:read("*a")
-wrk.headers["Content-Type"] = "application/json"
-if os.getenv("TOKEN") then wrk.headers["Authorization"] = "Bearer " .. os.getenv("TOKEN") end
-done = function(all, latency)
-  local e = all.errors
-  local failed = e.connect + e.read + e.write + e.status + e.timeout
-  local form = "{\\"requests\\": %d, \\"us\\": %d, \\"p50\\": %d, \\"p99\\": %d, \\"failed\\": %d}"
-  local p50, p99 = latency:percentile(50), latency:percentile(99)
-  io.write("\\n" .. string.format(form, all.requests, all.duration, p50, p99, failed) .. "\\n")
-end
-"""
 
 
 class Load(NamedTuple):
@@ -47,15 +37,21 @@ class Client:
         if not shutil.which("wrk"):
             sys.exit("this benchmark needs wrk: `apt-get install wrk`, or github.com/wg/wrk")
         self._cores = ",".join(map(str, sorted(cores)))
-        self._body, self._script = folder / "body.json", folder / "wrk.lua"
-        self._script.write_text(_SCRIPT, encoding="ascii")
+        self._body = folder / "body.json"
+        self._sent = 0
         self._environment = {**os.environ, "BODY": str(self._body)}
         if token:
-            self._environment["TOKEN"] = token
+            self._environment["BEARER"] = token
 
-    def closed(self, url: str, body: bytes, connections: int, seconds: float) -> Load:
-        """Send for `seconds`; each connection sends its next request after the last response."""
+    def closed(
+        self, url: str, body: bytes, connections: int, seconds: float, mix: Mix = SAME
+    ) -> Load:
+        """Send for `seconds`; each connection sends its next request after the last response.
+
+        Requests differ as `mix` says, and from all that were sent before.
+        """
         self._body.write_bytes(body)
+        self._environment["EVERY"] = str(mix.requests_per_template)
         result = self._wrk(url, connections, seconds)
         requests = result["requests"]
         while result["requests"] < MIN_REQUESTS * connections and seconds < MAX_SECONDS:
@@ -66,17 +62,25 @@ class Client:
         rate = result["requests"] / result["us"] * 1e6
         return Load(requests, rate, result["p50"] / 1000, result["p99"] / 1000)
 
-    def paced(self, url: str, body: bytes, rate: int, connections: int, seconds: float) -> Load:
+    def paced(
+        self, url: str, body: bytes, rate: int, connections: int, seconds: float, mix: Mix = SAME
+    ) -> Load:
         """Send `rate` requests per second; latencies count from the time a request is due."""
         self._body.write_bytes(body)
-        options = [url, str(self._body), str(rate), str(connections), str(seconds)]
-        result = self._run([sys.executable, PACED, *options])
+        numbers = (rate, connections, seconds, mix.requests_per_template, self._sent)
+        command = [sys.executable, "-m", PACED, url, str(self._body), *map(str, numbers)]
+        result = self._run(command)
+        self._sent += result["requests"]
         requests = result["requests"]
         return Load(requests, requests / seconds, result["p50"] / 1000, result["p99"] / 1000)
 
     def _wrk(self, url: str, connections: int, seconds: float) -> dict[str, int]:
         options = ["-t1", f"-c{connections}", f"-d{seconds:.0f}s", "--timeout=60s"]
-        return self._run(["wrk", *options, "-s", str(self._script), url])
+        self._environment["START"] = str(self._sent)
+        result = self._run(["wrk", *options, "-s", SCRIPT, url])
+        # wrk does not count the requests that are on their way at the end.
+        self._sent += result["requests"] + 2 * connections
+        return result
 
     def _run(self, command: list[str]) -> dict[str, int]:
         process = subprocess.run(

@@ -1,4 +1,7 @@
-"""Send a review at a steady rate: `paced.py URL FILE RATE CONNECTIONS SECONDS`.
+"""Send a review at a steady rate: `paced URL FILE RATE CONNECTIONS SECONDS EVERY START`.
+
+With EVERY, that many requests come with one new template, and START is the first one's number; 0
+stands for requests that are all the same (`benchmarks.variation`).
 
 It prints one line of JSON with latencies in microseconds. The latency of a request counts from the
 time at which the request is due. So it includes the wait for a free connection, if the server is
@@ -17,6 +20,8 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from benchmarks.variation import varied
+
 WARM_UP = 0.1  # this share of the requests does not count
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -24,11 +29,11 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 def main() -> None:
     """Send the requests and print the result."""
     url, file, *numbers = sys.argv[1:]
-    rate, connections, seconds = (float(number) for number in numbers)
+    rate, connections, seconds, every, first = (float(number) for number in numbers)
     # `select` waits for microseconds, where `epoll` rounds up to whole milliseconds.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        client = PacedClient(url, Path(file).read_bytes())
+        client = PacedClient(url, Path(file).read_bytes(), int(every), int(first))
         runner.run(client.run(int(rate * seconds), 1 / rate, int(connections)))
     latencies = sorted(client.latencies[int(WARM_UP * len(client.latencies)) :])
     p50, p99 = (round(latencies[int(share * len(latencies))] * 1e6) for share in (0.5, 0.99))
@@ -39,11 +44,13 @@ def main() -> None:
 class PacedClient:
     """Sends the requests, and records their latencies in seconds and the number of failures."""
 
-    def __init__(self, url: str, body: bytes) -> None:
+    def __init__(self, url: str, body: bytes, every: int, first: int) -> None:
         self._url = urlsplit(url)
         head = f"POST {self._url.path} HTTP/1.1\r\nHost: {self._url.netloc}\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         self._request = head.encode() + body
+        self._every = every
+        self._number = self._template = first
         self._idle: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
         self.latencies: list[float] = []
         self.failed = 0
@@ -60,15 +67,23 @@ class PacedClient:
                 await asyncio.sleep(max(due - time.perf_counter(), 0))
                 group.create_task(self._send(due))
 
+    def _next_request(self) -> bytes:
+        if not self._every:
+            return self._request
+        self._number += 1
+        self._template += self._number % self._every == 0
+        return varied(self._request, self._number, self._template)
+
     async def _connect(self) -> Connection:
         # The benchmark started the server on this machine, so there is nothing to verify.
         context = ssl._create_unverified_context()  # noqa: S323, SLF001
         return await asyncio.open_connection(self._url.hostname, self._url.port, ssl=context)
 
     async def _send(self, due: float) -> None:
+        request = self._next_request()
         connection = await self._idle.get()
         reader, writer = connection
-        writer.write(self._request)
+        writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
         await reader.readexactly(length)

@@ -1,13 +1,18 @@
-"""AdmissionReviews as an API server sends them, with default values and managed fields."""
+"""AdmissionReviews as an API server sends them, with default values and managed fields.
+
+They have marks where replicas and templates differ: `benchmarks.variation`.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+from benchmarks.variation import TEMPLATE, TIME, UID, VOLUME_SUFFIX
+
 GPU = "nvidia.com/gpu"
 MOUNT = {
-    "name": "kube-api-access-x7k2p",
+    "name": f"kube-api-access-{VOLUME_SUFFIX}",
     "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
 }
 
@@ -17,7 +22,7 @@ def review(pod: dict[str, Any], operation: str = "CREATE") -> dict[str, Any]:
     kind = {"group": "", "version": "v1", "kind": "Pod"}
     resource = {"group": "", "version": "v1", "resource": "pods"}
     request = {
-        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "uid": UID,
         "kind": kind,
         "resource": resource,
         "requestKind": kind,
@@ -70,7 +75,7 @@ def _container(name: str, variables: int, *, broken: bool) -> dict[str, Any]:
         requests[GPU] = "1"
     return {
         "name": name,
-        "image": f"registry.example.com/vision/{name}:v1.8.2",
+        "image": f"registry.example.com/vision/{name}:v1.8.{TEMPLATE}",
         "command": ["python", "-m", "vision.train"],
         "args": ["--config", "/etc/vision/config.yaml", "--resume", "auto"],
         "env": env,
@@ -113,7 +118,7 @@ def _pod(containers: list[dict[str, Any]]) -> dict[str, Any]:
                     "manager": "kube-controller-manager",
                     "operation": "Update",
                     "apiVersion": "v1",
-                    "time": "2026-01-05T10:00:00Z",
+                    "time": f"2026-01-05T{TIME}",
                     "fieldsType": "FieldsV1",
                     "fieldsV1": {"f:spec": {"f:containers": fields}},
                 }
