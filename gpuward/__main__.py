@@ -43,8 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if not package or os.path.isdir(os.path.join(home, package)):
             raise  # a module of gpuward itself: a bug, not a missing extra
-        wanted = f"gpuward[{COMMANDS[verb][1]}]" if COMMANDS[verb][1] else "gpuward"
-        sys.stderr.write(f"gpuward {verb} needs the package {package}: pip install '{wanted}'\n")
+        wanted = f"'.[{COMMANDS[verb][1]}]'" if COMMANDS[verb][1] else "."
+        hint = f"`pip install {wanted}` in a clone of the repository"
+        sys.stderr.write(f"gpuward {verb} needs the package {package}: {hint}\n")
         return 2
 
 

@@ -27,6 +27,7 @@ CLIENT_CERTIFICATE = (
     "Does the server demand a client certificate (clientCAConfigMap in the chart's values)? "
     "This command has none; add --tls-only."
 )
+_MODES = "Who makes certificate and caBundle, certificates.mode of the chart's values says"
 _LABEL = "app.kubernetes.io/component"
 
 
@@ -44,12 +45,17 @@ def after_error(error: CallError, target: Target) -> str:
 
 
 def certificate(target: Target) -> str:
-    """What to do if certificate or caBundle is missing, or if they do not match."""
-    text = (
-        "The certificate controller makes certificate and caBundle, unless the chart's values\n"
-        "name cert-manager or a Secret of yours (docs/certificates.md)."
+    """What to do if certificate or caBundle is missing or has expired, or if they do not match."""
+    if target.service is None:
+        return f"{_MODES} (docs/certificates.md)."
+    namespace = target.service[0]
+    return (
+        f"{_MODES}:\n"
+        f"  self            kubectl logs -n {namespace} -l {_LABEL}=certs\n"
+        f"  certManager     kubectl describe certificate -n {namespace}\n"
+        "  existingSecret  put a new certificate into your Secret, and its CA into "
+        "certificates.caBundle"
     )
-    return f"{text} {_kubectl_hint(target, 'logs', 'certs')}".rstrip()
 
 
 def _unexpected_answer(target: Target) -> str:

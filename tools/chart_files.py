@@ -131,7 +131,9 @@ def definitions() -> Iterator[tuple[str, Any]]:
     parts["exception"] |= _must_name_a_namespace()
     # Helm reads an unquoted `off` as false; the chart's template writes it as the word `off`.
     parts["rule"]["properties"]["action"]["enum"].append(False)
-    profile = {"oneOf": [{"enum": profiles}, {"$ref": "#/definitions/profile"}]}
+    # Not `oneOf`, of which Helm reports every alternative: a name is judged as a name.
+    own = {"$ref": "#/definitions/profile"}
+    profile = {"if": {"type": "string"}, "then": {"enum": profiles}, "else": own}
     yield "policy", policy
     yield "profiles", {"type": "array", "minItems": 1, "items": profile}
     yield from parts.items()

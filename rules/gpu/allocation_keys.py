@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rules.base.patterns import matches_any
+from rules.base.caching import cached_by_text
+from rules.base.patterns import matches
 
 # Patterns of keys that only schedulers and device plugins write.
 ALLOCATION_KEYS = (
@@ -36,6 +37,7 @@ ALLOCATION_KEYS = (
 )
 
 
+@cached_by_text
 def is_allocation_key(key: str) -> bool:
     """Whether only schedulers and device plugins write the annotation `key`."""
-    return matches_any(ALLOCATION_KEYS, key)
+    return any(matches(pattern, key) for pattern in ALLOCATION_KEYS)

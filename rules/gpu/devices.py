@@ -15,8 +15,6 @@ from rules.profile.records import Resource
 NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 """The resources that Kubernetes itself defines."""
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
-REQUEST_IN_LIMITS = "ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)"
-"""Advice for messages that first say what to remove."""
 Amount: TypeAlias = Quantity | Placeholder | Malformed | None
 
 

@@ -38,6 +38,8 @@ def schema_objects(
         schema = SCHEMA["definitions"][schema["$ref"].rpartition("/")[2]]
     for alternative in schema.get("oneOf", []):
         yield from schema_objects(alternative, key_path)
+    if "else" in schema:
+        yield from schema_objects(schema["else"], key_path)
     if "items" in schema:
         yield from schema_objects(schema["items"], (*key_path, "[]"))
     if schema.get("type") != "object":
@@ -182,3 +184,11 @@ def test_an_installation_into_a_reserved_namespace_is_refused(namespace: str, he
 def test_values_of_parent_charts_are_accepted(helm: str) -> None:
     text = "global: {imageRegistry: x, cattle: {systemDefaultRegistry: y}}\nenabled: true\n"
     assert render(text, helm=helm) == render(helm=helm)
+
+
+@every_helm
+def test_a_misspelt_profile_is_compared_with_the_names_alone(helm: str) -> None:
+    error = render_error("profiles: [nvidai]", helm=helm)
+    assert "/profiles/0': value must be one of 'ack'" in error
+    assert "oneOf" not in error
+    assert "want object" not in error

@@ -118,10 +118,9 @@ def test_an_empty_ca_bundle_is_reported(installation: Installation) -> None:
     assert message.startswith(
         f"gpuward webhooks: {installation.url}/validate/deny: caBundle is empty"
     )
-    assert (
-        hint[-1]
-        == f"  kubectl logs -n {installation.namespace} -l app.kubernetes.io/component=certs"
-    )
+    logs = f"kubectl logs -n {installation.namespace} -l app.kubernetes.io/component=certs"
+    assert f"  self            {logs}" in hint
+    assert hint[-1].startswith("  existingSecret  put a new certificate into your Secret")
     assert done.stdout.count(": answers") == 5, "the other webhooks answer"
     assert "the webhook works" not in done.stdout
 

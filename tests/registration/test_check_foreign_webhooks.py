@@ -94,6 +94,7 @@ def test_a_certificate_outside_of_its_validity_is_reported(
     assert not only.ok
     assert only.message == f"the certificate is not trusted by caBundle: {expected}"
     assert "app.kubernetes.io/component=certs" in only.hint
+    assert "existingSecret  put a new certificate into your Secret" in only.hint
 
 
 def test_the_common_name_does_not_count(tmp_path: Path) -> None:

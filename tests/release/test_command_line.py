@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -19,12 +21,12 @@ for _option in ("namespace", "service", "headless-service", "secret", "ca-secret
 @pytest.mark.parametrize(
     ("module", "arguments", "extra"),
     [
-        ("aiohttp", ["serve", "--dev"], "gpuward[webhook]"),
-        ("aiohttp.web", ["serve", "--help"], "gpuward[webhook]"),
-        ("cryptography", ["certs", "check", "."], "gpuward[certs]"),
-        ("structlog", CERTS_RUN, "gpuward[certs]"),
-        ("kubernetes", CERTS_RUN, "gpuward[certs]"),
-        ("yaml", ["lint", "examples"], "gpuward"),
+        ("aiohttp", ["serve", "--dev"], "'.[webhook]'"),
+        ("aiohttp.web", ["serve", "--help"], "'.[webhook]'"),
+        ("cryptography", ["certs", "check", "."], "'.[certs]'"),
+        ("structlog", CERTS_RUN, "'.[certs]'"),
+        ("kubernetes", CERTS_RUN, "'.[certs]'"),
+        ("yaml", ["lint", "examples"], "."),
     ],
 )
 def test_a_missing_package_is_named_with_its_extra(
@@ -32,8 +34,25 @@ def test_a_missing_package_is_named_with_its_extra(
 ) -> None:
     done = run_without(module, *arguments)
     package = module.partition(".")[0]
-    error = f"gpuward {arguments[0]} needs the package {package}: pip install '{extra}'\n"
+    hint = f"`pip install {extra}` in a clone of the repository"
+    error = f"gpuward {arguments[0]} needs the package {package}: {hint}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", error)
+
+
+def test_every_document_installs_extras_in_the_same_way() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = declared["optional-dependencies"].keys()
+    files = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    found = {
+        wanted
+        for f in files
+        for wanted in re.findall(r"pip install ([^-`#\n]+?) *[`#\n]", f.read_text())
+    }
+    assert "'.[webhook]'" in found
+    for wanted in found - {"."}:
+        chosen = re.fullmatch(r"'\.\[([a-z,]+)\]'", wanted)
+        assert chosen is not None, wanted
+        assert set(chosen[1].split(",")) <= extras, wanted
 
 
 def test_a_missing_module_of_gpuward_is_an_internal_error() -> None:

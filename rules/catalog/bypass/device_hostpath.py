@@ -29,6 +29,7 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding
+from rules.gpu.advice import IN_NODE_DEBUGGER, is_node_debugger, remove_and_request
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.device_files import TREES, is_gpu_file, is_passed_through
 from rules.gpu.devices import uses_gpu_runtime
@@ -51,7 +52,7 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     if mounts and not _is_suspect(pod, context):
         mounts = [mount for mount in mounts if not _serves_others(mount.path)]
     for group in by_volume(mounts):
-        yield _finding(max(group, key=_action), containers_of(group))
+        yield _finding(pod, max(group, key=_action), containers_of(group))
 
 
 def _serves_others(path: str) -> bool:
@@ -77,7 +78,15 @@ def _what(path: str) -> str:
     return "GPUs" if path in TREES else "a GPU"
 
 
-def _finding(mount: HostMount, containers: tuple[Container, ...]) -> Finding:
+def _advice(pod: Pod, mount: HostMount) -> str:
+    if is_node_debugger(pod):
+        return IN_NODE_DEBUGGER
+    if mount.container.role == "ephemeral":
+        return remove_and_request(mount.container, "remove the mount")
+    return ADVICE
+
+
+def _finding(pod: Pod, mount: HostMount, containers: tuple[Container, ...]) -> Finding:
     container, path = mount.container, mount.path
     message = (
         f"{container} sees {display(path)} of the node through the volume {display(mount.volume)}, "
@@ -88,7 +97,7 @@ def _finding(mount: HostMount, containers: tuple[Container, ...]) -> Finding:
         key=mount.key,
         message=message,
         containers=containers,
-        help=ADVICE,
+        help=_advice(pod, mount),
         action=_action(mount),
     )
 

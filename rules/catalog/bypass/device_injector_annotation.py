@@ -51,8 +51,9 @@ from rules.base.json_access import as_text, display
 from rules.base.json_patch import remove
 from rules.base.quantity import Quantity
 from rules.finding import Action, Finding, Fix
+from rules.gpu.advice import REQUEST_IN_LIMITS
 from rules.gpu.device_files import MAJOR_NUMBERS, TREES, is_gpu_file, is_helper_file
-from rules.gpu.devices import REQUEST_IN_LIMITS, Device, devices, pod_requests_gpu, requests_share
+from rules.gpu.devices import Device, devices, pod_requests_gpu, requests_share
 from rules.gpu.host_paths import clean_path
 from rules.objects.container import Container
 from rules.objects.pod import Pod

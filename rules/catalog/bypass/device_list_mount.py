@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from rules.base.json_access import as_text, display
 from rules.base.json_patch import remove
 from rules.finding import Action, Finding, Fix
-from rules.gpu.devices import REQUEST_IN_LIMITS
+from rules.gpu.advice import remove_and_request
 from rules.gpu.host_paths import clean_path, host_path
 from rules.objects.container import Container
 from rules.objects.pod import Pod
@@ -76,7 +76,7 @@ def _finding(container: Container, path: str, indices: list[int]) -> Finding:
             "without the scheduler counting it"
         ),
         container=container,
-        help=f"remove the mount and {REQUEST_IN_LIMITS}",
+        help=remove_and_request(container, "remove the mount"),
         fix=Fix("remove the mount", tuple(remove((*mounts, index)) for index in indices)),
     )
 

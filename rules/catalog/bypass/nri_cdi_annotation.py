@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from rules.base.json_access import as_text, display
 from rules.base.json_patch import remove
 from rules.finding import Action, Finding, Fix
-from rules.gpu.devices import REQUEST_IN_LIMITS
+from rules.gpu.advice import REQUEST_IN_LIMITS
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule

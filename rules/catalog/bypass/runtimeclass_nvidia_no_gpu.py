@@ -22,7 +22,8 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding
-from rules.gpu.devices import REQUEST_IN_LIMITS, pod_requests_gpu, uses_gpu_runtime
+from rules.gpu.advice import REQUEST_IN_LIMITS
+from rules.gpu.devices import pod_requests_gpu, uses_gpu_runtime
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule

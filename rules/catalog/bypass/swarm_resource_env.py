@@ -33,7 +33,8 @@ from collections.abc import Iterator
 
 from rules.base.patterns import matches
 from rules.finding import Action, Finding, Fix
-from rules.gpu.devices import REQUEST_IN_LIMITS, uses_device_plugin
+from rules.gpu.advice import remove_and_request
+from rules.gpu.devices import uses_device_plugin
 from rules.gpu.visibility import (
     Visibility,
     describe_setting,
@@ -82,7 +83,7 @@ def _finding(container: Container, variable: str) -> Finding:
             "has not counted"
         ),
         container=container,
-        help=f"remove it and {REQUEST_IN_LIMITS}",
+        help=remove_and_request(container, "remove it"),
         fix=_fix(container, variable),
         action=Action.DENY if _is_certain(container, variable) else Action.WARN,
     )

@@ -43,6 +43,7 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding
+from rules.gpu.advice import remove_and_request
 from rules.gpu.devices import describe_request, requests_gpu
 from rules.gpu.other_makers import action_beside, foreign_request, foreign_variable
 from rules.gpu.visibility import NVIDIA, Visibility, display_variable, visibility, visible_variables
@@ -79,9 +80,10 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
         advice = requested_advice(container, variable)
     else:
         message = f"{container} sets {setting} without asking for a GPU: {_effect(variable, value)}"
-        advice = f"remove the variable and ask for a GPU in resources.limits{_example(variable)}"
-        if hidden := hidden_value(container, variable):
-            advice += f", or set the variable to {hidden}"
+        request = f"ask for a GPU in resources.limits{_example(variable)}"
+        hidden = hidden_value(container, variable)
+        otherwise = f", or set the variable to {hidden}" if hidden else ""
+        advice = remove_and_request(container, "remove the variable", request, otherwise)
     return Finding(
         path=(*container.path, "env", container.env[variable][-1][0], "value"),
         key=name,

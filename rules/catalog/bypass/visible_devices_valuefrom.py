@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.finding import Action, Finding
+from rules.gpu.advice import remove_and_request
 from rules.gpu.devices import describe_request, requests_gpu
 from rules.gpu.other_makers import action_beside, foreign_request, foreign_variable
 from rules.gpu.visibility import (
@@ -82,9 +83,10 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
             f"{container} {setting} without asking for a GPU: "
             "it may get devices that the scheduler has not counted"
         )
-        advice = "remove the variable and ask for a GPU in resources.limits"
-        if hidden := hidden_value(container, variable):
-            advice += f", or set it to the value {hidden} in the pod itself"
+        request = "ask for a GPU in resources.limits"
+        hidden = hidden_value(container, variable)
+        otherwise = f", or set it to the value {hidden} in the pod itself" if hidden else ""
+        advice = remove_and_request(container, "remove the variable", request, otherwise)
     return Finding(
         path=(*container.path, "env", container.env[variable][-1][0], "valueFrom"),
         key=name,

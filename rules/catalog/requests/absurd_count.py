@@ -62,7 +62,7 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
                 continue
             if resource.unit == COUNTED:
                 limit = f"a node is expected to have at most {maximum} devices"
-                advice = "write the number of GPUs without a unit, or raise the option max_devices"
+                advice = _advice(amount, maximum)
             else:
                 limit = f"it is a part of each card, and a card has {maximum}"
                 advice = f"write at most {maximum}, and ask for more cards if one is not enough"
@@ -74,6 +74,15 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
             yield Finding(
                 path=path, key=f"count.{name}", message=message, container=container, help=advice
             )
+
+
+def _advice(amount: Quantity, maximum: int) -> str:
+    if amount.suffix:
+        return "write the number of GPUs without a unit"
+    return (
+        f"write at most {maximum}, and spread the work over several pods; where nodes have more "
+        "devices, the administrator of gpuward allows more (option max_devices)"
+    )
 
 
 def _meaning(amount: Quantity) -> str:

@@ -3,9 +3,10 @@
 What it does
 ------------
 Finds names in `limits` and `requests` that are known mistakes for a GPU resource (`gpu`,
-`nvidia.com/gpus`), that carry a quota's prefix (`requests.nvidia.com/gpu`), or that differ by a
-letter or two from a known resource of the same vendor; these last only give a warning. All other
-names are ignored.
+`nvidia.com/gpus`, `nvidia.com/gpu-1`), that spell a MIG profile otherwise than NVIDIA's device
+plugin does (`nvidia.com/mig-1g10gb` for `nvidia.com/mig-1g.10gb`), that carry a quota's prefix
+(`requests.nvidia.com/gpu`), or that differ by a letter or two from a known resource of the same
+vendor; these last only give a warning. All other names are ignored.
 
 Why it matters
 --------------
@@ -21,10 +22,12 @@ References
 ----------
 - https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/
 - Kubernetes, `pkg/apis/core/helper/helpers.go`
+- NVIDIA, "Multi-Instance GPU User Guide", names of profiles
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -37,7 +40,7 @@ from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import define_rule
-from rules.traits.bits import UNKNOWN_RESOURCE
+from rules.traits.bits import GPU_RESOURCE, UNKNOWN_RESOURCE
 
 ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"})
 # Right name -> the wrong ones that users write. The table grows, hence more than a hundred lines.
@@ -52,6 +55,14 @@ MISTAKES_FOR = {
     "aliyun.com/gpu-core.percentage": "aliyun.com/gpu-core aliyun.com/gpu-core-percentage",
 }
 MISTAKES = {wrong: right for right, texts in MISTAKES_FOR.items() for wrong in texts.split()}
+# A number of GPUs in the name, where it belongs in the amount.
+COUNT_IN_NAME = re.compile(r"nvidia\.com/gpu-[0-9]{1,3}")
+# A MIG profile with or without its punctuation: perhaps compute slices, slices, memory, and what
+# the instance has besides, such as `.me`, `.me.all`, `.gfx` and `-me`; or the name of its shares.
+MIG_PROFILE = re.compile(
+    r"nvidia\.com/mig[-_.]?(?:([0-9])c[-_.]?)?([0-9])g[-_.]?([0-9]{1,3})g(?:b|ib)?([.-][a-z.-]+)?",
+    re.IGNORECASE,
+)
 # Names that differ from the right one by a few letters. Short names have too many real neighbours
 # (gpu, vgpu, npu), so one difference is allowed for every five letters.
 LETTERS_PER_SLIP, MOST_SLIPS = 5, 2
@@ -92,7 +103,12 @@ def _mistakes(container: Container) -> dict[str, tuple[str, Action]]:
     mistakes, profile = {}, container.profile
     compared: list[str] = []
     for name in (*container.limits, *container.requests):
-        if name in ORDINARY or profile.resource(name):
+        if name in ORDINARY or name in profile.resources:
+            continue
+        if meant := _right_shape(name):
+            mistakes[name] = meant, Action.DENY
+            continue
+        if profile.resource(name):
             continue
         spellings = (name.removeprefix("requests.").removeprefix("limits."), name.lower())
         if right := MISTAKES.get(name) or next(filter(profile.resource, spellings), None):
@@ -102,6 +118,19 @@ def _mistakes(container: Container) -> dict[str, tuple[str, Action]]:
             if nearest := _nearest(name, profile):
                 mistakes[name] = nearest, Action.WARN
     return mistakes
+
+
+def _right_shape(name: str) -> str:
+    """The name that is meant, if `name` has a count in it or is no MIG profile's; else empty."""
+    if COUNT_IN_NAME.fullmatch(name):
+        return "nvidia.com/gpu"
+    profile = MIG_PROFILE.fullmatch(name)
+    if profile is None:
+        return ""
+    compute, slices, memory, rest = profile.groups()
+    parts = f"{compute}c." if compute else ""
+    right = f"nvidia.com/mig-{parts}{slices}g.{memory}gb{(rest or '').lower()}"
+    return "" if right == name else right
 
 
 def _renaming(container: Container, name: str, right: str) -> Fix | None:
@@ -142,5 +171,10 @@ def _within(slips: int, one: str, other: str) -> bool:
 
 
 RULE = define_rule(
-    check, action=Action.DENY, since="0.1", needs=(UNKNOWN_RESOURCE,), needs_resources=True
+    check,
+    action=Action.DENY,
+    since="0.1",
+    # The patterns of profiles know misspelt profiles of MIG too.
+    needs=(UNKNOWN_RESOURCE | GPU_RESOURCE,),
+    needs_resources=True,
 )

@@ -46,6 +46,7 @@ from collections.abc import Iterator
 
 from rules.base.json_patch import put
 from rules.finding import Action, Finding, Fix
+from rules.gpu.advice import IN_NODE_DEBUGGER, is_node_debugger
 from rules.objects.container import Container, is_host_process
 from rules.objects.pod import Pod
 from rules.placement.gpu_evidence import Evidence, gpu_evidence
@@ -60,6 +61,8 @@ from rules.traits.bits import (
     TOLERATION,
 )
 
+ADVICE = "remove `privileged: true`; RDMA needs no more than `capabilities: {add: [IPC_LOCK]}`"
+
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each privileged container, and each HostProcess one."""
@@ -70,7 +73,8 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     evidence = next(gpu_evidence(pod, context), None)
     if evidence is None:
         return
-    yield from (_privileged(container, evidence) for container in privileged)
+    advice = IN_NODE_DEBUGGER if is_node_debugger(pod) else ADVICE
+    yield from (_privileged(container, evidence, advice) for container in privileged)
     yield from (_host_process(container, pod, evidence) for container in windows)
     if is_host_process(pod.spec):
         yield _host_process(None, pod, evidence)
@@ -81,14 +85,14 @@ def _effect(evidence: Evidence) -> str:
     return f"it can use every {evidence.devices} {node}"
 
 
-def _privileged(container: Container, evidence: Evidence) -> Finding:
+def _privileged(container: Container, evidence: Evidence, advice: str) -> Finding:
     path = (*container.path, "securityContext", "privileged")
     return Finding(
         path=path,
         key="securityContext.privileged",
         message=f"{container} is privileged in {evidence.pod}: {_effect(evidence)}",
         container=container,
-        help="remove `privileged: true`; RDMA needs no more than `capabilities: {add: [IPC_LOCK]}`",
+        help=advice,
         fix=Fix("set privileged: false", (put(path, value=False),)),
         action=Action.DENY if evidence.is_certain else Action.WARN,
     )

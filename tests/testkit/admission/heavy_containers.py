@@ -14,6 +14,7 @@ from tests.testkit.admission.heavy_parts import (
     heavy_pod,
     holder,
     host,
+    keys,
 )
 from tests.testkit.admission.reviews import container, variable
 
@@ -110,6 +111,22 @@ HEAVY_CONTAINERS: Mapping[str, tuple[int, Make]] = {
             holder(
                 resources={"limits": SHARE},
                 env=each(n, lambda i: env(f"CUDA_DEVICE_MEMORY_LIMIT_{i}", t)),
+            )
+        ),
+    ),
+    "parts of cards": (
+        45,
+        lambda n, t: heavy_pod(
+            holder(resources={"limits": keys(n, f"cambricon.com/mlu{t}#.smlu.vmemory", "1")}),
+            metadata={"labels": {"hami.io/webhook": "ignore"}},
+        ),
+    ),
+    "prefixes beside a share": (
+        65,
+        lambda n, t: heavy_pod(
+            holder(
+                resources={"limits": SHARE},
+                envFrom=each(n, lambda i: {"prefix": f"CGPU_{t}{i}", "secretRef": {"name": "x"}}),
             )
         ),
     ),

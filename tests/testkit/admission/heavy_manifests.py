@@ -114,6 +114,10 @@ HEAVY: Mapping[str, tuple[int, Make]] = {
             metadata={"annotations": keys(n, f"hami.io/devices-allocated-{t}#", t)}
         ),
     ),
+    "keys of other schedulers": (
+        30,
+        lambda n, t: heavy_pod(metadata={"annotations": keys(n, f"{t}#/predicate-time", "1")}),
+    ),
     "labels": (25, lambda n, t: heavy_pod(metadata={"labels": keys(n, f"gpu-{t}#", "a")})),
     "requests of a claim for devices": (
         60,
