@@ -23,8 +23,12 @@ from rules.workloads.discovery import find_subjects
 # Group -> kinds.
 # kubeflow/training-operator pkg/controller.v1/common/pod.go, createNewPod
 # ray-project/kuberay ray-operator/controllers/ray/common/pod.go, BuildPod
+# kubernetes-sigs/jobset pkg/controllers/jobset_controller.go, constructJob
+# kubernetes-sigs/lws pkg/controllers/leaderworkerset_controller.go and pod_controller.go
 FINAL_KINDS = {
+    "jobset.x-k8s.io": frozenset({"JobSet"}),
     "kubeflow.org": frozenset({"JAXJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob"}),
+    "leaderworkerset.x-k8s.io": frozenset({"LeaderWorkerSet"}),
     "ray.io": frozenset({"RayCluster", "RayJob", "RayService"}),
 }
 

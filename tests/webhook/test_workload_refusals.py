@@ -34,6 +34,16 @@ PYTORCH = custom_resource(
 CLUSTER = {"workerGroupSpecs": [{"groupName": "gpu", "template": template(BYPASS)}]}
 FINAL = [
     PYTORCH,
+    custom_resource(
+        "jobset.x-k8s.io/v1alpha2",
+        "JobSet",
+        {"replicatedJobs": [{"name": "w", "template": {"spec": {"template": template(BYPASS)}}}]},
+    ),
+    custom_resource(
+        "leaderworkerset.x-k8s.io/v1",
+        "LeaderWorkerSet",
+        {"leaderWorkerTemplate": {"size": 4, "workerTemplate": template(BYPASS)}},
+    ),
     custom_resource("ray.io/v1", "RayCluster", CLUSTER),
     custom_resource("ray.io/v1", "RayJob", {"rayClusterSpec": CLUSTER}),
     custom_resource("ray.io/v1", "RayService", {"rayClusterConfig": CLUSTER}),
