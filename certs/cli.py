@@ -33,10 +33,11 @@ _OBJECTS = {
     "--validating-configuration": "Names of the validating webhook configurations, likewise.",
     "--expected-registration": "File with the webhook configurations that the release should have, "
     "as the chart renders them. Without it, the configurations are not compared with anything.",
+    "--policy": "File with the policy of the webhook, to report it if that cannot be used.",
     "--also-trust": "CA certificates (PEM) to publish in caBundle beside those of gpuward, such as "
     "those of a CA that is being replaced.",
 }
-_METAVARS = {"--also-trust": "PEM", "--expected-registration": "FILE"}
+_METAVARS = {"--also-trust": "PEM", "--expected-registration": "FILE", "--policy": "FILE"}
 _TIMES = {
     "--ca-days": (365.0, "Lifetime of a CA in days."),
     "--leaf-days": (90.0, "Lifetime of a serving certificate in days."),

@@ -13,8 +13,9 @@ from registration.durations import seconds
 DESCRIPTION = """\
 Compare gpuward's webhook configurations with those that this release should have, every
 ten seconds. Differences that persist are logged, become a Kubernetes Event, and set a
-metric to 0. Nothing is changed. The certificate controller does the same, so this
-command is for clusters without it."""
+metric to 0. With --policy, a policy that cannot be used is logged and becomes an Event.
+Nothing is changed. The certificate controller does the same, so this command is for
+clusters without it."""
 EPILOG = """\
 The credentials are those of the pod in which this runs, or of a kubeconfig file. They must
 allow getting the configurations, and creating events in the namespace of the pod. The
@@ -29,6 +30,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         required=True,
         help="The webhook configurations that this release should have, as the chart renders them.",
+    )
+    parser.add_argument(
+        "--policy",
+        metavar="FILE",
+        help="The policy of the webhook, to report also if that cannot be used.",
     )
     parser.add_argument("--kubeconfig", metavar="FILE", help="The kubeconfig file to use.")
     parser.add_argument(
@@ -60,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
     from cluster.connection import Connection  # noqa: PLC0415  # --help needs none of this
     from cluster.json_log import log_as_json  # noqa: PLC0415
     from cluster.status_server import serve_status  # noqa: PLC0415
+    from registration.policy_watch import make_policy_watch  # noqa: PLC0415
     from registration.watch import make_watch  # noqa: PLC0415
 
     log_as_json()
@@ -69,12 +76,15 @@ def run(options: argparse.Namespace) -> int:
     try:
         connection = Connection.in_cluster(options.kubeconfig)
         watch = make_watch(connection, options.expected, options.settle_seconds, options.interval)
+        policy_watch = make_policy_watch(connection, options.policy) if options.policy else None
         server = serve_status(options.status_port, alive=lambda: watch.alive, metrics=watch.metrics)
     except (ClusterError, OSError) as error:
         sys.stderr.write(f"gpuward webhooks: {error}\n")
         return 1
     while not stop.is_set():
         watch.compare()
+        if policy_watch is not None:
+            policy_watch.check()
         stop.wait(options.interval)
     server.shutdown()
     server.server_close()

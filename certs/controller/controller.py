@@ -61,8 +61,8 @@ class ControllerConfig(NamedTuple):
 class Controller:
     """Keeps the certificates of `config` as `policy` demands; `identity` names this process.
 
-    `watch` compares the webhook configurations after each reconciliation, also in a process that
-    does not hold the Lease.
+    `watch` compares the webhook configurations after each reconciliation, and `check_policy` is
+    called then, also in a process that does not hold the Lease.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class Controller:
         replicas: ServedCertificates,
         clocks: Clocks | None = None,
         watch: RegistrationWatch | None = None,
+        check_policy: Callable[[], None] | None = None,
     ) -> None:
         self._cluster = cluster
         self._config = config
@@ -83,6 +84,7 @@ class Controller:
         self._clocks = clocks or Clocks()
         self.status = Status(self._clocks.now, self._clocks.monotonic, 5 * config.interval_seconds)
         self._watch = watch
+        self._check_policy = check_policy
         if watch is not None:
             self.status.add(watch)
         self._leader_election = LeaderElection(
@@ -104,6 +106,8 @@ class Controller:
             self.reconcile()
             if self._watch is not None:
                 self._watch.compare()
+            if self._check_policy is not None:
+                self._check_policy()
             stop.wait(self._config.interval_seconds * spread.uniform(0.9, 1.1))
         try:
             self._leader_election.release()

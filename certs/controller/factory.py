@@ -14,6 +14,7 @@ from certs.pki.keypairs import parse_certificates
 from cluster.client import KubernetesCluster
 from cluster.connection import Connection
 from cluster.protocols import ConfigurationKind, ConfigurationRef
+from registration.policy_watch import make_policy_watch
 from registration.watch import make_watch
 
 
@@ -45,10 +46,13 @@ def make_controller(options: argparse.Namespace) -> Controller:
         options.interval,
         parse_certificates((options.also_trust or "").encode()),
     )
-    watch = None
+    watch, check_policy = None, None
     if expected := options.expected_registration:
         connection = Connection.in_cluster(options.kubeconfig)
         watch = make_watch(connection, expected, options.settle_seconds, options.interval)
+    if options.policy:
+        connection = Connection.in_cluster(options.kubeconfig)
+        check_policy = make_policy_watch(connection, options.policy).check
     host = f"{options.headless_service}.{options.namespace}.svc"
     return Controller(
         KubernetesCluster(options.namespace, options.kubeconfig),
@@ -57,6 +61,7 @@ def make_controller(options: argparse.Namespace) -> Controller:
         identity=options.identity,
         replicas=partial(served_certificates, host, options.serving_port, names[-1]),
         watch=watch,
+        check_policy=check_policy,
     )
 
 

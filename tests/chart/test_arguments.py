@@ -142,6 +142,14 @@ def test_the_watch_and_the_test_read_the_mounted_expectation(name: str) -> None:
     assert parsed_arguments(pod_specs(objects)["watch"]).status_port == 8081
 
 
+@pytest.mark.parametrize(("name", "component"), [("default", "certs"), ("cert-manager", "watch")])
+def test_what_watches_reads_the_mounted_policy(name: str, component: str) -> None:
+    objects = render(CI_VALUES[name])
+    spec = pod_specs(objects)[component]
+    policy = PurePosixPath(parsed_arguments(spec).policy)
+    assert mounted_files(spec, objects)[str(policy.parent)] == {policy.name}
+
+
 def test_certificate_lifetimes_come_from_the_values() -> None:
     text = "certificates: {self: {authorityDays: 30, servingDays: 0.5}}"
     options = parsed_arguments(pod_specs(render(text))["certs"])

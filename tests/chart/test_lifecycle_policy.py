@@ -72,6 +72,15 @@ def check_log(installation: Installation) -> str:
     return installation.plane.kubectl("logs", *job).stdout
 
 
+def policy_event(installation: Installation) -> str:
+    """The message of the Event about a refused policy; empty if there is none."""
+    fields = ("--field-selector=reason=PolicyRefused", "-o", "jsonpath={.items[0].message}")
+    done = installation.plane.kubectl(
+        "get", "events", "-n", installation.namespace, *fields, check=False
+    )
+    return done.stdout if done.returncode == 0 else ""
+
+
 def test_an_upgrade_with_a_bad_policy_changes_nothing(installed: Installation) -> None:
     before = state(installed)
     values = merge_values(CHECKED, {"policyText": TEXT, "mode": "deny"})
@@ -96,6 +105,9 @@ def test_helm_test_fails_on_a_refused_policy_and_new_pods_use_the_released_one(
     assert "gpuward-policy-test" in done.stdout + done.stderr
     log = installed.kubelet.log(installed.namespace, "gpuward-policy-test")
     assert "there is no rule 'no-such-rule'" in log
+    # The certificate controller watches the policy too.
+    message = eventually(lambda: policy_event(installed), seconds=100, what="an event")
+    assert "there is no rule 'no-such-rule'" in message
     # `rollout status` succeeds only if pods with the broken policy become ready.
     installed.restart()
     namespace = installed.plane.namespace()
