@@ -134,7 +134,7 @@ def looks_legacy(container: Container) -> bool:
 
 def reference_kind(container: Container, variable: str) -> str:
     """The kind of reference that sets `variable`, such as `configMapKeyRef`."""
-    source = as_object(container.env[variable][-1][1].get("valueFrom"))
+    source = as_object(container.raw["env"][container.env[variable]].get("valueFrom"))
     return next((kind for kind in _REFERENCES if kind in source), "reference")
 
 
@@ -165,7 +165,7 @@ def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool
     - Huawei tells users to refer to the annotation in which its scheduler records the chosen
       devices. It is named after the resource that the container asks for.
     """
-    entries = container.env.get(variable, [])
+    entries = container.env_entries(variable)
     if len(entries) != 1:
         return False  # an earlier entry would decide if the reference does not resolve
     source = as_object(entries[0][1].get("valueFrom"))

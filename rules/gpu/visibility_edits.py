@@ -13,7 +13,7 @@ from rules.profile.records import VisibleDevices
 
 def remove_edits(container: Container, variable: str) -> tuple[Edit, ...]:
     """Edits that remove every entry of `variable` from `env`, or `env` if no other is left."""
-    entries = container.env.get(variable, [])
+    entries = container.env_entries(variable)
     if entries and len(entries) == len(container.raw["env"]):
         return (remove((*container.path, "env")),)
     return tuple(remove((*container.path, "env", index)) for index, _ in entries)
@@ -34,7 +34,7 @@ def hide_edits(container: Container, variable: str = NVIDIA) -> tuple[Edit, ...]
     value = hidden_value(container, variable)
     if value is None:
         return remove_edits(container, variable)
-    entries = container.env.get(variable, [])
+    entries = container.env_entries(variable)
     entry = {"name": variable, "value": value}
     if not entries:
         # At the end, so that a later merge by name keeps the order of the user's own entries.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 from rules.base.caching import cached_property
@@ -12,6 +13,9 @@ from rules.objects.facts import forget_facts, kept_by_container
 from rules.objects.pod_layout import PodLayout, Role
 from rules.profile.profile import Profile
 from rules.profile.records import VisibleDevices
+
+_NAME = itemgetter("name")
+_TEXT = frozenset({str})
 
 
 def is_host_process(raw: Mapping[str, Any]) -> bool:
@@ -72,17 +76,30 @@ class Container:
         return as_text(self.raw.get("image"))
 
     @cached_property
-    def env(self) -> Mapping[str, list[tuple[int, Mapping[str, Any]]]]:
-        """Every entry of `env` with its index, by the name of the variable, in order."""
+    def env(self) -> Mapping[str, int]:
+        """The variables in `env`, each with the index of its last entry, which decides."""
+        entries = self.raw.get("env")
+        try:
+            names = list(map(_NAME, entries or ()))
+        except (LookupError, TypeError):
+            names = [None]  # not all are entries with a name
+        if _TEXT.issuperset(map(type, names)):
+            return dict(zip(names, range(len(names)), strict=True))
+        return {as_text(entry.get("name")): index for index, entry in as_objects(entries)}
+
+    def env_entries(self, variable: str) -> list[tuple[int, Mapping[str, Any]]]:
+        """Every entry of `variable` in `env` with its index, in order."""
+        if variable not in self.env:
+            return []
+        entries, last = self.raw["env"], self.env[variable]
+        is_unique = len(self.env) == len(entries)
+        return [(last, entries[last])] if is_unique else self._entries_by_name[variable]
+
+    @cached_property
+    def _entries_by_name(self) -> Mapping[str, list[tuple[int, Mapping[str, Any]]]]:
         entries: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
-        for indexed in as_objects(self.raw.get("env")):
-            name = indexed[1].get("name")
-            if type(name) is not str:
-                name = as_text(name)
-            if name in entries:
-                entries[name].append(indexed)
-            else:
-                entries[name] = [indexed]
+        for index, entry in as_objects(self.raw.get("env")):
+            entries.setdefault(as_text(entry.get("name")), []).append((index, entry))
         return entries
 
     @cached_property
@@ -95,7 +112,7 @@ class Container:
         """The literal that `variable` is set to, the last entry winning; None for any other."""
         if variable not in self.env:
             return None
-        entry = self.env[variable][-1][1]
+        entry = self.raw["env"][self.env[variable]]
         if entry.get("valueFrom") is not None:
             return None
         value = entry.get("value")

@@ -27,7 +27,7 @@ GIVEN_TO_POD = frozenset(
 _BY_FIELD_OF_CONTAINER = {
     "image": ("image", "other_traits"),
     "envFrom": ("prefixes", "other_traits"),
-    "env": ("env", "variable_traits", "visible_variables"),
+    "env": ("env", "_entries_by_name", "variable_traits", "visible_variables"),
     "resources": (
         *("resources", "limits", "requests", "claims"),
         *("devices", "request", "resource_traits"),

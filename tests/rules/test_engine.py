@@ -566,8 +566,8 @@ def test_a_suppression_keeps_its_finding_while_indices_shift() -> None:
 
     def finds_env(pod: Pod, _context: Context) -> Iterator[Finding]:
         for container in pod.containers:
-            for name, entries in container.env.items():
-                path = (*container.path, "env", entries[-1][0])
+            for name, index in container.env.items():
+                path = (*container.path, "env", index)
                 removal = Fix("remove", (remove(path),), safe=name != "B")
                 yield Finding(
                     path=path, key=name, message=f"sets {name}", container=container, fix=removal

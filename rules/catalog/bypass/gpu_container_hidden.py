@@ -63,7 +63,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 def _finding(container: Container, variable: str) -> Finding:
     name = display_variable(variable)
     return Finding(
-        path=(*container.path, "env", container.env[variable][-1][0]),
+        path=(*container.path, "env", container.env[variable]),
         key=name,
         message=(
             f"{container} asks for a GPU and sets "

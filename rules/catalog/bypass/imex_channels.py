@@ -52,7 +52,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             if container.value_of(VARIABLE) == "":
                 continue
             yield Finding(
-                path=(*container.path, "env", container.env[VARIABLE][-1][0]),
+                path=(*container.path, "env", container.env[VARIABLE]),
                 key=VARIABLE,
                 message=f"{container} {describe_setting(container, VARIABLE)}: {EFFECT}",
                 container=container,

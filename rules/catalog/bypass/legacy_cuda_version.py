@@ -65,7 +65,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 def _finding(pod: Pod, container: Container) -> Finding:
     if CUDA_VERSION in container.env:
-        path: Path = (*container.path, "env", container.env[CUDA_VERSION][-1][0])
+        path: Path = (*container.path, "env", container.env[CUDA_VERSION])
         setting = describe_setting(container, CUDA_VERSION)
     else:
         path = (

@@ -77,7 +77,7 @@ def _depends(entry: str) -> bool:
 
 
 def _finding(container: Container, variable: str, value: str | None) -> Finding:
-    index = container.env[variable][-1][0]
+    index = container.env[variable]
     field = "valueFrom" if value is None else "value"
     setting = "by reference" if value is None else f"to {display(value)}"
     message = (

@@ -148,7 +148,7 @@ def _finding(container: Container, variable: str) -> Finding:
     if variable == SWITCH:
         what = "the administrator's: it switches off what keeps the GPU's sharers apart"
     message = f"{container} sets {variable}, which is {what}"
-    path = (*container.path, "env", container.env[variable][-1][0])
+    path = (*container.path, "env", container.env[variable])
     fix = Fix(f"remove {variable}", remove_edits(container, variable))
     return Finding(
         path=path,

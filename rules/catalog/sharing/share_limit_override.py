@@ -143,7 +143,7 @@ def _effect(container: Container, variable: str) -> str:
 def _switched(container: Container) -> str:
     if any(name.startswith(PRESENCE_COUNTS) for name in devices(container)):
         return "whose mere presence switches off the limits of the share"
-    entries = [entry for _, entry in container.env[SWITCH]]
+    entries = [entry for _, entry in container.env_entries(SWITCH)]
     switches = [e.get("valueFrom") is not None or str(e.get("value")) in TRUE for e in entries]
     if any(switches[:-1]) and not switches[-1]:  # the device plugin reads every entry of the pod
         return "of which another entry switches off the limits of the share"
@@ -153,7 +153,7 @@ def _switched(container: Container) -> str:
 def _finding(container: Container, variable: str, effect: str) -> Finding:
     setting = describe_setting(container, variable)
     return Finding(
-        path=(*container.path, "env", container.env[variable][-1][0]),
+        path=(*container.path, "env", container.env[variable]),
         key=variable,
         message=f"{container} asks for a share of a GPU and {setting}, {effect}",
         container=container,

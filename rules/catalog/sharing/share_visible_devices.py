@@ -58,7 +58,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 def _finding(container: Container, variable: str) -> Finding:
     return Finding(
-        path=(*container.path, "env", container.env[variable][-1][0]),
+        path=(*container.path, "env", container.env[variable]),
         key=display_variable(variable),
         message=(
             f"{container} asks for a share of a GPU and also "
