@@ -14,7 +14,7 @@ from rules.traits.extraction import key_traits
 from rules.traits.variables import traits_of_variable
 
 # Keys that rules read although nothing in them says so.
-_OTHER_KEYS = (MIRROR, "hami.io/webhook")
+_OTHER_KEYS = (MIRROR, "app.kubernetes.io/managed-by", "hami.io/webhook")
 
 
 class NameTable(BoundedCache[str, bool]):

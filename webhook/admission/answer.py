@@ -14,7 +14,7 @@ from rules.finding import Action
 from webhook.admission.codec import CODEC
 from webhook.admission.decider import Decider
 from webhook.admission.decision import NO_TEXTS, Decision, Outcome
-from webhook.admission.response import Envelope, encode_response, envelope_of, response_of
+from webhook.admission.response import Envelope, PreparedResponse, envelope_of
 from webhook.admission.review import AdmissionReview, decode
 
 INTERNAL_ERROR = "gpuward could not evaluate this object; that is a bug in gpuward, see its log"
@@ -60,7 +60,7 @@ class ReusableAnswer(NamedTuple):
     of `Answer`.
     """
 
-    response: Mapping[str, Any]
+    response: PreparedResponse
     outcome: Outcome
     rule_outcomes: Mapping[str, str]
     failures: Sequence[tuple[str, str]]
@@ -69,7 +69,7 @@ class ReusableAnswer(NamedTuple):
     def to(self, envelope: Envelope) -> Answer:
         """The answer to the review in `envelope`."""
         return Answer(
-            encode_response(envelope, self.response),
+            self.response.to(envelope),
             self.outcome,
             self.rule_outcomes,
             self.failures,
@@ -128,7 +128,7 @@ def reusable_answer(route: Route, decision: Decision) -> ReusableAnswer:
             "failures": [f"{rule}: {error}" for rule, error in failures],
         }
         details = CODEC.dumps(logged).decode()
-    response = response_of(decision)
+    response = PreparedResponse(decision)
     return ReusableAnswer(response, decision.outcome, rule_outcomes, failures, details)
 
 
@@ -140,19 +140,21 @@ def _is_logged(decision: Decision, mode: Action) -> bool:
 
 
 def _names(envelope: Envelope) -> dict[str, Any]:
-    return {
-        "uid": shorten(envelope.uid),
-        "namespace": shorten(envelope.namespace),
-        "kind": shorten(envelope.kind),
-        "resource": shorten(envelope.resource),
-        "name": shorten(envelope.name),
-        "generate_name": shorten(envelope.generate_name),
-        "owner_kind": shorten(envelope.owner_kind),
-        "owner_name": shorten(envelope.owner_name),
-        "user": shorten(envelope.user),
-        "operation": shorten(envelope.operation),
-        "dry_run": envelope.dry_run,
+    names = {
+        "uid": envelope.uid,
+        "namespace": envelope.namespace,
+        "kind": envelope.kind,
+        "resource": envelope.resource,
+        "name": envelope.name,
+        "generate_name": envelope.generate_name,
+        "owner_kind": envelope.owner_kind,
+        "owner_name": envelope.owner_name,
+        "user": envelope.user,
+        "operation": envelope.operation,
     }
+    if max(map(len, names.values())) > MAX_NAME_LENGTH:
+        names = {field: shorten(name) for field, name in names.items()}
+    return {**names, "dry_run": envelope.dry_run}
 
 
 def bug_of(error: BaseException) -> Bug:

@@ -6,7 +6,6 @@ Source: Kubernetes documentation, "Dynamic Admission Control"; `k8s.io/api/admis
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_access import as_object, as_objects, as_text
@@ -63,41 +62,43 @@ def envelope_of(review: AdmissionReview) -> Envelope:
 
 def encode(review: AdmissionReview, decision: Decision, codec: Codec = CODEC) -> bytes:
     """The AdmissionReview with the `decision` about `review`."""
-    return encode_response(envelope_of(review), response_of(decision, codec), codec)
+    return PreparedResponse(decision, codec).to(envelope_of(review))
 
 
-def response_of(decision: Decision, codec: Codec = CODEC) -> dict[str, Any]:
-    """The fields of the response that depend on the `decision` alone."""
-    response: dict[str, Any] = {"allowed": decision.allowed}
-    if decision.operations:
-        response["patchType"] = PATCH_TYPE
-        response["patch"] = base64.b64encode(codec.dumps(list(decision.operations))).decode("ascii")
-    if not decision.allowed:
-        response["status"] = {
-            "status": "Failure",
-            "message": decision.message,
-            "reason": "Forbidden",
-            "details": {"causes": list(decision.causes)},
-            "code": FORBIDDEN,
-        }
-    if decision.warnings:
-        response["warnings"] = list(decision.warnings)
-    if decision.annotations:
-        response["auditAnnotations"] = dict(decision.annotations)
-    return response
+class PreparedResponse:
+    """The response with a decision, encoded but for what it takes from the envelope."""
+
+    def __init__(self, decision: Decision, codec: Codec = CODEC) -> None:
+        self._codec = codec
+        self._status = None if decision.allowed else _status_of(decision)
+        response: dict[str, Any] = {"allowed": decision.allowed}
+        if decision.operations:
+            patch = codec.dumps(list(decision.operations))
+            response["patchType"] = PATCH_TYPE
+            response["patch"] = base64.b64encode(patch).decode("ascii")
+        if decision.warnings:
+            response["warnings"] = list(decision.warnings)
+        if decision.annotations:
+            response["auditAnnotations"] = dict(decision.annotations)
+        self._encoded = codec.dumps(response)[1:-1]
+
+    def to(self, envelope: Envelope) -> bytes:
+        """The AdmissionReview for the request in `envelope`."""
+        dumps = self._codec.dumps
+        response = b'"uid":%b,%b' % (dumps(envelope.uid), self._encoded)
+        if self._status is not None:
+            subject = {"name": envelope.name, "group": envelope.group, "kind": envelope.resource}
+            details = {**subject, **self._status["details"]}
+            response += b',"status":%b' % dumps({**self._status, "details": details})
+        version = dumps(envelope.api_version)
+        return b'{"apiVersion":%b,"kind":"AdmissionReview","response":{%b}}' % (version, response)
 
 
-def encode_response(envelope: Envelope, response: Mapping[str, Any], codec: Codec = CODEC) -> bytes:
-    """The AdmissionReview with the `response` to the request in `envelope`."""
-    if "status" in response:
-        subject = {"name": envelope.name, "group": envelope.group, "kind": envelope.resource}
-        status = response["status"]
-        details = {**subject, **status["details"]}
-        response = {**response, "status": {**status, "details": details}}
-    return codec.dumps(
-        {
-            "apiVersion": envelope.api_version,
-            "kind": "AdmissionReview",
-            "response": {"uid": envelope.uid, **response},
-        }
-    )
+def _status_of(decision: Decision) -> dict[str, Any]:
+    return {
+        "status": "Failure",
+        "message": decision.message,
+        "reason": "Forbidden",
+        "details": {"causes": list(decision.causes)},
+        "code": FORBIDDEN,
+    }

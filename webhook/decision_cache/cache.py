@@ -82,7 +82,7 @@ class DecisionCache:
             return None
         found = reusable_answer(route, decision)
         answer = found.to(reading.envelope)
-        if TOKEN_PLACEHOLDER in answer.body:
+        if TOKEN_PLACEHOLDER in answer.body or TOKEN_PLACEHOLDER.decode() in answer.details:
             return None
         self.misses += 1
         if not decision.failures:

@@ -6,7 +6,6 @@ The rest is all that a decision depends on. So pods with the same rest get the s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec import UNSET, MsgspecError
@@ -33,10 +32,13 @@ from webhook.decision_cache.records import (
 )
 
 # The volume that the API server adds to a new pod, with the token of its service account.
-_TOKEN_VOLUME = re.compile("kube-api-access-[a-z0-9]{5}")
+_TOKEN_VOLUME_PREFIX = "kube-api-access-"  # noqa: S105  # no secret
+_TOKEN_VOLUME = re.compile(f"{_TOKEN_VOLUME_PREFIX}[a-z0-9]{{5}}")
 TOKEN_PLACEHOLDER = b"kube-api-access-?????"  # no name in Kubernetes has a question mark
+_NAMED_PLACEHOLDER = b'"name":"%b"' % TOKEN_PLACEHOLDER
 # A reference to a variable begins with it.
 _REFERENCE = b"$"
+_NO_OWNER = OwnerReference()
 _decoder = Decoder(Review)
 _encoder = Encoder()
 
@@ -111,22 +113,26 @@ def _is_applied(metadata: Metadata) -> bool:
 
 
 def _envelope_of(request: Request) -> Envelope:
-    owners = request.object.metadata.ownerReferences or ()
-    owner = next((owner for owner in owners if owner.controller is True), OwnerReference())
-    return Envelope(
-        uid=request.uid,
-        api_version="admission.k8s.io/v1",
-        group="",
-        kind="Pod",
-        resource="pods",
-        operation="CREATE",
-        namespace=request.namespace,
-        name=request.name,
-        generate_name=request.object.metadata.generateName or "",
-        owner_kind=owner.kind or "",
-        owner_name=owner.name or "",
-        user=request.userInfo.username,
-        dry_run=request.dryRun,
+    metadata = request.object.metadata
+    owner = _NO_OWNER
+    for reference in metadata.ownerReferences or ():
+        if reference.controller is True:
+            owner = reference
+            break
+    return Envelope(  # by position, which takes half of the time
+        request.uid,
+        "admission.k8s.io/v1",
+        "",
+        "Pod",
+        "pods",
+        "CREATE",
+        request.namespace,
+        request.name,
+        metadata.generateName or "",
+        owner.kind or "",
+        owner.name or "",
+        request.userInfo.username,
+        request.dryRun,
     )
 
 
@@ -150,10 +156,10 @@ def review_of(text: bytes) -> AdmissionReview:
     )
 
 
-def _containers(spec: PodSpec) -> Iterator[Container]:
-    yield from spec.containers
-    yield from spec.initContainers or ()
-    yield from spec.ephemeralContainers or ()
+def _containers(spec: PodSpec) -> list[Container]:
+    if spec.initContainers or spec.ephemeralContainers:
+        return [*spec.containers, *(spec.initContainers or ()), *(spec.ephemeralContainers or ())]
+    return spec.containers
 
 
 def _rename_token_volume(spec: PodSpec, text: bytes) -> bytes:
@@ -161,15 +167,18 @@ def _rename_token_volume(spec: PodSpec, text: bytes) -> bytes:
 
     Unchanged if the name or the placeholder is in the text for another reason.
     """
-    named = [volume for volume in spec.volumes or () if _is_token_volume(volume.name)]
-    if len(named) != 1 or named[0].hostPath is not UNSET or TOKEN_PLACEHOLDER in text:
+    volumes = [volume for volume in spec.volumes or () if _is_token_volume(volume.name)]
+    if len(volumes) != 1 or volumes[0].hostPath is not UNSET or TOKEN_PLACEHOLDER in text:
         return text
-    name = named[0].name or ""
-    if any(container.name == name for container in _containers(spec)):
+    named = volumes[0].name or ""
+    if named in [container.name for container in _containers(spec)]:
         return text
-    renamed = text.replace(b'"name":"%b"' % name.encode(), b'"name":"%b"' % TOKEN_PLACEHOLDER)
-    return text if name.encode() in renamed else renamed
+    name = named.encode()
+    renamed = text.replace(b'"name":"%b"' % name, _NAMED_PLACEHOLDER)
+    return text if name in renamed else renamed
 
 
 def _is_token_volume(name: Text) -> bool:
-    return bool(name) and _TOKEN_VOLUME.fullmatch(name or "") is not None
+    if not name or not name.startswith(_TOKEN_VOLUME_PREFIX):
+        return False
+    return _TOKEN_VOLUME.fullmatch(name) is not None
