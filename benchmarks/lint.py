@@ -1,8 +1,9 @@
 """Measure the speed of the linter, with ratios from one run: `make bench`.
 
 It prints the cold start of `gpuward lint one.yaml`; the time to read and evaluate a generated file
-of 2,000 realistic documents, against a bare load by PyYAML's C loader; and, if the folder exists,
-the same for a folder of public manifests (GPUWARD_CORPUS, or ../shared/corpus).
+of 2,000 realistic documents, against a bare load by PyYAML's C loader, and the time to fix it,
+against evaluating it; and, if the folder exists, the same for a folder of public manifests
+(GPUWARD_CORPUS, or ../shared/corpus). No file is written.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 
 def throughput(name: str, files: list[Path]) -> None:
     """Print the CPU time to evaluate all `files`, against a bare load by PyYAML's C loader."""
+    from lint.fix.fixer import Fixer  # noqa: PLC0415
     from lint.linter import (  # noqa: PLC0415
         Linter,
         reduce_garbage_collection,
@@ -83,21 +85,31 @@ def throughput(name: str, files: list[Path]) -> None:
 
     linter = Linter(default_policy(), Context(TODAY))
 
-    policy = default_policy()
+    policy, fixing = default_policy(), linter
 
     def evaluate() -> None:
         nonlocal linter
         linter = Linter(policy, Context(TODAY))
         linter.evaluate(sources([str(file) for file in files]))
 
+    def fix() -> None:
+        nonlocal fixing
+        fixing = Linter(policy, Context(TODAY), fixer=Fixer(lambda _: True))
+        fixing.evaluate(sources([str(file) for file in files]))
+
     plain = min(seconds_for(load, time.process_time) for _ in range(ROUNDS))
     reduce_garbage_collection()
     full = min(seconds_for(evaluate, time.process_time) for _ in range(ROUNDS))
+    fixed = min(seconds_for(fix, time.process_time) for _ in range(ROUNDS))
     objects = linter.results.objects
     print(
         f"{name:<16}{objects} objects, {linter.results.pods} pods, "
         f"{len(linter.results.findings)} findings: {full:.2f} s, {objects / full:,.0f} objects/s, "
         f"{full / plain:.2f} of a bare load ({plain:.2f} s)"
+    )
+    print(
+        f"{'':<16}{len(fixing.results.fixed)} findings fixed: {fixed:.2f} s, "
+        f"{fixed / full:.2f} of linting"
     )
 
 

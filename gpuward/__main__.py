@@ -16,6 +16,7 @@ from gpuward import __version__
 # Subcommand -> its module, the extra that installs its dependencies, and a description.
 COMMANDS = {
     "lint": ("lint.cli", "", "find faults in GPU manifests"),
+    "fix": ("lint.fix.cli", "", "fix faults in files, in place"),
     "serve": ("webhook.cli", "webhook", "run the admission webhook"),
     "certs": ("certs.cli", "certs", "make, renew and check the certificates of the webhook"),
     "webhooks": ("registration.cli", "certs", "check whether the webhook works, or remove it"),

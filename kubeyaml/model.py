@@ -97,7 +97,7 @@ class Duplicate(NamedTuple):
 
 
 class Document(NamedTuple):
-    """The value of a chunk, with its place; `start` and `line` are those of the chunk.
+    """The value of a chunk, with its place; `start`, `end` and `line` are those of the chunk.
 
     An alias and its anchor share one object, so copy `value` before you change it.
     """
@@ -105,6 +105,7 @@ class Document(NamedTuple):
     value: Json
     place: Place
     start: int
+    end: int
     line: int
     duplicates: tuple[Duplicate, ...]
 

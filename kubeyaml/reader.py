@@ -89,6 +89,6 @@ def read(chunk: Chunk, limits: Limits = DEFAULT_LIMITS) -> Document | None:
     reader.run()
     if not reader.values or reader.places[0].start == reader.places[0].end:
         return None
-    return Document(
-        reader.values[0], reader.places[0], chunk.start, chunk.line, tuple(reader.duplicates)
-    )
+    end = chunk.start + len(chunk.text)
+    duplicates = tuple(reader.duplicates)
+    return Document(reader.values[0], reader.places[0], chunk.start, end, chunk.line, duplicates)

@@ -21,9 +21,9 @@ from policies.loading import PolicyError
 from rules.profile.context import Context
 
 
-def main(arguments: list[str]) -> int:
-    """Lint as the command line says; the exit status."""
-    options = parser().parse_args(arguments)
+def main(arguments: list[str], prog: str = "gpuward lint") -> int:
+    """Lint, or fix, as the command line says; the exit status."""
+    options = parser(prog).parse_args(arguments)
     try:
         return _lint(options, sys.stdout)
     except (UsageError, PolicyError) as error:
@@ -42,17 +42,30 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
     )
     file = options.policy or nearest_policy(os.getcwd())
     policy = load_policy_file(file, options.profile)
-    preview_wanted = options.diff or options.patch
-    linter = Linter(policy, context, policy_file=file or "", preview=preview_wanted)
+    rules = policy.rule_set()
+    if options.rules or options.unsafe_fixes:
+        select_fixes = import_module("lint.fix.selection").select_fixes
+        rules = select_fixes(rules, options.rules, unsafe=options.unsafe_fixes)
+    fixer = None
+    if (options.fix or options.diff) and not options.patch:
+        fixer, out = import_module("lint.fix.modes").start(paths, out, diff=options.diff)
+    linter = Linter(
+        policy,
+        context,
+        rules=rules,
+        policy_file=file or "",
+        preview=options.patch,
+        fixer=fixer,
+    )
     linter.evaluate(sources(paths, options.exclude, options.stdin_filename))
     linter.finish()
     results = linter.results
     results.seconds = time.perf_counter() - started
     if results.nothing_to_evaluate:
         _report_nothing(results, paths, required=options.require_input)
-    if preview_wanted:
-        preview = import_module("lint.preview")
-        (preview.write_diff if options.diff else preview.write_patch)(out, linter.previews)
+    if options.diff or options.patch:
+        if options.patch:
+            import_module("lint.preview").write_patch(out, linter.previews)
         _report_not_evaluated(results)
     else:
         writer: Writer = import_module(f"lint.report.{options.format}").write
@@ -74,10 +87,13 @@ def _report_nothing(results: Results, paths: list[str], *, required: bool) -> No
 
 
 def _report_not_evaluated(results: Results) -> None:
-    """Say on standard error what could not be evaluated: a diff or patch has no place for it."""
+    """Say on standard error what was not evaluated or fixed: a diff has no place for it."""
     for failed in results.not_evaluated:
         where = f"{failed.file}:{failed.line}:{failed.column}"
         sys.stderr.write(printable(f"{where}: not evaluated: {failed.message}") + "\n")
+    for entry in results.not_fixed:
+        where = f"{entry.file}:{entry.line}:{entry.column}"
+        sys.stderr.write(printable(f"{where}: not fixed: {entry.reason}") + "\n")
 
 
 def _standard_input() -> list[str]:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kubeyaml import Document
+from lint.evaluation import EvaluatedDocument, Evaluator, Item
 from lint.kustomizations import Kustomizations
 from lint.manifests import File, UnparsedDocument
-from lint.not_evaluated import oversized_object, too_large, unread_parts
+from lint.not_evaluated import unread_parts
 from lint.owners import Owners
 from lint.results import InputNotEvaluated, LocatedFinding, Remark, Results, SkippedFile
 from lint.sources import SkippedSource, Source, UnreadableSource
-from lint.suppressions import Suppressions, find_suppressions
+from lint.suppressions import Suppressions
 from rules.base.json_access import as_object, display
 from rules.base.json_patch import Json, Operation
 from rules.catalog import CATALOG
-from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError
-from rules.engine.fixing import check, fix
 from rules.finding import Action, Finding
 from rules.policy import Policy, PolicyException, RuleSet
 from rules.profile.context import Context
@@ -46,11 +45,31 @@ class Preview(NamedTuple):
     refused: list[Finding]
 
 
+class FileFixer(Protocol):
+    """Fixes a file, and yields what remains, with the file as it is now: `lint.fix.fixer`."""
+
+    def fix_file(
+        self, file: File, evaluator: Evaluator, results: Results
+    ) -> Iterator[tuple[File, Item]]:
+        """The documents of `file` after their fixes."""
+
+
 class Linter:
-    """One run: a policy, a context, and the results so far."""
+    """One run: a policy, a context, and the results so far.
+
+    `fixer` writes fixes into the files or shows them; `preview` collects JSON Patches. `rules` are
+    those of the policy, unless the user has chosen which of them may fix.
+    """
 
     def __init__(
-        self, policy: Policy, context: Context, *, policy_file: str = "", preview: bool = False
+        self,
+        policy: Policy,
+        context: Context,
+        *,
+        rules: RuleSet | None = None,
+        policy_file: str = "",
+        preview: bool = False,
+        fixer: FileFixer | None = None,
     ) -> None:
         self.policy = policy
         self.context = context
@@ -58,10 +77,10 @@ class Linter:
         self.results = Results()
         self.results.policy = policy_file
         self.previews: list[Preview] = []
-        self._rules: RuleSet = policy.rule_set()
+        self._rules = policy.rule_set() if rules is None else rules
+        self._fixer = fixer
         self._used_exceptions: set[PolicyException] = set()
         self._kustomizations = Kustomizations()
-        self._file_context = context
         self._owners = Owners()
 
     def evaluate(self, inputs: Iterable[Source | SkippedSource | UnreadableSource]) -> None:
@@ -90,17 +109,28 @@ class Linter:
 
     def _evaluate_file(self, file: File) -> None:
         name = file.source.name
-        self._file_context = self._kustomizations.context_of(name, self.context)
         self.results.skipped.extend(self._kustomizations.passed_over_by(name))
+        context = self._kustomizations.context_of(name, self.context)
+        evaluator = Evaluator(self._rules, context)
         try:
-            for document in file.manifests():
-                if isinstance(document, UnparsedDocument):
-                    self._report_unparsed(file.source, document)
+            for current, item in self._items(file, evaluator):
+                if isinstance(item, UnparsedDocument):
+                    self._report_unparsed(file.source, item)
+                elif isinstance(item, InputNotEvaluated):
+                    self.results.objects += 1
+                    self.results.not_evaluated.append(item)
                 else:
-                    self._evaluate_document(file, document)
+                    self._report(current, item, context)
+                    if self.preview:
+                        self._add_preview(name, item, evaluator)
         except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the results of other files
             why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
             self.results.not_evaluated.append(InputNotEvaluated(name, 0, 0, why))
+
+    def _items(self, file: File, evaluator: Evaluator) -> Iterator[tuple[File, Item]]:
+        if self._fixer:
+            return self._fixer.fix_file(file, evaluator, self.results)
+        return ((file, item) for item in evaluator.evaluate_file(file))
 
     def _unread_requests(self, file: File, document: Document) -> Iterator[Remark]:
         for path, resource in unread_gpu_requests(document.value, self._rules.profile):
@@ -123,24 +153,12 @@ class Linter:
         where = (source.name, document.line, document.column)
         self.results.not_evaluated.append(InputNotEvaluated(*where, why))
 
-    def _evaluate_document(self, file: File, document: Document) -> None:
-        name = file.source.name
-        objects = _count_objects(document.value)
-        self.results.objects += objects
-        if oversized := oversized_object(file, document, self._rules.profile):
-            self.results.not_evaluated.append(oversized)
-            return
-        comments = find_suppressions(file, document, _document_end(file, document))
-        context, steps = self._file_context, StepLimit(MAX_STEPS * objects)
+    def _report(self, file: File, item: EvaluatedDocument, context: Context) -> None:
+        document, result = item.document, item.result
         listed = list(flatten_lists(as_object(document.value), ()))
         for raw, _ in listed:
             self._owners.add(raw, context.namespace)
-        try:
-            result = check(document.value, self._rules, context, comments.suppresses, steps)
-        except TooManyStepsError:
-            why = "its size: the rules take too many steps"
-            self.results.not_evaluated.append(too_large(file, document, (), why))
-            return
+        self.results.objects += item.objects
         self.results.pods += result.pods
         self.results.components += result.components
         self.results.quotas_and_claims += result.quotas_and_claims
@@ -151,35 +169,23 @@ class Linter:
             span = file.locate(document, finding.path)
             self.results.findings.append(LocatedFinding(finding, RULES[finding.rule], file, span))
         self.results.not_evaluated.extend(unread_parts(file, document, result))
-        self.results.remarks.extend(_remarks(file, document, comments))
+        self.results.remarks.extend(_remarks(file, document, item.comments))
         if len(listed) > 1 or not result.pods:
             self.results.remarks.extend(self._unread_requests(file, document))
-        if self.preview:
-            steps = StepLimit(MAX_STEPS * objects)
-            fixed = fix(document.value, self._rules, context, comments.suppresses, steps=steps)
-            refused = [f for f in fixed.remaining.findings if f.action is Action.DENY]
-            before, after = document.value, fixed.manifest
-            self.previews.append(Preview(name, before, after, fixed.operations, refused))
 
-
-def _count_objects(manifest: Json) -> int:
-    raw = as_object(manifest)
-    items = raw.get("items")
-    return len(items) if str(raw.get("kind")).endswith("List") and isinstance(items, list) else 1
-
-
-def _document_end(file: File, document: Document) -> int:
-    """Where the text of the document ends: at the next separator or at the end of the file."""
-    after = file.source.text.find("\n---", document.place.end)
-    return len(file.source.text) if after < 0 else after
+    def _add_preview(self, name: str, item: EvaluatedDocument, evaluator: Evaluator) -> None:
+        fixed = evaluator.fix(item)
+        refused = [f for f in fixed.remaining.findings if f.action is Action.DENY]
+        before, after = item.document.value, fixed.manifest
+        self.previews.append(Preview(name, before, after, fixed.operations, refused))
 
 
 def _remarks(file: File, document: Document, comments: Suppressions) -> Iterator[Remark]:
     name = file.source.name
     for duplicate in document.duplicates:
-        line, column = file.lines.at(duplicate.key_start)
+        line, column = file.position(duplicate.key_start)
         message = f"the key {str(duplicate.path[-1])!r} is here twice: only this one counts"
         yield Remark("warning", name, line, column, message)
     for comment, message in comments.faults(RULE_NAMES):
-        line, column = file.lines.at(comment.start)
+        line, column = file.position(comment.start)
         yield Remark("warning", name, line, column, message)

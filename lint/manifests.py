@@ -40,19 +40,32 @@ class File:
     """A source that converts offsets to lines and columns."""
 
     def __init__(self, source: Source) -> None:
+        self.original = source
         # JSON writes what lies beyond 16 bits as two escapes, which YAML has no place for.
         if source.text.lstrip().startswith(("{", "[")):
             source = source._replace(text=_PAIR.sub(_join_surrogates, source.text))
         self.source = source
+        self._shift = 0
+
+    def shifted(self, shift: int) -> File:
+        """The same for documents that were read where they stood `shift` characters earlier."""
+        view = File(self.original)
+        view._shift = shift
+        view._lines = self._lines
+        return view
 
     @cached_property
-    def lines(self) -> Lines:
+    def _lines(self) -> Lines:
         """Line breaks, counted once."""
         return Lines(self.source.text)
 
+    def position(self, offset: int) -> tuple[int, int]:
+        """The line and the column of an offset, both from 1."""
+        return self._lines.at(offset + self._shift)
+
     def span(self, start: int, end: int) -> Span:
         """The piece between two offsets."""
-        return Span(start, end, *self.lines.at(start))
+        return Span(start + self._shift, end + self._shift, *self.position(start))
 
     def manifests(self) -> Iterator[Document | UnparsedDocument]:
         """Every Kubernetes object in the file; other documents are skipped silently."""
@@ -65,7 +78,7 @@ class File:
             try:
                 document = read(chunk)
             except YamlError as error:
-                line, column = self.lines.at(min(error.offset, len(self.source.text)))
+                line, column = self.position(min(error.offset, len(self.source.text)))
                 is_template = (
                     self.source.is_template
                     and has_placeholder(chunk.text)

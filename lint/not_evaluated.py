@@ -46,6 +46,7 @@ def unread_parts(
         span = file.locate(document, field.path)
         why = f"{field.object}: {field.why}"
         yield InputNotEvaluated(name, span.line, span.column, why)
+    line, _ = file.position(document.start)
     for failure in result.failures:
         why = f"the rule {failure.rule} failed here, please report it: {failure.error}"
-        yield InputNotEvaluated(name, document.line, 1, why)
+        yield InputNotEvaluated(name, line, 1, why)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any, NoReturn
 
 from lint.sources import STANDARD_INPUT
 from policies.files import POLICY_FILE
@@ -16,36 +14,25 @@ exit status:
   1  findings at or above --fail-on
   2  wrong usage, or a policy that cannot be used
   3  some input could not be evaluated: unreadable, not parsable, or a rule failed;
-     with --require-input also if there was nothing to evaluate
+     with --require-input also if there was nothing to evaluate;
+     or a file could not be written
+with --fix, the findings that count are those that remain
 """
 
 
-class _NoFix(argparse.Action):
-    """`--fix`, which other linters have."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        _namespace: argparse.Namespace,
-        _values: str | Sequence[Any] | None,
-        _option: str | None = None,
-    ) -> NoReturn:
-        parser.error(
-            "there is no --fix: --diff shows what fixes would change, and changes no file; "
-            "--patch shows it as JSON Patch"
-        )
-
-
-def parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
+def parser(prog: str = "gpuward lint") -> argparse.ArgumentParser:
+    """The parser of the command line of `gpuward lint`, and of `gpuward fix`, which fixes."""
+    is_fix = prog.endswith("fix")
     made = argparse.ArgumentParser(
-        prog="gpuward lint",
-        description="Find faults in GPU manifests.",
+        prog=prog,
+        description="Fix faults in GPU manifests." if is_fix else "Find faults in GPU manifests.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    made.set_defaults(fix=is_fix)
     _add_inputs(made)
     _add_outputs(made)
+    _add_fixes(made.add_argument_group("fixes"), is_fix=is_fix)
     return made
 
 
@@ -86,11 +73,6 @@ def _add_inputs(made: argparse.ArgumentParser) -> None:
 
 def _add_outputs(made: argparse.ArgumentParser) -> None:
     made.add_argument("--format", choices=FORMATS, default="text", help="default: text")
-    made.add_argument("--diff", action="store_true", help="show what fixing would do instead")
-    made.add_argument(
-        "--patch", action="store_true", help="the same as JSON Patch: what admission sends for Pods"
-    )
-    made.add_argument("--fix", action=_NoFix, nargs=0, help=argparse.SUPPRESS)
     made.add_argument(
         "--fail-on",
         choices=("error", "warning", "note"),
@@ -101,3 +83,30 @@ def _add_outputs(made: argparse.ArgumentParser) -> None:
         "--notes", action="store_true", help="show notes too: what admission sets by default"
     )
     made.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+
+
+def _add_fixes(made: argparse._ArgumentGroup, *, is_fix: bool) -> None:
+    fix_help = argparse.SUPPRESS if is_fix else "write fixes into the files: gpuward fix"
+    made.add_argument("--fix", action="store_true", default=is_fix, help=fix_help)
+    shown = made.add_mutually_exclusive_group()
+    shown.add_argument(
+        "--diff", action="store_true", help="write no file; show what fixes would change in it"
+    )
+    shown.add_argument(
+        "--patch",
+        action="store_true",
+        help="write no file; show the JSON Patches that admission sends for Pods",
+    )
+    made.add_argument(
+        "--unsafe-fixes",
+        action="store_true",
+        help="also make fixes that take something away or decide something; review them",
+    )
+    made.add_argument(
+        "--rule",
+        metavar="RULE",
+        dest="rules",
+        action="append",
+        default=[],
+        help="make only the fixes of this rule; repeatable",
+    )

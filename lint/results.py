@@ -74,6 +74,24 @@ class InputNotEvaluated(NamedTuple):
     message: str
 
 
+class FixedFinding(NamedTuple):
+    """A finding whose fix has been written into its file."""
+
+    file: str
+    finding: Finding
+
+
+class NotFixed(NamedTuple):
+    """A document whose fixes cannot be written, and how to make them by hand."""
+
+    file: str
+    line: int
+    column: int
+    rules: tuple[str, ...]
+    reason: str
+    by_hand: tuple[str, ...]
+
+
 class Results:
     """The results of one run."""
 
@@ -82,6 +100,9 @@ class Results:
         self.remarks: list[Remark] = []
         self.skipped: list[SkippedFile] = []
         self.not_evaluated: list[InputNotEvaluated] = []
+        self.fixed: list[FixedFinding] = []
+        self.not_fixed: list[NotFixed] = []
+        self.not_written: list[InputNotEvaluated] = []
         self.files = 0
         self.objects = 0
         self.pods = 0
@@ -114,8 +135,8 @@ class Results:
         return f"nothing to evaluate: {found}{_SKIPPED if self.skipped else ''}"
 
     def status(self, fail_on: str) -> int:
-        """3 if something was not evaluated, 1 if a finding reaches `fail_on`, else 0."""
-        if self.not_evaluated:
+        """3 if something was not evaluated or written, 1 if a finding reaches `fail_on`, else 0."""
+        if self.not_evaluated or self.not_written:
             return 3
         worst = [located.finding.action for located in self.findings]
         worst += [ACTIONS[remark.level] for remark in self.remarks]

@@ -96,7 +96,7 @@ class _DocumentOutline:
         texts = set()
         for path, place in _places(document.place):
             start = place.key_start if place.key_start >= 0 else place.start
-            self._beginnings.setdefault(file.lines.at(start)[0], path)
+            self._beginnings.setdefault(file.position(start)[0], path)
             texts.add((place.key_start, place.key_end))
             if place.inside is None:
                 texts.add((place.start, place.end))
@@ -110,7 +110,7 @@ class _DocumentOutline:
 
     def covered_by(self, comment: int) -> Path:
         """The path of the outermost node that begins on the comment's line, or on the next one."""
-        text, line = self._file.source.text, self._file.lines.at(comment)[0]
+        text, line = self._file.source.text, self._file.position(comment)[0]
         if not text[text.rfind("\n", 0, comment) + 1 : comment].strip():
             following = bisect_right(self._lines, line)
             return self._first_on(following) if following < len(self._lines) else ("no such path",)

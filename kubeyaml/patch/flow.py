@@ -97,7 +97,7 @@ class FlowEditor:
     def _indentation(self, offset: int) -> int | None:
         """The indentation of the line of `offset`, None if the document is on one line."""
         source = self._source
-        if "\n" not in source.text.strip():
+        if "\n" not in source.between(source.start, source.end).strip():
             return None
         line = source.between(source.line_start(offset), offset)
         return len(line) - len(line.lstrip(" "))

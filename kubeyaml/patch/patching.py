@@ -1,14 +1,15 @@
 """Apply the operations of a JSON Patch to the text of a document, one after the other."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kubeyaml.model import Chunk, Document, Json, Path, YamlError
 from kubeyaml.patch.block import BlockEditor
 from kubeyaml.patch.flow import FlowEditor
+from kubeyaml.patch.json_values import identical, path_of, value_at
 from kubeyaml.patch.look import look_of
 from kubeyaml.patch.model import Operation, Patched, PatchError, Splice
+from kubeyaml.patch.narrowing import narrowed
 from kubeyaml.patch.refusals import (
     place_at,
     refuse_anchors_inside,
@@ -21,31 +22,92 @@ from kubeyaml.patch.source_text import SourceText
 from kubeyaml.reader import read
 
 
-def patch(text: str, operations: Sequence[Operation], expected: Json) -> Patched:
+def patch(
+    text: str, operations: Sequence[Operation], expected: Json, document: Document | None = None
+) -> Patched:
     """The text of one document after `operations`, which turn its value into `expected`.
 
+    `document` is what has been read from `text`, in which there may be others as well.
     Raises PatchError if an operation cannot be made without touching something else, and if the
     new text would not be read as `expected`. Raises YamlError if `text` cannot be read.
     """
+    patching = _Patching(text, document or _read(text))
+    for operation in operations:
+        patching.make(operation)
+    patching.read_again()
+    if not identical(patching.document.value, expected):
+        raise PatchError("the new text would not be read as the fixed object")
+    changed = patching.source.between(patching.source.start, patching.source.end)
+    # Without any difference, the document is still the given one, with other offsets.
+    return Patched(changed, _read(changed) if patching.document is document else patching.document)
+
+
+class _Patching:
+    """A text between operations.
+
+    It is read again before an operation that depends on others. New entries below existing ones do
+    not: their lines can all be put into the same text.
+    """
+
+    def __init__(self, text: str, document: Document) -> None:
+        self.document = document
+        self.source = SourceText(text, document.start, document.end)
+        refuse_conditions(self.source)
+        self._look = look_of(self.source, document)
+        self._path: Path = ()
+        # What waits: the splices with the depth of their entry, and the paths that they change.
+        self._splices: list[tuple[int, Splice]] = []
+        self._changed: list[str] = []
+
+    def make(self, given: Operation) -> None:
+        """Make one operation, at once or with the next reading."""
+        pointer = given["path"]
+        if any(f"{pointer}/".startswith(f"{changed}/") for changed in self._changed):
+            self.read_again()
+        for operation in narrowed(given, self.document.value):
+            self._path = path_of(operation["path"], self.document.value)
+            try:
+                waits = operation["op"] == "add" and self._is_new_below_others()
+                if not waits:
+                    self.read_again()
+                    self._path = path_of(operation["path"], self.document.value)
+                splices = _plan(operation, self._path, self.source, self.document, self._look)
+                refuse_placeholders(self.source, splices)
+            except PatchError as error:
+                raise PatchError(error.reason, self._path) from None
+            self._splices += [(len(self._path), splice) for splice in splices]
+            self._changed.append(pointer.removesuffix("/-"))
+            if not waits:
+                self.read_again()
+
+    def read_again(self) -> None:
+        """Make the splices that wait."""
+        if not self._splices:
+            return
+        # Where entries of several collections go below one line, the innermost collection is first.
+        by_depth = sorted(self._splices, key=lambda waiting: -waiting[0])
+        text = self.source.spliced(splice for _, splice in by_depth)
+        self._splices, self._changed = [], []
+        try:
+            self.document = _read(text)
+        except YamlError as error:
+            reason = f"the new text would not be YAML: {error}"
+            raise PatchError(reason, self._path) from None
+        self.source = SourceText(text)
+
+    def _is_new_below_others(self) -> bool:
+        """Whether the path is that of a new entry below the others of a block collection."""
+        *parents, key = self._path
+        value = value_at(self.document.value, parents)
+        is_last = key not in value if isinstance(value, dict) else key == len(value)
+        return is_last and place_at(self.document, tuple(parents)).style == "block"
+
+
+def _read(text: str) -> Document:
     document = read(Chunk(text))
     if document is None:
         raise PatchError("the text has no document")
-    source = SourceText(text)
-    refuse_conditions(source)
-    look = look_of(source, document)
-    for given in operations:
-        for operation in _narrowed(given, document.value):
-            path = _path(operation["path"], document.value)
-            try:
-                splices = _plan(operation, path, source, document, look)
-                refuse_placeholders(source, splices)
-                source = SourceText(source.spliced(splices))
-                document = _read_again(source.text)
-            except PatchError as error:
-                raise PatchError(error.reason, path) from None
-    if not _identical(document.value, expected):
-        raise PatchError("the new text would not be read as the fixed object")
-    return Patched(source.text, document)
+    return document
 
 
 def _plan(
@@ -53,7 +115,7 @@ def _plan(
 ) -> list[Splice]:
     """The splices that make `operation`."""
     *parents, key = path
-    place, value = place_at(document, tuple(parents)), _value_at(document.value, parents)
+    place, value = place_at(document, tuple(parents)), value_at(document.value, parents)
     editor = _editor(source, place, look)
     exists = operation["op"] != "add" or (isinstance(value, dict) and key in value)
     if not exists:
@@ -75,77 +137,3 @@ def _plan(
 
 def _editor(source: SourceText, place: Any, look: Look) -> BlockEditor | FlowEditor:
     return (FlowEditor if place.style == "flow" else BlockEditor)(source, place, look)
-
-
-def _narrowed(operation: Operation, document: Json) -> Iterator[Operation]:
-    """`operation`, or operations on single entries if it replaces a collection by one like it."""
-    path, new = operation["path"], operation.get("value")
-    old: Any = None
-    if operation["op"] == "replace":
-        old = _value_at(document, _path(path, document))
-    if not (old and new and type(old) is type(new) and isinstance(old, dict | list)):
-        yield operation
-        return
-    yield from _differences(path, old, new)
-
-
-def _differences(path: str, old: Any, new: Any) -> Iterator[Operation]:
-    """The operations that turn `old`, which is at `path`, into `new`."""
-    if not (old and new and type(old) is type(new) and isinstance(old, dict | list)):
-        if not _identical(old, new):
-            yield {"op": "replace", "path": path, "value": new}
-        return
-    before, after = _entries(old), _entries(new)
-    for key in before:
-        if key in after:
-            yield from _differences(f"{path}/{_escaped(key)}", before[key], after[key])
-    for key in after:
-        if key not in before:
-            yield {"op": "add", "path": f"{path}/{_escaped(key)}", "value": after[key]}
-    for key in reversed(before):
-        if key not in after:
-            yield {"op": "remove", "path": f"{path}/{_escaped(key)}"}
-
-
-def _entries(value: Any) -> dict[str | int, Any]:
-    return value if isinstance(value, dict) else dict(enumerate(value))
-
-
-def _escaped(key: str | int) -> str:
-    return str(key).replace("~", "~0").replace("/", "~1")
-
-
-def _path(pointer: str, document: Json) -> Path:
-    """The steps of a JSON Pointer in `document`; `-` is the index behind the last item."""
-    node: Any = document
-    path: list[str | int] = []
-    for part in pointer.split("/")[1:]:
-        step: str | int = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, list):
-            step = len(node) if step == "-" else int(step)
-        path.append(step)
-        is_there = step in node if isinstance(node, dict) else step < len(node)  # type: ignore[operator]
-        node = node[step] if is_there else None
-    return tuple(path)
-
-
-def _value_at(document: Json, path: Sequence[str | int]) -> Any:
-    node: Any = document
-    for step in path:
-        node = node[step]
-    return node
-
-
-def _read_again(text: str) -> Document:
-    try:
-        document = read(Chunk(text))
-    except YamlError as error:
-        raise PatchError(f"the new text would not be YAML: {error}") from None
-    if document is None:
-        raise PatchError("the new text would be empty")
-    return document
-
-
-def _identical(one: Json, other: Json) -> bool:
-    """Whether two values are the same JSON; 1, 1.0 and true differ, the order of keys does not."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

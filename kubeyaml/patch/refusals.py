@@ -20,7 +20,7 @@ _REASONS: Final = {
 
 def refuse_conditions(source: SourceText) -> None:
     """Refuse the text of a template with conditions and loops: the edit might be inside one."""
-    if _CONTROL.search(source.text):
+    if _CONTROL.search(source.text, source.start, source.end):
         raise PatchError("the file is a template")
 
 

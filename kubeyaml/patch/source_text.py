@@ -7,14 +7,19 @@ from kubeyaml.reader import BYTE_ORDER_MARK
 
 
 class SourceText:
-    r"""The text of a document. Offsets count from its start; only "\n" ends a line."""
+    r"""The text of a document, which is `text` from `start` to `end`. Only "\n" ends a line.
 
-    def __init__(self, text: str) -> None:
+    Offsets count from the start of `text`.
+    """
+
+    def __init__(self, text: str, start: int = 0, end: int | None = None) -> None:
         self.text = text
-        first_line = text[: text.find("\n") + 1]
+        self.start = start
+        self.end = len(text) if end is None else end
+        first_line = text[start : text.find("\n", start) + 1]
         # With mixed line breaks, new lines end like the first one.
         self.line_break = "\r\n" if first_line.endswith("\r\n") else "\n"
-        self._start = int(text.startswith(BYTE_ORDER_MARK))
+        self._first_column = start + text.startswith(BYTE_ORDER_MARK, start)
 
     def between(self, start: int, end: int) -> str:
         """The text between two offsets."""
@@ -22,7 +27,7 @@ class SourceText:
 
     def line_start(self, offset: int) -> int:
         """The start of the line of the character at `offset`."""
-        return max(self.text.rfind("\n", 0, offset) + 1, self._start)
+        return max(self.text.rfind("\n", 0, offset) + 1, self._first_column)
 
     def line_end(self, offset: int) -> int:
         """The offset behind the line break of the line of `offset`, or the end of the text."""
@@ -46,9 +51,9 @@ class SourceText:
         return Splice(end, end, self.line_break + new.removesuffix(self.line_break))
 
     def spliced(self, splices: Iterable[Splice]) -> str:
-        """The text with all `splices` made; they must not overlap."""
-        pieces, done = [], 0
+        """The text of the document with all `splices` made; they must not overlap."""
+        pieces, done = [], self.start
         for start, end, new in sorted(splices, key=lambda splice: splice[:2]):
             pieces += [self.text[done:start], new]
             done = end
-        return "".join((*pieces, self.text[done:]))
+        return "".join((*pieces, self.text[done : self.end]))

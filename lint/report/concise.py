@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from lint.report import Style, affected, position, printable
+from lint.report.fixes import fixed_files, why_not_fixed
 from lint.results import Results
 
 
@@ -26,3 +27,9 @@ def write(out: TextIO, results: Results, style: Style) -> None:
     for failed in results.not_evaluated:
         where = f"{failed.file}:{failed.line}:{failed.column}"
         out.write(f"{printable(where)}: not evaluated: {printable(failed.message)}\n")
+    out.writelines(f"{printable(file)}: fixed: {rules}\n" for file, rules in fixed_files(results))
+    for entry in results.not_fixed:
+        where = f"{entry.file}:{entry.line}:{entry.column}"
+        out.write(f"{printable(where)}: not fixed: {printable(why_not_fixed(entry))}\n")
+    for failed in results.not_written:
+        out.write(f"{printable(failed.file)}: not written: {printable(failed.message)}\n")

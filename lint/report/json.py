@@ -6,7 +6,7 @@ import json
 from typing import Any, TextIO
 
 from lint.report import Style
-from lint.results import LocatedFinding, Results
+from lint.results import FixedFinding, LocatedFinding, Results
 
 VERSION = 1
 
@@ -20,6 +20,9 @@ def write(out: TextIO, results: Results, _style: Style) -> None:
         "remarks": [remark._asdict() for remark in results.remarks],
         "skipped": [skipped._asdict() for skipped in results.skipped],
         "not_evaluated": [failed._asdict() for failed in results.not_evaluated],
+        "fixed": [_fixed(entry) for entry in results.fixed],
+        "not_fixed": [entry._asdict() for entry in results.not_fixed],
+        "not_written": [failed._asdict() for failed in results.not_written],
         "summary": {
             "files": results.files,
             "objects": results.objects,
@@ -29,6 +32,7 @@ def write(out: TextIO, results: Results, _style: Style) -> None:
             "warnings": results.count("warning"),
             "notes": results.count("note"),
             "fixable": results.fixable,
+            "fixed": len(results.fixed),
             "suppressed": results.suppressed,
             "excepted": results.excepted,
             "seconds": round(results.seconds, 3),
@@ -64,3 +68,15 @@ def _finding(located: LocatedFinding) -> dict[str, Any]:
 def _owner(located: LocatedFinding) -> dict[str, str]:
     owner = located.owner
     return {"kind": owner.kind if owner else "", "name": owner.name if owner else ""}
+
+
+def _fixed(entry: FixedFinding) -> dict[str, Any]:
+    finding = entry.finding
+    return {
+        "rule": finding.rule,
+        "file": entry.file,
+        "container": finding.container_name,
+        "message": finding.message,
+        "fix": finding.fix.title if finding.fix else "",
+        "identity": finding.identity,
+    }

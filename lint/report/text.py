@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from lint.report import Style, affected, position, printable
+from lint.report.fixes import fixed_files, why_not_fixed
 from lint.results import LocatedFinding, Results
 
-_COLORS = {"error": "1;31", "warning": "1;33", "note": "1;36", "dim": "2", "bold": "1"}
+_COLORS = {"error": "1;31", "warning": "1;33", "note": "1;36", "fixed": "1;32"}
+_COLORS |= {"dim": "2", "bold": "1"}
 _WIDTH = 100
 _EXCERPT = 120
 
@@ -40,7 +42,23 @@ def write_rest(out: TextIO, results: Results, style: Style) -> None:
     for failed in results.not_evaluated:
         where = _where(failed.file, failed.line, failed.column)
         out.write(f"{paint('error', 'not evaluated')}: {where}{printable(failed.message)}\n")
+    _write_fixes(out, results, paint)
     out.write(_summary(results, style) + "\n")
+
+
+def _write_fixes(out: TextIO, results: Results, paint: _Paint) -> None:
+    out.writelines(
+        f"{paint('fixed', 'fixed')}: {printable(f'{file}: {rules}')}\n"
+        for file, rules in fixed_files(results)
+    )
+    for entry in results.not_fixed:
+        where = _where(entry.file, entry.line, entry.column)
+        why = printable(why_not_fixed(entry))
+        out.write(f"{paint('warning', 'not fixed')}: {where}{why}\n")
+        out.writelines(f"  by hand: {printable(edit)}\n" for edit in entry.by_hand)
+    for failed in results.not_written:
+        where = _where(failed.file, failed.line, failed.column)
+        out.write(f"{paint('error', 'not written')}: {where}{printable(failed.message)}\n")
 
 
 class _Paint:
@@ -122,6 +140,8 @@ def _summary(results: Results, style: Style) -> str:
         f"{sum(located.finding.fixable for located in shown)} fixable",
         f"{results.suppressed} suppressed",
     ]
+    if results.fixed:
+        parts.insert(-1, f"{len(results.fixed)} fixed")
     if results.components:
         parts.insert(3, f"{results.components} of them components, not evaluated")
     if results.excepted:

@@ -227,9 +227,18 @@ def test_what_cannot_be_edited_alone_is_refused(
 
 
 def test_a_refusal_names_the_place() -> None:
-    with pytest.raises(PatchError) as caught:
-        patch("a: &x {b: 1}\nc: [*x]\n", [replace("/c/0/b", 2)], {})
-    assert caught.value.path == ("c", 0, "b")
+    for operation in (replace("/c/0/b", 2), add("/c/0/b", 2), remove("/c/0/b")):
+        with pytest.raises(PatchError) as caught:
+            patch("a: &x {b: 1}\nc: [*x]\n", [operation], {})
+        assert caught.value.path == ("c", 0, "b")
+
+
+def test_entries_that_go_below_one_line_come_into_the_right_collections() -> None:
+    text = "a:\n  b:\n  - c: 1\nd: 1"
+    operations = [add("/e", 1), add("/a/x", 1), add("/a/b/-", 1), add("/a/b/0/z", 1), add("/f", 1)]
+    assert patched(text, *operations) == (
+        "a:\n  b:\n  - c: 1\n    z: 1\n  - 1\n  x: 1\nd: 1\ne: 1\nf: 1"
+    )
 
 
 def test_an_edit_beside_an_anchor_is_made() -> None:

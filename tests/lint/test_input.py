@@ -69,12 +69,6 @@ def test_input_with_something_to_evaluate_gets_no_note(folder: LintCommand, path
     assert outcome.status == 0
 
 
-def test_fix_is_no_option_and_the_error_says_what_is(command: LintCommand) -> None:
-    outcome = command("--fix", ".")
-    assert outcome.status == 2
-    assert "there is no --fix: --diff shows what fixes would change" in outcome.errors
-
-
 def test_the_policy_of_a_cluster_is_read_from_its_config_map(folder: LintCommand) -> None:
     folder.write("pod.yaml", POD)
     values = "policy: {rules: {visible-devices-env: {action: off}}}"

@@ -1,4 +1,4 @@
-"""Runs `gpuward lint` as users do: as a program, in a folder with files."""
+"""Runs `gpuward lint` and `gpuward fix` as users do: as programs, in a folder with files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ class Outcome(NamedTuple):
     status: int
     out: str
     errors: str
+
+    @property
+    def raw_out(self) -> bytes:
+        """The output as bytes, with its line breaks as they are."""
+        return self.out.encode()
 
     @property
     def report(self) -> dict[str, Any]:
@@ -45,16 +50,19 @@ class LintCommand:
         return file
 
     def __call__(self, *arguments: str, stdin: str = "") -> Outcome:
+        return self.run("lint", *arguments, stdin=stdin)
+
+    def run(self, verb: str, *arguments: str, stdin: str = "") -> Outcome:
+        """Another command, such as `fix`."""
         done = subprocess.run(
-            [sys.executable, "-m", "gpuward", "lint", *arguments],
+            [sys.executable, "-m", "gpuward", verb, *arguments],
             cwd=self.folder,
-            input=stdin,
+            input=stdin.encode(),
             capture_output=True,
-            text=True,
             check=False,
             env={"PYTHONPATH": str(ROOT), "PATH": ""},
         )
-        return Outcome(done.returncode, done.stdout, done.stderr)
+        return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def json(self, *arguments: str, stdin: str = "") -> Outcome:
         """The same with the JSON report."""

@@ -1,0 +1,82 @@
+"""Evaluate the documents of a file: what the rules say, and what comments suppress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from kubeyaml import Document
+from lint.manifests import File, UnparsedDocument
+from lint.not_evaluated import oversized_object, too_large
+from lint.results import InputNotEvaluated
+from lint.suppressions import Suppressions, find_suppressions
+from rules.base.json_access import as_object
+from rules.base.json_patch import Json
+from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError
+from rules.engine.fixing import FixResult, check, fix
+from rules.engine.result import EvaluationResult
+from rules.engine.suppression import suppress_nothing
+from rules.policy import RuleSet
+from rules.profile.context import Context
+
+
+class EvaluatedDocument(NamedTuple):
+    """A document, its comments that suppress rules, and what the rules say about it."""
+
+    document: Document
+    objects: int
+    comments: Suppressions
+    result: EvaluationResult
+
+
+Item: TypeAlias = EvaluatedDocument | UnparsedDocument | InputNotEvaluated
+
+
+class Evaluator:
+    """The rules of a run and the context of one file."""
+
+    def __init__(self, rules: RuleSet, context: Context) -> None:
+        self._rules = rules
+        self._context = context
+
+    def evaluate_file(self, file: File) -> Iterator[Item]:
+        """Every document of the file that has an object of Kubernetes, one at a time."""
+        for document in file.manifests():
+            if isinstance(document, UnparsedDocument):
+                yield document
+            else:
+                yield self.evaluate(file, document)
+
+    def evaluate(self, file: File, document: Document) -> EvaluatedDocument | InputNotEvaluated:
+        """What the rules say about one document."""
+        objects = _count_objects(document.value)
+        if oversized := oversized_object(file, document, self._rules.profile):
+            return oversized
+        comments = find_suppressions(file, document, _document_end(file, document))
+        steps = StepLimit(MAX_STEPS * objects)
+        try:
+            result = check(document.value, self._rules, self._context, comments.suppresses, steps)
+        except TooManyStepsError:
+            why = "its size: the rules take too many steps"
+            return too_large(file, document, (), why)
+        return EvaluatedDocument(document, objects, comments, result)
+
+    def fix(self, evaluated: EvaluatedDocument) -> FixResult:
+        """The manifest of a document with its fixes. Raises TooManyStepsError."""
+        comments = evaluated.comments
+        suppress = comments.suppresses if comments.comments else suppress_nothing
+        steps = StepLimit(MAX_STEPS * evaluated.objects)
+        manifest = evaluated.document.value
+        return fix(manifest, self._rules, self._context, suppress, steps=steps)
+
+
+def _count_objects(manifest: Json) -> int:
+    raw = as_object(manifest)
+    items = raw.get("items")
+    return len(items) if str(raw.get("kind")).endswith("List") and isinstance(items, list) else 1
+
+
+def _document_end(file: File, document: Document) -> int:
+    """Where the text of the document ends: at the next separator or at the end of the file."""
+    after = file.source.text.find("\n---", document.place.end)
+    return len(file.source.text) if after < 0 else after

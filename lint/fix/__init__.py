@@ -1,0 +1,1 @@
+"""`gpuward fix`: write fixes into files, or show them as a diff."""

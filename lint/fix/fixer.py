@@ -1,0 +1,177 @@
+"""Fix the documents of a file in its text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from kubeyaml.patch import Patched, PatchError, patch
+from lint.evaluation import EvaluatedDocument, Evaluator, Item
+from lint.fix.by_hand import edits_by_hand
+from lint.manifests import File
+from lint.results import FixedFinding, InputNotEvaluated, NotFixed, Results
+from lint.sources import Source
+from rules.base.json_patch import Path
+from rules.engine.bounds import TooManyStepsError
+from rules.engine.fixing import FixResult
+from rules.engine.result import EvaluationResult
+
+
+class FixedText(NamedTuple):
+    """The text of a file before and after its fixes, cut where documents begin and end."""
+
+    source: Source
+    pieces: list[tuple[str, str]]
+
+    @property
+    def new(self) -> str:
+        """The whole new text."""
+        return "".join(new for _, new in self.pieces)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is anything to write."""
+        return any(old != new for old, new in self.pieces)
+
+
+class WriteError(Exception):
+    """A file that could not be written; the message says why."""
+
+
+Deliver: TypeAlias = Callable[[FixedText], bool]
+"""Takes the text of a file, changed or not, and says whether the file has it now.
+
+May raise WriteError.
+"""
+
+
+class _Outcome(NamedTuple):
+    """A document before and after its fixes, and where it is in the new text."""
+
+    before: Item
+    after: Item
+    shift: int
+    lines: int
+    fixed: tuple[FixedFinding, ...] = ()
+
+
+class Fixer:
+    """Fixes files one after the other, and gives their new texts to `deliver`."""
+
+    def __init__(self, deliver: Deliver) -> None:
+        self._deliver = deliver
+
+    def fix_file(
+        self, file: File, evaluator: Evaluator, results: Results
+    ) -> Iterator[tuple[File, Item]]:
+        """Fix what can be fixed in `file`; then yield what remains, with the file as it is now."""
+        editing = _FileEditing(file, evaluator, results)
+        for item in evaluator.evaluate_file(file):
+            editing.add(item)
+        text = editing.text
+        if not self._is_delivered(text, results):
+            yield from ((file, outcome.before) for outcome in editing.outcomes)
+            return
+        new_file = File(file.source._replace(text=text.new)) if text.is_changed else file
+        for outcome in editing.outcomes:
+            results.fixed.extend(outcome.fixed)
+            yield new_file.shifted(outcome.shift), _moved(outcome.after, outcome.lines)
+
+    def _is_delivered(self, text: FixedText, results: Results) -> bool:
+        try:
+            return self._deliver(text)
+        except WriteError as error:
+            results.not_written.append(InputNotEvaluated(text.source.name, 0, 0, str(error)))
+            return False
+
+
+def _moved(item: Item, lines: int) -> Item:
+    """`item` with its line in the new text; the offsets of documents are shifted with the file."""
+    return item if isinstance(item, EvaluatedDocument) else item._replace(line=item.line + lines)
+
+
+class _FileEditing:
+    """The new text of one file, as far as its documents have been fixed."""
+
+    def __init__(self, file: File, evaluator: Evaluator, results: Results) -> None:
+        self.outcomes: list[_Outcome] = []
+        self._file = file
+        self._evaluator = evaluator
+        self._results = results
+        self._pieces: list[tuple[str, str]] = []
+        self._copied = 0
+        self._shift = self._lines = 0
+
+    @property
+    def text(self) -> FixedText:
+        """The text before and after all fixes."""
+        rest = self._file.source.text[self._copied :]
+        return FixedText(self._file.source, [*self._pieces, (rest, rest)])
+
+    def add(self, item: Item) -> None:
+        """Fix the next document of the file, if it can be fixed."""
+        outcome = _Outcome(item, item, self._shift, self._lines)
+        if isinstance(item, EvaluatedDocument) and any(f.fixable for f in item.result.findings):
+            outcome = self._fixed(item) or outcome
+        self.outcomes.append(outcome)
+
+    def _fixed(self, item: EvaluatedDocument) -> _Outcome | None:
+        document, text = item.document, self._file.source.text
+        old = text[document.start : document.end]
+        if self._file.source.text != self._file.original.text:
+            self._refuse(
+                item, None, "the file writes characters as pairs of escapes, as in \\ud83d"
+            )
+            return None
+        try:
+            fixed = self._evaluator.fix(item)
+        except TooManyStepsError:
+            self._refuse(item, None, "the fixes take too many steps")
+            return None
+        if not fixed.operations:
+            return None
+        try:
+            patched = patch(text, fixed.operations, fixed.manifest, document)
+            after = self._evaluated_again(item, fixed, patched)
+        except PatchError as error:
+            self._refuse(item, fixed, error.reason, error.path)
+            return None
+        start, lines = document.start + self._shift, document.line - 1 + self._lines
+        gap = text[self._copied : document.start]
+        self._pieces += [(gap, gap), (old, patched.text)]
+        self._copied = document.end
+        self._shift += len(patched.text) - len(old)
+        self._lines += patched.text.count("\n") - old.count("\n")
+        name = self._file.source.name
+        findings = tuple(FixedFinding(name, finding) for finding in fixed.fixed)
+        return _Outcome(item, after, start, lines, findings)
+
+    def _evaluated_again(
+        self, item: EvaluatedDocument, fixed: FixResult, patched: Patched
+    ) -> EvaluatedDocument:
+        """The fixed document; comments that suppress rules must cover what they covered before."""
+        if not item.comments.comments:
+            return item._replace(document=patched.document, result=fixed.remaining)
+        file = File(self._file.source._replace(text=patched.text))
+        again = self._evaluator.evaluate(file, patched.document)
+        if not isinstance(again, EvaluatedDocument) or _differ(again.result, fixed.remaining):
+            raise PatchError("a comment that suppresses a rule would then cover something else")
+        return again
+
+    def _refuse(
+        self,
+        item: EvaluatedDocument,
+        fixed: FixResult | None,
+        reason: str,
+        path: Path = (),
+    ) -> None:
+        span = self._file.locate(item.document, path)
+        rules = sorted({finding.rule for finding in item.result.findings if finding.fixable})
+        by_hand = edits_by_hand(fixed.operations) if fixed else ()
+        where = (self._file.source.name, span.line, span.column)
+        self._results.not_fixed.append(NotFixed(*where, tuple(rules), reason, tuple(by_hand)))
+
+
+def _differ(one: EvaluationResult, other: EvaluationResult) -> bool:
+    identities = [sorted(f.identity for f in result.findings) for result in (one, other)]
+    return identities[0] != identities[1] or one.suppressed != other.suppressed

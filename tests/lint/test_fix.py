@@ -1,0 +1,190 @@
+"""Tests of `gpuward fix`: what it writes, what it reports, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.testkit.fix_texts import FIXED, REQUEST
+from tests.testkit.lint_command import LintCommand
+
+TAKER = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: taker}
+spec:
+  containers:
+  - name: main
+    image: example.com/app:1
+    env:
+    - name: NVIDIA_VISIBLE_DEVICES
+      value: all
+"""
+
+JSON_POD = """\
+{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "labels": {"a": "é"}}, "spec": {
+ "containers": [{"name": "a", "image": "i", "resources": {"requests": {"nvidia.com/gpu": 1}}}]}}
+"""
+
+
+def read(file: Path) -> str:
+    return file.read_bytes().decode()
+
+
+def written(pod: dict[str, Any]) -> str:
+    return json.dumps(pod, indent=4, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("verb", ["fix", "lint"])
+def test_a_file_is_changed_only_where_it_must_be(command: LintCommand, verb: str) -> None:
+    file = command.write("pod.yaml", REQUEST)
+    outcome = command.run(verb, *["--fix"][: verb == "lint"], "pod.yaml")
+    assert (outcome.status, outcome.errors) == (0, "")
+    assert read(file) == FIXED
+    assert "fixed: pod.yaml: request-only\n" in outcome.out
+    assert "0 fixable, 1 fixed" in outcome.out
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_windows_line_breaks_and_other_documents_stay(command: LintCommand, mark: str) -> None:
+    other = "---  # a comment\n\n# only a comment\n---\n{a: [1,\n 2]}\n--- \n"
+    text = mark + (other + REQUEST + other + REQUEST).replace("\n", "\r\n")
+    file = command.folder / "pods.yml"
+    file.write_bytes(text.encode())
+    assert command.run("fix", ".").status == 0
+    assert read(file) == mark + (other + FIXED + other + FIXED).replace("\n", "\r\n")
+
+
+def test_json_stays_json(command: LintCommand) -> None:
+    pod = json.loads(JSON_POD)
+    file = command.write("pod.json", written(pod))
+    assert command.run("fix", "pod.json", "--rule", "request-only").status == 0
+    pod["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": 1}
+    assert read(file) == written(pod)
+
+
+def test_what_is_right_is_not_written(command: LintCommand) -> None:
+    file = command.write("pod.yaml", FIXED)
+    before = file.stat()
+    assert command.run("fix", "pod.yaml").status == 0
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_the_report_is_about_the_files_as_they_are_now(command: LintCommand) -> None:
+    """Lines below a fix have moved, and so have comments that suppress nothing."""
+    unused = TAKER.replace("taker", "other").replace(
+        "all", "all # gpuward: ignore[absurd-count] no"
+    )
+    broken = "kind: Pod\nspec: [\n"
+    command.write("pods.yaml", f"{REQUEST}---\n{TAKER}---\n{REQUEST}---\n{unused}---\n{broken}")
+    fixed = command.run("fix", "--format", "json", "pods.yaml").report
+    assert [entry["rule"] for entry in fixed["fixed"]] == ["request-only"] * 2
+    after = command.json("pods.yaml").report
+    assert after["findings"][-1]["line"] == 55
+    for key in ("findings", "remarks", "not_evaluated"):
+        assert fixed[key] == after[key] != []
+
+
+def test_the_diff_is_that_of_the_file(command: LintCommand) -> None:
+    text = f"{REQUEST}---\n{TAKER}---\n" + REQUEST.replace("\n", "\r\n").rstrip()
+    file = command.folder / "pods.yaml"
+    file.write_bytes(text.encode())
+    outcome = command.run("fix", "--diff", "pods.yaml")
+    assert (outcome.status, read(file)) == (1, text)
+    assert "+          limits:\n+              nvidia.com/gpu" in outcome.out
+    assert command("--diff", "pods.yaml").out == outcome.out
+    command.run("fix", "pods.yaml")
+    fixed = file.read_bytes()
+    for tool in (["patch", "-p0", "--binary"], ["git", "apply", "-p0"]):
+        file.write_bytes(text.encode())
+        subprocess.run(tool, cwd=command.folder, input=outcome.raw_out, check=True)
+        assert file.read_bytes() == fixed, tool
+
+
+def test_standard_input_goes_to_standard_output(command: LintCommand) -> None:
+    outcome = command.run("fix", "-", stdin=REQUEST)
+    assert (outcome.status, outcome.out) == (0, FIXED)
+    assert "1 fixed" in outcome.errors
+    outcome = command.run("fix", "-", stdin=TAKER)
+    assert (outcome.status, outcome.out) == (1, TAKER)
+    named = command.run("fix", "--stdin-filename", "pod.yaml", stdin=REQUEST)
+    assert (named.out, list(command.folder.glob("*.yaml"))) == (FIXED, [])
+    assert command.run("fix", "-", "pod.yaml").status == 2
+
+
+def test_a_rule_can_be_chosen(command: LintCommand) -> None:
+    file = command.write("pod.yaml", REQUEST.replace("  tolerations", "  # tolerations"))
+    outcome = command.run("fix", "--rule", "toleration-default", "pod.yaml")
+    assert outcome.status == 1
+    assert "error[request-only]" in outcome.out
+    assert "effect: NoSchedule" in read(file)
+    assert "limits:" not in read(file)
+    outcome = command.run("fix", "--rule", "request-onyl", "pod.yaml")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert 'did you mean "request-only"' in outcome.errors
+
+
+def test_unsafe_fixes_are_made_only_on_demand(command: LintCommand) -> None:
+    file = command.write("pod.yaml", TAKER)
+    assert command.run("fix", "pod.yaml").status == 1
+    assert read(file) == TAKER
+    assert command.run("fix", "--unsafe-fixes", "pod.yaml").status == 0
+    assert read(file) == TAKER.replace("value: all", "value: void")
+    policy = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: {visible-devices-env: {fix: false}}\n"
+    command.write("gpuward.yaml", policy)
+    file.write_text(TAKER)
+    assert command.run("fix", "--unsafe-fixes", "pod.yaml").status == 1
+    assert read(file) == TAKER
+
+
+def test_what_is_suppressed_stays(command: LintCommand) -> None:
+    comment = "  # gpuward: ignore[request-only] set by a webhook"
+    text = REQUEST.replace(" # one", comment) + "---\n" + REQUEST
+    file = command.write("pods.yaml", text)
+    assert "1 suppressed" in command.run("fix", "pods.yaml").out
+    assert read(file) == REQUEST.replace(" # one", comment) + "---\n" + FIXED
+
+
+def test_what_cannot_be_edited_stays_and_is_explained(command: LintCommand) -> None:
+    text = REQUEST.replace("resources:\n", "resources: &r\n")
+    file = command.write("pod.yaml", text + "---\n" + REQUEST)
+    outcome = command.run("fix", "pod.yaml")
+    assert outcome.status == 1
+    assert read(file) == text + "---\n" + FIXED
+    assert (
+        "not fixed: pod.yaml:12:7: request-only: the value has an anchor, and a change would also "
+        "change its aliases\n"
+        '  by hand: add to spec.containers[0].resources: {limits: {nvidia.com/gpu: "1"}}\n'
+    ) in outcome.out
+    report = command.run("fix", "--format", "json", "pod.yaml").report
+    (entry,) = report["not_fixed"]
+    assert (entry["file"], entry["line"], entry["rules"]) == ("pod.yaml", 12, ["request-only"])
+    assert report["summary"]["fixed"] == 0
+    assert "pod.yaml:12:7: not fixed" in command.run("fix", "--diff", "pod.yaml").errors
+    assert "pod.yaml:12:7: not fixed" in command.run("fix", "--format", "concise", ".").out
+
+
+def test_templates_are_refused_where_the_edit_could_be_inside_a_condition(
+    command: LintCommand,
+) -> None:
+    text = REQUEST.replace("# limits are wanted", "# {{- end }}")
+    file = command.write("pod.yaml", text)
+    outcome = command.run("fix", "pod.yaml")
+    assert (outcome.status, read(file)) == (1, text)
+    assert "request-only: the file is a template" in outcome.out
+    # Workflows of Argo have placeholders elsewhere.
+    text = REQUEST.replace("example.com/trainer:1", '"{{inputs.parameters.image}}"')
+    file.write_text(text)
+    assert command.run("fix", "pod.yaml").status == 0
+
+
+def test_escapes_of_json_that_yaml_does_not_know_are_refused(command: LintCommand) -> None:
+    file = command.write("pod.json", JSON_POD.replace("é", "\\ud83d\\ude00"))
+    outcome = command.run("fix", "pod.json")
+    assert outcome.status == 1
+    assert "pairs of escapes" in outcome.out
+    assert read(file) == JSON_POD.replace("é", "\\ud83d\\ude00")
