@@ -1,0 +1,96 @@
+"""Properties of fixed files: every case in random layouts, and public manifests."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeyaml import Chunk, read
+from lint.fix.fixer import FixedText, Fixer
+from lint.linter import Linter
+from lint.results import Results
+from lint.sources import Source, sources
+from policies.loading import default_policy
+from rules.engine.fixing import fix
+from rules.policy import Policy
+from rules.profile.context import Context
+from tests.testkit.cases import TODAY, Case, cases
+from tests.testkit.yaml_layouts import Layout
+
+
+def fixed(source: Source, policy: Policy, context: Context) -> tuple[str, Results]:
+    """The text of a source after its fixes, and the report."""
+    texts: list[str] = []
+
+    def deliver(text: FixedText) -> bool:
+        texts.append(text.new)
+        return True
+
+    linter = Linter(policy, context, fixer=Fixer(deliver))
+    linter.evaluate([source])
+    return texts[0], linter.results
+
+
+def described(results: Results) -> list[Any]:
+    """What a report says about findings and remarks, with the places."""
+    found = [(f.finding.identity, f.finding.message, f.span) for f in results.findings]
+    return [*found, *results.remarks, *results.not_evaluated, results.suppressed, results.pods]
+
+
+def check_fixed(source: Source, policy: Policy, context: Context) -> tuple[str, Results]:
+    """The report is that of the fixed text, and there is nothing more to fix in it."""
+    text, results = fixed(source, policy, context)
+    again, results_again = fixed(source._replace(text=text), policy, context)
+    assert again == text
+    assert described(results_again) == described(results)
+    assert results_again.fixed == []
+    assert bool(results.fixed) == (text != source.text)
+    return text, results
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in cases()])
+def test_every_case_is_fixed_in_every_layout(case: Case) -> None:
+    """The original file, and one in which each document has another layout."""
+    text = case.file.read_text(encoding="utf-8")
+    chance = random.Random(case.name)  # noqa: S311  # not for secrets
+    manifest = json.loads(json.dumps(case.manifest))
+    documents = [Layout(chance, flow, 0.1).text(manifest).rstrip("\n") for flow in (0, 0.5)]
+    for written in (text, "\n---\n".join(documents)):
+        new, results = check_fixed(Source("case.yaml", written), case.policy, case.context)
+        if not results.not_fixed:
+            assert not [f for f in results.findings if f.finding.fixable]
+        assert new.count("\n---\n") == written.count("\n---\n")
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in cases()])
+def test_admission_has_nothing_to_add_to_a_fixed_file(case: Case) -> None:
+    source = Source("case.yaml", case.file.read_text(encoding="utf-8"))
+    text, results = fixed(source, case.policy, case.context)
+    assert results.not_fixed == []
+    assert fix(manifest_of(text), case.policy.rule_set(), case.context).operations == []
+
+
+def manifest_of(text: str) -> Any:
+    document = read(Chunk(text))
+    assert document is not None
+    return document.value
+
+
+@pytest.mark.slow
+def test_public_manifests_are_fixed_and_lose_no_line(corpus: Path) -> None:
+    policy, context = default_policy(), Context(TODAY)
+    changed = 0
+    for source in sources([str(corpus)]):
+        if isinstance(source, Source):
+            text, results = check_fixed(source, policy, context)
+            changed += text != source.text
+            assert results.not_fixed == [], source.name
+            # The default policy only adds to these files.
+            lines = iter(text.split("\n"))
+            missing = [line for line in source.text.split("\n") if line not in lines]
+            assert missing == [], source.name
+    assert changed > 100
