@@ -37,6 +37,7 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
     started = time.perf_counter()
     reduce_garbage_collection()
     paths = options.paths or _standard_input()
+    outputs = import_module("lint.outputs").plan(options, paths) if options.outputs else None
     context = Context(
         today=datetime.datetime.now(tz=datetime.UTC).date(), namespace=options.namespace
     )
@@ -63,14 +64,17 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
     results.seconds = time.perf_counter() - started
     if results.nothing_to_evaluate:
         _report_nothing(results, paths, required=options.require_input)
+    notes = options.notes or options.fail_on == "note"
     if options.diff or options.patch:
         if options.patch:
             import_module("lint.preview").write_patch(out, linter.previews)
         _report_not_evaluated(results)
     else:
-        writer: Writer = import_module(f"lint.report.{options.format}").write
-        notes = options.notes or options.fail_on == "note"
+        form = outputs.on_standard_output if outputs else options.format or "text"
+        writer: Writer = import_module(f"lint.report.{form}").write
         writer(out, results, Style(_use_color(options.color, out), notes))
+    if outputs and not outputs.write(results, Style(notes=notes)):
+        return 2
     return results.status(options.fail_on)
 
 

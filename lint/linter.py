@@ -12,9 +12,16 @@ from lint.kustomizations import Kustomizations
 from lint.manifests import File, UnparsedDocument
 from lint.not_evaluated import unread_parts
 from lint.owners import Owners
-from lint.results import InputNotEvaluated, LocatedFinding, Remark, Results, SkippedFile
+from lint.remarks import remarks
+from lint.results import (
+    InputNotEvaluated,
+    LocatedFinding,
+    Remark,
+    Results,
+    SkippedFile,
+    SuppressedFinding,
+)
 from lint.sources import SkippedSource, Source, UnreadableSource
-from lint.suppressions import Suppressions
 from rules.base.json_access import as_object, display
 from rules.base.json_patch import Json, Operation
 from rules.catalog import CATALOG
@@ -166,10 +173,12 @@ class Linter:
         self.results.excepted += len(result.excepted)
         self._used_exceptions |= result.used_exceptions
         for finding in result.findings:
-            span = file.locate(document, finding.path)
-            self.results.findings.append(LocatedFinding(finding, RULES[finding.rule], file, span))
+            self.results.findings.append(_located(file, document, finding))
+        for finding, reason in item.comments.suppressed():
+            located = _located(file, document, finding)
+            self.results.suppressed_findings.append(SuppressedFinding(located, reason))
         self.results.not_evaluated.extend(unread_parts(file, document, result))
-        self.results.remarks.extend(_remarks(file, document, item.comments))
+        self.results.remarks.extend(remarks(file, document, item.comments, RULE_NAMES))
         if len(listed) > 1 or not result.pods:
             self.results.remarks.extend(self._unread_requests(file, document))
 
@@ -180,12 +189,6 @@ class Linter:
         self.previews.append(Preview(name, before, after, fixed.operations, refused))
 
 
-def _remarks(file: File, document: Document, comments: Suppressions) -> Iterator[Remark]:
-    name = file.source.name
-    for duplicate in document.duplicates:
-        line, column = file.position(duplicate.key_start)
-        message = f"the key {str(duplicate.path[-1])!r} is here twice: only this one counts"
-        yield Remark("warning", name, line, column, message)
-    for comment, message in comments.faults(RULE_NAMES):
-        line, column = file.position(comment.start)
-        yield Remark("warning", name, line, column, message)
+def _located(file: File, document: Document, finding: Finding) -> LocatedFinding:
+    span = file.locate(document, finding.path)
+    return LocatedFinding(finding, RULES[finding.rule], file, span, finding.object)

@@ -7,12 +7,12 @@ import argparse
 from lint.sources import STANDARD_INPUT
 from policies.files import POLICY_FILE
 
-FORMATS = ("text", "json", "concise", "summary")
+FORMATS = ("text", "json", "concise", "summary", "sarif", "github", "gitlab")
 _EPILOG = """\
 exit status:
   0  nothing found that reaches --fail-on
   1  findings at or above --fail-on
-  2  wrong usage, or a policy that cannot be used
+  2  wrong usage, a policy that cannot be used, or a report that cannot be written
   3  some input could not be evaluated: unreadable, not parsable, or a rule failed;
      with --require-input also if there was nothing to evaluate;
      or a file could not be written
@@ -72,7 +72,15 @@ def _add_inputs(made: argparse.ArgumentParser) -> None:
 
 
 def _add_outputs(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+    made.add_argument("--format", choices=FORMATS, help="default: text")
+    made.add_argument(
+        "--output",
+        metavar="FORMAT=FILE",
+        dest="outputs",
+        action="append",
+        default=[],
+        help="also write a report into a file; repeatable; - is standard output, for --format",
+    )
     made.add_argument(
         "--fail-on",
         choices=("error", "warning", "note"),

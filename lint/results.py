@@ -48,6 +48,13 @@ class LocatedFinding(NamedTuple):
         return pointer(path)
 
 
+class SuppressedFinding(NamedTuple):
+    """A finding that a comment suppresses, and the comment's reason."""
+
+    located: LocatedFinding
+    reason: str
+
+
 class Remark(NamedTuple):
     """A message about a file or about the run that comes from no rule."""
 
@@ -110,6 +117,7 @@ class Results:
         self.quotas_and_claims = 0
         self.policy = ""
         self.suppressed = 0
+        self.suppressed_findings: list[SuppressedFinding] = []
         self.excepted = 0
         self.seconds = 0.0
 

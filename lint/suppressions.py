@@ -33,6 +33,7 @@ class Suppression:
         self.rules = rules
         self.reason = reason
         self.used: set[str] = set()
+        self.suppressed: dict[tuple[str, Path], Finding] = {}
         self.refused: set[str] = set()
 
 
@@ -52,10 +53,17 @@ class Suppressions:
             comment = self._covering.get((finding.rule, finding.path[:depth]))
             if comment and active.suppressible:
                 comment.used.add(finding.rule)
+                comment.suppressed.setdefault((finding.identity, finding.path), finding)
                 return True
             if comment:
                 comment.refused.add(finding.rule)
         return False
+
+    def suppressed(self) -> Iterator[tuple[Finding, str]]:
+        """Each finding that a comment has suppressed, and the comment's reason."""
+        for comment in self.comments:
+            for finding in comment.suppressed.values():
+                yield finding, comment.reason
 
     def faults(self, known: frozenset[str]) -> Iterator[tuple[Suppression, str]]:
         """What is wrong with the comments, once all findings have been asked about."""

@@ -1,0 +1,93 @@
+"""Reports into files: `--output FORMAT=FILE`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from io import StringIO
+from typing import NamedTuple
+
+from lint.options import FORMATS
+from lint.report import Style, Writer, printable
+from lint.results import Results
+from lint.sources import UsageError
+
+_STANDARD_OUTPUT = "-"
+
+
+class Output(NamedTuple):
+    """A report to write into a file."""
+
+    format: str
+    file: str
+
+
+class Outputs(NamedTuple):
+    """The reports that go to files, and the format of the report on standard output."""
+
+    files: list[Output]
+    on_standard_output: str
+
+    def write(self, results: Results, style: Style) -> bool:
+        """Write each report into its file; whether all could be written.
+
+        One that cannot be written is an error on standard error; the others are still written.
+        """
+        written = [_write(output, results, style) for output in self.files]
+        return all(written)
+
+
+def plan(options: argparse.Namespace, paths: Iterable[str]) -> Outputs:
+    """The reports that the options ask for, if `paths` are linted.
+
+    Raises UsageError for a value of `--output` that is no FORMAT=FILE, a file that is named twice
+    or is linted, and more than one report on standard output.
+    """
+    form: str = options.format or "text"
+    files = []
+    used = {os.path.realpath(path): "is a file to lint" for path in paths if os.path.isfile(path)}
+    for value in options.outputs:
+        output = _parse(value)
+        is_file = output.file != _STANDARD_OUTPUT
+        target = os.path.realpath(output.file) if is_file else _STANDARD_OUTPUT
+        if target in used:
+            raise UsageError(f"--output {value}: {output.file} {used[target]}; name another file")
+        used[target] = "has another report"
+        if is_file:
+            files.append(output)
+        elif options.format or options.diff or options.patch:
+            raise UsageError(
+                f"--output {value}: standard output is taken by --format, --diff or --patch"
+            )
+        else:
+            form = output.format
+    return Outputs(files, form)
+
+
+def _parse(value: str) -> Output:
+    form, _, file = value.partition("=")
+    if form not in FORMATS or not file:
+        raise UsageError(
+            f"--output {value}: write it as FORMAT=FILE, such as sarif=lint.sarif; "
+            f"the formats are {', '.join(FORMATS)}"
+        )
+    return Output(form, file)
+
+
+def _write(output: Output, results: Results, style: Style) -> bool:
+    writer: Writer = import_module(f"lint.report.{output.format}").write
+    text = StringIO()
+    writer(text, results, style)
+    try:
+        with open(output.file, "wb") as file:
+            # Names of files may hold bytes that are no UTF-8.
+            file.write(text.getvalue().encode(errors="backslashreplace"))
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        message = f"gpuward: --output {output.format}={output.file}: not written: {why}"
+        sys.stderr.write(printable(message) + "\n")
+        return False
+    return True

@@ -1,0 +1,27 @@
+"""Remarks about a document: what no rule reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubeyaml import Document
+from lint.manifests import File
+from lint.results import Remark
+from lint.suppressions import Suppressions
+
+
+def remarks(
+    file: File, document: Document, comments: Suppressions, rules: frozenset[str]
+) -> Iterator[Remark]:
+    """Keys that are there twice, and comments that do not suppress what they name.
+
+    `rules` are the names of all rules.
+    """
+    name = file.source.name
+    for duplicate in document.duplicates:
+        line, column = file.position(duplicate.key_start)
+        message = f"the key {str(duplicate.path[-1])!r} is here twice: only this one counts"
+        yield Remark("warning", name, line, column, message)
+    for comment, message in comments.faults(rules):
+        line, column = file.position(comment.start)
+        yield Remark("warning", name, line, column, message)

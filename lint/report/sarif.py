@@ -1,0 +1,149 @@
+"""SARIF 2.1.0, which GitHub's code scanning and other dashboards read."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from importlib import metadata
+from typing import Any, TextIO
+from urllib.parse import quote
+
+from lint.explain import explanation
+from lint.report import Style
+from lint.report.entries import Entry, finding_entry, other_entries
+from lint.report.fingerprints import fingerprints
+from lint.results import LEVELS, LocatedFinding, Results
+from rules.finding import Action
+from rules.rule import Rule
+
+_SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+_HOME = "https://github.com/gpuward/gpuward"
+# The name has the version of how fingerprints are made.
+_FINGERPRINT = "gpuwardIdentity/v1"
+
+
+def write(out: TextIO, results: Results, style: Style) -> None:
+    """Write one run.
+
+    It has all findings, those too that comments suppress, notes only if the style asks for them.
+    What no rule reports is a notification of the tool.
+    """
+    shown = list(_shown(results, style))
+    names = sorted({located.finding.rule for located, _, _ in shown})
+    rules = {located.finding.rule: located.rule for located, _, _ in shown}
+    index = {name: number for number, name in enumerate(names)}
+    log = {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": _driver([rules[name] for name in names])},
+                "invocations": [_invocation(results, style)],
+                "columnKind": "unicodeCodePoints",
+                "results": [
+                    _result(located, mark, index[located.finding.rule], reasons)
+                    for located, mark, reasons in shown
+                ],
+            }
+        ],
+    }
+    json.dump(log, out, indent=2)
+    out.write("\n")
+
+
+def _shown(results: Results, style: Style) -> list[tuple[LocatedFinding, str, list[str]]]:
+    """Each finding with its fingerprint and the reasons of what suppresses it."""
+    suppressed = results.suppressed_findings
+    found = [*results.findings, *(entry.located for entry in suppressed)]
+    reasons: list[list[str]] = [[] for _ in results.findings]
+    reasons += [[entry.reason] for entry in suppressed]
+    marked = zip(found, fingerprints(found), reasons, strict=True)
+    return [item for item in marked if item[0].level != "note" or style.notes]
+
+
+def _driver(rules: list[Rule[Any]]) -> dict[str, Any]:
+    driver: dict[str, Any] = {"name": "gpuward", "informationUri": _HOME}
+    with suppress(metadata.PackageNotFoundError):  # run from a clone
+        driver["semanticVersion"] = metadata.version("gpuward")
+    driver["rules"] = [_rule(rule) for rule in rules]
+    return driver
+
+
+def _rule(rule: Rule[Any]) -> dict[str, Any]:
+    parts = [f"## {head}\n\n{text}" for head, text in rule.documentation.items() if head and text]
+    page = f"{_HOME}/blob/main/docs/rules/{rule.name}.md"
+    enabled = rule.action is not Action.OFF
+    return {
+        "id": rule.name,
+        "name": rule.name.title().replace("-", ""),
+        "shortDescription": {"text": f"{rule.summary[:1].upper()}{rule.summary[1:]}."},
+        "help": {"text": explanation(rule), "markdown": "\n\n".join(parts)},
+        "helpUri": page,
+        "defaultConfiguration": {
+            "enabled": enabled,
+            "level": LEVELS[rule.action] if enabled else "none",
+        },
+        "properties": {"tags": [rule.family, "kubernetes", "gpu"]},
+    }
+
+
+def _result(
+    located: LocatedFinding, mark: str, rule_index: int, reasons: list[str]
+) -> dict[str, Any]:
+    entry = finding_entry(located, mark)
+    return {
+        "ruleId": entry.code,
+        "ruleIndex": rule_index,
+        "level": entry.level,
+        "message": _message(entry.description),
+        "locations": [_location(entry)],
+        "partialFingerprints": {_FINGERPRINT: mark},
+        "suppressions": [{"kind": "inSource", "justification": reason} for reason in reasons],
+    }
+
+
+def _invocation(results: Results, style: Style) -> dict[str, Any]:
+    return {
+        "executionSuccessful": not (results.not_evaluated or results.not_written),
+        "toolExecutionNotifications": [
+            {
+                "level": entry.level,
+                "message": _message(entry.description),
+                "locations": [_location(entry)] if entry.file else [],
+                "descriptor": {"id": entry.code},
+            }
+            for entry in other_entries(results, style)
+        ],
+    }
+
+
+def _message(text: str) -> dict[str, str]:
+    """A plain message: braces are doubled, and nothing in it is a link."""
+    return {"text": text.replace("{", "{{").replace("}", "}}").replace("](", "] (")}
+
+
+def _location(entry: Entry) -> dict[str, Any]:
+    location: dict[str, Any] = {}
+    if entry.file:
+        physical: dict[str, Any] = {"artifactLocation": _artifact(entry.file)}
+        if entry.line:
+            physical["region"] = {
+                "startLine": entry.line,
+                "startColumn": entry.column,
+                "endLine": entry.end_line,
+                "endColumn": entry.end_column,
+            }
+        location["physicalLocation"] = physical
+    if entry.object:
+        location["logicalLocations"] = [{"fullyQualifiedName": entry.object, "kind": "object"}]
+    return location
+
+
+def _artifact(file: str) -> dict[str, str]:
+    """The place of a file: a URI reference, relative to the root of the source if it can be."""
+    uri = quote(file, errors="backslashreplace")
+    if file.startswith("/"):
+        return {"uri": f"file://{uri}"}
+    return {"uri": f"./{uri}" if ":" in file.partition("/")[0] else uri, "uriBaseId": "%SRCROOT%"}

@@ -1,0 +1,301 @@
+"""Tests of the reports that other programs read, and of `--output`."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from jsonschema import Draft4Validator
+
+from lint import cli
+from tests.testkit.lint_command import LintCommand, Outcome
+from tests.testkit.paths import ROOT
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: taker
+  namespace: ml
+spec:
+  containers:
+    - name: main
+      image: example.com/app:1
+      env:
+        - name: NVIDIA_VISIBLE_DEVICES
+          value: all
+"""
+CLEAN_POD = POD.replace("value: all", "value: void")
+SCHEMA = ROOT / "tests/data/schemas/sarif-2.1.0-rtm.5.json"
+SUPPRESSED_POD = POD.replace("value: all", "value: all  # gpuward: ignore[{}] a test node")
+SUPPRESSED_POD = SUPPRESSED_POD.format("visible-devices-env")
+# What ends a command, an attribute, a CDATA section, a code span or a cell of a table.
+HOSTILE_NAME = "x\n::error::y]]>%0A{0}<script>[a](http://b)|`\x1b[2J\r"
+HOSTILE_POD = json.dumps(
+    {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": HOSTILE_NAME},
+        "spec": {
+            "containers": [
+                {
+                    "name": HOSTILE_NAME,
+                    "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": HOSTILE_NAME}],
+                }
+            ]
+        },
+    }
+)
+HOSTILE_FILE = "a:b,c%\n::error::|`]]>.json"
+
+
+class LintInProcess(LintCommand):
+    """The command without a process of its own, which would take most of the time."""
+
+    def __init__(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        super().__init__(folder)
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+
+    def run(self, verb: str, *arguments: str, stdin: str = "") -> Outcome:
+        """`gpuward VERB ARGUMENTS` in the folder."""
+        self._monkeypatch.chdir(self.folder)
+        self._monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        status = cli.main(list(arguments), prog=f"gpuward {verb}")
+        return Outcome(status, *self._capsys.readouterr())
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> LintCommand:
+    return LintInProcess(tmp_path, capsys, monkeypatch)
+
+
+def sarif(command: LintCommand, *arguments: str) -> dict[str, Any]:
+    """The only run of the SARIF report, which fits the schema."""
+    log = json.loads(command("--format", "sarif", *arguments).out)
+    Draft4Validator(json.loads(SCHEMA.read_text())).validate(log)
+    (run,) = log["runs"]
+    assert isinstance(run, dict)
+    return run
+
+
+def fingerprints(command: LintCommand, *arguments: str) -> set[str]:
+    """The fingerprints in the SARIF report, which are those in GitLab's."""
+    run = sarif(command, *arguments)
+    marks = {mark for r in run["results"] for mark in r["partialFingerprints"].values()}
+    issues = json.loads(command("--format", "gitlab", *arguments).out)
+    assert {issue["fingerprint"] for issue in issues} == marks
+    assert len(issues) == len(run["results"]) == len(marks)
+    return marks
+
+
+def test_sarif_names_the_rule_and_the_region(command: LintCommand) -> None:
+    command.write("deploy/my pod.yaml", POD)
+    run = sarif(command, "./deploy")
+    (result,) = run["results"]
+    rule = run["tool"]["driver"]["rules"][result["ruleIndex"]]
+    assert result["ruleId"] == rule["id"] == "visible-devices-env"
+    assert result["level"] == "error"
+    assert "## Why it matters" in rule["help"]["markdown"]
+    page = rule["helpUri"].partition("/blob/main/")[2]
+    assert (ROOT / page).is_file()
+    assert result["locations"][0]["physicalLocation"] == {
+        "artifactLocation": {"uri": "deploy/my%20pod.yaml", "uriBaseId": "%SRCROOT%"},
+        "region": {"startLine": 12, "startColumn": 18, "endLine": 12, "endColumn": 21},
+    }
+    assert run["columnKind"] == "unicodeCodePoints"
+
+
+def test_a_region_over_lines_ends_behind_its_last_character(command: LintCommand) -> None:
+    command.write("pod.yaml", POD.replace("value: all", 'value: "all\n\n            "'))
+    (result,) = sarif(command, "pod.yaml")["results"]
+    region = result["locations"][0]["physicalLocation"]["region"]
+    assert region == {"startLine": 12, "startColumn": 18, "endLine": 14, "endColumn": 14}
+
+
+def test_sarif_has_suppressed_findings_with_their_reasons(command: LintCommand) -> None:
+    command.write("pod.yaml", SUPPRESSED_POD)
+    (result,) = sarif(command, "pod.yaml")["results"]
+    assert result["suppressions"] == [{"kind": "inSource", "justification": "a test node"}]
+    command.write("pod.yaml", POD)
+    (other,) = sarif(command, "pod.yaml")["results"]
+    assert other["suppressions"] == []
+    assert other["partialFingerprints"] == result["partialFingerprints"]
+
+
+def test_a_suppressed_finding_is_reported_once_after_a_fix(command: LintCommand) -> None:
+    request = "      resources: {requests: {nvidia.com/gpu: 1}}\n"
+    command.write("pod.yaml", SUPPRESSED_POD + request)
+    run = sarif(command, "--fix", "--unsafe-fixes", "pod.yaml")
+    assert [r["ruleId"] for r in run["results"] if r["suppressions"]] == ["visible-devices-env"]
+
+
+def test_fingerprints_stay_when_lines_move(command: LintCommand) -> None:
+    command.write("pod.yaml", POD)
+    before = fingerprints(command, "pod.yaml")
+    command.write("pod.yaml", "# a comment\n\n" + POD)
+    assert fingerprints(command, "pod.yaml") == before
+    command.write("pod.yaml", POD.replace("name: main", "name: other"))
+    assert not fingerprints(command, "pod.yaml") & before
+
+
+def test_two_versions_of_one_object_have_two_fingerprints(command: LintCommand) -> None:
+    command.write("production/pod.yaml", POD)
+    command.write("staging/pod.yaml", POD)
+    assert len(fingerprints(command, ".")) == 2
+
+
+def test_github_gets_one_command_for_each_finding(command: LintCommand) -> None:
+    command.write("pod.yaml", POD)
+    outcome = command("--format", "github", "pod.yaml")
+    (line,) = outcome.out.splitlines()
+    assert line.startswith(
+        "::error title=gpuward%3A visible-devices-env,file=pod.yaml,line=12,col=18::Pod ml/taker: "
+    )
+    assert ". Help: " in line
+    assert outcome.status == 1
+
+
+def test_gitlab_gets_its_required_keys(command: LintCommand) -> None:
+    file = command.write("pod.yaml", POD)
+    (issue,) = json.loads(command("--format", "gitlab", str(file)).out)
+    assert issue["check_name"] == "visible-devices-env"
+    assert issue["severity"] == "critical"
+    assert issue["location"] == {"path": "pod.yaml", "lines": {"begin": 12}}
+    assert issue["description"]
+
+
+@pytest.mark.parametrize("form", ["github", "gitlab"])
+def test_notes_are_reported_if_asked_for(command: LintCommand, form: str) -> None:
+    command.write("pod.yaml", CLEAN_POD + "      resources: {limits: {nvidia.com/gpu: 1}}\n")
+    words = ("::notice ", '"info"')
+    assert not any(word in command("--format", form, "pod.yaml").out for word in words)
+    assert any(word in command("--format", form, "--notes", "pod.yaml").out for word in words)
+
+
+def test_input_that_is_not_evaluated_is_in_every_report(command: LintCommand) -> None:
+    command.write("torn.yaml", "apiVersion: v1\nkind: [\n")
+    run = sarif(command, "torn.yaml")
+    assert run["invocations"][0]["executionSuccessful"] is False
+    (notification,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert notification["level"] == "error"
+    assert notification["message"]["text"].startswith("not evaluated: ")
+    github = command("--format", "github", "torn.yaml")
+    assert github.out.startswith("::error title=gpuward%3A not-evaluated,file=torn.yaml,line=")
+    assert github.status == 3
+    (issue,) = json.loads(command("--format", "gitlab", "torn.yaml").out)
+    assert issue["check_name"] == "not-evaluated"
+
+
+def test_standard_input_is_no_file(command: LintCommand) -> None:
+    log = json.loads(command("--format", "sarif", "-", stdin=POD).out)
+    (location,) = log["runs"][0]["results"][0]["locations"]
+    assert "physicalLocation" not in location
+    assert location["logicalLocations"][0]["fullyQualifiedName"] == "Pod ml/taker"
+    assert "file=" not in command("--format", "github", "-", stdin=POD).out
+
+
+def test_hostile_names_cannot_leave_their_place(command: LintCommand) -> None:
+    command.write(HOSTILE_FILE, HOSTILE_POD)
+    commands = command("--format", "github", HOSTILE_FILE).out.splitlines()
+    expected = command.json(HOSTILE_FILE).report["findings"]
+    shown = [finding for finding in expected if finding["level"] != "note"]
+    assert len(commands) == len(shown)
+    for line in commands:
+        properties = line.removeprefix("::error ").removeprefix("::warning ").partition("::")[0]
+        keys = [field.partition("=")[0] for field in properties.split(",")]
+        assert keys == ["title", "file", "line", "col"]
+    for result in sarif(command, HOSTILE_FILE)["results"]:
+        (location,) = result["locations"]
+        uri = location["physicalLocation"]["artifactLocation"]["uri"]
+        assert uri.startswith("./")  # else a:b would be a URI of the scheme a
+        assert unquote(uri) == "./a:b,c%\\u000a::error::|`]]>.json"
+        text = result["message"]["text"]
+        assert "](" not in text
+        assert "{0}" not in text.replace("{{", "").replace("}}", "")
+    for issue in json.loads(command("--format", "gitlab", HOSTILE_FILE).out):
+        assert "\x1b" not in issue["description"]
+
+
+def test_several_reports_of_one_run(command: LintCommand) -> None:
+    command.write("pod.yaml", POD)
+    outcome = command("--output", "sarif=lint.sarif", "--output", "gitlab=quality.json", "pod.yaml")
+    assert outcome.status == 1
+    assert outcome.out.startswith("error[visible-devices-env]")
+    alone = command("--format", "sarif", "pod.yaml").out
+    assert (command.folder / "lint.sarif").read_text() == alone
+    assert (command.folder / "quality.json").read_text().startswith("[")
+
+
+def test_standard_output_can_have_the_report_of_an_output(command: LintCommand) -> None:
+    command.write("pod.yaml", POD)
+    outcome = command("--output", "github=-", "--output", "json=report.json", "pod.yaml")
+    assert outcome.out == command("--format", "github", "pod.yaml").out
+    assert json.loads((command.folder / "report.json").read_text())["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--output", "sarif"], "write it as FORMAT=FILE"),
+        (["--output", "sarif="], "write it as FORMAT=FILE"),
+        (["--output", "nonsense=file"], "the formats are text, json,"),
+        (["--output", "sarif=a", "--output", "json=./a"], "./a has another report"),
+        (["--output", "sarif=-", "--output", "json=-"], "- has another report"),
+        (["--output", "sarif=pod.yaml"], "pod.yaml is a file to lint"),
+        (["--output", "sarif=-", "--format", "json"], "standard output is taken"),
+        (["--output", "sarif=-", "--diff"], "standard output is taken"),
+    ],
+)
+def test_wrong_outputs_are_refused(command: LintCommand, arguments: list[str], why: str) -> None:
+    command.write("pod.yaml", POD)
+    outcome = command(*arguments, "pod.yaml")
+    assert outcome.status == 2
+    assert why in outcome.errors
+    assert outcome.out == ""
+    assert {file.name for file in command.folder.iterdir()} == {".git", "pod.yaml"}
+    assert (command.folder / "pod.yaml").read_text() == POD
+
+
+def test_a_report_that_cannot_be_written_loses_no_other(command: LintCommand) -> None:
+    command.write("pod.yaml", POD)
+    outcome = command(
+        "--output", "sarif=missing/lint.sarif", "--output", "json=report.json", "pod.yaml"
+    )
+    assert outcome.status == 2
+    assert (
+        outcome.errors == "gpuward: --output sarif=missing/lint.sarif: not written: "
+        "no such file or directory\n"
+    )
+    assert outcome.out.startswith("error[visible-devices-env]")
+    assert (command.folder / "report.json").is_file()
+
+
+def test_formats_are_loaded_only_if_they_are_asked_for(command: LintCommand) -> None:
+    command.write("pod.yaml", POD)
+    program = (
+        "import sys; from gpuward.__main__ import main; main(['lint', 'pod.yaml']); "
+        "print(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=command.folder,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    loaded = set(done.stderr.splitlines())
+    assert "lint.report.text" in loaded
+    unwanted = {"lint.outputs", "lint.report.entries", "lint.report.sarif", "importlib.metadata"}
+    assert not loaded & unwanted
