@@ -69,7 +69,8 @@ def main() -> int:
         sys.exit("the server and the client need one CPU each")
     for variant in options.variants:
         results: Results = {}
-        for _ in range(options.starts):
+        memory = 0.0
+        for start in range(options.starts):
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
                 certificate = create_certificate(folder)
@@ -80,10 +81,11 @@ def main() -> int:
                     base = baseline_server(folder, cores[0], variant, certificate, patches)
                     with base as baseline:
                         _measure(client, server, baseline, cases, options, results)
-                        memory = _memory(client, server, cases[0], options)
+                        if start == options.starts - 1:
+                            memory = _memory(client, server, cases[0], options)
         title = f"{NAMES[variant]}, {options.connections} connections, {options.starts} starts"
         print_table(title, results)
-        print(f"memory after {options.templates:,} templates: {memory:.0f} MB", flush=True)
+        print(f"memory at most, with {options.templates:,} templates: {memory:.0f} MB", flush=True)
     return 0
 
 
