@@ -65,6 +65,7 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
     if results.nothing_to_evaluate:
         _report_nothing(results, paths, required=options.require_input)
     notes = options.notes or options.fail_on == "note"
+    style = Style(notes=notes, fail_on=options.fail_on)
     if options.diff or options.patch:
         if options.patch:
             import_module("lint.preview").write_patch(out, linter.previews)
@@ -72,8 +73,8 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
     else:
         form = outputs.on_standard_output if outputs else options.format or "text"
         writer: Writer = import_module(f"lint.report.{form}").write
-        writer(out, results, Style(_use_color(options.color, out), notes))
-    if outputs and not outputs.write(results, Style(notes=notes)):
+        writer(out, results, style._replace(color=_use_color(options.color, out)))
+    if outputs and not outputs.write(results, style):
         return 2
     return results.status(options.fail_on)
 

@@ -7,7 +7,10 @@ import argparse
 from lint.sources import STANDARD_INPUT
 from policies.files import POLICY_FILE
 
-FORMATS = ("text", "json", "concise", "summary", "sarif", "github", "gitlab")
+FORMATS = (
+    *("text", "json", "concise", "summary"),
+    *("sarif", "github", "gitlab", "junit", "markdown", "rdjson"),
+)
 _EPILOG = """\
 exit status:
   0  nothing found that reaches --fail-on

@@ -83,8 +83,7 @@ def _write(output: Output, results: Results, style: Style) -> bool:
     writer(text, results, style)
     try:
         with open(output.file, "wb") as file:
-            # Names of files may hold bytes that are no UTF-8.
-            file.write(text.getvalue().encode(errors="backslashreplace"))
+            file.write(text.getvalue().encode())
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         message = f"gpuward: --output {output.format}={output.file}: not written: {why}"

@@ -10,22 +10,26 @@ from lint.results import LocatedFinding, Results
 from lint.sources import STANDARD_INPUT
 
 _CONTROL = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ufeff]"
+    "[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 
 
 class Style(NamedTuple):
-    """Options of the reports for people."""
+    """Options of the reports: `fail_on` is the lowest level that makes the exit status 1."""
 
     color: bool = False
     notes: bool = False
+    fail_on: str = "error"
 
 
 Writer = Callable[[TextIO, Results, Style], None]
 
 
 def printable(text: str) -> str:
-    """`text` with control characters escaped, so that it cannot control a terminal."""
+    """`text` with control characters escaped, so that it cannot control a terminal.
+
+    So are bytes in names of files that are no UTF-8, which no file of UTF-8 can hold.
+    """
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

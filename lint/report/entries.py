@@ -12,10 +12,12 @@ from lint.report.fixes import why_not_fixed
 from lint.results import LocatedFinding, Results
 from lint.sources import STANDARD_INPUT
 
+HOME = "https://github.com/gpuward/gpuward"
 NOT_EVALUATED = "not-evaluated"
 NOT_FIXED = "not-fixed"
 NOT_WRITTEN = "not-written"
 REMARK = "remark"
+_NO_RULES = (NOT_EVALUATED, NOT_FIXED, NOT_WRITTEN, REMARK)
 
 
 class Entry(NamedTuple):
@@ -48,6 +50,16 @@ class Entry(NamedTuple):
     def description(self) -> str:
         """Message and help as one text."""
         return f"{self.message}. Help: {self.help}" if self.help else self.message
+
+    @property
+    def page(self) -> str:
+        """The address of the rule's page; empty if there is no rule."""
+        return "" if self.code in _NO_RULES else rule_page(self.code)
+
+
+def rule_page(rule: str) -> str:
+    """The address of the page about `rule` in the documentation."""
+    return f"{HOME}/blob/main/docs/rules/{rule}.md"
 
 
 def entries(results: Results, style: Style) -> Iterator[Entry]:

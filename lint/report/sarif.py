@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from lint.explain import explanation
 from lint.report import Style
-from lint.report.entries import Entry, finding_entry, other_entries
+from lint.report.entries import HOME, Entry, finding_entry, other_entries, rule_page
 from lint.report.fingerprints import fingerprints
 from lint.results import LEVELS, LocatedFinding, Results
 from rules.finding import Action
@@ -19,7 +19,6 @@ from rules.rule import Rule
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
-_HOME = "https://github.com/gpuward/gpuward"
 # The name has the version of how fingerprints are made.
 _FINGERPRINT = "gpuwardIdentity/v1"
 
@@ -64,7 +63,7 @@ def _shown(results: Results, style: Style) -> list[tuple[LocatedFinding, str, li
 
 
 def _driver(rules: list[Rule[Any]]) -> dict[str, Any]:
-    driver: dict[str, Any] = {"name": "gpuward", "informationUri": _HOME}
+    driver: dict[str, Any] = {"name": "gpuward", "informationUri": HOME}
     with suppress(metadata.PackageNotFoundError):  # run from a clone
         driver["semanticVersion"] = metadata.version("gpuward")
     driver["rules"] = [_rule(rule) for rule in rules]
@@ -73,14 +72,13 @@ def _driver(rules: list[Rule[Any]]) -> dict[str, Any]:
 
 def _rule(rule: Rule[Any]) -> dict[str, Any]:
     parts = [f"## {head}\n\n{text}" for head, text in rule.documentation.items() if head and text]
-    page = f"{_HOME}/blob/main/docs/rules/{rule.name}.md"
     enabled = rule.action is not Action.OFF
     return {
         "id": rule.name,
         "name": rule.name.title().replace("-", ""),
         "shortDescription": {"text": f"{rule.summary[:1].upper()}{rule.summary[1:]}."},
         "help": {"text": explanation(rule), "markdown": "\n\n".join(parts)},
-        "helpUri": page,
+        "helpUri": rule_page(rule.name),
         "defaultConfiguration": {
             "enabled": enabled,
             "level": LEVELS[rule.action] if enabled else "none",
@@ -143,7 +141,7 @@ def _location(entry: Entry) -> dict[str, Any]:
 
 def _artifact(file: str) -> dict[str, str]:
     """The place of a file: a URI reference, relative to the root of the source if it can be."""
-    uri = quote(file, errors="backslashreplace")
+    uri = quote(file)
     if file.startswith("/"):
         return {"uri": f"file://{uri}"}
     return {"uri": f"./{uri}" if ":" in file.partition("/")[0] else uri, "uriBaseId": "%SRCROOT%"}

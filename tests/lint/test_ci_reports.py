@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+from xml.etree import ElementTree as ET
 
 import pytest
 from jsonschema import Draft4Validator
@@ -87,6 +90,11 @@ def sarif(command: LintCommand, *arguments: str) -> dict[str, Any]:
     (run,) = log["runs"]
     assert isinstance(run, dict)
     return run
+
+
+def parse_xml(text: str) -> ET.Element:
+    """The root of an XML file, which must be well-formed."""
+    return ET.fromstring(text)  # noqa: S314  # our own report
 
 
 def fingerprints(command: LintCommand, *arguments: str) -> set[str]:
@@ -225,6 +233,108 @@ def test_hostile_names_cannot_leave_their_place(command: LintCommand) -> None:
         assert "{0}" not in text.replace("{{", "").replace("}}", "")
     for issue in json.loads(command("--format", "gitlab", HOSTILE_FILE).out):
         assert "\x1b" not in issue["description"]
+
+
+def test_junit_fails_the_cases_that_fail_the_run(command: LintCommand) -> None:
+    command.write("pod.yaml", POD + "      resources: {limits: {nvidia.com/gpu: 1}}\n")
+    root = parse_xml(command("--format", "junit", "--notes", "pod.yaml").out)
+    assert root.attrib == {"name": "gpuward", "tests": "3", "failures": "1", "errors": "0"}
+    failed, *noted = root.iter("testcase")
+    assert failed.attrib["classname"] == failed.attrib["file"] == "pod.yaml"
+    assert failed.attrib["name"].startswith("visible-devices-env Pod ml/taker [")
+    (failure,) = failed
+    assert failure.tag == "failure"
+    assert failure.attrib["type"] == "error"
+    assert [child.tag for case in noted for child in case] == ["system-out"] * 2
+    strict = command("--format", "junit", "--fail-on", "note", "pod.yaml")
+    assert parse_xml(strict.out).attrib["failures"] == "3"
+    assert strict.status == 1
+
+
+def test_junit_says_what_was_not_evaluated_and_that_nothing_was_found(
+    command: LintCommand,
+) -> None:
+    command.write("torn.yaml", "apiVersion: v1\nkind: [\n")
+    torn = parse_xml(command("--format", "junit", "torn.yaml").out)
+    assert torn.attrib["errors"] == "1"
+    assert next(torn.iter("error")).attrib["message"].startswith("not evaluated: ")
+    command.write("pod.yaml", CLEAN_POD)
+    clean = parse_xml(command("--format", "junit", "pod.yaml").out)
+    assert [len(case) for case in clean.iter("testcase")] == [0]
+
+
+def test_hostile_names_stay_text_in_junit(command: LintCommand) -> None:
+    text = HOSTILE_POD.replace("<script>", "<script>\\uffff")
+    command.write(HOSTILE_FILE, text)
+    root = parse_xml(command("--format", "junit", HOSTILE_FILE).out)
+    assert {element.tag for element in root.iter()} <= {
+        *("testsuites", "testsuite", "testcase", "failure", "error", "system-out"),
+    }
+    assert "<script>" in next(root.iter("failure")).attrib["message"]
+
+
+def test_rdjson_counts_bytes(command: LintCommand) -> None:
+    before = "        - {name: NVIDIA_VISIBLE_DEVICES, é: 😀, value: "
+    command.write("pod.yaml", POD[: POD.index("        - name: NVIDIA")] + before + "all}\n")
+    report = json.loads(command("--format", "rdjson", "pod.yaml").out)
+    assert report["source"]["name"] == "gpuward"
+    (diagnostic,) = report["diagnostics"]
+    assert diagnostic["severity"] == "ERROR"
+    assert diagnostic["code"]["value"] == "visible-devices-env"
+    assert diagnostic["code"]["url"].endswith("/docs/rules/visible-devices-env.md")
+    column = len(before.encode()) + 1
+    assert diagnostic["location"] == {
+        "path": "pod.yaml",
+        "range": {
+            "start": {"line": 11, "column": column},
+            "end": {"line": 11, "column": column + 3},
+        },
+    }
+
+
+def test_markdown_is_a_table_with_links_to_the_rules(command: LintCommand) -> None:
+    command.write("pod.yaml", POD)
+    out = command("--format", "markdown", "pod.yaml").out
+    assert out.startswith("<!-- gpuward -->\n### gpuward: 1 error\n")
+    (row,) = [line for line in out.splitlines() if "visible-devices-env" in line]
+    assert row.startswith(
+        "| ❌ error | pod.yaml:12<br>Pod ml/taker | [visible-devices-env](https://"
+    )
+    command.write("pod.yaml", CLEAN_POD)
+    assert "### gpuward: no findings\n" in command("--format", "markdown", "pod.yaml").out
+
+
+def test_hostile_names_have_no_meaning_in_markdown(command: LintCommand) -> None:
+    command.write(HOSTILE_FILE, HOSTILE_POD.replace("<script>", "<script>@all #1 www.b.example"))
+    out = command("--format", "markdown", HOSTILE_FILE).out
+    rows = [line for line in out.splitlines() if line.startswith("| ❌")]
+    assert rows
+    for row in rows:
+        assert len(re.findall(r"(?<!\\)\|", row)) == 5
+        assert len(re.findall(r"(?<!\\)<(?!br>)", row)) == 0
+        assert len(re.findall(r"(?<!\\)\[", row)) == 1  # the link to the rule
+        assert "@all" not in row
+        assert "www.b" not in row
+        assert row.count("://") == 1
+
+
+def test_a_long_comment_ends_before_github_refuses_it(command: LintCommand) -> None:
+    pods = "---\n".join(POD.replace("taker", f"taker-{n}") for n in range(300))
+    command.write("pods.yaml", pods)
+    out = command("--format", "markdown", "pods.yaml").out
+    assert len(out) < 65_536
+    shown = out.count("| ❌ error |")
+    assert f"\n{300 - shown} more do not fit into a comment.\n" in out
+
+
+@pytest.mark.parametrize("form", ["sarif", "github", "gitlab", "junit", "markdown", "rdjson"])
+def test_names_of_files_that_are_no_text_are_escaped(command: LintCommand, form: str) -> None:
+    name = os.fsdecode(b"\xff.yaml")
+    command.write(name, POD)
+    outcome = command("--format", form, "--output", f"{form}=report", ".")
+    assert outcome.status == 1
+    assert "udcff.yaml" in outcome.out
+    assert (command.folder / "report").read_text(encoding="utf-8") == outcome.out
 
 
 def test_several_reports_of_one_run(command: LintCommand) -> None:
