@@ -154,7 +154,8 @@ def _names(envelope: Envelope) -> dict[str, Any]:
     }
     if max(map(len, names.values())) > MAX_NAME_LENGTH:
         names = {field: shorten(name) for field, name in names.items()}
-    return {**names, "dry_run": envelope.dry_run}
+    # The whole name of the user, because the log may show its hash.
+    return {**names, "user": envelope.user, "dry_run": envelope.dry_run}
 
 
 def bug_of(error: BaseException) -> Bug:

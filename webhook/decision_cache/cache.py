@@ -10,14 +10,18 @@ from __future__ import annotations
 import datetime
 
 from registration.routes import ROUTES
-from rules.engine.bounds import StepLimit, TooManyStepsError
+from rules.engine.bounds import LARGE_OBJECT_BYTES, StepLimit, TooManyStepsError
 from webhook.admission.answer import Answer, ReusableAnswer, reusable_answer
+from webhook.admission.codec import CODEC
 from webhook.admission.decider import Decider
+from webhook.admission.decision import Decision
 from webhook.decision_cache.bounded_map import BoundedMap
 from webhook.decision_cache.reading import TOKEN_PLACEHOLDER, Reader, Reading, review_of
 
 # Of all texts and answers together.
 MAX_BYTES = 16 << 20
+# A text that is cut may end within the placeholder.
+_PLACEHOLDER = TOKEN_PLACEHOLDER.rstrip("?").encode() + b"?"
 # What the Python objects of an entry take besides its texts.
 _ENTRY_BYTES = 2_000
 
@@ -51,6 +55,8 @@ class DecisionCache:
         """
         if decider is not self._decider or today != self._today:
             self._forget(decider, today)
+        if len(body) > LARGE_OBJECT_BYTES:
+            return None  # the long way compares it with the bounds
         reading = self._reader.read(path, body)
         if reading is None:
             return None
@@ -82,10 +88,17 @@ class DecisionCache:
             return None
         found = reusable_answer(route, decision)
         answer = found.to(reading.envelope)
-        if TOKEN_PLACEHOLDER in answer.body or TOKEN_PLACEHOLDER.decode() in answer.details:
+        if _names_placeholder(decision, answer):
             return None
         self.misses += 1
         if not decision.failures:
-            size = len(text) + len(answer.body) + len(found.details) + _ENTRY_BYTES
+            # A refusal keeps its message and causes both encoded and not.
+            size = len(text) + 2 * len(answer.body) + len(found.details) + _ENTRY_BYTES
             self._answers.put(text, found, size)
         return answer
+
+
+def _names_placeholder(decision: Decision, answer: Answer) -> bool:
+    """Whether the answer, a patch or the log would name the volume with the token."""
+    patch = CODEC.dumps(list(decision.operations)) if decision.operations else b""
+    return any(_PLACEHOLDER in text for text in (patch, answer.body, answer.details.encode()))

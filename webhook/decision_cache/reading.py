@@ -21,8 +21,8 @@ from webhook.admission.second_apply import APPLY, LAST_APPLIED
 from webhook.decision_cache.records import (
     Container,
     DecisionInput,
-    Metadata,
     OwnerReference,
+    Pod,
     PodSpec,
     Request,
     Review,
@@ -31,11 +31,13 @@ from webhook.decision_cache.records import (
     Variable,
 )
 
-# The volume that the API server adds to a new pod, with the token of its service account.
+# The name of the volume that the API server adds to a new pod, with its service account's token.
 _TOKEN_VOLUME_PREFIX = "kube-api-access-"  # noqa: S105  # no secret
 _TOKEN_VOLUME = re.compile(f"{_TOKEN_VOLUME_PREFIX}[a-z0-9]{{5}}")
-TOKEN_PLACEHOLDER = b"kube-api-access-?????"  # no name in Kubernetes has a question mark
-_NAMED_PLACEHOLDER = b'"name":"%b"' % TOKEN_PLACEHOLDER
+# No name in Kubernetes has a question mark.
+TOKEN_PLACEHOLDER = "kube-api-access-?????"  # noqa: S105
+# A pod with more annotations and labels is not read: left out here, they would count as steps.
+_MAX_KEYS = 100
 # A reference to a variable begins with it.
 _REFERENCE = b"$"
 _NO_OWNER = OwnerReference()
@@ -62,14 +64,14 @@ class Reader:
         """The review in `body`, sent to `path`; None if it is no review of an ordinary new pod."""
         try:
             request = _decoder.decode(body).request
-            if _is_applied(request.object.metadata):
-                return None  # a user applied it, with a warning of its own and without replicas
+            if not _is_ordinary(request.object):
+                return None
             envelope = _envelope_of(request)
             text = self._text(path, request, drop_values=True)
             if _REFERENCE in text:
                 request = _decoder.decode(body).request
                 text = self._text(path, request, drop_values=False)
-        except (MsgspecError, RecursionError):
+        except (MsgspecError, RecursionError, UnicodeDecodeError):
             return None
         return Reading(text, envelope) if envelope.uid else None
 
@@ -87,9 +89,9 @@ class Reader:
             owner.name = UNSET
         if not self._names_matter:
             metadata.name = metadata.generateName = UNSET
+        _rename_token_volume(pod.spec)
         user = request.userInfo.username
-        text = _encoder.encode(DecisionInput(path, request.namespace, user, pod))
-        return _rename_token_volume(pod.spec, text)
+        return _encoder.encode(DecisionInput(path, request.namespace, user, pod))
 
     def _drop_values(self, container: Container) -> None:
         may_be_read = self._read_variables
@@ -105,11 +107,14 @@ class Reader:
         return {k: v for k, v in texts.items() if may_be_read[k] or k == FIXED_ANNOTATION}
 
 
-def _is_applied(metadata: Metadata) -> bool:
-    """Whether `kubectl apply` created the pod."""
-    if LAST_APPLIED in (metadata.annotations or ()):
-        return True
-    return any(manager.operation == APPLY for manager in metadata.managedFields or ())
+def _is_ordinary(pod: Pod) -> bool:
+    """Whether a decision about `pod` follows from its reading."""
+    annotations, labels = pod.metadata.annotations or (), pod.metadata.labels or ()
+    if pod.items is not UNSET or len(annotations) + len(labels) > _MAX_KEYS:
+        return False
+    # What `kubectl apply` creates has a warning of its own, and no replicas.
+    managers = pod.metadata.managedFields or ()
+    return LAST_APPLIED not in annotations and all(m.operation != APPLY for m in managers)
 
 
 def _envelope_of(request: Request) -> Envelope:
@@ -162,20 +167,23 @@ def _containers(spec: PodSpec) -> list[Container]:
     return spec.containers
 
 
-def _rename_token_volume(spec: PodSpec, text: bytes) -> bytes:
-    """`text` with a placeholder for the random name of the token's volume.
+def _rename_token_volume(spec: PodSpec) -> None:
+    """Give the volume with the token, and its mounts, a placeholder for their random name.
 
-    Unchanged if the name or the placeholder is in the text for another reason.
+    Volumes and mounts are compared with one another only, so it does not matter how they are named.
     """
     volumes = [volume for volume in spec.volumes or () if _is_token_volume(volume.name)]
-    if len(volumes) != 1 or volumes[0].hostPath is not UNSET or TOKEN_PLACEHOLDER in text:
-        return text
-    named = volumes[0].name or ""
-    if named in [container.name for container in _containers(spec)]:
-        return text
-    name = named.encode()
-    renamed = text.replace(b'"name":"%b"' % name, _NAMED_PLACEHOLDER)
-    return text if name in renamed else renamed
+    if len(volumes) != 1 or volumes[0].hostPath is not UNSET:
+        return
+    name = volumes[0].name
+    mounts = [m for c in _containers(spec) if c.volumeMounts for m in c.volumeMounts]
+    others = (*mounts, *(spec.volumes or ()))
+    if any(other.name == TOKEN_PLACEHOLDER for other in others):
+        return
+    volumes[0].name = TOKEN_PLACEHOLDER
+    for mount in mounts:
+        if mount.name == name:
+            mount.name = TOKEN_PLACEHOLDER
 
 
 def _is_token_volume(name: Text) -> bool:

@@ -25,6 +25,16 @@ class Variable(Struct, omit_defaults=True, gc=False):
     valueFrom: AnyJson = UNSET
 
 
+class VolumeMount(Struct, omit_defaults=True, gc=False):
+    """A mount of a volume in a container."""
+
+    name: Text = UNSET
+    mountPath: Text = UNSET
+    readOnly: bool | UnsetType = UNSET
+    subPath: Text = UNSET
+    subPathExpr: Text = UNSET
+
+
 class Container(Struct, omit_defaults=True):
     """A container of any role."""
 
@@ -35,7 +45,7 @@ class Container(Struct, omit_defaults=True):
     resources: AnyJson = UNSET
     restartPolicy: AnyJson = UNSET
     securityContext: AnyJson = UNSET
-    volumeMounts: AnyJson = UNSET
+    volumeMounts: list[VolumeMount] | UnsetType = UNSET
 
 
 class Volume(Struct, omit_defaults=True, gc=False):
@@ -95,13 +105,15 @@ class Metadata(Struct, omit_defaults=True):
     managedFields: list[FieldManager] | UnsetType = UNSET
 
 
-class Pod(Struct):
+class Pod(Struct, omit_defaults=True):
     """A pod."""
 
     apiVersion: Literal["v1"]
     kind: Literal["Pod"]
     metadata: Metadata
     spec: PodSpec
+    items: AnyJson = UNSET
+    """What makes a list of an object."""
 
 
 class PodKind(Struct, gc=False):

@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 
 from registration.routes import ROUTES, Route
 from rules.engine.bounds import StepLimit, TooManyStepsError
-from webhook.admission.answer import Answer, answer, bug_of, encode_answer
+from webhook.admission.answer import Answer, answer, bug_of, encode_answer, shorten
 from webhook.admission.decider import Decider
 from webhook.admission.not_evaluated import TIMEOUT, not_evaluated
 from webhook.admission.review import MalformedReviewError, decode_head
@@ -152,7 +152,7 @@ class WebhookHandler:
             self._log.bug("not evaluated", found.bug, uid=uid, path=route.webhook)
         if found.about is not None:
             level = "error" if found.failures else "info"
-            user = self._shown_user(found.about["user"])
+            user = shorten(self._shown_user(found.about["user"]))
             fields = {**found.about, "user": user, "duration_ms": round(seconds * 1000, 3)}
             self._log.write_prepared(level, found.outcome, fields, found.details)
 

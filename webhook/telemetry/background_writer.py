@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from contextlib import suppress
 
 # How long a line may wait for others, with which it is written at once.
 BATCH_SECONDS = 0.2
@@ -24,17 +23,21 @@ class BackgroundWriter:
         self._lines: deque[bytes] = deque()
         # Each is changed by one thread alone.
         self._accepted_bytes = self._written_bytes = 0
-        self.dropped_lines = 0
-        """How many lines were dropped because too many waited."""
+        self._refused_lines = self._lost_lines = 0
         self._has_lines, self._is_urgent = threading.Event(), threading.Event()
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
 
+    @property
+    def dropped_lines(self) -> int:
+        """How many lines were dropped: too many waited, or they could not be written."""
+        return self._refused_lines + self._lost_lines
+
     def write(self, line: bytes) -> None:
         """Take one line, to be written within about BATCH_SECONDS."""
         if self._accepted_bytes - self._written_bytes > self._max_waiting_bytes:
-            self.dropped_lines += 1
+            self._refused_lines += 1
             return
         self._accepted_bytes += len(line)
         self._lines.append(line)
@@ -62,11 +65,14 @@ class BackgroundWriter:
                 self._write_batch()
 
     def _write_batch(self) -> None:
-        batch = bytearray()
+        batch, lines = bytearray(), 0
         while self._lines and len(batch) < _MAX_BATCH_BYTES:
             batch += self._lines.popleft()
-        with suppress(OSError):  # nobody reads the log any more
+            lines += 1
+        try:
             self._write_all(batch)
+        except OSError:  # nobody reads the log any more, or its disk is full
+            self._lost_lines += lines
         self._written_bytes += len(batch)
 
     def _write_all(self, batch: bytearray) -> None:
