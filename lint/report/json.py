@@ -6,6 +6,7 @@ import json
 from typing import Any, TextIO
 
 from lint.report import Style
+from lint.report.fingerprints import fingerprints
 from lint.results import FixedFinding, LocatedFinding, Results
 
 VERSION = 1
@@ -16,7 +17,7 @@ def write(out: TextIO, results: Results, _style: Style) -> None:
     report = {
         "version": VERSION,
         "policy": results.policy or None,
-        "findings": [_finding(located) for located in results.findings],
+        "findings": list(map(_finding, results.findings, fingerprints(results.findings))),
         "remarks": [remark._asdict() for remark in results.remarks],
         "skipped": [skipped._asdict() for skipped in results.skipped],
         "not_evaluated": [failed._asdict() for failed in results.not_evaluated],
@@ -42,7 +43,7 @@ def write(out: TextIO, results: Results, _style: Style) -> None:
     out.write("\n")
 
 
-def _finding(located: LocatedFinding) -> dict[str, Any]:
+def _finding(located: LocatedFinding, mark: str) -> dict[str, Any]:
     finding = located.finding
     ref = finding.object
     return {
@@ -62,6 +63,7 @@ def _finding(located: LocatedFinding) -> dict[str, Any]:
         "help": finding.help,
         "fixable": finding.fixable,
         "identity": finding.identity,
+        "fingerprint": mark,
     }
 
 

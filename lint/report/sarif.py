@@ -71,12 +71,16 @@ def _driver(rules: list[Rule[Any]]) -> dict[str, Any]:
 
 
 def _rule(rule: Rule[Any]) -> dict[str, Any]:
+    summary = f"{rule.summary[:1].upper()}{rule.summary[1:]}."
+    reason = rule.documentation.get("Why it matters", "").split("\n\n")[0]
     parts = [f"## {head}\n\n{text}" for head, text in rule.documentation.items() if head and text]
     enabled = rule.action is not Action.OFF
     return {
         "id": rule.name,
         "name": rule.name.title().replace("-", ""),
-        "shortDescription": {"text": f"{rule.summary[:1].upper()}{rule.summary[1:]}."},
+        "shortDescription": {"text": summary},
+        # Code scanning requires it, and shows it beside each alert.
+        "fullDescription": {"text": " ".join(f"{summary} {reason}".split())},
         "help": {"text": explanation(rule), "markdown": "\n\n".join(parts)},
         "helpUri": rule_page(rule.name),
         "defaultConfiguration": {

@@ -98,11 +98,13 @@ def parse_xml(text: str) -> ET.Element:
 
 
 def fingerprints(command: LintCommand, *arguments: str) -> set[str]:
-    """The fingerprints in the SARIF report, which are those in GitLab's."""
+    """The fingerprints in the SARIF report, which are those in GitLab's and in the JSON report."""
     run = sarif(command, *arguments)
     marks = {mark for r in run["results"] for mark in r["partialFingerprints"].values()}
     issues = json.loads(command("--format", "gitlab", *arguments).out)
     assert {issue["fingerprint"] for issue in issues} == marks
+    findings = command.json(*arguments).report["findings"]
+    assert {f["fingerprint"] for f in findings if f["level"] != "note"} == marks
     assert len(issues) == len(run["results"]) == len(marks)
     return marks
 
@@ -115,6 +117,7 @@ def test_sarif_names_the_rule_and_the_region(command: LintCommand) -> None:
     assert result["ruleId"] == rule["id"] == "visible-devices-env"
     assert result["level"] == "error"
     assert "## Why it matters" in rule["help"]["markdown"]
+    assert "The container gets GPUs" in rule["fullDescription"]["text"]
     page = rule["helpUri"].partition("/blob/main/")[2]
     assert (ROOT / page).is_file()
     assert result["locations"][0]["physicalLocation"] == {
