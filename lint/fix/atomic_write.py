@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from contextlib import suppress
 
 from lint.fix.fixer import FixedText, WriteError
 
@@ -67,9 +68,13 @@ def _replace(target: str, text: FixedText, status: os.stat_result) -> None:
         _refuse_changed(target, text.source.text)
         os.replace(temporary, target)
     except BaseException:
-        os.unlink(temporary)
+        # After an interrupt, the file may have its new name already.
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
-    _sync_folder(folder)
+    # The file has its new content, also where folders cannot be opened or synchronised.
+    with suppress(OSError):
+        _sync_folder(folder)
 
 
 def _copy_attributes(target: str, descriptor: int, status: os.stat_result) -> None:
@@ -82,7 +87,8 @@ def _copy_attributes(target: str, descriptor: int, status: os.stat_result) -> No
         for name in os.listxattr(target):
             if (value := os.getxattr(target, name)) != known.get(name):
                 os.setxattr(descriptor, name, value)
-    os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
+    if hasattr(os, "fchmod"):  # not on Windows
+        os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
 
 
 def _refuse_changed(target: str, known: str) -> None:

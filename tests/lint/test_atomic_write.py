@@ -179,3 +179,29 @@ def test_a_loop_of_links_is_named(command: LintCommand) -> None:
     outcome = command.run("fix", ".")
     assert outcome.status == 3
     assert "a.yaml: too many levels of symbolic links" in outcome.out
+
+
+def test_a_folder_that_cannot_be_synchronised_fails_no_write(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def only_files(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", only_files)
+    assert write_file(text(file))
+    assert file.read_bytes() == b"new\r\n"
+
+
+def test_an_interrupt_after_the_renaming_stays_an_interrupt(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = os.replace
+
+    def interrupted(source: str, target: str) -> None:
+        replace(source, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_file(text(file))
