@@ -16,7 +16,7 @@ from lint.policy_file import nearest_policy
 from lint.report import Style, Writer, printable
 from lint.results import InputNotEvaluated, Results
 from lint.sources import UsageError, sources
-from policies.files import load_policy_file
+from policies.files import load_policy_or_config_map
 from policies.loading import PolicyError
 from rules.profile.context import Context
 
@@ -42,7 +42,7 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
         today=datetime.datetime.now(tz=datetime.UTC).date(), namespace=options.namespace
     )
     file = options.policy or nearest_policy(os.getcwd())
-    policy = load_policy_file(file, options.profile)
+    policy = load_policy_or_config_map(file, options.profile)
     rules = policy.rule_set()
     if options.rules or options.unsafe_fixes:
         select_fixes = import_module("lint.fix.selection").select_fixes

@@ -7,7 +7,7 @@ import datetime
 import sys
 from collections.abc import Iterator
 
-from policies.files import load_policy_file
+from policies.files import load_policy_file, load_policy_or_config_map
 from policies.loading import PolicyError
 from rules.policy import Policy
 
@@ -22,7 +22,8 @@ def main(arguments: list[str]) -> int:
     """Run the command with these command-line arguments, and return its exit status."""
     options = _parser().parse_args(arguments)
     try:
-        policy = load_policy_file(options.file, options.profile)
+        load = load_policy_or_config_map if options.config_map else load_policy_file
+        policy = load(options.file, options.profile)
         policy.rule_set()
     except PolicyError as error:
         sys.stderr.write(f"gpuward policy: refused: {error}\n")
@@ -42,7 +43,13 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     check.add_argument(
-        "file", metavar="FILE", help="The policy, or the chart's ConfigMap with it as YAML."
+        "file", metavar="FILE", help="The policy; with --config-map, also a ConfigMap with it."
+    )
+    check.add_argument(
+        "--config-map",
+        action="store_true",
+        help="FILE may be the chart's ConfigMap, as kubectl get -o yaml prints it. The webhook "
+        "itself cannot read that.",
     )
     check.add_argument(
         "--profile",

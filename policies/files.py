@@ -48,12 +48,21 @@ def parse_policy(content: bytes, name: str, profiles: Iterable[str] = ()) -> Pol
 
 
 def load_policy_file(file: str | None, profiles: list[str]) -> Policy:
-    """The policy in `file`, or the default one without a file.
+    """The policy in `file` as the webhook loads it, or the default one without a file.
 
-    The file may also be the manifest of a ConfigMap as the chart makes it, which has the policy in
-    its key `gpuward.yaml`. `profiles`, if not empty, replace those of the policy. Raises
-    PolicyError, which names file, line and column; those in a ConfigMap's key are counted in its
-    text.
+    `profiles`, if not empty, replace those of the policy. Raises PolicyError, which names file,
+    line and column.
+    """
+    if file is None:
+        return default_policy(profiles)
+    return parse_policy(read_policy_file(file), file, profiles)
+
+
+def load_policy_or_config_map(file: str | None, profiles: list[str]) -> Policy:
+    """The same, but the file may also be the manifest of a ConfigMap as the chart makes it.
+
+    Such a manifest has the policy in its key `gpuward.yaml`; lines and columns in a PolicyError are
+    counted in the text of that key.
     """
     if file is None:
         return default_policy(profiles)

@@ -108,6 +108,7 @@ def test_mistakes_that_only_gpuward_sees_are_left_to_the_hook(content: str) -> N
         ({"policyText": HEADER, "policy": {"catalog": "0.1"}}, "policyText and policy are both"),
         ({"policyText": HEADER, "profiles": ["gke"]}, "profiles and those of policyText differ"),
         ({"policyText": "a: b: c"}, "policyText is not a policy in YAML"),
+        ({"policyText": "apiVersion: v1\nkind: ConfigMap\ndata: {}\n"}, "kind should be Policy"),
         ({"policyText": "- a"}, "policyText is not a policy in YAML"),
         ({"policyText": HEADER + "profiles: gke"}, "policyText: profiles should be a list"),
         ({"policyText": HEADER + "profiles:"}, "policyText: profiles should be a list"),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import yaml
 
 from policies.cli import main
+from policies.loading import PolicyError
 from tests.testkit.policy_mistakes import MISTAKES, POLICY_HEADER
+from webhook.reload.policy import PolicyReloader
 
 EXCEPTION = """exceptions:
 - {rules: [absurd-count, zero-gpu], match: {namespace: x}, reason: r, expires: %s}
@@ -64,9 +67,18 @@ def test_the_policy_may_be_in_a_config_map(
     for text, status in (("", 0), ("rule: {}\n", 1)):
         data = {"gpuward.yaml": POLICY_HEADER + text}
         manifest = {"apiVersion": "v1", "kind": "ConfigMap", "data": data}
-        assert check(tmp_path, yaml.safe_dump(manifest))[0] == status
+        assert check(tmp_path, yaml.safe_dump(manifest), "--config-map")[0] == status
     error = capsys.readouterr().err
     assert f"{tmp_path}/gpuward.yaml[gpuward.yaml]:3:1: unknown key 'rule'" in error
+
+
+def test_it_accepts_what_the_webhook_accepts(tmp_path: Path) -> None:
+    file = tmp_path / "gpuward.yaml"
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"gpuward.yaml": POLICY_HEADER}}
+    for text, is_good in ((POLICY_HEADER, True), (yaml.safe_dump(manifest), False), ("a", False)):
+        assert (check(tmp_path, text)[0] == 0) == is_good
+        with nullcontext() if is_good else pytest.raises(PolicyError):
+            PolicyReloader(str(file)).load()
 
 
 def test_profiles_can_be_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

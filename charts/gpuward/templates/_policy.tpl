@@ -10,6 +10,9 @@ output writes large ones with an exponent, its JSON output does not.
 {{- with $policy.Error -}}
 {{- fail (printf "policyText is not a policy in YAML: %s" .) -}}
 {{- end -}}
+{{- if ne (toString ($policy.kind | default "Policy")) "Policy" -}}
+{{- fail (printf "policyText: kind should be Policy and is %v: give the policy itself, without the object that contains it" $policy.kind) -}}
+{{- end -}}
 {{- if not (hasKey $policy "profiles") }}{{ $_ := set $policy "profiles" (list "nvidia") }}{{ end -}}
 {{- if not (kindIs "slice" $policy.profiles) -}}
 {{- fail "policyText: profiles should be a list" -}}
