@@ -7,8 +7,9 @@ import datetime
 import os
 import sys
 import time
+from contextlib import nullcontext
 from importlib import import_module
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from lint.linter import Linter, reduce_garbage_collection
 from lint.options import parser
@@ -19,6 +20,9 @@ from lint.sources import UsageError, sources
 from policies.files import load_policy_or_config_map
 from policies.loading import PolicyError
 from rules.profile.context import Context
+
+if TYPE_CHECKING:
+    from lint.fix.modes import Mode
 
 
 def main(arguments: list[str], prog: str = "gpuward lint") -> int:
@@ -37,6 +41,18 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
     started = time.perf_counter()
     reduce_garbage_collection()
     paths = options.paths or _standard_input()
+    mode = None
+    if (options.fix or options.diff) and not options.patch:
+        mode = import_module("lint.fix.modes").start(paths, out, diff=options.diff)
+        out = mode.report
+    with (mode and mode.streams) or nullcontext():
+        return _evaluate(options, paths, mode, out, started)
+
+
+def _evaluate(
+    options: argparse.Namespace, paths: list[str], mode: Mode | None, out: TextIO, started: float
+) -> int:
+    """Evaluate `paths`, fix them as `mode` says, and report to `out`; the exit status."""
     outputs = import_module("lint.outputs").plan(options, paths) if options.outputs else None
     context = Context(
         today=datetime.datetime.now(tz=datetime.UTC).date(), namespace=options.namespace
@@ -45,20 +61,21 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
     policy = load_policy_or_config_map(file, options.profile)
     rules = policy.rule_set()
     if options.rules or options.unsafe_fixes:
+        if not (options.fix or options.diff or options.patch):
+            option = "--rule" if options.rules else "--unsafe-fixes"
+            raise UsageError(f"{option} chooses what to fix: add --fix, --diff or --patch")
         select_fixes = import_module("lint.fix.selection").select_fixes
         rules = select_fixes(rules, options.rules, unsafe=options.unsafe_fixes)
-    fixer = None
-    if (options.fix or options.diff) and not options.patch:
-        fixer, out = import_module("lint.fix.modes").start(paths, out, diff=options.diff)
     linter = Linter(
         policy,
         context,
         rules=rules,
         policy_file=file or "",
         preview=options.patch,
-        fixer=fixer,
+        fixer=mode.fixer if mode else None,
     )
-    linter.evaluate(sources(paths, options.exclude, options.stdin_filename))
+    read_stdin = mode.streams.read if mode and mode.streams else None
+    linter.evaluate(sources(paths, options.exclude, options.stdin_filename, read_stdin))
     linter.finish()
     results = linter.results
     results.seconds = time.perf_counter() - started

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
 from typing import NamedTuple
 
@@ -51,19 +51,23 @@ class UnreadableSource(NamedTuple):
 
 
 def sources(
-    paths: Iterable[str], exclude: Iterable[str] = (), stdin_name: str = STANDARD_INPUT
+    paths: Iterable[str],
+    exclude: Iterable[str] = (),
+    stdin_name: str = STANDARD_INPUT,
+    read_stdin: Callable[[int], bytes] | None = None,
 ) -> Iterator[Source | SkippedSource | UnreadableSource]:
     """The texts at `paths`: files, folders, globs, and `-` for standard input.
 
     A folder gives every YAML and JSON file in it, hidden folders excepted. Names that fit a
-    pattern of `exclude` are left out. Standard input gets the name `stdin_name`. Raises UsageError
-    for a path that does not exist.
+    pattern of `exclude` are left out. Standard input gets the name `stdin_name`; `read_stdin` reads
+    so many bytes of it. Raises UsageError for a path that does not exist.
     """
     patterns = tuple(exclude)
     seen: set[str] = set()
     for path in paths:
         if path == "-":
-            yield _decoded(stdin_name, sys.stdin.buffer.read(MAX_BYTES + 1))
+            read = read_stdin or sys.stdin.buffer.read
+            yield _decoded(stdin_name, read(MAX_BYTES + 1))
             continue
         for name in _files(path):
             if isinstance(name, SkippedSource | UnreadableSource):

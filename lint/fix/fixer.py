@@ -65,11 +65,15 @@ class Fixer:
         self, file: File, evaluator: Evaluator, results: Results
     ) -> Iterator[tuple[File, Item]]:
         """Fix what can be fixed in `file`; then yield what remains, with the file as it is now."""
-        editing = _FileEditing(file, evaluator, results)
+        editing = _FileEditing(file, evaluator)
         for item in evaluator.evaluate_file(file):
             editing.add(item)
         text = editing.text
-        if not self._is_delivered(text, results):
+        is_delivered = self._is_delivered(text, results)
+        for refused, lines in editing.not_fixed:
+            line = refused.line + lines * is_delivered
+            results.not_fixed.append(refused._replace(line=line))
+        if not is_delivered:
             yield from ((file, outcome.before) for outcome in editing.outcomes)
             return
         new_file = File(file.source._replace(text=text.new)) if text.is_changed else file
@@ -93,11 +97,12 @@ def _moved(item: Item, lines: int) -> Item:
 class _FileEditing:
     """The new text of one file, as far as its documents have been fixed."""
 
-    def __init__(self, file: File, evaluator: Evaluator, results: Results) -> None:
+    def __init__(self, file: File, evaluator: Evaluator) -> None:
         self.outcomes: list[_Outcome] = []
+        # Each with how many lines it moves down when the file is written.
+        self.not_fixed: list[tuple[NotFixed, int]] = []
         self._file = file
         self._evaluator = evaluator
-        self._results = results
         self._pieces: list[tuple[str, str]] = []
         self._copied = 0
         self._shift = self._lines = 0
@@ -169,7 +174,8 @@ class _FileEditing:
         rules = sorted({finding.rule for finding in item.result.findings if finding.fixable})
         by_hand = edits_by_hand(fixed.operations) if fixed else ()
         where = (self._file.source.name, span.line, span.column)
-        self._results.not_fixed.append(NotFixed(*where, tuple(rules), reason, tuple(by_hand)))
+        refused = NotFixed(*where, tuple(rules), reason, tuple(by_hand))
+        self.not_fixed.append((refused, self._lines))
 
 
 def _differ(one: EvaluationResult, other: EvaluationResult) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lint.sources import MAX_BYTES
 from tests.testkit.fix_texts import FIXED, REQUEST
 from tests.testkit.lint_command import LintCommand
 
@@ -116,6 +117,30 @@ def test_standard_input_goes_to_standard_output(command: LintCommand) -> None:
     assert command.run("fix", "-", "pod.yaml").status == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (REQUEST.encode() + b"\xff\r\n", 3),
+        (b"# " + b"x" * (MAX_BYTES + 10_000) + b"\n", 3),
+        (b"kind: [\r\n", 3),
+        (JSON_POD.replace("\u00e9", "\\ud83d\\ude00").encode(), 1),
+        (b"", 0),
+    ],
+    ids=["not UTF-8", "too large", "no YAML", "not fixed", "empty"],
+)
+def test_what_is_not_fixed_comes_out_byte_for_byte(
+    command: LintCommand, text: bytes, status: int
+) -> None:
+    outcome = command.run_raw("fix", "-", stdin=text)
+    assert (outcome.returncode, outcome.stdout == text) == (status, True)
+
+
+def test_with_a_policy_that_cannot_be_used_standard_input_comes_out(command: LintCommand) -> None:
+    command.write("gpuward.yaml", "rules: [")
+    outcome = command.run("fix", "-", stdin=REQUEST)
+    assert (outcome.status, outcome.out) == (2, REQUEST)
+
+
 def test_a_rule_can_be_chosen(command: LintCommand) -> None:
     file = command.write("pod.yaml", REQUEST.replace("  tolerations", "  # tolerations"))
     outcome = command.run("fix", "--rule", "toleration-default", "pod.yaml")
@@ -126,6 +151,17 @@ def test_a_rule_can_be_chosen(command: LintCommand) -> None:
     outcome = command.run("fix", "--rule", "request-onyl", "pod.yaml")
     assert (outcome.status, outcome.out) == (2, "")
     assert 'did you mean "request-only"' in outcome.errors
+
+
+@pytest.mark.parametrize("option", [["--rule", "request-only"], ["--unsafe-fixes"]])
+def test_a_choice_of_fixes_without_fixing_is_wrong_usage(
+    command: LintCommand, option: list[str]
+) -> None:
+    command.write("pod.yaml", REQUEST)
+    outcome = command(*option, "pod.yaml")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert f"{option[0]} chooses what to fix" in outcome.errors
+    assert command(*option, "--patch", "pod.yaml").status == 1
 
 
 def test_unsafe_fixes_are_made_only_on_demand(command: LintCommand) -> None:
@@ -166,6 +202,19 @@ def test_what_cannot_be_edited_stays_and_is_explained(command: LintCommand) -> N
     assert report["summary"]["fixed"] == 0
     assert "pod.yaml:12:7: not fixed" in command.run("fix", "--diff", "pod.yaml").errors
     assert "pod.yaml:12:7: not fixed" in command.run("fix", "--format", "concise", ".").out
+
+
+def test_what_is_not_fixed_is_reported_where_it_stands_after_other_fixes(
+    command: LintCommand,
+) -> None:
+    file = command.write(
+        "pod.yaml", REQUEST + "---\n" + REQUEST.replace("resources:", "resources: &r")
+    )
+    before = read(file).split("\n").index("      resources: &r") + 1
+    diff = command.run("fix", "--diff", "pod.yaml")
+    assert f"pod.yaml:{before}:7: not fixed" in diff.errors
+    (entry,) = command.run("fix", "--format", "json", "pod.yaml").report["not_fixed"]
+    assert entry["line"] == read(file).split("\n").index("      resources: &r") + 1 > before
 
 
 def test_templates_are_refused_where_the_edit_could_be_inside_a_condition(

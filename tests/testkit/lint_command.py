@@ -54,15 +54,21 @@ class LintCommand:
 
     def run(self, verb: str, *arguments: str, stdin: str = "") -> Outcome:
         """Another command, such as `fix`."""
-        done = subprocess.run(
+        done = self.run_raw(verb, *arguments, stdin=stdin.encode())
+        return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def run_raw(
+        self, verb: str, *arguments: str, stdin: bytes
+    ) -> subprocess.CompletedProcess[bytes]:
+        """The same with input and output as bytes, which need not be UTF-8."""
+        return subprocess.run(
             [sys.executable, "-m", "gpuward", verb, *arguments],
             cwd=self.folder,
-            input=stdin.encode(),
+            input=stdin,
             capture_output=True,
             check=False,
             env={"PYTHONPATH": str(ROOT), "PATH": ""},
         )
-        return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def json(self, *arguments: str, stdin: str = "") -> Outcome:
         """The same with the JSON report."""
