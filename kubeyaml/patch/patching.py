@@ -1,7 +1,7 @@
 """Apply the operations of a JSON Patch to the text of a document, one after the other."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from kubeyaml.model import Chunk, Document, Json, Path, YamlError
 from kubeyaml.patch.block import BlockEditor
@@ -20,6 +20,9 @@ from kubeyaml.patch.refusals import (
 from kubeyaml.patch.rendering import Look
 from kubeyaml.patch.source_text import SourceText
 from kubeyaml.reader import read
+
+# So many times the given document, counted in characters, may be read.
+_MAX_READINGS: Final = 50
 
 
 def patch(
@@ -45,8 +48,8 @@ def patch(
 class _Patching:
     """A text between operations.
 
-    It is read again before an operation that depends on others. New entries below existing ones do
-    not: their lines can all be put into the same text.
+    It is read again before an operation that depends on others. New scalars in the place of others
+    and new entries below existing ones do not: they can all be put into the same text.
     """
 
     def __init__(self, text: str, document: Document) -> None:
@@ -57,17 +60,20 @@ class _Patching:
         self._path: Path = ()
         # What waits: the splices with the depth of their entry, and the paths that they change.
         self._splices: list[tuple[int, Splice]] = []
-        self._changed: list[str] = []
+        self._changed: set[str] = set()
+        self._above_changed: set[str] = set()
+        self._may_read = _MAX_READINGS * (document.end - document.start)
 
     def make(self, given: Operation) -> None:
         """Make one operation, at once or with the next reading."""
         pointer = given["path"]
-        if any(f"{pointer}/".startswith(f"{changed}/") for changed in self._changed):
+        above = _parents(pointer)
+        if pointer in self._above_changed or not self._changed.isdisjoint((pointer, *above)):
             self.read_again()
         for operation in narrowed(given, self.document.value):
             self._path = path_of(operation["path"], self.document.value)
             try:
-                waits = operation["op"] == "add" and self._is_new_below_others()
+                waits = self._can_wait(operation)
                 if not waits:
                     self.read_again()
                     self._path = path_of(operation["path"], self.document.value)
@@ -76,7 +82,8 @@ class _Patching:
             except PatchError as error:
                 raise PatchError(error.reason, self._path) from None
             self._splices += [(len(self._path), splice) for splice in splices]
-            self._changed.append(pointer.removesuffix("/-"))
+            self._changed.add(pointer.removesuffix("/-"))
+            self._above_changed.update(above)
             if not waits:
                 self.read_again()
 
@@ -87,7 +94,11 @@ class _Patching:
         # Where entries of several collections go below one line, the innermost collection is first.
         by_depth = sorted(self._splices, key=lambda waiting: -waiting[0])
         text = self.source.spliced(splice for _, splice in by_depth)
-        self._splices, self._changed = [], []
+        self._splices, self._changed, self._above_changed = [], set(), set()
+        self._may_read -= len(text)
+        if self._may_read < 0:
+            reason = "too many edits in one document; split it, or use --rule to make fewer"
+            raise PatchError(reason, self._path)
         try:
             self.document = _read(text)
         except YamlError as error:
@@ -95,12 +106,27 @@ class _Patching:
             raise PatchError(reason, self._path) from None
         self.source = SourceText(text)
 
+    def _can_wait(self, operation: Operation) -> bool:
+        """Whether the operation changes nothing on which the plan of another one depends."""
+        if operation["op"] == "add":
+            return self._is_new_below_others()
+        if operation["op"] == "remove" or isinstance(operation["value"], dict | list):
+            return False
+        old = place_at(self.document, self._path)
+        return old.inside is None and old.style != "block" and old.start < old.end
+
     def _is_new_below_others(self) -> bool:
         """Whether the path is that of a new entry below the others of a block collection."""
         *parents, key = self._path
         value = value_at(self.document.value, parents)
         is_last = key not in value if isinstance(value, dict) else key == len(value)
         return is_last and place_at(self.document, tuple(parents)).style == "block"
+
+
+def _parents(pointer: str) -> list[str]:
+    """The pointers of all values in which that at `pointer` is."""
+    parts = pointer.split("/")
+    return ["/".join(parts[:stop]) for stop in range(1, len(parts))]
 
 
 def _read(text: str) -> Document:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import jsonpatch
 import pytest
 
-from kubeyaml import Chunk, YamlError, read
+from kubeyaml import Chunk, Document, YamlError, read
 from kubeyaml.patch import Operation, PatchError, patch
 
 
@@ -256,3 +257,30 @@ def test_text_that_cannot_be_read_is_refused() -> None:
         patch("a: [", [], {})
     with pytest.raises(PatchError, match="no document"):
         patch("# nothing", [], {})
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that patches have read."""
+    texts: list[str] = []
+
+    def counted(chunk: Chunk) -> Document | None:
+        texts.append(chunk.text)
+        return read(chunk)
+
+    monkeypatch.setattr("kubeyaml.patch.patching.read", counted)
+    return texts
+
+
+def test_scalars_in_the_place_of_others_are_read_together(readings: list[str]) -> None:
+    text = "".join(f"k{n}: {n}  # a comment\n" for n in range(200))
+    edits = [replace(f"/k{n}", "new") for n in range(200)]
+    assert patched(text, *edits, add("/last", 1)) == re.sub(r": \d+", ": new", text) + "last: 1\n"
+    assert len(readings) <= 3
+
+
+def test_edits_that_would_be_read_one_by_one_are_bounded(readings: list[str]) -> None:
+    text = "".join(f"k{n}: {n}\n" for n in range(200))
+    edits = [remove(f"/k{n}") for n in range(199)]
+    assert "too many edits in one document" in refusal(text, *edits)
+    assert sum(map(len, readings)) <= 51 * len(text)
