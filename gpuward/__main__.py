@@ -19,7 +19,11 @@ COMMANDS = {
     "fix": ("lint.fix.cli", "", "fix faults in files, in place"),
     "serve": ("webhook.cli", "webhook", "run the admission webhook"),
     "certs": ("certs.cli", "certs", "make, renew and check the certificates of the webhook"),
-    "webhooks": ("registration.cli", "certs", "check whether the webhook works, or remove it"),
+    "webhooks": (
+        "registration.cli",
+        "certs",
+        "check whether the webhook works, watch or remove it",
+    ),
     "policy": ("policies.cli", "", "check whether the webhook would use a policy"),
     "explain": ("lint.explain", "", "explain what a rule does and why"),
     "rules": ("lint.rules_command", "", "list the rules"),

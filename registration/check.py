@@ -64,6 +64,7 @@ def check(
     """
     results: list[CheckResult] = []
     entries: list[Entry] = []
+    refs = list(refs)
     for ref in refs:
         try:
             configuration = get(ref)
@@ -71,7 +72,7 @@ def check(
             results.append(CheckResult(_subject(ref), f"cannot be read: {error}", ok=False))
             continue
         if expectation is not None:
-            results += _compare(ref, expectation.get(ref), configuration)
+            results += _compare(ref, expectation.get(ref), configuration, hints.changed(refs))
         entries_or_error = _read_entries(ref, configuration)
         if isinstance(entries_or_error, CheckResult):
             results.append(entries_or_error)
@@ -107,7 +108,7 @@ def summary(entries: Sequence[Entry]) -> str:
 
 
 def _compare(
-    ref: ConfigurationRef, expected: Object | None, found: Object | None
+    ref: ConfigurationRef, expected: Object | None, found: Object | None, hint: str
 ) -> Iterator[CheckResult]:
     subject = _subject(ref)
     if expected is None:
@@ -115,7 +116,7 @@ def _compare(
     elif found is not None:  # that it is missing is reported anyway
         changes = differences(expected, found)
         for change in changes:
-            yield CheckResult(subject, change, ok=False, hint=hints.CHANGED)
+            yield CheckResult(subject, change, ok=False, hint=hint)
         if not changes:
             yield CheckResult(subject, "is what this release should have")
 

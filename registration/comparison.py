@@ -105,7 +105,7 @@ def _value_differences(path: str, expected: Any, found: Any) -> Iterator[str]:
     if (expected or None) == (found or None):
         return
     if isinstance(expected, dict) and isinstance(found, dict):
-        for key in sorted({*expected, *found}):
+        for key in sorted({*expected, *found}, key=str):
             yield from _value_differences(f"{path}.{key}", expected.get(key), found.get(key))
     elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         for index, pair in enumerate(zip(expected, found, strict=True)):
@@ -117,4 +117,4 @@ def _value_differences(path: str, expected: Any, found: Any) -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    return "nothing" if value is None else json.dumps(value)
+    return "nothing" if value is None else json.dumps(value, default=str)

@@ -13,3 +13,11 @@ def seconds(text: str) -> float:
     if not 0 <= number <= _MAX_SECONDS:  # also refuses what is no number
         raise argparse.ArgumentTypeError(f"{text}: expected a number of seconds")
     return number
+
+
+def seconds_between(text: str) -> float:
+    """The same, but at least one second: the time between two repetitions."""
+    number = seconds(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: expected at least 1 second")
+    return number

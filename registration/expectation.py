@@ -39,6 +39,8 @@ def read_expectation(path: str) -> Expectation:
     manifests = [each for document in documents for each in _configurations(document)]
     if broken := [each["kind"] for each in manifests if not _is_complete(each)]:
         raise ExpectationError(f"{path}: {broken[0]}: a name or a clientConfig is missing")
+    if broken := [each["kind"] for each in manifests if not _has_good_selectors(each)]:
+        raise ExpectationError(f"{path}: {broken[0]}: a namespaceSelector is no label selector")
     found = {
         ConfigurationRef(_KINDS[manifest["kind"]], manifest["metadata"]["name"]): manifest
         for manifest in manifests
@@ -69,8 +71,9 @@ def _configurations(document: Any) -> Iterator[Object]:
     """The webhook configurations in a document, which may be a list of objects."""
     if not isinstance(document, dict):
         return
-    for item in [document, *(document.get("items") or ())]:
-        if isinstance(item, dict) and item.get("kind") in _KINDS:
+    items = document.get("items")
+    for item in [document, *(items if isinstance(items, list) else ())]:
+        if isinstance(item, dict) and item.get("kind") in tuple(_KINDS):  # it may be unhashable
             yield item
 
 
@@ -85,6 +88,25 @@ def _is_complete(manifest: Object) -> bool:
     return all(isinstance(name, str) for name in names) and all(
         isinstance(client, dict) for client in clients
     )
+
+
+def _has_good_selectors(manifest: Object) -> bool:
+    """Whether every namespaceSelector of a complete manifest has the form that Kubernetes reads."""
+    return all(
+        _is_selector(webhook.get("namespaceSelector") or {})
+        for webhook in manifest.get("webhooks") or ()
+    )
+
+
+def _is_selector(selector: Any) -> bool:
+    terms = selector.get("matchExpressions") or [] if isinstance(selector, dict) else None
+    return isinstance(terms, list) and all(
+        isinstance(term, dict) and _are_texts(term.get("values") or []) for term in terms
+    )
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
 def _in_one_line(error: Exception) -> str:

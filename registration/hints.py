@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from cluster.protocols import ConfigurationRef
 from registration.webhook_client import (
     CallError,
     ConnectionClosedError,
@@ -15,20 +18,24 @@ MISSING = (
     "gpuward is not installed, has another name here, or was removed by hand: "
     "`helm upgrade` creates the configurations again."
 )
-CHANGED = (
-    "Somebody has changed the configurations. To see who did:\n"
-    "  kubectl get validatingwebhookconfiguration,mutatingwebhookconfiguration gpuward -o yaml "
-    "--show-managed-fields\n"
-    "To undo it, delete them and run `helm upgrade` with the values of the release, which creates\n"
-    "them again. `helm upgrade` alone does not remove what somebody has added:\n"
-    "  kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration gpuward"
-)
 CLIENT_CERTIFICATE = (
     "Does the server demand a client certificate (clientCAConfigMap in the chart's values)? "
     "This command has none; add --tls-only."
 )
 _MODES = "Who makes certificate and caBundle, certificates.mode of the chart's values says"
 _LABEL = "app.kubernetes.io/component"
+
+
+def changed(refs: Iterable[ConfigurationRef]) -> str:
+    """What to do if configurations of `refs` are not what the release should have."""
+    names = " ".join(f"{ref.kind.value}/{ref.name}" for ref in refs)
+    return (
+        "Somebody has changed the configurations. To see who did:\n"
+        f"  kubectl get {names} -o yaml --show-managed-fields\n"
+        "To undo it, delete them and run `helm upgrade` with the values of the release, which "
+        "creates\nthem again. `helm upgrade` alone does not remove what somebody has added:\n"
+        f"  kubectl delete {names}"
+    )
 
 
 def after_error(error: CallError, target: Target) -> str:

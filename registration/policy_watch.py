@@ -39,6 +39,7 @@ class PolicyWatch:
         self._content = b""
         self._error = ""
         self._is_seen = False
+        self._is_refused = False  # as the log says
         self._reported_at = -math.inf
 
     def check(self) -> None:
@@ -51,7 +52,8 @@ class PolicyWatch:
     def _check(self) -> None:
         before, self._error = self._error, self._load()
         if self._error != before:
-            if before and not self._error:
+            if self._is_refused and not self._error:
+                self._is_refused = False
                 _log.info("policy restored")
             self._reported_at = -math.inf
         elif self._error and self._monotonic() - self._reported_at >= _REMIND_SECONDS:
@@ -75,6 +77,7 @@ class PolicyWatch:
         return ""
 
     def _report(self) -> None:
+        self._is_refused = True
         _log.error("policy refused", error=self._error)
         try:
             self._send_event(f"the webhook cannot use the policy: {self._error}")

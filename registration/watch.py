@@ -81,6 +81,7 @@ class RegistrationWatch(Collector):
         found = {
             ref: differences(manifest, self._get(ref)) for ref, manifest in self._read().items()
         }
+        self._different = {ref: seen for ref, seen in self._different.items() if ref in found}
         for ref, texts in found.items():
             self._report(ref, texts)
         return {ref: not texts for ref, texts in found.items()}

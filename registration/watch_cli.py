@@ -8,7 +8,7 @@ import sys
 import threading
 
 from cluster.protocols import ClusterError
-from registration.durations import seconds
+from registration.durations import seconds, seconds_between
 
 DESCRIPTION = """\
 Compare gpuward's webhook configurations with those that this release should have, every
@@ -47,9 +47,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval",
         metavar="SECONDS",
-        type=seconds,
+        type=seconds_between,
         default=10.0,
-        help="Seconds between two comparisons. The default is 10.",
+        help="Seconds between two comparisons, at least 1. The default is 10.",
     )
     parser.add_argument(
         "--settle-seconds",

@@ -109,6 +109,7 @@ def test_mistakes_that_only_gpuward_sees_are_left_to_the_hook(content: str) -> N
         ({"policyText": HEADER, "profiles": ["gke"]}, "profiles and those of policyText differ"),
         ({"policyText": "a: b: c"}, "policyText is not a policy in YAML"),
         ({"policyText": "apiVersion: v1\nkind: ConfigMap\ndata: {}\n"}, "kind should be Policy"),
+        ({"extraArgs": ["--profile=gke"]}, "use profiles instead of --profile"),
         ({"policyText": "- a"}, "policyText is not a policy in YAML"),
         ({"policyText": HEADER + "profiles: gke"}, "policyText: profiles should be a list"),
         ({"policyText": HEADER + "profiles:"}, "policyText: profiles should be a list"),

@@ -67,6 +67,13 @@ def test_a_refused_policy_is_reported_once_and_again_every_half_hour(watched: Wa
     assert len(watched.events) == 3
 
 
+def test_what_was_not_reported_is_not_restored(watched: Watched) -> None:
+    watched.file.write_text(BAD)
+    assert watched.wait(10) == []
+    watched.file.write_text(GOOD)
+    assert watched.wait(60) == []
+
+
 def test_each_new_mistake_is_reported(watched: Watched) -> None:
     watched.file.write_text(BAD)
     assert watched.wait(30) == ["policy refused"]

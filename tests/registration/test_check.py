@@ -98,6 +98,8 @@ def test_configurations_are_compared_with_what_the_release_should_have(
     difference = 'pods.deny.gpuward.io: failurePolicy: expected "Fail", found "Ignore"'
     assert second == f"{mutating}{difference}"
     assert hint[0].startswith("Somebody has changed the configurations.")
+    names = [f"{kind.value}/{installation.name}" for kind in KINDS]
+    assert hint[-1] == f"  kubectl delete {' '.join(names)}"
     assert "the webhook works" not in changed.stdout
 
 

@@ -11,11 +11,13 @@ import pytest
 from cluster.protocols import ConfigurationKind, ConfigurationRef
 from registration.expectation import MAX_BYTES, ExpectationError, read_expectation
 
+WEBHOOK = {"name": "deny.gpuward.io", "clientConfig": {"url": "https://127.0.0.1"}}
+BAD = "ValidatingWebhookConfiguration: a namespaceSelector is no label selector"
+
 
 def manifest(kind: str = "Validating", **fields: Any) -> dict[str, Any]:
-    webhook = {"name": "deny.gpuward.io", "clientConfig": {"url": "https://127.0.0.1"}}
     made = {"kind": f"{kind}WebhookConfiguration", "metadata": {"name": "gpuward"}}
-    return {**made, "webhooks": [webhook], **fields}
+    return {**made, "webhooks": [WEBHOOK], **fields}
 
 
 def write(folder: Path, text: str) -> str:
@@ -44,6 +46,15 @@ def test_it_finds_the_configurations_in_manifests_and_lists(tmp_path: Path) -> N
         (json.dumps(manifest(metadata={})), "ValidatingWebhookConfiguration: a name or a client"),
         (json.dumps(manifest(webhooks=[{"name": "x"}])), "a name or a clientConfig is missing"),
         (json.dumps(manifest(webhooks=["x"])), "a name or a clientConfig is missing"),
+        ("kind: [a]", "it contains no webhook configuration"),
+        ("items: 5", "it contains no webhook configuration"),
+        *(
+            (json.dumps(manifest(webhooks=[{**WEBHOOK, "namespaceSelector": selector}])), BAD)
+            for selector in (
+                *("text", [1, 2], {"matchExpressions": "text"}, {"matchExpressions": [5]}),
+                {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": [["b"]]}]},
+            )
+        ),
         ("[" * 100_000, ""),
         ("#" * (MAX_BYTES + 1), "it is longer than"),
     ],

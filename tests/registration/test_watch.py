@@ -133,6 +133,16 @@ def test_a_change_is_reported_again_every_half_hour_until_it_is_undone(watched: 
     assert len(watched.wait(20)) == 1
 
 
+def test_what_is_no_longer_expected_is_forgotten(watched: Watched) -> None:
+    manifest = watched.expected[MUTATING]
+    del watched.found[MUTATING]
+    assert len(watched.wait(SETTLE + 60)) == 1
+    del watched.expected[MUTATING]
+    assert watched.wait(60) == []
+    watched.expected[MUTATING] = manifest
+    assert watched.wait(SETTLE - 60) == []  # it is new, so it has the time to settle again
+
+
 def test_another_change_is_reported_at_once(watched: Watched) -> None:
     watched.found[MUTATING] = configuration(failurePolicy="Ignore")
     watched.wait(SETTLE + 10)
