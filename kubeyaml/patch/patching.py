@@ -21,7 +21,7 @@ from kubeyaml.patch.rendering import Look
 from kubeyaml.patch.source_text import SourceText
 from kubeyaml.reader import read
 
-# So many times the given document, counted in characters, may be read.
+# So many times the given document may be read, with 1000 characters for what is added to it.
 _MAX_READINGS: Final = 50
 
 
@@ -62,7 +62,7 @@ class _Patching:
         self._splices: list[tuple[int, Splice]] = []
         self._changed: set[str] = set()
         self._above_changed: set[str] = set()
-        self._may_read = _MAX_READINGS * (document.end - document.start)
+        self._may_read = _MAX_READINGS * (document.end - document.start + 1000)
 
     def make(self, given: Operation) -> None:
         """Make one operation, at once or with the next reading."""
