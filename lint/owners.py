@@ -53,7 +53,7 @@ class Owners:
         return ref, _MAX_LEVELS
 
     def merge(self, findings: Iterable[LocatedFinding]) -> list[LocatedFinding]:
-        """`findings` with each fault once for each owner, in the order of the first of each.
+        """`findings` with each fault once for each owner in a file, in the order of the first.
 
         Objects with the same owner have the same fault if rule, container and field are the same.
         Several places of one object stay apart, and so do several owners of the same name, or of
@@ -86,7 +86,8 @@ class Owners:
 
 def _fault(located: LocatedFinding) -> tuple[Any, ...]:
     finding = located.finding
-    return located.owner, finding.rule, finding.container_name, finding.key
+    file = located.file.source.name
+    return file, located.owner, finding.rule, finding.container_name, finding.key
 
 
 def _place(located: LocatedFinding, distance: int) -> tuple[Any, ...]:
