@@ -83,6 +83,8 @@ def _evaluate(
         _report_nothing(results, paths, required=options.require_input)
     notes = options.notes or options.fail_on == "note"
     style = Style(notes=notes, fail_on=options.fail_on)
+    # The files first: whoever reads standard output may close it early.
+    is_written = not outputs or outputs.write(results, style)
     if options.diff or options.patch:
         if options.patch:
             import_module("lint.preview").write_patch(out, linter.previews)
@@ -91,7 +93,7 @@ def _evaluate(
         form = outputs.on_standard_output if outputs else options.format or "text"
         writer: Writer = import_module(f"lint.report.{form}").write
         writer(out, results, style._replace(color=_use_color(options.color, out)))
-    if outputs and not outputs.write(results, style):
+    if not is_written:
         return 2
     return results.status(options.fail_on)
 

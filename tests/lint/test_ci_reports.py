@@ -412,3 +412,20 @@ def test_formats_are_loaded_only_if_they_are_asked_for(command: LintCommand) -> 
     assert "lint.report.text" in loaded
     unwanted = {"lint.outputs", "lint.report.entries", "lint.report.sarif", "importlib.metadata"}
     assert not loaded & unwanted
+
+
+def test_a_reader_who_closes_standard_output_early_loses_no_report_file(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(POD, encoding="utf-8")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as closed:
+        subprocess.run(
+            [sys.executable, "-m", "gpuward", "lint", "--output", "sarif=out.sarif", "pod.yaml"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=closed,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+    report = json.loads((tmp_path / "out.sarif").read_text(encoding="utf-8"))
+    assert report["runs"][0]["results"]
