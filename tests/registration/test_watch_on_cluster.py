@@ -101,7 +101,7 @@ def watched(plane: ControlPlane, processes: Processes, tmp_path: Path) -> Iterat
     kubeconfig = plane.kubeconfig_for(plane.token(WATCH_ACCOUNT, namespace))
     port = free_port()
     arguments = [f"--expected={expected}", f"--kubeconfig={kubeconfig}", f"--status-port={port}"]
-    quick = ["--interval=0.2", "--settle-seconds=0"]
+    quick = ["--interval=1", "--settle-seconds=0"]
     command = [sys.executable, "-m", "gpuward", "webhooks", "watch", *arguments, *quick]
     process = f"watch-{namespace}"
     processes.start(process, command, {**ENVIRONMENT, **POD, "POD_NAMESPACE": namespace})

@@ -33,11 +33,11 @@ class ContinuousCaller(BackgroundThread):
         """Wait for `rounds` more rounds, and fail if a round failed."""
         goal = self._rounds + rounds
         eventually(lambda: self._errors or self._rounds >= goal, what="calls go on")
-        assert self._errors == []
+        self.check()
 
     def check(self) -> None:
         """Fail if a round failed."""
-        assert self._errors == []
+        assert self._errors == [], self._errors
 
     def run(self) -> None:
         """Call without a pause."""

@@ -82,6 +82,8 @@ class ModeChanger:
             self._wait_for_trust((self._folder / "both.pem").read_bytes())
         if mode == "existingSecret":
             change += f" --set certificates.existingSecret.name={SECRETS[mode]}"
+        if self.mode == "certManager":
+            change += " --set certificates.certManager.prepare=true"
         self._run(change)
         self.mode = mode
         self._wait_for_trust((self._folder / "old.pem").read_bytes() + authority)
