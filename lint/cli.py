@@ -11,18 +11,19 @@ from contextlib import nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, TextIO
 
+from lint.file_trees import DISK
 from lint.linter import Linter, reduce_garbage_collection
 from lint.options import parser
-from lint.policy_file import nearest_policy
+from lint.policy_file import PolicyChoice
 from lint.report import Style, Writer, printable
 from lint.results import InputNotEvaluated, Results
 from lint.sources import UsageError, sources
-from policies.files import load_policy_or_config_map
 from policies.loading import PolicyError
 from rules.profile.context import Context
 
 if TYPE_CHECKING:
     from lint.fix.modes import Mode
+    from lint.git.staged import StagedFiles
 
 
 def main(arguments: list[str], prog: str = "gpuward lint") -> int:
@@ -40,25 +41,33 @@ def main(arguments: list[str], prog: str = "gpuward lint") -> int:
 def _lint(options: argparse.Namespace, out: TextIO) -> int:
     started = time.perf_counter()
     reduce_garbage_collection()
-    paths = options.paths or _standard_input()
+    paths = options.paths or ([] if options.staged else _standard_input())
     mode = None
     if (options.fix or options.diff) and not options.patch:
-        mode = import_module("lint.fix.modes").start(paths, out, diff=options.diff)
+        modes = import_module("lint.fix.modes")
+        mode = modes.start(paths, out, diff=options.diff, staged=options.staged)
         out = mode.report
-    with (mode and mode.streams) or nullcontext():
-        return _evaluate(options, paths, mode, out, started)
+    staged = import_module("lint.git.staged").staged_files() if options.staged else nullcontext()
+    with (mode and mode.streams) or nullcontext(), staged as files:
+        return _evaluate(options, paths, mode, files, out, started)
 
 
 def _evaluate(
-    options: argparse.Namespace, paths: list[str], mode: Mode | None, out: TextIO, started: float
+    options: argparse.Namespace,
+    paths: list[str],
+    mode: Mode | None,
+    staged: StagedFiles | None,
+    out: TextIO,
+    started: float,
 ) -> int:
     """Evaluate `paths`, fix them as `mode` says, and report to `out`; the exit status."""
     outputs = import_module("lint.outputs").plan(options, paths) if options.outputs else None
     context = Context(
         today=datetime.datetime.now(tz=datetime.UTC).date(), namespace=options.namespace
     )
-    file = options.policy or nearest_policy(os.getcwd())
-    policy = load_policy_or_config_map(file, options.profile)
+    tree = staged.tree if staged else DISK
+    choice = PolicyChoice(options.policy, options.profile, tree, isolated=options.isolated)
+    policy, policy_file = choice.load()
     rules = policy.rule_set()
     if options.rules or options.unsafe_fixes:
         if not (options.fix or options.diff or options.patch):
@@ -70,16 +79,21 @@ def _evaluate(
         policy,
         context,
         rules=rules,
-        policy_file=file or "",
+        policy_file=policy_file,
         preview=options.patch,
         fixer=mode.fixer if mode else None,
+        tree=tree,
     )
     read_stdin = mode.streams.read if mode and mode.streams else None
-    linter.evaluate(sources(paths, options.exclude, options.stdin_filename, read_stdin))
+    if staged:
+        linter.evaluate(staged.sources(paths, options.exclude))
+    else:
+        linter.evaluate(sources(paths, options.exclude, options.stdin_filename, read_stdin))
     linter.finish()
     results = linter.results
     results.seconds = time.perf_counter() - started
-    if results.nothing_to_evaluate:
+    # Most commits have no manifest.
+    if results.nothing_to_evaluate and (options.require_input or not staged):
         _report_nothing(results, paths, required=options.require_input)
     notes = options.notes or options.fail_on == "note"
     style = Style(notes=notes, fail_on=options.fail_on)
@@ -95,7 +109,11 @@ def _evaluate(
         writer(out, results, style._replace(color=_use_color(options.color, out)))
     if not is_written:
         return 2
-    return results.status(options.fail_on)
+    status = results.status(options.fail_on)
+    if staged and results.fixed and not options.diff:
+        sys.stderr.write("gpuward: the fixes are not staged: review them, and `git add` them\n")
+        return status or 1
+    return status
 
 
 def _report_nothing(results: Results, paths: list[str], *, required: bool) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from kubeyaml import Document
 from lint.evaluation import EvaluatedDocument, Evaluator, Item
+from lint.file_trees import DISK, FileTree
 from lint.kustomizations import Kustomizations
 from lint.manifests import File, UnparsedDocument
 from lint.not_evaluated import unread_parts
@@ -65,7 +66,7 @@ class Linter:
     """One run: a policy, a context, and the results so far.
 
     `fixer` writes fixes into the files or shows them; `preview` collects JSON Patches. `rules` are
-    those of the policy, unless the user has chosen which of them may fix.
+    those of the policy, unless the user has chosen which of them may fix. `tree` has the files.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Linter:
         policy_file: str = "",
         preview: bool = False,
         fixer: FileFixer | None = None,
+        tree: FileTree = DISK,
     ) -> None:
         self.policy = policy
         self.context = context
@@ -87,7 +89,7 @@ class Linter:
         self._rules = policy.rule_set() if rules is None else rules
         self._fixer = fixer
         self._used_exceptions: set[PolicyException] = set()
-        self._kustomizations = Kustomizations()
+        self._kustomizations = Kustomizations(tree)
         self._owners = Owners()
 
     def evaluate(self, inputs: Iterable[Source | SkippedSource | UnreadableSource]) -> None:

@@ -47,6 +47,16 @@ def _add_inputs(made: argparse.ArgumentParser) -> None:
         help=f"instead of the nearest {POLICY_FILE}: a policy, or a ConfigMap with one",
     )
     made.add_argument(
+        "--isolated",
+        action="store_true",
+        help=f"do not look for {POLICY_FILE}: without --policy, use the default policy",
+    )
+    made.add_argument(
+        "--staged",
+        action="store_true",
+        help="what the next Git commit would add or change, as it is staged; PATHs restrict it",
+    )
+    made.add_argument(
         "--profile",
         metavar="NAME",
         action="append",

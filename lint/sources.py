@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
 from typing import NamedTuple
 
+from lint.file_trees import DISK, FileTree
+
 MAX_BYTES = 10 * 1024 * 1024
 ENDINGS = (".yaml", ".yml", ".json")
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
@@ -72,7 +74,7 @@ def sources(
         for name in _files(path):
             if isinstance(name, SkippedSource | UnreadableSource):
                 yield name
-            elif name not in seen and not any(_excluded(name, pattern) for pattern in patterns):
+            elif name not in seen and not any(is_excluded(name, pattern) for pattern in patterns):
                 seen.add(name)
                 yield _read(name, named=name == path, root=path)
 
@@ -82,7 +84,7 @@ def has_placeholder(text: str) -> bool:
     return "{{" in text and _PLACEHOLDER(text) is not None
 
 
-def _excluded(name: str, pattern: str) -> bool:
+def is_excluded(name: str, pattern: str) -> bool:
     """Whether `pattern` fits the file, one of the folders that it is in, or the name of one."""
     while name and name != os.path.dirname(name):
         if fnmatch(name, pattern) or fnmatch(os.path.basename(name), pattern):
@@ -128,16 +130,23 @@ def _read(name: str, *, named: bool, root: str) -> Source | SkippedSource | Unre
             )
         if not named and not stat.S_ISREG(os.stat(name).st_mode):
             return UnreadableSource(name, "not a regular file")
-        with open(name, "rb") as file:
-            source = _decoded(name, file.read(MAX_BYTES + 1))
+        content = DISK.read(name, MAX_BYTES + 1)
     except OSError as error:
         return UnreadableSource(name, (error.strerror or str(error)).lower())
+    return source_of(name, content, DISK, is_named=named)
+
+
+def source_of(
+    name: str, content: bytes, tree: FileTree, *, is_named: bool = False
+) -> Source | SkippedSource | UnreadableSource:
+    """The file `name` of `tree` with its content, of which up to MAX_BYTES + 1 bytes are given."""
+    source = _decoded(name, content)
     if not isinstance(source, Source):
         return source
-    if not named and name.lower().endswith(".json") and not _MAY_BE_KUBERNETES(source.text):
+    if not is_named and name.lower().endswith(".json") and not _MAY_BE_KUBERNETES(source.text):
         return SkippedSource(name, "")  # another tool's JSON, which may well not be JSON
-    is_template = has_placeholder(source.text) and _is_chart_template(name)
-    return source._replace(is_named=named, is_template=is_template)
+    is_template = has_placeholder(source.text) and _is_chart_template(name, tree)
+    return source._replace(is_named=is_named, is_template=is_template)
 
 
 def _decoded(name: str, content: bytes) -> Source | UnreadableSource:
@@ -159,11 +168,11 @@ def _leads_outside(name: str, root: str) -> bool:
     return os.path.commonpath((os.path.realpath(name), inside)) != inside
 
 
-def _is_chart_template(name: str) -> bool:
+def _is_chart_template(name: str, tree: FileTree) -> bool:
     folder = os.path.dirname(os.path.abspath(name))
     while folder != os.path.dirname(folder):
         above, own = os.path.split(folder)
-        if own == "templates" and os.path.isfile(os.path.join(above, "Chart.yaml")):
+        if own == "templates" and tree.is_file(os.path.join(above, "Chart.yaml")):
             return True
         folder = above
     return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kubeyaml import YamlError, read, split
 from policies.loading import MAX_CHARACTERS, PolicyError, default_policy, load_policy
@@ -29,6 +29,11 @@ def read_policy_file(path: str) -> bytes:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise PolicyError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    return refuse_too_large(path, content)
+
+
+def refuse_too_large(path: str, content: bytes) -> bytes:
+    """Return `content`, or raise PolicyError if it is larger than `MAX_BYTES`."""
     if len(content) > MAX_BYTES:
         raise PolicyError(f"{path}: a policy may have at most {MAX_CHARACTERS} characters")
     return content
@@ -58,15 +63,18 @@ def load_policy_file(file: str | None, profiles: list[str]) -> Policy:
     return parse_policy(read_policy_file(file), file, profiles)
 
 
-def load_policy_or_config_map(file: str | None, profiles: list[str]) -> Policy:
+def load_policy_or_config_map(
+    file: str | None, profiles: list[str], read_file: Callable[[str], bytes] = read_policy_file
+) -> Policy:
     """The same, but the file may also be the manifest of a ConfigMap as the chart makes it.
 
     Such a manifest has the policy in its key `gpuward.yaml`; lines and columns in a PolicyError are
-    counted in the text of that key.
+    counted in the text of that key. `read_file` returns the content of `file`, and raises
+    PolicyError.
     """
     if file is None:
         return default_policy(profiles)
-    content = read_policy_file(file)
+    content = read_file(file)
     text = _text_in_config_map(content, file) if b"ConfigMap" in content else None
     if text is None:
         return parse_policy(content, file, profiles)

@@ -8,7 +8,7 @@ from typing import NamedTuple, TextIO
 
 from lint.fix.atomic_write import write_file
 from lint.fix.diff import diff_writer
-from lint.fix.fixer import Fixer
+from lint.fix.fixer import FixedText, Fixer, WriteError
 from lint.fix.standard_streams import StandardStreams
 from lint.sources import UsageError
 
@@ -21,17 +21,32 @@ class Mode(NamedTuple):
     streams: StandardStreams | None = None
 
 
-def start(paths: Collection[str], out: TextIO, *, diff: bool) -> Mode:
-    """How to fix `paths`.
+def start(paths: Collection[str], out: TextIO, *, diff: bool, staged: bool) -> Mode:
+    """How to fix `paths`, or what is staged.
 
     What came from standard input goes to standard output, and the report then to standard error.
     Raises UsageError for standard input together with files.
     """
     if diff:
         return Mode(Fixer(diff_writer(out)), out)
+    if staged:
+        return Mode(Fixer(_write_staged), out)
     if "-" not in paths:
         return Mode(Fixer(write_file), out)
     if len(paths) > 1:
         raise UsageError("standard input cannot be fixed together with files")
     streams = StandardStreams()
     return Mode(Fixer(streams.write), sys.stderr, streams)
+
+
+def _write_staged(text: FixedText) -> bool:
+    """Write a staged text with its fixes into its file, which must have just this text."""
+    if text.is_changed:
+        try:
+            with open(text.source.name, "rb") as file:
+                has_more = file.read() != text.source.text.encode()
+        except OSError as error:
+            raise WriteError((error.strerror or str(error)).lower()) from error
+        if has_more:
+            raise WriteError("the file has changes that are not staged: `git add` or stash them")
+    return write_file(text)
