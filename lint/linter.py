@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from kubeyaml import Document
 from lint.evaluation import EvaluatedDocument, Evaluator, Item
 from lint.file_trees import DISK, FileTree
+from lint.gpu_exceptions import check_gpu_exceptions
 from lint.kustomizations import Kustomizations
 from lint.manifests import File, UnparsedDocument
 from lint.not_evaluated import unread_parts
@@ -167,6 +168,9 @@ class Linter:
         listed = list(flatten_lists(as_object(document.value), ()))
         for raw, _ in listed:
             self._owners.add(raw, context.namespace)
+        check_gpu_exceptions(
+            self.results, file, document, listed, policy=self.policy, context=context
+        )
         self.results.objects += item.objects
         self.results.pods += result.pods
         self.results.components += result.components

@@ -115,6 +115,7 @@ class Results:
         self.pods = 0
         self.components = 0
         self.quotas_and_claims = 0
+        self.gpu_exceptions = 0
         self.policy = ""
         self.suppressed = 0
         self.suppressed_findings: list[SuppressedFinding] = []
@@ -134,7 +135,8 @@ class Results:
     @property
     def nothing_to_evaluate(self) -> str:
         """Why there was nothing to evaluate; empty if there was something, readable or not."""
-        if self.pods or self.quotas_and_claims or self.not_evaluated:
+        evaluated = self.pods or self.quotas_and_claims or self.gpu_exceptions
+        if evaluated or self.not_evaluated:
             return ""
         found = "no Kubernetes object"
         if self.objects:

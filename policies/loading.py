@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
 from kubeyaml import Document, Limits, YamlError, line_and_column, read, split
+from policies.exceptions import to_delegation, to_exception
 from policies.profiles import ProfileError, merged_profile
 from rules.base.json_patch import Path
 from rules.finding import Action
-from rules.policy import Policy, PolicyException, RuleSettings
+from rules.policy import Policy, RuleSettings
 
 MAX_CHARACTERS = 1 << 20
 MAX_PROBLEMS = 20
@@ -102,7 +102,8 @@ def _policy(raw: Mapping[str, Any], profiles: list[str]) -> Policy:
     policy = Policy(
         profile=merged_profile(profiles, custom) if profiles else merged_profile(listed),
         rules={name: _settings(settings) for name, settings in raw.get("rules", {}).items()},
-        exceptions=tuple(_exception(e) for e in raw.get("exceptions", [])),
+        exceptions=tuple(to_exception(e) for e in raw.get("exceptions", [])),
+        delegations=tuple(to_delegation(d) for d in raw.get("delegatedExceptions", [])),
         catalog=raw.get("catalog"),
     )
     return policy._replace(
@@ -122,23 +123,4 @@ def _settings(raw: Mapping[str, Any]) -> RuleSettings:
         fix=raw.get("fix"),
         options={k: tuple(v) if isinstance(v, list) else v for k, v in options.items()},
         suppressible=raw.get("suppressible", True),
-    )
-
-
-def _exception(raw: Mapping[str, Any]) -> PolicyException:
-    match = {
-        key: (value,) if isinstance(value, str) else tuple(value)
-        for key, value in raw["match"].items()
-    }
-    expires = raw.get("expires")
-    return PolicyException(
-        rules=tuple(raw["rules"]),
-        reason=raw["reason"],
-        expires=datetime.date.fromisoformat(expires) if expires else None,
-        namespaces=match.get("namespace", ()),
-        kinds=match.get("kind", ()),
-        names=match.get("name", ()),
-        service_accounts=match.get("serviceAccount", ()),
-        images=match.get("image", ()),
-        containers=match.get("container", ()),
     )

@@ -47,6 +47,10 @@ class PolicyException(NamedTuple):
         """Whether the last day on which the exception holds is over."""
         return self.expires is not None and today > self.expires
 
+    def is_for(self, namespace: str) -> bool:
+        """Whether the exception may accept something in `namespace`."""
+        return not self.namespaces or matches_any(self.namespaces, namespace)
+
     def covers(self, finding: Finding, service_account: str) -> bool:
         """Whether the exception is about `finding`, in a pod that runs as `service_account`.
 
@@ -56,12 +60,13 @@ class PolicyException(NamedTuple):
         if ref is None or finding.rule not in self.rules:
             return False
         facts = (
-            (self.namespaces, ref.namespace),
             (self.kinds, ref.kind),
             (self.names, ref.name),
             (self.service_accounts, service_account),
         )
-        return all(not patterns or matches_any(patterns, fact) for patterns, fact in facts)
+        return self.is_for(ref.namespace) and all(
+            not patterns or matches_any(patterns, fact) for patterns, fact in facts
+        )
 
     @property
     def names_containers(self) -> bool:
@@ -78,12 +83,30 @@ class PolicyException(NamedTuple):
         )
 
 
+class Delegation(NamedTuple):
+    """Exceptions that owners of the `namespaces` may make to `rules`, by GpuException objects.
+
+    Each lasts at most `longest_days` from the day on which it was created. With `needs_approval`,
+    somebody with the right to approve it must have done so.
+    """
+
+    rules: tuple[str, ...]
+    namespaces: tuple[str, ...]
+    longest_days: int
+    needs_approval: bool = True
+
+    def covers(self, rule: str, namespace: str) -> bool:
+        """Whether owners of `namespace` may make exceptions to `rule`."""
+        return rule in self.rules and matches_any(self.namespaces, namespace)
+
+
 class Policy(NamedTuple):
     """One policy, checked, with its profiles merged."""
 
     profile: Profile
     rules: Mapping[str, RuleSettings] = MappingProxyType({})
     exceptions: tuple[PolicyException, ...] = ()
+    delegations: tuple[Delegation, ...] = ()
     catalog: str | None = None
     on_rule_error: Literal["allow", "deny"] = "allow"
     workloads: Literal["warn", "fix", "deny"] = "warn"
@@ -133,6 +156,20 @@ class _RuleSetFields(NamedTuple):
 
 class RuleSet(_RuleSetFields):
     """The rules of one policy in the order in which they run."""
+
+    @cached_property
+    def _exceptions_by_namespace(self) -> BoundedCache[str, tuple[PolicyException, ...]]:
+        return BoundedCache()
+
+    def exceptions_in(self, namespace: str) -> tuple[PolicyException, ...]:
+        """The exceptions that may accept something in `namespace`, in their order."""
+        if not self.exceptions:
+            return ()
+        found = self._exceptions_by_namespace.get(namespace)
+        if found is None:
+            found = tuple(e for e in self.exceptions if e.is_for(namespace))
+            self._exceptions_by_namespace.store(namespace, found)
+        return found
 
     @cached_property
     def _relevant_rules(self) -> BoundedCache[int, tuple[tuple[int, ActiveRule], ...]]:

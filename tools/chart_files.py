@@ -127,7 +127,8 @@ def definitions() -> Iterator[tuple[str, Any]]:
         "additionalProperties": False,
     }
     policy["properties"]["profiles"] = {"$ref": "#/definitions/profiles"}
-    parts["exception"]["properties"]["rules"]["items"] = {"enum": names}
+    for part in ("exception", "delegation"):
+        parts[part]["properties"]["rules"]["items"] = {"enum": names}
     parts["exception"] |= _must_name_a_namespace()
     # Helm reads an unquoted `off` as false; the chart's template writes it as the word `off`.
     parts["rule"]["properties"]["action"]["enum"].append(False)

@@ -15,6 +15,7 @@ from certs.serving.certificate import ServingCertificate
 from policies.loading import PolicyError
 from webhook.dev import DevelopmentServer
 from webhook.options import make_parser
+from webhook.reload.gpu_exceptions import GpuExceptionsFile
 from webhook.reload.policy import PolicyReloader
 from webhook.server.lifecycle import WebhookServer
 from webhook.server.limits import Limits
@@ -53,7 +54,13 @@ def main(arguments: list[str]) -> int:
 
 def _serve(options: argparse.Namespace, log: Log, stack: ExitStack) -> int:
     parse_address(options.listen or ":0")
-    policy = PolicyReloader(options.policy, options.profile, fallback=options.fallback_policy)
+    file = options.gpu_exceptions
+    policy = PolicyReloader(
+        options.policy,
+        options.profile,
+        fallback=options.fallback_policy,
+        gpu_exceptions=GpuExceptionsFile(file) if file else None,
+    )
     policy.load()
     log.write("info", "starting", **build_info())
     development = None

@@ -40,6 +40,8 @@ _ADDRESSES_AND_FILES = {
     "--client-ca FILE": "Authorities (PEM): only callers with a certificate of theirs may connect.",
     "--policy FILE": "The policy; it is reloaded when the file changes.",
     "--fallback-policy FILE": "The policy to start with if that of --policy cannot be used.",
+    "--gpu-exceptions FILE": "Exceptions of owners of namespaces, as gpuward exceptions writes "
+    "them. Those that the policy delegates apply; the file is reloaded when it changes.",
 }
 _FLAGS = {
     "--log-user-names": "Log the names of users; by default the log has hashes of them.",

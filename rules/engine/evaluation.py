@@ -111,7 +111,7 @@ class Evaluation:
         return not is_mirror(pod, self._request_context)
 
     def _new_exceptions(self) -> ExceptionMatcher:
-        return ExceptionMatcher(self._rule_set.exceptions, self._request_context.today)
+        return ExceptionMatcher(self._rule_set, self._request_context.today)
 
     def restart(self, manifest: Json, edited_by: str = "") -> None:
         """Start over with `manifest`: the previous one, or what the rule `edited_by` made of it."""

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from rules.base.json_patch import Path
 from rules.finding import Finding
 from rules.objects.device_claim import DeviceClaim
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
-from rules.policy import PolicyException
+from rules.policy import PolicyException, RuleSet
 
 
 class ExceptionMatcher:
-    """The exceptions of a policy on the day `today`, for one version of a manifest."""
+    """The exceptions of `rules` on the day `today`, for one version of a manifest."""
 
-    def __init__(self, exceptions: Iterable[PolicyException], today: datetime.date) -> None:
-        self._active: list[PolicyException] = []
-        self._expired: list[PolicyException] = []
-        for exception in exceptions:
-            (self._expired if exception.expired(today) else self._active).append(exception)
+    def __init__(self, rules: RuleSet, today: datetime.date) -> None:
+        self._rules = rules
+        self._today = today
         self._fitting_pods: dict[tuple[PolicyException, Path], bool] = {}
 
     def find(self, finding: Finding, subject: Pod | Quota | DeviceClaim) -> PolicyException | None:
         """The first exception that accepts `finding` about `subject`, or None."""
-        return next(self._matches(self._active, finding, subject), None)
+        return next(self._matches(finding, subject, expired=False), None)
 
     def with_hint(self, finding: Finding, subject: Pod | Quota | DeviceClaim) -> Finding:
         """`finding`, whose help says when an exception for it ended, if there was one."""
-        matches = self._matches(self._expired, finding, subject) if self._expired else ()
+        matches = self._matches(finding, subject, expired=True)
         ends = [exception.expires for exception in matches if exception.expires is not None]
         if not ends:
             return finding
@@ -37,15 +35,18 @@ class ExceptionMatcher:
         return finding._replace(help=f"{finding.help}; {hint}" if finding.help else hint)
 
     def _matches(
-        self,
-        exceptions: Iterable[PolicyException],
-        finding: Finding,
-        subject: Pod | Quota | DeviceClaim,
+        self, finding: Finding, subject: Pod | Quota | DeviceClaim, *, expired: bool
     ) -> Iterator[PolicyException]:
-        """Those of `exceptions` that are for `finding` about `subject`."""
+        """The exceptions for `finding` about `subject`: those that have expired, or the others."""
+        if finding.object is None:
+            return
         account = subject.service_account if isinstance(subject, Pod) else ""
-        for exception in exceptions:
-            if exception.covers(finding, account) and self._fits(exception, finding, subject):
+        for exception in self._rules.exceptions_in(finding.object.namespace):
+            if (
+                exception.expired(self._today) is expired
+                and exception.covers(finding, account)
+                and self._fits(exception, finding, subject)
+            ):
                 yield exception
 
     def _fits(

@@ -48,6 +48,10 @@ class Decider:
         self._families = {rule.name: rule.family for rule in rules}
         self._bypass_rules = frozenset(rule.name for rule in rules if rule.family == "bypass")
 
+    def depends_on_names(self, namespace: str) -> bool:
+        """Whether decisions about objects in `namespace` may depend on their names."""
+        return any(exception.names for exception in self._rules.exceptions_in(namespace))
+
     def mutate(
         self,
         review: AdmissionReview,

@@ -67,9 +67,7 @@ class DecisionCache:
         return self._decide(decider, path, reading)
 
     def _forget(self, decider: Decider, today: datetime.date) -> None:
-        policy = decider.policy
-        names_matter = any(exception.names for exception in policy.exceptions)
-        self._reader = Reader(policy.profile, names_matter=names_matter)
+        self._reader = Reader(decider.policy.profile, decider.depends_on_names)
         self._answers: BoundedMap[ReusableAnswer] = BoundedMap(self._max_bytes)
         self._decider, self._today = decider, today
 

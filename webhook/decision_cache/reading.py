@@ -6,6 +6,7 @@ The rest is all that a decision depends on. So pods with the same rest get the s
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec import UNSET, MsgspecError
@@ -53,9 +54,12 @@ class Reading(NamedTuple):
 
 
 class Reader:
-    """Reads reviews for decisions with `profile`, which depend on names if `names_matter`."""
+    """Reads reviews for decisions with `profile`.
 
-    def __init__(self, profile: Profile, *, names_matter: bool) -> None:
+    `names_matter` says of a namespace whether decisions depend on the names of its pods.
+    """
+
+    def __init__(self, profile: Profile, names_matter: Callable[[str], bool]) -> None:
         self._read_keys = read_keys(profile)
         self._read_variables = read_variables(profile)
         self._names_matter = names_matter
@@ -87,7 +91,7 @@ class Reader:
         metadata.managedFields = UNSET
         for owner in metadata.ownerReferences or ():
             owner.name = UNSET
-        if not self._names_matter:
+        if not self._names_matter(request.namespace):
             metadata.name = metadata.generateName = UNSET
         _rename_token_volume(pod.spec)
         user = request.userInfo.username

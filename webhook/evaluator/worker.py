@@ -14,6 +14,7 @@ import signal
 from multiprocessing.connection import Connection
 from typing import Any
 
+from policies.exceptions import from_exception, to_exception
 from registration.routes import ROUTES
 from webhook.admission.answer import Answer, Bug, answer, bug_of
 from webhook.admission.decider import Decider
@@ -72,7 +73,10 @@ def _peak_kilobytes() -> int:
 def _policy_source(fields: dict[str, Any]) -> PolicySource:
     content = fields["content"]
     return PolicySource(
-        None if content is None else content.encode(), fields["name"], tuple(fields["profiles"])
+        None if content is None else content.encode(),
+        fields["name"],
+        tuple(fields["profiles"]),
+        tuple(to_exception(raw) for raw in fields["delegated"]),
     )
 
 
@@ -99,7 +103,12 @@ def header_of(path: str, today: datetime.date, source: PolicySource | None) -> b
     header: dict[str, Any] = {"path": path, "today": today.isoformat()}
     if source is not None:
         content = None if source.content is None else source.content.decode()
-        header["policy"] = {"content": content, "name": source.name, "profiles": source.profiles}
+        header["policy"] = {
+            "content": content,
+            "name": source.name,
+            "profiles": source.profiles,
+            "delegated": [from_exception(exception) for exception in source.delegated],
+        }
     return json.dumps(header).encode()
 
 

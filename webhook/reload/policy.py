@@ -16,6 +16,7 @@ from policies.files import parse_policy, read_policy_file
 from policies.loading import PolicyError, default_policy
 from rules.policy import Policy, PolicyException
 from webhook.admission.decider import Decider
+from webhook.reload.gpu_exceptions import GpuExceptionsFile
 
 Change = Literal["", "loaded", "refused", "restored"]
 
@@ -23,25 +24,29 @@ Change = Literal["", "loaded", "refused", "restored"]
 class PolicySource(NamedTuple):
     """What a policy is loaded from: the content of the file `name`, or the default if it is None.
 
-    `profiles`, if not empty, replace those that the policy names.
+    `profiles`, if not empty, replace those that the policy names. `delegated` are exceptions of
+    GpuExceptions that the policy accepts.
     """
 
     content: bytes | None
     name: str
     profiles: tuple[str, ...]
+    delegated: tuple[PolicyException, ...] = ()
 
     def load(self) -> Policy:
-        """The policy; PolicyError says what is wrong with it."""
+        """The policy with all exceptions; PolicyError says what is wrong with it."""
         if self.content is None:
-            return default_policy(self.profiles)
-        return parse_policy(self.content, self.name, self.profiles)
+            policy = default_policy(self.profiles)
+        else:
+            policy = parse_policy(self.content, self.name, self.profiles)
+        return policy._replace(exceptions=policy.exceptions + self.delegated)
 
 
 class ActivePolicy(NamedTuple):
     """The policy by which requests are decided.
 
-    `exceptions` are those of the policy, and `source` is what it was loaded from. `digest` is the
-    SHA-256 of its file, empty for the default policy; `since` is a Unix time.
+    `exceptions` are those of the policy itself, and `source` is what it was loaded from. `digest`
+    is the SHA-256 of its file, empty for the default policy; `since` is a Unix time.
     """
 
     decider: Decider
@@ -55,8 +60,9 @@ class PolicyReloader:
     """The policy in the file at `path`, or the default one if that is None.
 
     `fallback` is a file with another policy, which is used if the first one cannot be used when
-    the process starts. Nothing is read until `load()` is called. `reload()` may be called from any
-    thread, by one at a time; it replaces `active` in one step.
+    the process starts. `gpu_exceptions` has exceptions that owners of namespaces made. Nothing is
+    read until `load()` is called. `reload()` may be called from any thread, by one at a time; it
+    replaces `active` in one step.
     """
 
     def __init__(
@@ -66,9 +72,12 @@ class PolicyReloader:
         clock: Callable[[], float] = time.time,
         *,
         fallback: str | None = None,
+        gpu_exceptions: GpuExceptionsFile | None = None,
     ) -> None:
         self._path = path
         self._fallback = fallback
+        self.gpu_exceptions = gpu_exceptions
+        """The file with further exceptions, if there is one."""
         self._profiles = tuple(profiles)
         self._clock = clock
         self._content = b""
@@ -121,7 +130,15 @@ class PolicyReloader:
         return True
 
     def reload(self) -> Change:
-        """Read the file again; what changed, empty if nothing did."""
+        """Read the files again; what changed about the policy, empty if nothing did."""
+        are_new = self.gpu_exceptions is not None and self.gpu_exceptions.reload()
+        change = self._reload_policy()
+        if are_new and change != "loaded":
+            active = self.active
+            self._active = self._with_decider(active.source)._replace(since=active.since)
+        return change
+
+    def _reload_policy(self) -> Change:
         if self._path is None:
             return ""
         try:
@@ -160,11 +177,17 @@ class PolicyReloader:
 
     def _activate(self, source: PolicySource) -> None:
         """Make the policy of `source` the active one; PolicyError leaves the present one."""
-        policy, content = source.load(), source.content
-        digest = "" if content is None else hashlib.sha256(content).hexdigest()
-        self._active = ActivePolicy(
-            Decider(policy), policy.exceptions, source, digest, self._clock()
-        )
+        active, content = self._with_decider(source), source.content
+        self._active = active
         self._content, self._pending, self._failed = content or b"", None, None
         self.last_error = ""
         self.loads += 1
+
+    def _with_decider(self, source: PolicySource) -> ActivePolicy:
+        """The policy of `source` with the GpuExceptions that it accepts now; PolicyError."""
+        policy, content = source._replace(delegated=()).load(), source.content
+        delegated = self.gpu_exceptions.accepted_by(policy) if self.gpu_exceptions else ()
+        decider = Decider(policy._replace(exceptions=policy.exceptions + delegated))
+        digest = "" if content is None else hashlib.sha256(content).hexdigest()
+        source = source._replace(delegated=delegated)
+        return ActivePolicy(decider, policy.exceptions, source, digest, self._clock())

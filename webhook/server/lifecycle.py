@@ -128,6 +128,9 @@ class WebhookServer:
             self._log.write("error", "policy refused", error=error, active=self._digest())
         elif change:
             self._log.write("info", f"policy {change}", digest=self._digest())
+        if self._policy.gpu_exceptions is not None:
+            accepted = len(self._policy.active.source.delegated)
+            self._policy.gpu_exceptions.log_changes(self._log, accepted)
         loaded = await asyncio.to_thread(self._certificate_reloader.reload)
         self._certificate_reloader.log_changes(loaded=loaded)
 
@@ -166,6 +169,8 @@ class WebhookServer:
             build=self._build,
             policy_loads=policy.loads,
             policy_failures=policy.failures,
+            gpu_exceptions=len(policy.active.source.delegated) if policy.loaded else 0,
+            gpu_exceptions_valid=not (policy.gpu_exceptions and policy.gpu_exceptions.error),
             certificate_expiry=until.timestamp() if until else None,
             certificate_seconds=certificate.expiry_seconds(),
             certificate_failures=certificate.failures,

@@ -90,6 +90,14 @@ class ServerState(NamedTuple):
         int,
         MetricInfo(_C, "policy_reload_failures", "Changes of the policy file that cannot be used."),
     ]
+    gpu_exceptions: Annotated[
+        int,
+        MetricInfo(_G, "gpu_exceptions", "GpuExceptions that apply, or have ended lately."),
+    ]
+    gpu_exceptions_valid: Annotated[
+        bool,
+        MetricInfo(_G, "gpu_exceptions_valid", "0 if the file with GpuExceptions is not used."),
+    ]
     certificate_failures: Annotated[
         int,
         MetricInfo(

@@ -1,0 +1,188 @@
+"""Decide whether a policy accepts GpuExceptions, by which owners of a namespace ask for exceptions.
+
+The objects may come from anybody: from tenants by way of the API server, and from whoever may write
+the file that the webhook reads. So nothing is assumed about them, and each is bounded.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import islice
+from pathlib import Path as File
+from typing import Any, NamedTuple
+
+from policies.exceptions import exception_problems, to_exception
+from policies.schema_problems import Problem, schema_problems
+from rules.base.json_access import as_object, as_text
+from rules.base.json_patch import pointer
+from rules.policy import Delegation, Policy, PolicyException
+
+API_VERSION = "gpuward.io/v1alpha1"
+KIND = "GpuException"
+APPROVAL_LABEL = "gpuward.io/approved"
+"""Its value `true` approves a GpuException; the API server lets only approvers set it."""
+MAX_IN_NAMESPACE = 20
+MAX_ACCEPTED = 400
+MAX_SPEC_CHARACTERS = 2_048
+HINT_DAYS = 14
+"""For so many days, refusals say that an exception has ended."""
+_MAX_PROBLEMS = 3
+_NAMESPACE = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+class Reason(enum.Enum):
+    """The reason of the condition `Accepted`."""
+
+    ACCEPTED = "Accepted"
+    INVALID = "Invalid"
+    TOO_LARGE = "TooLarge"
+    TOO_MANY = "TooMany"
+    NOT_DELEGATED = "NotDelegated"
+    TOO_LONG = "TooLong"
+    NOT_APPROVED = "NotApproved"
+    ENDED = "Ended"
+
+
+class Acceptance(NamedTuple):
+    """Whether a GpuException is accepted, and why.
+
+    `exception` is there if it is accepted, or ended lately: then refusals name the day.
+    """
+
+    reason: Reason
+    message: str
+    exception: PolicyException | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the exception applies."""
+        return self.reason is Reason.ACCEPTED
+
+
+def acceptances(
+    objects: Iterable[Mapping[str, Any]], policy: Policy, today: datetime.date
+) -> Iterator[tuple[Mapping[str, Any], Acceptance]]:
+    """Each GpuException with its acceptance by `policy` on the day `today`, in the given order.
+
+    Of each namespace the first `MAX_IN_NAMESPACE` count, of all the first `MAX_ACCEPTED` that are
+    accepted or have ended lately.
+    """
+    in_namespace: Counter[str] = Counter()
+    room = MAX_ACCEPTED
+    for raw in objects:
+        namespace = as_text(as_object(raw.get("metadata")).get("namespace"))
+        in_namespace[namespace] += 1
+        if in_namespace[namespace] > MAX_IN_NAMESPACE:
+            message = (
+                f"a namespace may have {MAX_IN_NAMESPACE} GpuExceptions, and the first by name "
+                "count: delete those that have ended"
+            )
+            yield raw, Acceptance(Reason.TOO_MANY, message)
+            continue
+        found = acceptance(raw, policy.delegations, today)
+        if found.exception is not None:
+            room -= 1
+            if room < 0:
+                message = f"the cluster has more than {MAX_ACCEPTED} accepted GpuExceptions"
+                found = Acceptance(Reason.TOO_MANY, message)
+        yield raw, found
+
+
+def acceptance(
+    raw: Mapping[str, Any], delegations: Iterable[Delegation], today: datetime.date
+) -> Acceptance:
+    """Whether `delegations` accept the GpuException `raw` on the day `today`, apart from others."""
+    if len(json.dumps(raw.get("spec"))) > MAX_SPEC_CHARACTERS:
+        message = f"spec has more than {MAX_SPEC_CHARACTERS} characters as JSON"
+        return Acceptance(Reason.TOO_LARGE, message)
+    problems = [
+        f"{pointer(path)}: {text}" for path, text in islice(find_problems(raw), _MAX_PROBLEMS)
+    ]
+    if problems:
+        return Acceptance(Reason.INVALID, "; ".join(problems))
+    exception = to_exception(_as_policy_exception(raw))
+    obstacle = _obstacle(raw, exception, tuple(delegations), today)
+    if exception.expires is None or not exception.expired(today):
+        return obstacle or _accepted(exception)
+    is_hint = obstacle is None and (today - exception.expires).days <= HINT_DAYS
+    message = f"it ended after {exception.expires}"
+    return Acceptance(Reason.ENDED, message, exception if is_hint else None)
+
+
+def _accepted(exception: PolicyException) -> Acceptance:
+    message = f"findings of {', '.join(exception.rules)} are accepted until {exception.expires}"
+    return Acceptance(Reason.ACCEPTED, message, exception)
+
+
+def _obstacle(
+    raw: Mapping[str, Any],
+    exception: PolicyException,
+    delegations: tuple[Delegation, ...],
+    today: datetime.date,
+) -> Acceptance | None:
+    """Why `exception` is not delegated, if it is not: every rule must be, by one delegation."""
+    metadata = as_object(raw["metadata"])
+    namespace, expires = exception.namespaces[0], exception.expires or datetime.date.max
+    # A day of creation that lies ahead cannot be right, and would let the exception last longer.
+    begin = min(_creation_day(metadata) or today, today)
+    is_approved = as_object(metadata.get("labels")).get(APPROVAL_LABEL) == "true"
+    for rule in exception.rules:
+        found = [d for d in delegations if d.covers(rule, namespace)]
+        if not found:
+            message = f"the policy delegates no exceptions to {rule} in the namespace {namespace}"
+            return Acceptance(Reason.NOT_DELEGATED, message)
+        longest = max(d.longest_days for d in found)
+        fitting = [d for d in found if expires <= begin + datetime.timedelta(d.longest_days)]
+        if not fitting:
+            last = begin + datetime.timedelta(longest)
+            message = f"an exception to {rule} of {begin} may last {longest} days, until {last}"
+            return Acceptance(Reason.TOO_LONG, message)
+        if not is_approved and all(d.needs_approval for d in fitting):
+            message = f"it needs the label {APPROVAL_LABEL}=true, which only approvers may set"
+            return Acceptance(Reason.NOT_APPROVED, message)
+    return None
+
+
+def find_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with the GpuException `raw` by itself: paths, and messages for the user."""
+    import jsonschema  # noqa: PLC0415  # takes 0.07 s: import it only if there is a GpuException
+
+    is_valid = True
+    for error in jsonschema.Draft202012Validator(schema()).iter_errors(raw):
+        is_valid = False
+        yield from schema_problems(error)
+    metadata = as_object(raw.get("metadata"))
+    # The namespace becomes a pattern, in which a star would match others.
+    if not _NAMESPACE.fullmatch(as_text(metadata.get("namespace"))):
+        yield ("metadata",), "namespace: this should be the name of a namespace"
+        return
+    if is_valid:
+        for (_, *rest), text in exception_problems(_as_policy_exception(raw), ("spec",)):
+            yield ("spec", *rest), text
+
+
+def _as_policy_exception(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of a valid GpuException in the form of a policy's exceptions."""
+    spec, namespace = raw["spec"], raw["metadata"]["namespace"]
+    return {**spec, "match": {**spec.get("match", {}), "namespace": namespace}}
+
+
+def _creation_day(metadata: Mapping[str, Any]) -> datetime.date | None:
+    try:
+        return datetime.date.fromisoformat(as_text(metadata.get("creationTimestamp"))[:10])
+    except ValueError:
+        return None
+
+
+@cache
+def schema() -> Mapping[str, Any]:
+    """The schema of a GpuException, in the words that JSON Schema and Kubernetes share."""
+    content = File(__file__).with_name("gpu-exception.schema.json").read_text(encoding="utf-8")
+    loaded: Mapping[str, Any] = json.loads(content)
+    return loaded
