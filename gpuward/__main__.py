@@ -24,6 +24,7 @@ COMMANDS = {
         "certs",
         "check whether the webhook works, watch or remove it",
     ),
+    "hook": ("lint.hooks.cli", "", "judge commits and pushes, as Git hooks"),
     "policy": ("policies.cli", "", "check whether the webhook would use a policy"),
     "explain": ("lint.explain", "", "explain what a rule does and why"),
     "rules": ("lint.rules_command", "", "list the rules"),

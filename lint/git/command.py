@@ -16,8 +16,8 @@ from typing import IO
 
 from lint.sources import UsageError
 
-MAX_LISTING = 128 * 1024 * 1024
-"""The most bytes of a listing, which is enough for a million files."""
+MAX_LISTING = 64 * 1024 * 1024
+"""The most bytes of a listing, which is enough for half a million files."""
 _READ = 1 << 16
 _OPTIONS = (
     "--no-pager",

@@ -1,0 +1,99 @@
+"""The pre-commit hook: a script in the folder in which git looks for hooks."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import tempfile
+from contextlib import suppress
+
+from lint.git.command import git_line
+from lint.sources import UsageError
+
+_MARK = "# Written by `gpuward hook install`; `gpuward hook uninstall` removes it."
+_SCRIPT = """\
+#!/bin/sh
+{mark}
+python={python}
+test -x "$python" && exec "$python" -P -m gpuward {command}
+exec gpuward {command}
+"""
+
+
+class ForeignHookError(Exception):
+    """There is a hook that gpuward did not write; the message says what to do."""
+
+
+def install(command: list[str]) -> str:
+    """Write a hook that runs `gpuward COMMAND`, or replace an older one of gpuward; its path.
+
+    Raises UsageError outside of a repository, or if the hook cannot be written, and
+    ForeignHookError.
+    """
+    path = _path()
+    line = shlex.join(command)
+    if os.path.lexists(path) and not _is_ours(path):
+        raise ForeignHookError(
+            f"{path} is there, and gpuward did not write it; add this line to it:\n"
+            f"  gpuward {line} || exit $?"
+        )
+    script = _SCRIPT.format(mark=_MARK, python=shlex.quote(sys.executable), command=line)
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        _write(path, script)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise UsageError(f"{path}: the hook cannot be written: {why}") from error
+    return path
+
+
+def uninstall() -> str | None:
+    """Remove the hook that `install` wrote; its path, or None if there is no hook.
+
+    Raises UsageError outside of a repository, or if the hook cannot be removed, and
+    ForeignHookError.
+    """
+    path = _path()
+    if not os.path.lexists(path):
+        return None
+    if not _is_ours(path):
+        raise ForeignHookError(f"{path} stays: gpuward did not write it")
+    try:
+        os.unlink(path)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise UsageError(f"{path}: the hook cannot be removed: {why}") from error
+    return path
+
+
+def _path() -> str:
+    """Where git looks for the hook: as core.hooksPath says, or in the common folder."""
+    top = git_line("rev-parse", "--show-toplevel")
+    configured = git_line("config", "--type=path", "--default", "", "--get", "core.hooksPath")
+    folder = configured or git_line("rev-parse", "--git-path", "hooks")
+    base = top if configured else os.getcwd()
+    return os.path.normpath(os.path.join(base, folder, "pre-commit"))
+
+
+def _is_ours(path: str) -> bool:
+    """Whether the file at `path` is a hook of gpuward, and no link to one."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return not os.path.islink(path) and _MARK in file.read(1024).splitlines()[:2]
+    except OSError:
+        return False
+
+
+def _write(path: str, script: str) -> None:
+    """Write the script, all or nothing, and such that git can run it."""
+    descriptor, temporary = tempfile.mkstemp(prefix=".gpuward-", dir=os.path.dirname(path))
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(script)
+        os.chmod(temporary, 0o755)  # noqa: S103  # as git's own sample hooks
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise

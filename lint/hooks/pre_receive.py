@@ -1,0 +1,140 @@
+"""Judge what a push changes, on a Git server, before the server accepts it."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from typing import BinaryIO, NamedTuple, TextIO
+
+from lint.git.blobs import Blobs
+from lint.git.command import GitError, git_line
+from lint.git.inputs import changed_sources
+from lint.git.trees import GitTree, commit_entries
+from lint.linter import Linter, reduce_garbage_collection
+from lint.report import Style, Writer, printable
+from lint.results import Results
+from lint.sources import SkippedSource, Source, UnreadableSource, UsageError
+from policies.files import load_policy_file
+from rules.policy import Policy
+from rules.profile.context import Context
+
+MAX_REFS = 100
+MAX_MANIFESTS = 20_000
+MAX_CHARACTERS = 64 * 1024 * 1024
+DESCRIPTION = """\
+Judge the manifests that a push changes, as a pre-receive hook of a Git server, which gives
+the old commit, the new commit and the name of each ref on standard input. The changes of a
+new branch are those since it left the default branch. Nothing in the repository configures
+this: the policy is the one that --policy names, or the default one."""
+EPILOG = """\
+exit status: 0 the push may pass, 1 findings at or above --fail-on,
+2 wrong usage or a policy that cannot be used, 3 something could not be evaluated"""
+_MAX_LINE = 64 * 1024
+_NAME = b"([0-9a-f]{40}|[0-9a-f]{64})"
+_LINE = re.compile(_NAME + b" " + _NAME + b" ([^\n]+)\n?").fullmatch
+
+
+class Push(NamedTuple):
+    """One ref that is pushed: the name of its old object, of its new one, and its own."""
+
+    old: str
+    new: str
+    ref: str
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.add_argument("--policy", metavar="FILE", help="the policy, a file of the server")
+    parser.add_argument("--profile", metavar="NAME", action="append", default=[])
+    parser.add_argument("--namespace", "-n", help="where objects go that name no namespace")
+    parser.add_argument("--exclude", metavar="GLOB", action="append", default=[])
+    parser.add_argument("--format", choices=("text", "concise"), default="text")
+    parser.add_argument("--fail-on", choices=("error", "warning", "note"), default="error")
+
+
+def judge(options: argparse.Namespace, pushed: BinaryIO, out: TextIO) -> int:
+    """Judge each ref in the lines of `pushed`, and report to `out`; the exit status.
+
+    Raises PolicyError, and UsageError for lines that no Git server writes.
+    """
+    reduce_garbage_collection()
+    policy = load_policy_file(options.policy, options.profile)
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    context = Context(today=today, namespace=options.namespace)
+    style = Style(notes=options.fail_on == "note", fail_on=options.fail_on)
+    writer: Writer = import_module(f"lint.report.{options.format}").write
+    git_line("rev-parse", "--git-dir")  # an error once, rather than for each ref
+    status = 0
+    for push in _pushes(pushed):
+        if not push.new.strip("0"):
+            continue  # the ref is deleted
+        try:
+            results = _evaluate(push, policy, context, options)
+        except GitError as error:
+            out.write(printable(f"gpuward: {push.ref}: not evaluated: {error}") + "\n")
+            status = 3
+            continue
+        judged = results.status(options.fail_on)
+        if judged:
+            out.write(printable(f"gpuward: {push.ref}:") + "\n")
+            writer(out, results, style)
+        status = max(status, judged)
+    return status
+
+
+def _pushes(pushed: BinaryIO) -> Iterator[Push]:
+    for number, line in enumerate(iter(lambda: pushed.readline(_MAX_LINE), b"")):
+        if number == MAX_REFS:
+            raise UsageError(f"more than {MAX_REFS} refs: push them in parts")
+        match = _LINE(line)
+        if not match:
+            raise UsageError("each line of standard input must be: OLD NEW REF")
+        yield Push(*map(os.fsdecode, match.groups()))
+
+
+def _evaluate(push: Push, policy: Policy, context: Context, options: argparse.Namespace) -> Results:
+    """What the rules say about the manifests that `push` changes. Raises GitError."""
+    if not _has_tree(push.new):
+        return Results()  # a tag of a file
+    base = push.old if push.old.strip("0") else _base(push.new)
+    before = commit_entries(base) if base and _has_tree(base) else {}
+    with Blobs() as blobs:
+        tree = GitTree(os.getcwd(), commit_entries(push.new), blobs)
+        linter = Linter(policy, context, policy_file=options.policy or "", tree=tree)
+        linter.evaluate(_bounded(changed_sources(tree, before, options.exclude)))
+        linter.finish()
+    return linter.results
+
+
+def _has_tree(name: str) -> bool:
+    """Whether the object, or what it points to as a tag, is a commit or a tree."""
+    return git_line("cat-file", "-t", f"{name}^{{}}") in {"commit", "tree"}
+
+
+def _base(new: str) -> str:
+    """Where `new` left the default branch; empty if it has nothing in common with it."""
+    try:
+        return git_line("merge-base", "HEAD", new)
+    except GitError:
+        return ""
+
+
+def _bounded(
+    inputs: Iterator[Source | SkippedSource | UnreadableSource],
+) -> Iterator[Source | SkippedSource | UnreadableSource]:
+    """The inputs up to the bounds of one push; beyond them, the rest is not evaluated."""
+    characters = 0
+    for number, item in enumerate(inputs):
+        characters += len(item.text) if isinstance(item, Source) else 0
+        if number >= MAX_MANIFESTS or characters > MAX_CHARACTERS:
+            why = (
+                f"and all after it: a push may change {MAX_MANIFESTS} manifests with "
+                f"{MAX_CHARACTERS >> 20} MiB; push in parts"
+            )
+            yield UnreadableSource(item.name, why)
+            return
+        yield item

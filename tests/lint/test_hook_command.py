@@ -1,0 +1,255 @@
+"""`gpuward hook`: the pre-commit hook in real repositories, and pushes to a real server."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.testkit.git_repository import BAD, FIXABLE, GOOD, POD, GitRepository
+
+FOREIGN = "#!/bin/sh\nexit 0\n"
+
+
+@pytest.fixture
+def repository(tmp_path: Path, git: str) -> GitRepository:
+    """A repository with one commit that has a bad pod, and the folder deploy."""
+    assert git
+    made = GitRepository(tmp_path / "it's a repository")
+    made.commit("deploy/old.yaml", BAD)
+    return made
+
+
+def install(repository: GitRepository, *options: str, folder: str = ".") -> Path:
+    """Install the hook; its path."""
+    done = repository.gpuward("hook", "install", *options, folder=folder)
+    assert done.returncode == 0, done.stderr
+    path, _, what = done.stdout.rpartition(": ")
+    assert what == "written\n"
+    return Path(path)
+
+
+def commit(repository: GitRepository, *options: str, folder: str = ".") -> str:
+    """Commit; why it is refused, or an empty text."""
+    done = repository.run("git", "commit", "-qm", "x", *options, folder=folder)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def test_the_hook_judges_what_is_committed(repository: GitRepository) -> None:
+    hook = install(repository, folder="deploy")
+    assert hook == repository.folder / ".git" / "hooks" / "pre-commit"
+    repository.stage("new.yaml", BAD)
+    repository.write("new.yaml", GOOD)
+    assert "error[visible-devices-env]" in commit(repository)
+    # `git commit -a` and `git commit FILE` have an index of their own.
+    assert commit(repository, "-a") == ""
+    repository.write("new.yaml", BAD)
+    repository.write("deploy/old.yaml", POD % "none")
+    assert "new.yaml:7" in commit(repository, "-a", folder="deploy")
+    assert commit(repository, "old.yaml", folder="deploy") == ""
+    repository.stage("text.txt", "no manifest")
+    assert commit(repository) == ""
+
+
+def test_the_hook_has_options_of_lint(repository: GitRepository) -> None:
+    install(repository, "--", "--exclude", "it's/*")
+    repository.stage("it's/new.yaml", BAD)
+    assert commit(repository) == ""
+    done = repository.gpuward("hook", "install", "--", "--no-such")
+    assert (done.returncode, "--no-such" in done.stderr) == (2, True)
+    assert repository.gpuward("hook", "uninstall", "--", "--notes").returncode == 2
+
+
+def test_the_hook_can_fix(repository: GitRepository) -> None:
+    install(repository, "--fix")
+    repository.stage("new.yaml", FIXABLE)
+    assert "the fixes are not staged" in commit(repository)
+    repository.git("add", "new.yaml")
+    assert commit(repository) == ""
+    assert "limits" in repository.git("show", "HEAD:new.yaml")
+
+
+def test_the_hook_survives_the_python_that_wrote_it(repository: GitRepository) -> None:
+    hook = install(repository)
+    script = hook.read_text().replace(shlex.quote(sys.executable), "/no/such/python")
+    assert script != hook.read_text()
+    hook.write_text(script)
+    command = repository.folder / "bin" / "gpuward"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m gpuward "$@"\n')
+    command.chmod(0o755)
+    repository.environment["PATH"] = f"{command.parent}:{os.environ['PATH']}"
+    repository.stage("new.yaml", BAD)
+    assert "error[visible-devices-env]" in commit(repository)
+
+
+def test_a_foreign_hook_stays(repository: GitRepository) -> None:
+    hook = repository.folder / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(FOREIGN)
+    done = repository.gpuward("hook", "install")
+    assert (done.returncode, hook.read_text()) == (1, FOREIGN)
+    line = done.stderr.splitlines()[-1].strip()
+    assert line == "gpuward lint --staged || exit $?"
+    assert repository.gpuward("hook", "uninstall").returncode == 1
+    assert hook.read_text() == FOREIGN
+    hook.unlink()
+    hook.symlink_to(repository.folder / "nowhere")
+    assert repository.gpuward("hook", "install").returncode == 1
+
+
+def test_a_hook_of_gpuward_is_replaced_and_removed(repository: GitRepository) -> None:
+    install(repository, "--fix")
+    hook = install(repository)
+    assert "fix" not in hook.read_text()
+    assert repository.gpuward("hook", "uninstall").stdout == f"{hook}: removed\n"
+    assert not hook.exists()
+    done = repository.gpuward("hook", "uninstall")
+    assert (done.returncode, done.stdout) == (0, "there is no hook of gpuward\n")
+
+
+@pytest.mark.parametrize("where", [".githooks", "absolute", "~/hooks"])
+def test_core_hooks_path_is_honoured(repository: GitRepository, tmp_path: Path, where: str) -> None:
+    wanted = {
+        "absolute": tmp_path / "elsewhere",
+        "~/hooks": repository.folder / "hooks",  # the home of the test
+        ".githooks": repository.folder / ".githooks",
+    }[where]
+    repository.git("config", "core.hooksPath", str(wanted) if where == "absolute" else where)
+    assert install(repository, folder="deploy") == wanted / "pre-commit"
+    repository.stage("new.yaml", BAD)
+    assert "error[visible-devices-env]" in commit(repository)
+
+
+def test_work_trees_and_submodules(repository: GitRepository, tmp_path: Path) -> None:
+    repository.git("worktree", "add", "-q", "../linked")
+    linked = GitRepository(tmp_path / "linked")
+    install(linked)
+    for one in (repository, linked):
+        one.stage("new.yaml", BAD)
+        assert "new.yaml:7" in commit(one)
+    allowed = ("-c", "protocol.file.allow=always")
+    repository.git(*allowed, "submodule", "add", "-q", str(linked.folder), "module")
+    inner = GitRepository(repository.folder / "module")
+    assert install(inner) == repository.folder / ".git" / "modules" / "module" / "hooks/pre-commit"
+    inner.stage("inner.yaml", BAD)
+    assert "inner.yaml:7" in commit(inner)
+
+
+def test_outside_of_a_repository(repository: GitRepository) -> None:
+    repository.environment["GIT_CEILING_DIRECTORIES"] = str(repository.folder.parent)
+    done = repository.gpuward("hook", "install", folder="..")
+    assert (done.returncode, done.stderr[:43]) == (
+        2,
+        "gpuward: git rev-parse: not a git repositor",
+    )
+
+
+class Server:
+    """A bare repository whose pre-receive hook is gpuward, and a clone of it."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.bare = GitRepository(folder / "server.git", "--bare")
+        hook = self.bare.folder / "hooks" / "pre-receive"
+        hook.parent.mkdir(exist_ok=True)
+        words = [sys.executable, "-P", "-m", "gpuward", "hook", "pre-receive", *options]
+        hook.write_text(f"#!/bin/sh\nexec {shlex.join(words)}\n")
+        hook.chmod(0o755)
+        self.clone = GitRepository(folder / "clone")
+        self.clone.git("remote", "add", "origin", str(self.bare.folder))
+
+    def push(self, *refs: str) -> str:
+        """Push; why it is refused, or an empty text."""
+        done = self.clone.run("git", "push", "-q", "origin", *refs)
+        assert "Traceback" not in done.stderr
+        return "" if done.returncode == 0 else done.stderr
+
+
+def test_a_push_is_judged_by_what_it_changes(tmp_path: Path, git: str) -> None:
+    assert git
+    server = Server(tmp_path)
+    clone = server.clone
+    clone.commit("old.yaml", BAD)
+    refused = server.push("main")
+    assert "remote: gpuward: refs/heads/main:" in refused
+    assert "error[visible-devices-env]" in refused
+    assert server.bare.run("git", "rev-parse", "-q", "--verify", "main").returncode == 1
+    # What is in the repository already is nobody's to repair who changes another file.
+    hook = server.bare.folder / "hooks" / "pre-receive"
+    hook.chmod(0o644)
+    assert server.push("main") == ""
+    hook.chmod(0o755)
+    clone.commit("new.yaml", GOOD)
+    assert server.push("main") == ""
+    clone.git("checkout", "-q", "-b", "topic")
+    clone.commit("gpuward.yaml", "apiVersion: gpuward.io/v1\nkind: Policy\n"
+                 "rules: {visible-devices-env: {action: warn}}\n")  # fmt: skip
+    assert server.push("topic") == ""
+    clone.commit("sub/topic.yaml", BAD)
+    refused = server.push("topic", "topic:refs/tags/v1", "main:refs/heads/copy")
+    assert refused.count("sub/topic.yaml:7") == 2
+    assert "gpuward: refs/tags/v1:" in refused
+    assert "old.yaml" not in refused
+    clone.git("rm", "-q", "sub/topic.yaml")
+    clone.git("commit", "-qm", "removed")
+    assert server.push("topic", "main:refs/heads/copy") == ""
+    assert server.push(":refs/heads/copy") == ""
+    blob = clone.git("rev-parse", "HEAD:new.yaml")
+    assert server.push(f"{blob}:refs/tags/file") == ""
+
+
+def test_the_policy_of_the_server_counts(tmp_path: Path, git: str) -> None:
+    assert git
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("apiVersion: gpuward.io/v1\nkind: Policy\n"
+                      "rules: {visible-devices-env: {action: warn}}\n")  # fmt: skip
+    server = Server(tmp_path, "--policy", str(policy))
+    server.clone.commit("pod.yaml", BAD)
+    assert server.push("main") == ""
+    policy.write_text("broken")
+    server.clone.commit("pod.yaml", BAD + "# more\n")
+    assert "policy.yaml:1:1" in server.push("main")
+
+
+@pytest.mark.slow
+def test_a_hostile_push_is_refused(tmp_path: Path, git: str) -> None:
+    """Trees that no `git add` makes: names that lead elsewhere, and 25 billion files in one."""
+    assert git
+    server = Server(tmp_path)
+    clone = server.clone
+    (tmp_path / "secret.yaml").write_text(BAD)
+    blob = clone.run("git", "hash-object", "-w", "--stdin", stdin=GOOD).stdout.strip()
+    listing = f"100644 blob {blob}\tsecret.yaml"
+    for name in ("..", ".."):
+        tree = clone.run("git", "mktree", stdin=listing).stdout.strip()
+        listing = f"040000 tree {tree}\t{name}"
+    tree = clone.run("git", "mktree", stdin=listing).stdout.strip()
+    assert "secret.yaml: no such file" in server.push(commit_of(clone, tree))
+    tree = clone.run("git", "mktree", stdin=f"100644 blob {blob}\tf.yaml\n").stdout.strip()
+    for _ in range(8):
+        listing = "".join(f"040000 tree {tree}\t{number}\n" for number in range(20))
+        tree = clone.run("git", "mktree", stdin=listing).stdout.strip()
+    assert "lists more than 64 MiB of names" in server.push(commit_of(clone, tree))
+
+
+def commit_of(repository: GitRepository, tree: str) -> str:
+    """A commit of the tree, as the main branch to push."""
+    return repository.git("commit-tree", "-m", "x", tree) + ":refs/heads/main"
+
+
+def test_what_no_server_writes_is_wrong_usage(tmp_path: Path, git: str) -> None:
+    assert git
+    bare = GitRepository(tmp_path / "server.git", "--bare")
+    bare.environment["GIT_DIR"] = "."
+    for line in ("x", "0 1 refs/heads/main", f"{'0' * 40} --output=x refs/heads/main"):
+        done = bare.gpuward("hook", "pre-receive", stdin=line)
+        assert (done.returncode, "OLD NEW REF" in done.stderr) == (2, True)
+    many = f"{'0' * 40} {'0' * 40} refs/heads/x\n" * 101
+    assert "more than 100 refs" in bare.gpuward("hook", "pre-receive", stdin=many).stderr
+    unknown = f"{'0' * 40} {'1' * 40} refs/heads/x\n"
+    assert bare.gpuward("hook", "pre-receive", stdin=unknown).returncode == 3
+    del bare.environment["GIT_DIR"]
+    assert bare.gpuward("hook", "pre-receive", stdin=unknown).returncode == 2
