@@ -141,6 +141,7 @@ MOUNT = {"name": VOLUME_NAME, "mountPath": ACCOUNT_MOUNT}
         {"volumes": [token_volume(VOLUME_NAME, hostPath={"path": "/dev"})]},
         {"volumes": [token_volume(VOLUME_NAME)], "nodeName": VOLUME_NAME},
         {"volumes": [token_volume(VOLUME_NAME), token_volume("kube-api-access-?????")]},
+        {"volumes": [token_volume("kube-api-access-bbbbb")]},  # and the mount has another name
     ],
 )
 def test_a_name_like_that_of_a_token_volume_stays_where_it_may_matter(spec: Any) -> None:
@@ -264,7 +265,7 @@ def test_ever_new_pods_fill_no_memory_and_push_out_no_pod_in_use() -> None:
 
 
 def test_the_bounded_map_counts_what_it_holds() -> None:
-    values: BoundedMap[int] = BoundedMap(100)
+    values: BoundedMap[bytes, int] = BoundedMap(100)
     for number in range(50):
         values.put(b"%d" % number, number, 10)
         assert values.size <= 100

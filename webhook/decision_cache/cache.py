@@ -16,9 +16,10 @@ from webhook.admission.codec import CODEC
 from webhook.admission.decider import Decider
 from webhook.admission.decision import Decision
 from webhook.decision_cache.bounded_map import BoundedMap
-from webhook.decision_cache.reading import TOKEN_PLACEHOLDER, Reader, Reading, review_of
+from webhook.decision_cache.reading import Reader, Reading, review_of
+from webhook.decision_cache.spec_texts import TOKEN_PLACEHOLDER
 
-# Of all texts and answers together.
+# Of all texts and answers together. Texts of specs, by which specs need not be decoded, get half.
 MAX_BYTES = 16 << 20
 # A text that is cut may end within the placeholder.
 _PLACEHOLDER = TOKEN_PLACEHOLDER.rstrip("?").encode() + b"?"
@@ -44,7 +45,7 @@ class DecisionCache:
     @property
     def size(self) -> int:
         """How many bytes the decisions take."""
-        return self._answers.size if self._decider else 0
+        return self._answers.size + self._reader.spec_texts.size if self._decider else 0
 
     def answer(
         self, decider: Decider, today: datetime.date, path: str, body: bytes
@@ -60,39 +61,41 @@ class DecisionCache:
         reading = self._reader.read(path, body)
         if reading is None:
             return None
-        kept = self._answers.get(reading.text)
+        kept = self._answers.get((reading.head, reading.spec))
         if kept is not None:
             self.hits += 1
             return kept.to(reading.envelope)
         return self._decide(decider, path, reading)
 
     def _forget(self, decider: Decider, today: datetime.date) -> None:
-        self._reader = Reader(decider.policy.profile, decider.depends_on_names)
-        self._answers: BoundedMap[ReusableAnswer] = BoundedMap(self._max_bytes)
+        half = self._max_bytes // 2
+        self._reader = Reader(decider.policy.profile, half, decider.depends_on_names)
+        self._answers: BoundedMap[tuple[bytes, bytes], ReusableAnswer] = BoundedMap(half)
         self._decider, self._today = decider, today
 
     def _decide(self, decider: Decider, path: str, reading: Reading) -> Answer | None:
-        text = reading.text
-        if text.count(b"{") > self._max_objects:
+        head, spec, envelope = reading
+        if head.count(b"{") + spec.count(b"{") > self._max_objects:
             return None
         route = ROUTES[path]
         decide = decider.mutate if route.webhook == "mutate" else decider.validate
         steps = StepLimit(self._max_steps)
         try:
-            decision = decide(review_of(text), route.mode, self._today, steps)
+            decision = decide(review_of(reading), route.mode, self._today, steps)
         except (TooManyStepsError, MemoryError):
             raise
         except Exception:  # noqa: BLE001  # the long way meets the same bug, and reports it
             return None
         found = reusable_answer(route, decision)
-        answer = found.to(reading.envelope)
+        answer = found.to(envelope)
         if _names_placeholder(decision, answer):
             return None
         self.misses += 1
         if not decision.failures:
             # A refusal keeps its message and causes both encoded and not.
-            size = len(text) + 2 * len(answer.body) + len(found.details) + _ENTRY_BYTES
-            self._answers.put(text, found, size)
+            texts = len(head) + len(spec)
+            size = texts + 2 * len(answer.body) + len(found.details) + _ENTRY_BYTES
+            self._answers.put((head, spec), found, size)
         return answer
 
 

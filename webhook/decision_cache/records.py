@@ -111,7 +111,8 @@ class Pod(Struct, omit_defaults=True):
     apiVersion: Literal["v1"]
     kind: Literal["Pod"]
     metadata: Metadata
-    spec: PodSpec
+    spec: Raw
+    """A PodSpec."""
     items: AnyJson = UNSET
     """What makes a list of an object."""
 
@@ -160,8 +161,8 @@ class Review(Struct):
     request: Request
 
 
-class DecisionInput(Struct):
-    """Everything that a decision about a new pod depends on, besides the policy and the day.
+class Head(Struct):
+    """What a decision about a new pod depends on, besides its spec, the policy and the day.
 
     `path` is the URL path, which says the webhook and the mode.
     """
@@ -169,4 +170,4 @@ class DecisionInput(Struct):
     path: str
     namespace: str
     user: str
-    object: Pod
+    metadata: Metadata

@@ -1,0 +1,99 @@
+"""What of a pod's spec decides, as a text.
+
+Replicas have the same spec, but for the name of the volume with their token. So the texts are kept
+by the specs as they were sent, and most specs need not be decoded.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import UNSET
+from msgspec.json import Decoder, Encoder
+
+from rules.profile.profile import Profile
+from rules.traits.names import read_variables
+from webhook.decision_cache.bounded_map import BoundedMap
+from webhook.decision_cache.records import Container, PodSpec, Text, Variable
+
+# The name of the volume that the API server adds to a new pod, with its service account's token.
+_TOKEN_VOLUME = re.compile(rb"kube-api-access-[a-z0-9]{5}")
+# No name in Kubernetes has a question mark.
+TOKEN_PLACEHOLDER = "kube-api-access-?????"  # noqa: S105  # no secret
+# No JSON text has this character.
+_NUL = b"\0"
+# A reference to a variable begins with it.
+_REFERENCE = b"$"
+# What the Python objects of an entry take besides its texts.
+_ENTRY_BYTES = 300
+_decoder = Decoder(PodSpec)
+_encoder = Encoder()
+
+
+class SpecTexts:
+    """The texts of specs for decisions with `profile`; kept in at most `max_bytes`."""
+
+    def __init__(self, profile: Profile, max_bytes: int) -> None:
+        self._read_variables = read_variables(profile)
+        self._kept: BoundedMap[bytes, bytes] = BoundedMap(max_bytes)
+
+    @property
+    def size(self) -> int:
+        """How many bytes the texts take."""
+        return self._kept.size
+
+    def text(self, spec: bytes) -> bytes:
+        """What of `spec` decides, as JSON. MsgspecError if `spec` has not the usual types."""
+        found = _TOKEN_VOLUME.search(spec)
+        name = found[0] if found else b""
+        key = spec.replace(name, _NUL) if name else spec
+        kept = self._kept.get(key)
+        if kept is not None:
+            return kept
+        decoded = _decoder.decode(spec)
+        renamed = _rename_token_volume(decoded)
+        self._drop_values(decoded)
+        text = _encoder.encode(decoded)
+        if _REFERENCE in text:  # then any variable may matter
+            decoded = _decoder.decode(spec)
+            _rename_token_volume(decoded)
+            text = _encoder.encode(decoded)
+        # The text serves for another name as well if every occurrence of this one was renamed.
+        if renamed == (name, spec.count(name) if name else 0):
+            self._kept.put(key, text, len(key) + len(text) + _ENTRY_BYTES)
+        return text
+
+    def _drop_values(self, spec: PodSpec) -> None:
+        may_be_read = self._read_variables
+        for container in _containers(spec):
+            if env := container.env:
+                container.env = [v if may_be_read[v.name] else Variable(v.name) for v in env]
+
+
+def _containers(spec: PodSpec) -> list[Container]:
+    return [*spec.containers, *(spec.initContainers or ()), *(spec.ephemeralContainers or ())]
+
+
+def _rename_token_volume(spec: PodSpec) -> tuple[bytes, int]:
+    """Give the volume with the token, and its mounts, a placeholder for their random name.
+
+    Volumes and mounts are compared with one another only, so it does not matter how they are named.
+    Returns the random name, and how often it was replaced.
+    """
+    volumes = spec.volumes or ()
+    token_volumes = [volume for volume in volumes if _is_token_volume(volume.name)]
+    if len(token_volumes) != 1 or token_volumes[0].hostPath is not UNSET:
+        return b"", 0
+    name = token_volumes[0].name or ""
+    mounts = [m for c in _containers(spec) for m in c.volumeMounts or ()]
+    if any(other.name == TOKEN_PLACEHOLDER for other in (*mounts, *volumes)):
+        return b"", 0
+    token_volumes[0].name = TOKEN_PLACEHOLDER
+    token_mounts = [mount for mount in mounts if mount.name == name]
+    for mount in token_mounts:
+        mount.name = TOKEN_PLACEHOLDER
+    return name.encode(), 1 + len(token_mounts)
+
+
+def _is_token_volume(name: Text) -> bool:
+    return isinstance(name, str) and _TOKEN_VOLUME.fullmatch(name.encode()) is not None
