@@ -17,6 +17,7 @@ from gpuward import __version__
 COMMANDS = {
     "lint": ("lint.cli", "", "find faults in GPU manifests"),
     "fix": ("lint.fix.cli", "", "fix faults in files, in place"),
+    "baseline": ("lint.baseline.cli", "", "list known findings, so that only new ones fail"),
     "serve": ("webhook.cli", "webhook", "run the admission webhook"),
     "certs": ("certs.cli", "certs", "make, renew and check the certificates of the webhook"),
     "webhooks": (

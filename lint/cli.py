@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import sys
 import time
@@ -11,15 +10,13 @@ from contextlib import nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, TextIO
 
-from lint.file_trees import DISK
-from lint.linter import Linter, reduce_garbage_collection
+from lint.linter import reduce_garbage_collection
 from lint.options import parser
-from lint.policy_file import PolicyChoice
 from lint.report import Style, Writer, printable
 from lint.results import InputNotEvaluated, Results
-from lint.sources import UsageError, sources
+from lint.run import run, standard_input
+from lint.sources import UsageError
 from policies.loading import PolicyError
-from rules.profile.context import Context
 
 if TYPE_CHECKING:
     from lint.fix.modes import Mode
@@ -41,7 +38,7 @@ def main(arguments: list[str], prog: str = "gpuward lint") -> int:
 def _lint(options: argparse.Namespace, out: TextIO) -> int:
     started = time.perf_counter()
     reduce_garbage_collection()
-    paths = options.paths or ([] if options.staged else _standard_input())
+    paths = options.paths or ([] if options.staged else standard_input())
     mode = None
     if (options.fix or options.diff) and not options.patch:
         modes = import_module("lint.fix.modes")
@@ -62,35 +59,13 @@ def _evaluate(
 ) -> int:
     """Evaluate `paths`, fix them as `mode` says, and report to `out`; the exit status."""
     outputs = import_module("lint.outputs").plan(options, paths) if options.outputs else None
-    context = Context(
-        today=datetime.datetime.now(tz=datetime.UTC).date(), namespace=options.namespace
-    )
-    tree = staged.tree if staged else DISK
-    choice = PolicyChoice(options.policy, options.profile, tree, isolated=options.isolated)
-    policy, policy_file = choice.load()
-    rules = policy.rule_set()
-    if options.rules or options.unsafe_fixes:
-        if not (options.fix or options.diff or options.patch):
-            option = "--rule" if options.rules else "--unsafe-fixes"
-            raise UsageError(f"{option} chooses what to fix: add --fix, --diff or --patch")
-        select_fixes = import_module("lint.fix.selection").select_fixes
-        rules = select_fixes(rules, options.rules, unsafe=options.unsafe_fixes)
-    linter = Linter(
-        policy,
-        context,
-        rules=rules,
-        policy_file=policy_file,
-        preview=options.patch,
-        fixer=mode.fixer if mode else None,
-        tree=tree,
-    )
-    read_stdin = mode.streams.read if mode and mode.streams else None
-    if staged:
-        linter.evaluate(staged.sources(paths, options.exclude))
-    else:
-        linter.evaluate(sources(paths, options.exclude, options.stdin_filename, read_stdin))
-    linter.finish()
-    results = linter.results
+    baseline = None
+    if options.baseline:
+        baseline = import_module("lint.baseline.accepting").load(options.baseline)
+    done = run(options, paths, mode, staged)
+    results = done.results
+    if baseline:
+        baseline.accept(results, done.policy, done.today)
     results.seconds = time.perf_counter() - started
     # Most commits have no manifest.
     if results.nothing_to_evaluate and (options.require_input or not staged):
@@ -101,7 +76,7 @@ def _evaluate(
     is_written = not outputs or outputs.write(results, style)
     if options.diff or options.patch:
         if options.patch:
-            import_module("lint.preview").write_patch(out, linter.previews)
+            import_module("lint.preview").write_patch(out, done.previews)
         _report_not_evaluated(results)
     else:
         form = outputs.on_standard_output if outputs else options.format or "text"
@@ -136,12 +111,6 @@ def _report_not_evaluated(results: Results) -> None:
     for entry in results.not_fixed:
         where = f"{entry.file}:{entry.line}:{entry.column}"
         sys.stderr.write(printable(f"{where}: not fixed: {entry.reason}") + "\n")
-
-
-def _standard_input() -> list[str]:
-    if sys.stdin is None or sys.stdin.isatty():
-        raise UsageError("nothing to lint: give a file or folder, or - for standard input")
-    return ["-"]
 
 
 def _use_color(choice: str, out: TextIO) -> bool:

@@ -97,7 +97,7 @@ class Linter:
         """Evaluate every input and add the findings to the results."""
         for item in inputs:
             if isinstance(item, Source):
-                self.results.files += 1
+                self.results.file_names.append(item.name)
                 self._evaluate_file(File(item))
             elif isinstance(item, UnreadableSource):
                 self.results.not_evaluated.append(InputNotEvaluated(item.name, 0, 0, item.why))

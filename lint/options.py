@@ -11,6 +11,8 @@ FORMATS = (
     *("text", "json", "concise", "summary"),
     *("sarif", "github", "gitlab", "junit", "markdown", "rdjson"),
 )
+# For commands that only have the options of `add_inputs`.
+DEFAULTS = {"fix": False, "diff": False, "patch": False, "unsafe_fixes": False, "rules": []}
 _EPILOG = """\
 exit status:
   0  nothing found that reaches --fail-on
@@ -33,13 +35,15 @@ def parser(prog: str = "gpuward lint") -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.set_defaults(fix=is_fix)
-    _add_inputs(made)
+    add_inputs(made)
+    _add_selection(made.add_mutually_exclusive_group())
     _add_outputs(made)
     _add_fixes(made.add_argument_group("fixes"), is_fix=is_fix)
     return made
 
 
-def _add_inputs(made: argparse.ArgumentParser) -> None:
+def add_inputs(made: argparse.ArgumentParser) -> None:
+    """Add what says which files are linted, and by which policy."""
     made.add_argument("paths", metavar="PATH", nargs="*", help="file, folder, glob, or - for stdin")
     made.add_argument(
         "--policy",
@@ -50,11 +54,6 @@ def _add_inputs(made: argparse.ArgumentParser) -> None:
         "--isolated",
         action="store_true",
         help=f"do not look for {POLICY_FILE}: without --policy, use the default policy",
-    )
-    made.add_argument(
-        "--staged",
-        action="store_true",
-        help="what the next Git commit would add or change, as it is staged; PATHs restrict it",
     )
     made.add_argument(
         "--profile",
@@ -84,6 +83,14 @@ def _add_inputs(made: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_selection(made: argparse._MutuallyExclusiveGroup) -> None:
+    made.add_argument(
+        "--staged",
+        action="store_true",
+        help="what the next Git commit would add or change, as it is staged; PATHs restrict it",
+    )
+
+
 def _add_outputs(made: argparse.ArgumentParser) -> None:
     made.add_argument("--format", choices=FORMATS, help="default: text")
     made.add_argument(
@@ -99,6 +106,11 @@ def _add_outputs(made: argparse.ArgumentParser) -> None:
         choices=("error", "warning", "note"),
         default="error",
         help="what makes the exit status 1; default: error",
+    )
+    made.add_argument(
+        "--baseline",
+        metavar="FILE",
+        help="report only findings that are not in this file: gpuward baseline",
     )
     made.add_argument(
         "--notes", action="store_true", help="show notes too: what admission sets by default"

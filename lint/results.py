@@ -49,10 +49,14 @@ class LocatedFinding(NamedTuple):
 
 
 class SuppressedFinding(NamedTuple):
-    """A finding that a comment suppresses, and the comment's reason."""
+    """A finding that a comment or an entry of a baseline suppresses, and the reason it gives.
+
+    `kind` is SARIF's word for where that is: `inSource` or `external`.
+    """
 
     located: LocatedFinding
     reason: str
+    kind: str = "inSource"
 
 
 class Remark(NamedTuple):
@@ -110,7 +114,7 @@ class Results:
         self.fixed: list[FixedFinding] = []
         self.not_fixed: list[NotFixed] = []
         self.not_written: list[InputNotEvaluated] = []
-        self.files = 0
+        self.file_names: list[str] = []
         self.objects = 0
         self.pods = 0
         self.components = 0
@@ -118,9 +122,15 @@ class Results:
         self.gpu_exceptions = 0
         self.policy = ""
         self.suppressed = 0
+        self.baselined = 0
         self.suppressed_findings: list[SuppressedFinding] = []
         self.excepted = 0
         self.seconds = 0.0
+
+    @property
+    def files(self) -> int:
+        """How many files were read."""
+        return len(self.file_names)
 
     def count(self, level: str) -> int:
         """How many findings and remarks there are of `level`."""

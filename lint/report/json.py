@@ -36,6 +36,7 @@ def write(out: TextIO, results: Results, _style: Style) -> None:
             "fixed": len(results.fixed),
             "suppressed": results.suppressed,
             "excepted": results.excepted,
+            "baselined": results.baselined,
             "seconds": round(results.seconds, 3),
         },
     }

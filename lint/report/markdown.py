@@ -34,7 +34,10 @@ def write(out: TextIO, results: Results, style: Style) -> None:
             out.write(f"\n{len(found) - number} more do not fit into a comment.\n")
             break
         out.write(row)
-    out.write(f"\nFiles: {results.files}, pods: {results.pods}, suppressed: {results.suppressed}\n")
+    counts = f"Files: {results.files}, pods: {results.pods}, suppressed: {results.suppressed}"
+    if results.baselined:
+        counts += f", in the baseline: {results.baselined}"
+    out.write(f"\n{counts}\n")
 
 
 def _title(found: list[Entry]) -> str:

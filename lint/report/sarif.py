@@ -21,13 +21,14 @@ _SCHEMA = (
 )
 # The name has the version of how fingerprints are made.
 _FINGERPRINT = "gpuwardIdentity/v1"
+_Json = dict[str, Any]
 
 
 def write(out: TextIO, results: Results, style: Style) -> None:
     """Write one run.
 
-    It has all findings, those too that comments suppress, notes only if the style asks for them.
-    What no rule reports is a notification of the tool.
+    It has all findings, also those that comments or a baseline suppress; notes only if the style
+    asks for them. What no rule reports is a notification of the tool.
     """
     shown = list(_shown(results, style))
     names = sorted({located.finding.rule for located, _, _ in shown})
@@ -42,8 +43,8 @@ def write(out: TextIO, results: Results, style: Style) -> None:
                 "invocations": [_invocation(results, style)],
                 "columnKind": "unicodeCodePoints",
                 "results": [
-                    _result(located, mark, index[located.finding.rule], reasons)
-                    for located, mark, reasons in shown
+                    _result(located, mark, index[located.finding.rule], suppressions)
+                    for located, mark, suppressions in shown
                 ],
             }
         ],
@@ -52,13 +53,13 @@ def write(out: TextIO, results: Results, style: Style) -> None:
     out.write("\n")
 
 
-def _shown(results: Results, style: Style) -> list[tuple[LocatedFinding, str, list[str]]]:
-    """Each finding with its fingerprint and the reasons of what suppresses it."""
+def _shown(results: Results, style: Style) -> list[tuple[LocatedFinding, str, list[_Json]]]:
+    """Each finding with its fingerprint and what suppresses it."""
     suppressed = results.suppressed_findings
     found = [*results.findings, *(entry.located for entry in suppressed)]
-    reasons: list[list[str]] = [[] for _ in results.findings]
-    reasons += [[entry.reason] for entry in suppressed]
-    marked = zip(found, fingerprints(found), reasons, strict=True)
+    suppressions: list[list[_Json]] = [[] for _ in results.findings]
+    suppressions += [[{"kind": entry.kind, "justification": entry.reason}] for entry in suppressed]
+    marked = zip(found, fingerprints(found), suppressions, strict=True)
     return [item for item in marked if item[0].level != "note" or style.notes]
 
 
@@ -92,7 +93,7 @@ def _rule(rule: Rule[Any]) -> dict[str, Any]:
 
 
 def _result(
-    located: LocatedFinding, mark: str, rule_index: int, reasons: list[str]
+    located: LocatedFinding, mark: str, rule_index: int, suppressions: list[_Json]
 ) -> dict[str, Any]:
     entry = finding_entry(located, mark)
     return {
@@ -102,7 +103,7 @@ def _result(
         "message": _message(entry.description),
         "locations": [_location(entry)],
         "partialFingerprints": {_FINGERPRINT: mark},
-        "suppressions": [{"kind": "inSource", "justification": reason} for reason in reasons],
+        "suppressions": suppressions,
     }
 
 

@@ -144,6 +144,8 @@ def _summary(results: Results, style: Style) -> str:
         parts.insert(-1, f"{len(results.fixed)} fixed")
     if results.components:
         parts.insert(3, f"{results.components} of them components, not evaluated")
+    if results.baselined:
+        parts.append(f"{results.baselined} in the baseline")
     if results.excepted:
         parts.append(f"{results.excepted} excepted")
     if results.not_evaluated:

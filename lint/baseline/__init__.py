@@ -1,0 +1,1 @@
+"""Baselines: files that list known findings, so that only new ones fail."""

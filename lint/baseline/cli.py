@@ -1,0 +1,178 @@
+"""The command `gpuward baseline`: create, update and check the file of a baseline."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sized
+from typing import NamedTuple
+
+from lint.baseline.accepting import complaints
+from lint.baseline.file import DEFAULT_FILE, Entry, baseline_text, read_baseline
+from lint.baseline.matching import Comparison, Paths, compare, entry_of
+from lint.fix.atomic_write import write_file
+from lint.fix.fixer import FixedText, WriteError
+from lint.linter import reduce_garbage_collection
+from lint.options import DEFAULTS, add_inputs
+from lint.report import printable
+from lint.results import LocatedFinding
+from lint.run import Run, run, standard_input
+from lint.sources import Source, UsageError
+from policies.loading import PolicyError
+
+_DESCRIPTION = "Create, update or check a file of known findings, for `gpuward lint --baseline`."
+_EPILOG = """\
+exit status:
+  0  the file is written, or is up to date
+  1  there are findings that the file does not accept; or, with check, entries to update
+  2  wrong usage, a policy or a baseline that cannot be used, or a file that cannot be written
+  3  some input could not be evaluated
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command with these command-line arguments; the exit status."""
+    options = parser().parse_args(arguments)
+    reduce_garbage_collection()
+    try:
+        status: int = options.act(options)
+    except (UsageError, PolicyError) as error:
+        lines = (printable(line) for line in str(error).split("\n"))
+        sys.stderr.write("gpuward baseline: " + "\n".join(lines) + "\n")
+        return 2
+    return status
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    made = argparse.ArgumentParser(prog="gpuward baseline", description=_DESCRIPTION)
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
+    for act, name, what in (
+        (_create, "create", "write all findings into a new file"),
+        (_update, "update", "remove entries whose findings are gone; with --reason, add new ones"),
+        (_check, "check", "say what update would change, and which entries have expired"),
+    ):
+        command = commands.add_parser(
+            name,
+            help=what,
+            description=f"{what[0].upper()}{what[1:]}.",
+            epilog=_EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.set_defaults(act=act, **DEFAULTS)
+        command.add_argument(
+            "--baseline", metavar="FILE", default=DEFAULT_FILE, help="default: %(default)s"
+        )
+        if name != "check":
+            command.add_argument(
+                "--reason",
+                required=name == "create",
+                help="why the findings are accepted; write others into the file",
+            )
+        command.add_argument("--notes", action="store_true", help="notes too")
+        add_inputs(command)
+    return made
+
+
+class _Compared(NamedTuple):
+    """A run, what the baseline says about it, and the text that the baseline has."""
+
+    run: Run
+    found: Comparison
+    paths: Paths
+    text: str
+
+    @property
+    def kept(self) -> list[Entry]:
+        """All entries but stale ones, with the files where their findings are now."""
+        matches = (*self.found.accepted, *self.found.expired)
+        return [*(match.entry for match in matches), *self.found.unseen]
+
+
+def _compare(options: argparse.Namespace, entries: list[Entry], text: str) -> _Compared:
+    done = run(options, options.paths or standard_input())
+    paths = Paths(options.baseline)
+    found = compare(entries, done.results, paths, done.policy, done.today)
+    if not options.notes:
+        found.new[:] = [located for located in found.new if located.level != "note"]
+    return _Compared(done, found, paths, text)
+
+
+def _create(options: argparse.Namespace) -> int:
+    if os.path.lexists(options.baseline):
+        raise UsageError(f"{options.baseline} exists already: gpuward baseline update changes it")
+    compared = _compare(options, [], "")
+    added, refused = _entries_for_new(compared, options.reason)
+    try:
+        with open(options.baseline, "x", encoding="utf-8", newline="") as file:
+            file.write(baseline_text(added))
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise UsageError(f"{options.baseline}: not written: {why}") from error
+    _say(f"{options.baseline}: {_many(added, 'finding')} added")
+    return _status(compared, refused)
+
+
+def _update(options: argparse.Namespace) -> int:
+    compared = _compare(options, *read_baseline(options.baseline))
+    added: list[Entry] = []
+    refused = compared.found.new
+    if options.reason:
+        added, refused = _entries_for_new(compared, options.reason)
+    text = baseline_text([*compared.kept, *added])
+    source = Source(options.baseline, compared.text)
+    try:
+        write_file(FixedText(source, [(compared.text, text)]))
+    except WriteError as error:
+        raise UsageError(f"{options.baseline}: not written: {error}") from error
+    removed = [*compared.found.stale, *compared.found.not_suppressible]
+    changes = f"{_many(added, 'finding')} added, {_many(removed, 'entry', 'entries')} removed"
+    _say(f"{options.baseline}: {changes}")
+    refused += [match.located for match in compared.found.not_suppressible]
+    refused += [match.located for match in compared.found.expired]
+    return _status(compared, refused)
+
+
+def _check(options: argparse.Namespace) -> int:
+    compared = _compare(options, *read_baseline(options.baseline))
+    said = complaints(compared.found)
+    for entry, message in said:
+        _say(f"{options.baseline}:{entry.line}: {message}")
+    status = _status(compared, compared.found.new)
+    return max(status, int(bool(said)))
+
+
+def _entries_for_new(compared: _Compared, reason: str) -> tuple[list[Entry], list[LocatedFinding]]:
+    """Entries for the new findings, and the findings of rules that nobody may suppress."""
+    if not reason.strip():
+        raise UsageError("--reason must say why the findings are accepted")
+    policy = compared.run.policy
+    fixed = {name for name, settings in policy.rules.items() if not settings.suppressible}
+    refused = [located for located in compared.found.new if located.finding.rule in fixed]
+    accepted = [located for located in compared.found.new if located.finding.rule not in fixed]
+    return [entry_of(located, compared.paths, reason) for located in accepted], refused
+
+
+def _status(compared: _Compared, refused: list[LocatedFinding]) -> int:
+    """Report what the baseline does not accept; the exit status."""
+    policy = compared.run.policy
+    for located in refused:
+        settings = policy.rules.get(located.finding.rule)
+        is_suppressible = settings is None or settings.suppressible
+        why = "not in the baseline" if is_suppressible else "the policy lets nobody suppress it"
+        what = f"{located.finding.rule}: {located.finding.message}"
+        span = located.span
+        _say(f"{located.file.source.name}:{span.line}:{span.column}: {why}: {what}")
+    failed = compared.run.results.not_evaluated
+    for item in failed:
+        _say(f"{item.file}:{item.line}:{item.column}: not evaluated: {item.message}")
+    return 3 if failed else int(bool(refused))
+
+
+def _many(things: Sized, one: str, more: str = "") -> str:
+    return f"{len(things)} {one if len(things) == 1 else more or f'{one}s'}"
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(printable(line) + "\n")

@@ -1,0 +1,149 @@
+"""Compare the findings of a run with the entries of a baseline."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from lint.baseline.file import Entry
+from lint.report import affected, printable
+from lint.report.fingerprints import fingerprint
+from lint.results import LocatedFinding, Results
+from lint.sources import STANDARD_INPUT
+from rules.policy import Policy
+
+_MAX_OBJECT = 300  # characters; people read it, and tenants choose it
+
+
+class Match(NamedTuple):
+    """A finding with its entry, whose `file` is where the finding is now."""
+
+    located: LocatedFinding
+    entry: Entry
+
+
+class Comparison(NamedTuple):
+    """What a baseline says about the findings of a run.
+
+    - `accepted`: findings that do not count, each with its entry.
+    - `expired`: the same for entries that have expired; these findings count.
+    - `not_suppressible`: the same for rules that the policy does not let anybody suppress.
+    - `new`: findings without an entry.
+    - `stale`: entries without a finding, of files that were evaluated, or that are gone.
+    - `unseen`: entries of other files, of which this run says nothing.
+    """
+
+    accepted: list[Match]
+    expired: list[Match]
+    not_suppressible: list[Match]
+    new: list[LocatedFinding]
+    stale: list[Entry]
+    unseen: list[Entry]
+
+
+class Paths:
+    """Names of files as a baseline has them: relative to its folder, with slashes."""
+
+    def __init__(self, baseline: str) -> None:
+        self._folder = os.path.realpath(os.path.dirname(baseline))
+        self._known: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        """The file that reports call `name`."""
+        if name == STANDARD_INPUT:
+            return name
+        known = self._known.get(name)
+        if known is None:
+            folder, base = os.path.split(name)
+            path = os.path.relpath(os.path.join(os.path.realpath(folder), base), self._folder)
+            known = self._known[name] = printable(path.replace(os.sep, "/"))
+        return known
+
+    def exists(self, file: str) -> bool:
+        """Whether there is a file that a baseline calls `file`."""
+        return os.path.lexists(os.path.join(self._folder, file))
+
+
+def entry_of(located: LocatedFinding, paths: Paths, reason: str) -> Entry:
+    """A new entry for a finding."""
+    finding = located.finding
+    return Entry(
+        fingerprint=fingerprint(finding.identity),
+        file=paths.of(located.file.source.name),
+        rule=finding.rule,
+        object=printable(affected(located))[:_MAX_OBJECT] or STANDARD_INPUT,
+        container=printable(finding.container_name)[:_MAX_OBJECT],
+        reason=reason,
+    )
+
+
+def compare(
+    entries: Iterable[Entry],
+    results: Results,
+    paths: Paths,
+    policy: Policy,
+    today: datetime.date,
+) -> Comparison:
+    """Find the entry of each finding in `results`.
+
+    An entry stands for one finding. That of a file accepts no finding in another file, unless the
+    file is gone, or no longer has the finding: then the object has moved.
+    """
+    found = Comparison([], [], [], [], [], [])
+    matches, unused = _matches(list(entries), results, paths)
+    for located in results.findings:
+        entry = matches.get(id(located))
+        settings = policy.rules.get(located.finding.rule)
+        if entry is None:
+            found.new.append(located)
+        elif settings and not settings.suppressible:
+            found.not_suppressible.append(Match(located, entry))
+        elif entry.has_expired(today):
+            found.expired.append(Match(located, entry))
+        else:
+            found.accepted.append(Match(located, entry))
+    evaluated = _evaluated_files(results, paths)
+    for entry in unused:
+        is_stale = entry.file in evaluated or not paths.exists(entry.file)
+        (found.stale if is_stale else found.unseen).append(entry)
+    return found
+
+
+def _matches(
+    entries: list[Entry], results: Results, paths: Paths
+) -> tuple[dict[int, Entry], list[Entry]]:
+    """The entry of each finding, by the finding's `id()`; and the entries that have none."""
+    by_place: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    for entry in reversed(entries):
+        by_place[entry.fingerprint, entry.file].append(entry)
+    matches: dict[int, Entry] = {}
+    moved: list[tuple[LocatedFinding, str, str]] = []
+    for located in results.findings:
+        place = fingerprint(located.finding.identity), paths.of(located.file.source.name)
+        if by_place.get(place):
+            matches[id(located)] = by_place[place].pop()
+        else:
+            moved.append((located, *place))
+    movable: dict[str, list[Entry]] = defaultdict(list)
+    evaluated = _evaluated_files(results, paths)
+    rest = [entry for left in by_place.values() for entry in left]
+    for entry in rest:
+        if entry.file in evaluated or not paths.exists(entry.file):
+            movable[entry.fingerprint].append(entry)
+    used = set()
+    for located, mark, file in moved:
+        if movable.get(mark):
+            entry = movable[mark].pop()
+            used.add(id(entry))
+            matches[id(located)] = entry._replace(file=file)
+    unused = sorted((e for e in rest if id(e) not in used), key=lambda entry: entry.line)
+    return matches, unused
+
+
+def _evaluated_files(results: Results, paths: Paths) -> Collection[str]:
+    """The files of which every finding is known."""
+    incomplete = {failed.file for failed in (*results.not_evaluated, *results.skipped)}
+    return {paths.of(name) for name in results.file_names if name not in incomplete}

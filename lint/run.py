@@ -1,0 +1,82 @@
+"""One run of the linter, as the options of a command line say."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+from lint.file_trees import DISK
+from lint.linter import Linter, Preview
+from lint.policy_file import PolicyChoice
+from lint.results import Results
+from lint.sources import UsageError, sources
+from rules.policy import Policy, RuleSet
+from rules.profile.context import Context
+
+if TYPE_CHECKING:
+    from lint.fix.modes import Mode
+    from lint.git.staged import StagedFiles
+
+
+class Run(NamedTuple):
+    """What a run found, with the policy that it used."""
+
+    results: Results
+    policy: Policy
+    today: datetime.date
+    previews: list[Preview]
+
+
+def run(
+    options: argparse.Namespace,
+    paths: list[str],
+    mode: Mode | None = None,
+    staged: StagedFiles | None = None,
+) -> Run:
+    """Evaluate `paths`, or what is `staged` there, and fix it as `mode` says.
+
+    Raises UsageError and PolicyError.
+    """
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    tree = staged.tree if staged else DISK
+    choice = PolicyChoice(options.policy, options.profile, tree, isolated=options.isolated)
+    policy, policy_file = choice.load()
+    linter = Linter(
+        policy,
+        Context(today=today, namespace=options.namespace),
+        rules=_rules(options, policy),
+        policy_file=policy_file,
+        preview=options.patch,
+        fixer=mode.fixer if mode else None,
+        tree=tree,
+    )
+    read_stdin = mode.streams.read if mode and mode.streams else None
+    if staged:
+        linter.evaluate(staged.sources(paths, options.exclude))
+    else:
+        linter.evaluate(sources(paths, options.exclude, options.stdin_filename, read_stdin))
+    linter.finish()
+    return Run(linter.results, policy, today, linter.previews)
+
+
+def standard_input() -> list[str]:
+    """The path `-`. Raises UsageError if standard input is a terminal."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UsageError("nothing to lint: give a file or folder, or - for standard input")
+    return ["-"]
+
+
+def _rules(options: argparse.Namespace, policy: Policy) -> RuleSet:
+    """The rules of `policy`, with the fixes that the user has chosen."""
+    rules = policy.rule_set()
+    names, unsafe = options.rules, options.unsafe_fixes
+    if not names and not unsafe:
+        return rules
+    if not (options.fix or options.diff or options.patch):
+        option = "--rule" if names else "--unsafe-fixes"
+        raise UsageError(f"{option} chooses what to fix: add --fix, --diff or --patch")
+    chosen: RuleSet = import_module("lint.fix.selection").select_fixes(rules, names, unsafe=unsafe)
+    return chosen
