@@ -14,7 +14,7 @@ from lint.linter import reduce_garbage_collection
 from lint.options import parser
 from lint.report import Style, Writer, printable
 from lint.results import InputNotEvaluated, Results
-from lint.run import run, standard_input
+from lint.run import paths_of, run
 from lint.sources import UsageError
 from policies.loading import PolicyError
 
@@ -38,7 +38,7 @@ def main(arguments: list[str], prog: str = "gpuward lint") -> int:
 def _lint(options: argparse.Namespace, out: TextIO) -> int:
     started = time.perf_counter()
     reduce_garbage_collection()
-    paths = options.paths or ([] if options.staged else standard_input())
+    paths = paths_of(options)
     mode = None
     if (options.fix or options.diff) and not options.patch:
         modes = import_module("lint.fix.modes")
@@ -68,10 +68,11 @@ def _evaluate(
         baseline.accept(results, done.policy, done.today)
     results.seconds = time.perf_counter() - started
     # Most commits have no manifest.
-    if results.nothing_to_evaluate and (options.require_input or not staged):
+    is_partial = options.staged or options.changed_since
+    if results.nothing_to_evaluate and (options.require_input or not (is_partial or options.quiet)):
         _report_nothing(results, paths, required=options.require_input)
     notes = options.notes or options.fail_on == "note"
-    style = Style(notes=notes, fail_on=options.fail_on)
+    style = Style(notes=notes, quiet=options.quiet, fail_on=options.fail_on)
     # The files first: whoever reads standard output may close it early.
     is_written = not outputs or outputs.write(results, style)
     if options.diff or options.patch:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from lint.sources import STANDARD_INPUT
 from policies.files import POLICY_FILE
 
 FORMATS = (
-    *("text", "json", "concise", "summary"),
+    *("text", "json", "concise", "summary", "statistics"),
     *("sarif", "github", "gitlab", "junit", "markdown", "rdjson"),
 )
 # For commands that only have the options of `add_inputs`.
-DEFAULTS = {"fix": False, "diff": False, "patch": False, "unsafe_fixes": False, "rules": []}
+DEFAULTS: dict[str, Any] = {
+    "staged": False,
+    "changed_since": None,
+    "fix": False,
+    "diff": False,
+    "patch": False,
+    "unsafe_fixes": False,
+    "rules": [],
+}
 _EPILOG = """\
 exit status:
   0  nothing found that reaches --fail-on
@@ -89,10 +98,25 @@ def _add_selection(made: argparse._MutuallyExclusiveGroup) -> None:
         action="store_true",
         help="what the next Git commit would add or change, as it is staged; PATHs restrict it",
     )
+    made.add_argument(
+        "--changed-since",
+        metavar="REV",
+        help="only files that differ from where the branch left this revision of git",
+    )
 
 
 def _add_outputs(made: argparse.ArgumentParser) -> None:
     made.add_argument("--format", choices=FORMATS, help="default: text")
+    made.add_argument(
+        "--statistics",
+        action="store_const",
+        dest="format",
+        const="statistics",
+        help="how many findings there are of each rule, instead of each finding",
+    )
+    made.add_argument(
+        "--quiet", "-q", action="store_true", help="only findings and failures: no summing up"
+    )
     made.add_argument(
         "--output",
         metavar="FORMAT=FILE",

@@ -57,13 +57,28 @@ def run(
     if staged:
         linter.evaluate(staged.sources(paths, options.exclude))
     else:
-        linter.evaluate(sources(paths, options.exclude, options.stdin_filename, read_stdin))
+        is_wanted = None
+        if options.changed_since:
+            changed_since = import_module("lint.git.changed").changed_since
+            is_wanted = changed_since(options.changed_since, paths)
+        stdin = (options.stdin_filename, read_stdin)
+        linter.evaluate(sources(paths, options.exclude, *stdin, is_wanted))
     linter.finish()
     return Run(linter.results, policy, today, linter.previews)
 
 
-def standard_input() -> list[str]:
-    """The path `-`. Raises UsageError if standard input is a terminal."""
+def paths_of(options: argparse.Namespace) -> list[str]:
+    """The paths that the user names, or what is read without any.
+
+    Raises UsageError if that is standard input and a terminal.
+    """
+    if options.paths:
+        paths: list[str] = options.paths
+        return paths
+    if options.staged:
+        return []
+    if options.changed_since:
+        return ["."]
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("nothing to lint: give a file or folder, or - for standard input")
     return ["-"]

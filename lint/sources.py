@@ -57,12 +57,14 @@ def sources(
     exclude: Iterable[str] = (),
     stdin_name: str = STANDARD_INPUT,
     read_stdin: Callable[[int], bytes] | None = None,
+    is_wanted: Callable[[str], bool] | None = None,
 ) -> Iterator[Source | SkippedSource | UnreadableSource]:
     """The texts at `paths`: files, folders, globs, and `-` for standard input.
 
     A folder gives every YAML and JSON file in it, hidden folders excepted. Names that fit a
     pattern of `exclude` are left out. Standard input gets the name `stdin_name`; `read_stdin` reads
-    so many bytes of it. Raises UsageError for a path that does not exist.
+    so many bytes of it. `is_wanted` says which of the files are read; all without it. Raises
+    UsageError for a path that does not exist.
     """
     patterns = tuple(exclude)
     seen: set[str] = set()
@@ -76,7 +78,8 @@ def sources(
                 yield name
             elif name not in seen and not any(is_excluded(name, pattern) for pattern in patterns):
                 seen.add(name)
-                yield _read(name, named=name == path, root=path)
+                if is_wanted is None or is_wanted(name):
+                    yield _read(name, named=name == path, root=path)
 
 
 def has_placeholder(text: str) -> bool:

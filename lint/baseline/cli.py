@@ -17,7 +17,7 @@ from lint.linter import reduce_garbage_collection
 from lint.options import DEFAULTS, add_inputs
 from lint.report import printable
 from lint.results import LocatedFinding
-from lint.run import Run, run, standard_input
+from lint.run import Run, paths_of, run
 from lint.sources import Source, UsageError
 from policies.loading import PolicyError
 
@@ -91,7 +91,7 @@ class _Compared(NamedTuple):
 
 
 def _compare(options: argparse.Namespace, entries: list[Entry], text: str) -> _Compared:
-    done = run(options, options.paths or standard_input())
+    done = run(options, paths_of(options))
     paths = Paths(options.baseline)
     found = compare(entries, done.results, paths, done.policy, done.today)
     if not options.notes:

@@ -166,8 +166,15 @@ class _Reading:
         except ValueError:
             self._problem(place.inside["expires"], "expires must be a day such as 2030-12-31")
             return None
-        texts = [raw.get(field, "") for field in Entry._fields[:6]]
-        return Entry(*texts, expires)
+        return Entry(
+            fingerprint=raw["fingerprint"],
+            file=raw["file"],
+            rule=raw["rule"],
+            object=raw["object"],
+            container=raw.get("container", ""),
+            reason=raw["reason"],
+            expires=expires,
+        )
 
     def _check_keys(self, raw: dict[str, Any], place: Any) -> None:
         for key, value in raw.items():

@@ -145,5 +145,6 @@ def _matches(
 
 def _evaluated_files(results: Results, paths: Paths) -> Collection[str]:
     """The files of which every finding is known."""
-    incomplete = {failed.file for failed in (*results.not_evaluated, *results.skipped)}
+    incomplete = {failed.file for failed in results.not_evaluated}
+    incomplete |= {skipped.file for skipped in results.skipped}
     return {paths.of(name) for name in results.file_names if name not in incomplete}

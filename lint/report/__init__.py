@@ -15,10 +15,15 @@ _CONTROL = re.compile(
 
 
 class Style(NamedTuple):
-    """Options of the reports: `fail_on` is the lowest level that makes the exit status 1."""
+    """Options of the reports.
+
+    `fail_on` is the lowest level that makes the exit status 1. `quiet` leaves out of reports for
+    people what is no finding and no failure.
+    """
 
     color: bool = False
     notes: bool = False
+    quiet: bool = False
     fail_on: str = "error"
 
 

@@ -22,7 +22,7 @@ def write(out: TextIO, results: Results, style: Style) -> None:
             out.write(f"{printable(where)}: {remark.level}: {printable(remark.message)}\n")
     out.writelines(
         f"{printable(skipped.file)}: skipped: {printable(skipped.why)}\n"
-        for skipped in results.skipped
+        for skipped in (() if style.quiet else results.skipped)
     )
     for failed in results.not_evaluated:
         where = f"{failed.file}:{failed.line}:{failed.column}"

@@ -6,13 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
-from lint.report import Style, printable
+from lint.report import Style
+from lint.report.tables import write_table
 from lint.report.text import write_rest
 from lint.results import LEVELS, LocatedFinding, Results
 from rules.finding import Action
-
-_GAP = "  "
-_MAX_WIDTH = 60
 
 
 class _Row(NamedTuple):
@@ -28,9 +26,9 @@ def write(out: TextIO, results: Results, style: Style) -> None:
     """Write `results`, notes only if the style asks for them, then the rest of the text report."""
     shown = [f for f in results.findings if f.level != "note" or style.notes]
     if shown:
-        _write_table(out, _by_owner(shown))
+        write_table(out, _by_owner(shown))
         out.write("\n")
-        _write_table(out, _by_rule(shown))
+        write_table(out, _by_rule(shown))
         out.write("\n")
     write_rest(out, results, style)
 
@@ -66,12 +64,3 @@ def _by_rule(findings: Iterable[LocatedFinding]) -> list[tuple[str, ...]]:
         for (severity, rule), found in sorted(rows.items())
     ]
     return [head, *lines]
-
-
-def _write_table(out: TextIO, lines: list[tuple[str, ...]]) -> None:
-    """Write `lines` in columns. A cell wider than `_MAX_WIDTH` pushes the rest of its line."""
-    cells = [[printable(cell) for cell in line] for line in lines]
-    widths = [min(_MAX_WIDTH, max(map(len, column))) for column in zip(*cells, strict=True)]
-    for line in cells:
-        padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
-        out.write(_GAP.join(padded).rstrip() + "\n")

@@ -35,15 +35,17 @@ def write_rest(out: TextIO, results: Results, style: Style) -> None:
         if remark.level != "note" or style.notes:
             where = _where(remark.file, remark.line, remark.column)
             out.write(f"{paint(remark.level, remark.level)}: {where}{printable(remark.message)}\n")
+    skipped = [] if style.quiet else results.skipped
     out.writelines(
         f"{paint('dim', 'skipped')}: {printable(f'{passed.file}: {passed.why}')}\n"
-        for passed in results.skipped
+        for passed in skipped
     )
     for failed in results.not_evaluated:
         where = _where(failed.file, failed.line, failed.column)
         out.write(f"{paint('error', 'not evaluated')}: {where}{printable(failed.message)}\n")
     _write_fixes(out, results, paint)
-    out.write(_summary(results, style) + "\n")
+    if not style.quiet:
+        out.write(_summary(results, style) + "\n")
 
 
 def _write_fixes(out: TextIO, results: Results, paint: _Paint) -> None:

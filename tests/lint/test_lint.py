@@ -371,6 +371,37 @@ def test_colour(lint: Lint, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in lint("pod.yaml")[1]
 
 
+def test_quiet_reports_findings_and_failures_alone(lint: Lint) -> None:
+    lint.write("chart/Chart.yaml", "name: x\n")
+    lint.write("chart/templates/a.yaml", "{{ if }}\napiVersion: v1\n")
+    lint.write("clean.yaml", CLEAN_POD)
+    for form in ("text", "concise", "summary"):
+        assert lint("-q", "--format", form, ".") == (0, "")
+    assert lint("-q", "chart") == (0, "")
+    assert lint.errors == ""
+    assert lint("-q", "chart", "--require-input")[0] == 3
+    lint.write("faulty.yaml", POD)
+    lint.write("torn.yaml", "apiVersion: [\n")
+    status, out = lint("-q", ".")
+    assert (status, "error[visible" in out, "torn.yaml:2:1: " in out) == (3, True, True)
+    assert out.splitlines()[-1].startswith("not evaluated: ")
+
+
+def test_statistics_count_the_findings_of_each_rule(lint: Lint) -> None:
+    absurd = GPU_POD.replace("gpu: 1", "gpu: 0.5")
+    lint.write("a.yaml", f"{POD}---\n{absurd}")
+    lint.write("b.yaml", POD)
+    status, out = lint("--statistics", ".")
+    rows = [line.split() for line in out.splitlines()]
+    assert status == 1
+    assert rows[:3] == [
+        ["FINDINGS", "LEVEL", "RULE", "FILES", "OBJECTS", "FIXABLE"],
+        ["3", "error", "visible-devices-env", "2", "3", "1"],
+        ["1", "error", "fractional-gpu", "1", "1", "0"],
+    ]
+    assert out.splitlines()[-1].startswith("2 files, 3 objects")
+
+
 def test_the_diff_shows_what_a_fix_would_do(lint: Lint) -> None:
     lint.write("pod.yaml", GPU_POD + "---\n" + CLEAN_POD)
     status, out = lint("--diff", "pod.yaml")

@@ -1,0 +1,74 @@
+"""Which files differ from a revision: `gpuward lint --changed-since`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+
+from lint.git.command import GitError, git, git_line, git_records
+from lint.sources import UsageError
+
+_DIFF = (
+    *("diff", "--name-only", "-z", "--no-renames", "--no-relative", "--diff-filter=d"),
+    *("--no-ext-diff", "--no-textconv", "--ignore-submodules=all"),
+)
+_UNTRACKED = ("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/")
+
+
+def changed_since(revision: str, paths: Iterable[str]) -> Callable[[str], bool]:
+    """Whether a file differs from where the history of HEAD left `revision`.
+
+    This includes what is not committed, and files that git neither tracks nor ignores. Raises
+    UsageError outside of a repository, for a revision that does not exist, and for one of `paths`
+    that is not in the repository.
+    """
+    option = f"--changed-since {revision}"
+    try:
+        root = git_line("rev-parse", "--show-toplevel")
+    except GitError as error:
+        raise UsageError(f"{option}: {error}") from error
+    for path in paths:
+        if path != "-" and os.path.commonpath((os.path.realpath(path), root)) != root:
+            raise UsageError(f"{option}: {path} is outside of the repository {root}")
+    changed = {os.path.join(root, os.fsdecode(name)) for name in _changed(revision, option)}
+    real_folder = cache(os.path.realpath)
+
+    def is_changed(name: str) -> bool:
+        folder, base = os.path.split(name)
+        return os.path.join(real_folder(folder), base) in changed
+
+    return is_changed
+
+
+def _changed(revision: str, option: str) -> Iterator[bytes]:
+    base = _merge_base(revision, option)
+    yield from git_records(*_without_filters(), *_DIFF, base, "--")
+    yield from git_records(*_UNTRACKED)
+
+
+def _merge_base(revision: str, option: str) -> str:
+    try:
+        commit = git_line("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+    except GitError as error:
+        why = "there is no such commit; in CI, fetch the branch first"
+        raise UsageError(f"{option}: {why} ({error})") from error
+    try:
+        return git_line("merge-base", commit, "HEAD")
+    except GitError as error:
+        why = "it has no common ancestor with HEAD; in a shallow clone, fetch more history"
+        raise UsageError(f"{option}: {why}") from error
+
+
+def _without_filters() -> Iterator[str]:
+    """Options that turn off each filter of the configuration.
+
+    To compare a file of the work tree, git runs the filters that `.gitattributes` names.
+    """
+    for key in git("config", "--null", "--name-only", "--list").split(b"\0"):
+        name, _, field = os.fsdecode(key).rpartition(".")
+        if not name.startswith("filter."):
+            continue
+        if "=" in name:
+            raise GitError(f"the filter {name!r} of the configuration cannot be turned off")
+        yield from ("-c", f"{name}.{field}={'false' if field == 'required' else ''}")
