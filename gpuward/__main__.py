@@ -26,7 +26,7 @@ COMMANDS = {
         "check whether the webhook works, watch or remove it",
     ),
     "hook": ("lint.hooks.cli", "", "judge commits and pushes, as Git hooks"),
-    "policy": ("policies.cli", "", "check whether the webhook would use a policy"),
+    "policy": ("lint.policy.cli", "", "check, show, test and compare policies"),
     "explain": ("lint.explain", "", "explain what a rule does and why"),
     "rules": ("lint.rules_command", "", "list the rules"),
 }

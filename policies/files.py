@@ -45,11 +45,15 @@ def parse_policy(content: bytes, name: str, profiles: Iterable[str] = ()) -> Pol
     `profiles`, if not empty, replace the profiles that the policy names. Raises PolicyError if the
     content is not UTF-8 or not a valid policy.
     """
+    return load_policy(decode_policy(content, name), name, profiles)
+
+
+def decode_policy(content: bytes, name: str) -> str:
+    """Return the text of the file called `name`. Raises PolicyError if it is not UTF-8."""
     try:
-        text = content.decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise PolicyError(f"{name}: not UTF-8 (byte {error.start})") from error
-    return load_policy(text, name, profiles)
 
 
 def load_policy_file(file: str | None, profiles: list[str]) -> Policy:
@@ -74,11 +78,20 @@ def load_policy_or_config_map(
     """
     if file is None:
         return default_policy(profiles)
+    content, name = policy_content(file, read_file)
+    return parse_policy(content, name, profiles)
+
+
+def policy_content(
+    file: str, read_file: Callable[[str], bytes] = read_policy_file
+) -> tuple[bytes, str]:
+    """Return the policy in `file` or in the ConfigMap that it has, and the name to call it by.
+
+    Raises PolicyError.
+    """
     content = read_file(file)
     text = _text_in_config_map(content, file) if b"ConfigMap" in content else None
-    if text is None:
-        return parse_policy(content, file, profiles)
-    return parse_policy(text.encode(), f"{file}[{POLICY_FILE}]", profiles)
+    return (content, file) if text is None else (text.encode(), f"{file}[{POLICY_FILE}]")
 
 
 def _text_in_config_map(content: bytes, file: str) -> str | None:

@@ -7,6 +7,7 @@ from itertools import chain, islice
 from typing import Any
 
 from kubeyaml import Document, Limits, YamlError, line_and_column, read, split
+from policies.bundles import Setting, missing_profiles, rule_settings
 from policies.exceptions import to_delegation, to_exception
 from policies.profiles import ProfileError, merged_profile
 from rules.base.json_patch import Path
@@ -43,20 +44,28 @@ def load_policy(text: str, name: str, profiles: Iterable[str] = ()) -> Policy:
     """
     from policies.validation import find_problems  # noqa: PLC0415  # import it only if there is a policy
 
-    document = _document(text, name)
+    document = parse_document(text, name)
     raw: Any = document.value
     problems = [*islice(chain(_duplicates(document), find_problems(raw)), MAX_PROBLEMS + 1)]
     if not problems:
         try:
-            return _policy(raw, list(profiles))
+            policy = _policy(raw, list(profiles))
+            missing = missing_profiles(raw, policy.profile)
+            problems = [(("extends", index), message) for index, message in missing]
         except ProfileError as error:
             problems = [(("profiles",), str(error))]
-    located = sorted((_offset(document, path), message) for path, message in problems)
+        if not problems:
+            return policy
+    located = sorted((offset_of(document, path), message) for path, message in problems)
     lines = [_with_position(text, name, *problem) for problem in located]
     raise PolicyError("\n".join(lines[:MAX_PROBLEMS] + ["and more"] * (len(lines) > MAX_PROBLEMS)))
 
 
-def _document(text: str, name: str) -> Document:
+def parse_document(text: str, name: str) -> Document:
+    """Return the only document in `text`, the content of the file called `name`.
+
+    Raises PolicyError if the text is too long, is not YAML, or has not just one document.
+    """
     if len(text) > MAX_CHARACTERS:
         raise PolicyError(f"{name}: a policy may have at most {MAX_CHARACTERS} characters")
     try:
@@ -79,7 +88,7 @@ def _with_position(text: str, name: str, offset: int, message: str) -> str:
     return f"{name}:{line}:{column}: {message}"
 
 
-def _offset(document: Document, path: Path) -> int:
+def offset_of(document: Document, path: Path) -> int:
     """Return the offset of the key or value at `path`, or of its nearest parent in the text."""
     place = document.place
     for step in path:
@@ -101,7 +110,7 @@ def _policy(raw: Mapping[str, Any], profiles: list[str]) -> Policy:
     custom = [profile for profile in listed if not isinstance(profile, str)]
     policy = Policy(
         profile=merged_profile(profiles, custom) if profiles else merged_profile(listed),
-        rules={name: _settings(settings) for name, settings in raw.get("rules", {}).items()},
+        rules={name: _settings(values) for name, values in rule_settings(raw).items()},
         exceptions=tuple(to_exception(e) for e in raw.get("exceptions", [])),
         delegations=tuple(to_delegation(d) for d in raw.get("delegatedExceptions", [])),
         catalog=raw.get("catalog"),
@@ -116,11 +125,12 @@ def _policy(raw: Mapping[str, Any], profiles: list[str]) -> Policy:
     )
 
 
-def _settings(raw: Mapping[str, Any]) -> RuleSettings:
-    options = raw.get("options", {})
+def _settings(values: Mapping[tuple[str, ...], Setting]) -> RuleSettings:
+    plain = {path[0]: given.value for path, given in values.items() if len(path) == 1}
+    options = {path[1]: given.value for path, given in values.items() if len(path) > 1}
     return RuleSettings(
-        action=Action[raw["action"].upper()] if "action" in raw else None,
-        fix=raw.get("fix"),
+        action=Action[plain["action"].upper()] if "action" in plain else None,
+        fix=plain.get("fix"),
         options={k: tuple(v) if isinstance(v, list) else v for k, v in options.items()},
-        suppressible=raw.get("suppressible", True),
+        suppressible=plain.get("suppressible", True),
     )

@@ -117,14 +117,15 @@ class Policy(NamedTuple):
 
     def rule_set(self) -> RuleSet:
         """The rules that are not off, as they act."""
-        active = (self._activate(rule) for rule in CATALOG)
+        active = (self.activate(rule) for rule in CATALOG)
         return RuleSet(
             rules=tuple(rule for rule in active if rule.action is not Action.OFF),
             profile=self.profile,
             exceptions=self.exceptions,
         )
 
-    def _activate(self, rule: Rule[Any]) -> ActiveRule:
+    def activate(self, rule: Rule[Any]) -> ActiveRule:
+        """The rule as it acts, perhaps not at all: its action may be off."""
         settings = self.rules.get(rule.name, RuleSettings())
         action = rule.action if settings.action is None else settings.action
         scope = {None: FixScope.SAFE, False: FixScope.NONE, True: FixScope.ALL}[settings.fix]

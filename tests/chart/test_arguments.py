@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from certs.cli import _parser as certs_parser
-from policies.cli import _parser as policy_parser
+from lint.policy.cli import _parser as policy_parser
 from registration.cli import _parser as webhooks_parser
 from tests.testkit.chart.rendering import (
     CI_VALUES,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from policies.cli import main
+from lint.policy.cli import main
 from policies.loading import PolicyError
 from tests.testkit.policy_mistakes import MISTAKES, POLICY_HEADER
 from webhook.reload.policy import PolicyReloader

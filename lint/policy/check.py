@@ -1,4 +1,4 @@
-"""The command `gpuward policy`: check whether the webhook would use a policy."""
+"""The command `gpuward policy check`: whether the webhook would use a policy."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import datetime
 import sys
 from collections.abc import Iterator
 
+from lint.policy import Commands
 from policies.files import load_policy_file, load_policy_or_config_map
 from policies.loading import PolicyError
 from rules.policy import Policy
@@ -18,9 +19,35 @@ _SOON = datetime.timedelta(days=14)  # as the chart's alert GpuwardExceptionEnds
 _EPILOG = "exit status: 0 the policy can be used, 1 it would be refused, 2 wrong usage"
 
 
-def main(arguments: list[str]) -> int:
-    """Run the command with these command-line arguments, and return its exit status."""
-    options = _parser().parse_args(arguments)
+def add_command(commands: Commands) -> None:
+    """Add the command to the parser of `gpuward policy`."""
+    parser = commands.add_parser(
+        "check",
+        help="say whether the webhook would use a policy",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "file", metavar="FILE", help="The policy; with --config-map, also a ConfigMap with it."
+    )
+    parser.add_argument(
+        "--config-map",
+        action="store_true",
+        help="FILE may be the chart's ConfigMap, as kubectl get -o yaml prints it. The webhook "
+        "itself cannot read that.",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="A profile to use instead of those that the policy names; repeatable.",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         load = load_policy_or_config_map if options.config_map else load_policy_file
         policy = load(options.file, options.profile)
@@ -30,35 +57,6 @@ def main(arguments: list[str]) -> int:
         return 1
     sys.stdout.writelines(f"{options.file}: {line}\n" for line in _report(policy))
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gpuward policy", description="The policy.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    check = commands.add_parser(
-        "check",
-        help="say whether the webhook would use a policy",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    check.add_argument(
-        "file", metavar="FILE", help="The policy; with --config-map, also a ConfigMap with it."
-    )
-    check.add_argument(
-        "--config-map",
-        action="store_true",
-        help="FILE may be the chart's ConfigMap, as kubectl get -o yaml prints it. The webhook "
-        "itself cannot read that.",
-    )
-    check.add_argument(
-        "--profile",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="A profile to use instead of those that the policy names; repeatable.",
-    )
-    return parser
 
 
 def _report(policy: Policy) -> Iterator[str]:

@@ -1,0 +1,31 @@
+"""The command `gpuward policy`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from lint.policy import check, show
+from lint.report import printable
+from lint.sources import UsageError
+from policies.loading import PolicyError
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command with these command-line arguments, and return its exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except (PolicyError, UsageError) as error:
+        lines = (printable(line) for line in str(error).split("\n"))
+        sys.stderr.write("gpuward: " + "\n".join(lines) + "\n")
+        return 2
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gpuward policy", description="The policy.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in (check, show):
+        command.add_command(commands)
+    return parser

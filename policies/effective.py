@@ -1,0 +1,92 @@
+"""The effective policy: what every rule does, and where that is from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from policies.bundles import rule_settings
+from rules.base.json_patch import Path
+from rules.catalog import CATALOG
+from rules.finding import FixScope
+from rules.policy import ActiveRule, Policy
+
+# What the policy's key voidEveryContainer sets is no option of a rule for users.
+_NO_OPTION = "every_container"
+_SETTING_OF_POLICY = {
+    "catalog": "catalog",
+    "onRuleError": "on_rule_error",
+    "workloads": "workloads",
+    "voidEveryContainer": "void_every_container",
+    "contact": "contact",
+    "docsUrl": "docs_url",
+    "nag": "nag",
+}
+_LISTS = ("exceptions", "delegatedExceptions")
+
+Position = Callable[[Path], str]
+"""Takes a path in the policy, and returns FILE:LINE."""
+
+
+class EffectiveRule(NamedTuple):
+    """A rule as it acts. `settings` is what a policy would have to say to make it act so."""
+
+    active: ActiveRule
+    settings: dict[str, Any]
+    sources: dict[str, str]
+    """for `action`, `fix`, `suppressible` and each option that is not the default: where it is from
+    """
+
+
+def effective_rules(
+    policy: Policy, raw: Mapping[str, Any], position: Position
+) -> Iterator[EffectiveRule]:
+    """Yield every rule of the catalog by family and name, also those that are off.
+
+    `raw` is the policy as parsed YAML, and `policy` what it means.
+    """
+    given = rule_settings(raw)
+    for rule in sorted(CATALOG, key=lambda rule: (rule.family, rule.name)):
+        active = policy.activate(rule)
+        sources = {}
+        for path, setting in given.get(rule.name, {}).items():
+            where = f"bundle {setting.bundle}" if setting.bundle else ""
+            sources[path[-1]] = where or position(("rules", rule.name, *path))
+        settings = _settings(active)
+        asked = policy.rules.get(rule.name)
+        wanted = rule.action if asked is None or asked.action is None else asked.action
+        if active.action is not wanted or (active.scope is FixScope.NONE and "fix" not in sources):
+            sources["action"] = sources["fix"] = f"newer than catalog {policy.catalog}"
+        yield EffectiveRule(active, settings, sources)
+
+
+def effective_policy(
+    policy: Policy, raw: Mapping[str, Any], rules: list[EffectiveRule]
+) -> dict[str, Any]:
+    """Return the whole policy without bundles and defaults, as the YAML of a policy.
+
+    A policy with this content acts as the given one.
+    """
+    named = {key: getattr(policy, field) for key, field in _SETTING_OF_POLICY.items()}
+    return {
+        "apiVersion": "gpuward.io/v1",
+        "kind": "Policy",
+        "profiles": raw.get("profiles", ["nvidia"]),
+        **{key: value for key, value in named.items() if value not in {None, ""}},
+        "rules": {rule.active.rule.name: rule.settings for rule in rules},
+        **{key: raw[key] for key in _LISTS if key in raw},
+    }
+
+
+def _settings(active: ActiveRule) -> dict[str, Any]:
+    settings: dict[str, Any] = {"action": active.action.word}
+    if active.scope is not FixScope.SAFE:
+        settings["fix"] = active.scope is FixScope.ALL
+    if not active.suppressible:
+        settings["suppressible"] = False
+    options = {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in active.options.items()
+        if key != _NO_OPTION
+    }
+    return {**settings, "options": options} if options else settings
