@@ -18,7 +18,7 @@ from lint.sources import ENDINGS, KUSTOMIZATIONS, MAX_BYTES, STANDARD_INPUT
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.profile.context import Context
 
-RENDER = "lint what `kubectl kustomize` prints"
+RENDER = "lint its folder with --render"
 
 
 class Kustomization(NamedTuple):
@@ -95,25 +95,12 @@ class Kustomizations:
             yield SkippedFile(name, f"it makes or changes objects by {fields}: {RENDER}")
 
     def _is_json_patch(self, path: str) -> bool:
-        return isinstance(next(self._documents(path), None), list)
-
-    def _documents(self, path: str) -> Iterator[Any]:
-        """The values in the file at `path`, up to what cannot be read."""
-        try:
-            content = self._tree.read(path, MAX_BYTES + 1)
-            if len(content) > MAX_BYTES:
-                return
-            for chunk in split(content.decode("utf-8")):
-                document = read(chunk)
-                if document is not None:
-                    yield document.value
-        except (OSError, UnicodeDecodeError, YamlError):
-            return  # if the file is to be linted, the linter reports it
+        return isinstance(next(documents(self._tree, path), None), list)
 
     def _read(self, path: str) -> Kustomization:
         if not self._tree.is_file(path):
             return Kustomization()
-        raw = as_object(next(self._documents(path), None))
+        raw = as_object(next(documents(self._tree, path), None))
         entries = [as_text(entry) for entry in _listed(raw.get("patchesStrategicMerge"))]
         inline = 0
         for field in ("patches", "patchesJson6902"):
@@ -130,6 +117,20 @@ class Kustomizations:
         """The absolute paths of `entries`, which may also be texts of several lines."""
         names = (entry for entry in entries if entry and "\n" not in entry and "\0" not in entry)
         return tuple(self._tree.real_path(os.path.join(folder, name)) for name in names)
+
+
+def documents(tree: FileTree, path: str) -> Iterator[Any]:
+    """The values in the file at `path` of `tree`, up to what cannot be read."""
+    try:
+        content = tree.read(path, MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            return
+        for chunk in split(content.decode("utf-8")):
+            document = read(chunk)
+            if document is not None:
+                yield document.value
+    except (OSError, UnicodeDecodeError, YamlError):
+        return  # if the file is to be linted, the linter reports it
 
 
 def _listed(value: Any) -> list[Any]:

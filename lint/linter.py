@@ -14,7 +14,7 @@ from lint.kustomizations import Kustomizations
 from lint.manifests import File, UnparsedDocument
 from lint.not_evaluated import unread_parts
 from lint.owners import Owners
-from lint.remarks import remarks
+from lint.remarks import remarks, unread_requests
 from lint.results import (
     InputNotEvaluated,
     LocatedFinding,
@@ -24,18 +24,17 @@ from lint.results import (
     SuppressedFinding,
 )
 from lint.sources import SkippedSource, Source, UnreadableSource
-from rules.base.json_access import as_object, display
+from rules.base.json_access import as_object
 from rules.base.json_patch import Json, Operation
 from rules.catalog import CATALOG
 from rules.finding import Action, Finding
 from rules.policy import Policy, PolicyException, RuleSet
 from rules.profile.context import Context
 from rules.workloads.lists import flatten_lists
-from rules.workloads.unread_requests import unread_gpu_requests
 
 RULES = {rule.name: rule for rule in CATALOG}
 RULE_NAMES = frozenset(RULES)
-TEMPLATE = "a chart's template: render the chart and lint that"
+TEMPLATE = "a chart's template: lint the chart with --render"
 
 
 def reduce_garbage_collection() -> None:
@@ -97,10 +96,14 @@ class Linter:
         """Evaluate every input and add the findings to the results."""
         for item in inputs:
             if isinstance(item, Source):
-                self.results.file_names.append(item.name)
+                if item.is_rendering:
+                    self.results.renderings += 1
+                else:
+                    self.results.file_names.append(item.name)
                 self._evaluate_file(File(item))
             elif isinstance(item, UnreadableSource):
-                self.results.not_evaluated.append(InputNotEvaluated(item.name, 0, 0, item.why))
+                where = (item.name, item.line, item.column)
+                self.results.not_evaluated.append(InputNotEvaluated(*where, item.why))
             elif item.why:
                 self.results.skipped.append(SkippedFile(item.name, item.why))
 
@@ -142,15 +145,6 @@ class Linter:
             return self._fixer.fix_file(file, evaluator, self.results)
         return ((file, item) for item in evaluator.evaluate_file(file))
 
-    def _unread_requests(self, file: File, document: Document) -> Iterator[Remark]:
-        for path, resource in unread_gpu_requests(document.value, self._rules.profile):
-            span = file.locate(document, path)
-            message = (
-                f"{display(resource)} is in a kind in which gpuward finds no pod: "
-                "the pods that its controller makes are evaluated only at admission"
-            )
-            yield Remark("note", file.source.name, span.line, span.column, message)
-
     def _report_unparsed(self, source: Source, document: UnparsedDocument) -> None:
         why = document.why
         if document.is_template:
@@ -186,7 +180,7 @@ class Linter:
         self.results.not_evaluated.extend(unread_parts(file, document, result))
         self.results.remarks.extend(remarks(file, document, item.comments, RULE_NAMES))
         if len(listed) > 1 or not result.pods:
-            self.results.remarks.extend(self._unread_requests(file, document))
+            self.results.remarks.extend(unread_requests(file, document, self._rules.profile))
 
     def _add_preview(self, name: str, item: EvaluatedDocument, evaluator: Evaluator) -> None:
         fixed = evaluator.fix(item)

@@ -90,6 +90,7 @@ def add_inputs(made: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with status 3 if there is no pod, quota or claim to evaluate",
     )
+    _add_rendering(made.add_argument_group("charts and kustomizations"))
 
 
 def _add_selection(made: argparse._MutuallyExclusiveGroup) -> None:
@@ -102,6 +103,32 @@ def _add_selection(made: argparse._MutuallyExclusiveGroup) -> None:
         "--changed-since",
         metavar="REV",
         help="only files that differ from where the branch left this revision of git",
+    )
+
+
+def _add_rendering(made: argparse._ArgumentGroup) -> None:
+    made.add_argument(
+        "--render",
+        action="store_true",
+        help="lint charts and kustomizations as your helm and kubectl render them",
+    )
+    made.add_argument(
+        "--values",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a values file for the chart, instead of its ci/*-values.yaml; repeatable",
+    )
+    made.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        dest="sets",
+        action="append",
+        default=[],
+        help="a value for the chart, as helm takes it; repeatable",
+    )
+    made.add_argument(
+        "--kube-version", metavar="VERSION", default="", help="render for this Kubernetes version"
     )
 
 

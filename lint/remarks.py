@@ -8,6 +8,9 @@ from kubeyaml import Document
 from lint.manifests import File
 from lint.results import Remark
 from lint.suppressions import Suppressions
+from rules.base.json_access import display
+from rules.profile.profile import Profile
+from rules.workloads.unread_requests import unread_gpu_requests
 
 
 def remarks(
@@ -25,3 +28,14 @@ def remarks(
     for comment, message in comments.faults(rules):
         line, column = file.position(comment.start)
         yield Remark("warning", name, line, column, message)
+
+
+def unread_requests(file: File, document: Document, profile: Profile) -> Iterator[Remark]:
+    """Requests for GPUs in a document in which gpuward finds no pod."""
+    for path, resource in unread_gpu_requests(document.value, profile):
+        span = file.locate(document, path)
+        message = (
+            f"{display(resource)} is in a kind in which gpuward finds no pod: "
+            "the pods that its controller makes are evaluated only at admission"
+        )
+        yield Remark("note", file.source.name, span.line, span.column, message)

@@ -20,6 +20,8 @@ class LocatedFinding(NamedTuple):
 
     `owner` is the object at the end of the chain of `ownerReferences`, such as the Deployment of a
     running pod, or the object itself; `objects` is how many objects of this owner have the fault.
+    `rendered_by` is the command that renders the object, if no file has it, and `rendered_line`
+    its line there; file and span are then what the field is rendered from.
     """
 
     finding: Finding
@@ -28,6 +30,8 @@ class LocatedFinding(NamedTuple):
     span: Span
     owner: ObjectRef | None = None
     objects: int = 1
+    rendered_by: str = ""
+    rendered_line: int = 0
 
     @property
     def level(self) -> str:
@@ -115,6 +119,7 @@ class Results:
         self.not_fixed: list[NotFixed] = []
         self.not_written: list[InputNotEvaluated] = []
         self.file_names: list[str] = []
+        self.renderings = 0
         self.objects = 0
         self.pods = 0
         self.components = 0

@@ -54,7 +54,10 @@ def run(
         tree=tree,
     )
     read_stdin = mode.streams.read if mode and mode.streams else None
-    if staged:
+    if options.render or options.values or options.sets or options.kube_version:
+        renderer = import_module("lint.rendering.renderer").start(paths, options)
+        renderer.evaluate(linter, sources(paths, options.exclude, options.stdin_filename))
+    elif staged:
         linter.evaluate(staged.sources(paths, options.exclude))
     else:
         is_wanted = None

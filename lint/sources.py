@@ -30,12 +30,14 @@ class Source(NamedTuple):
     """One text and the name by which reports call it.
 
     `is_named`: the user has named the file itself. `is_template`: it is in a chart's `templates`.
+    `is_rendering`: no file has the text; `name` is the command that writes it.
     """
 
     name: str
     text: str
     is_named: bool = False
     is_template: bool = False
+    is_rendering: bool = False
 
 
 class SkippedSource(NamedTuple):
@@ -46,10 +48,12 @@ class SkippedSource(NamedTuple):
 
 
 class UnreadableSource(NamedTuple):
-    """Something that could not be read, and why."""
+    """Something that could not be read, and why; where in it, if that is known."""
 
     name: str
     why: str
+    line: int = 0
+    column: int = 0
 
 
 def sources(
@@ -73,7 +77,7 @@ def sources(
             read = read_stdin or sys.stdin.buffer.read
             yield _decoded(stdin_name, read(MAX_BYTES + 1))
             continue
-        for name in _files(path):
+        for name in files_at(path):
             if isinstance(name, SkippedSource | UnreadableSource):
                 yield name
             elif name not in seen and not any(is_excluded(name, pattern) for pattern in patterns):
@@ -96,7 +100,8 @@ def is_excluded(name: str, pattern: str) -> bool:
     return False
 
 
-def _files(path: str) -> Iterator[str | SkippedSource | UnreadableSource]:
+def files_at(path: str) -> Iterator[str | SkippedSource | UnreadableSource]:
+    """The names of the files at `path`: a file, or all in a folder or that fit a glob."""
     if os.path.isdir(path):
         yield from _files_in_folder(path)
     elif os.path.lexists(path):
@@ -106,7 +111,7 @@ def _files(path: str) -> Iterator[str | SkippedSource | UnreadableSource]:
         if not found:
             raise UsageError(f"{path} does not exist")
         for name in found:
-            yield from _files(name)
+            yield from files_at(name)
 
 
 def _files_in_folder(folder: str) -> Iterator[str | SkippedSource | UnreadableSource]:

@@ -26,6 +26,7 @@ def write(out: TextIO, results: Results, _style: Style) -> None:
         "not_written": [failed._asdict() for failed in results.not_written],
         "summary": {
             "files": results.files,
+            "renderings": results.renderings,
             "objects": results.objects,
             "pods": results.pods,
             "components": results.components,
@@ -59,6 +60,8 @@ def _finding(located: LocatedFinding, mark: str) -> dict[str, Any]:
         "name": ref.name if ref else "",
         "owner": _owner(located),
         "objects": located.objects,
+        "rendered_by": located.rendered_by,
+        "rendered_line": located.rendered_line,
         "container": finding.container_name,
         "message": finding.message,
         "help": finding.help,

@@ -83,10 +83,15 @@ def _finding(located: LocatedFinding, paint: _Paint, *, explain: bool) -> Iterat
     yield f"{head}: {paint('bold', printable(finding.message))}"
     holder = affected(located) + (f", {finding.container}" if finding.container else "")
     where = position(located)
-    place = f"{where}   {holder}" if where else f"{holder}: {located.pointer_in_object}"
+    if not where or located.rendered_by:  # the place may be that of a template, or of its parent
+        holder = f"{holder}: {located.pointer_in_object}"
+    place = f"{where}   {holder}" if where else holder
     gutter = " " * len(str(span.line))
     yield printable(f"{gutter}--> {place}")
     yield from _excerpt(located, gutter, paint)
+    if located.rendered_by:
+        command = printable(located.rendered_by)
+        yield f"{gutter} = rendered: line {located.rendered_line} of `{command}`"
     if explain:
         why = located.rule.documentation.get("Why it matters", "").split("\n\n")[0]
         yield from _wrapped(gutter, "why", " ".join(why.split()))
@@ -134,6 +139,7 @@ def _summary(results: Results, style: Style) -> str:
     shown = [f for f in results.findings if f.level != "note" or style.notes]
     parts = [
         _many(results.files, "file"),
+        *([_many(results.renderings, "rendering")] if results.renderings else []),
         _many(results.objects, "object"),
         _many(results.pods, "pod"),
         _many(results.count("error"), "error"),

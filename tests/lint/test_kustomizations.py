@@ -19,7 +19,7 @@ spec:
       resources: {limits: {nvidia.com/gpu: 1}}
 """
 JSON_PATCH = "- {op: add, path: /spec/nodeName, value: gpu-1}\n"
-RENDER = "lint what `kubectl kustomize` prints"
+RENDER = "lint its folder with --render"
 PLACEMENT = {"toleration-default", "affinity-default"}
 
 

@@ -112,6 +112,8 @@ def test_json_has_the_documented_keys(lint: Lint) -> None:
         "name": "taker",
         "owner": {"kind": "Pod", "name": "taker"},
         "objects": 1,
+        "rendered_by": "",
+        "rendered_line": 0,
         "container": "main",
         "message": finding["message"],
         "help": finding["help"],

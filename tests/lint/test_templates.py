@@ -49,7 +49,7 @@ def test_what_does_not_parse_is_passed_over_and_named(command: LintCommand) -> N
     command.write(PLACE, TEMPLATE + "---\n" + TEMPLATE)
     done = command("chart")
     assert done.status == 0
-    assert done.out.count(f"skipped: {PLACE}: a chart's template: render the chart") == 1
+    assert done.out.count(f"skipped: {PLACE}: a chart's template: lint the chart") == 1
 
 
 def test_a_named_template_that_does_not_parse_is_not_evaluated(command: LintCommand) -> None:
@@ -57,7 +57,7 @@ def test_a_named_template_that_does_not_parse_is_not_evaluated(command: LintComm
     done = command(PLACE)
     assert done.status == 3
     assert f"not evaluated: {PLACE}:1:" in done.out
-    assert "a chart's template: render the chart and lint that" in done.out
+    assert "a chart's template: lint the chart with --render" in done.out
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,11 @@ class Outcome(NamedTuple):
 
 
 class LintCommand:
-    """The program in `folder`."""
+    """The program in `folder`; `path` is the PATH in which it finds other programs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.path = ""
         (folder / ".git").mkdir(exist_ok=True)
 
     def write(self, name: str, text: str) -> Path:
@@ -67,7 +68,7 @@ class LintCommand:
             input=stdin,
             capture_output=True,
             check=False,
-            env={"PYTHONPATH": str(ROOT), "PATH": ""},
+            env={"PYTHONPATH": str(ROOT), "PATH": self.path},
         )
 
     def json(self, *arguments: str, stdin: str = "") -> Outcome:

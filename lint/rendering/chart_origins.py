@@ -1,0 +1,78 @@
+"""Where the objects of a rendered chart are from: templates and values files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from lint.rendering.charts import RenderedChart
+from lint.rendering.origins import Origin, SourceFiles, line_span
+from lint.rendering.template_lines import Outline
+from lint.results import LocatedFinding
+
+_SOURCE = "# Source: "
+
+
+class ChartOrigins:
+    """Finds the lines of one rendering of a chart in its templates and values files.
+
+    helm writes the name of the template above each object, and nothing about lines.
+    """
+
+    def __init__(self, rendered: RenderedChart, files: SourceFiles) -> None:
+        self._rendered = rendered
+        self._files = files
+        self._rendering = Outline(rendered.source.text)
+        self._outlines: dict[str, Outline] = {}
+
+    def find(self, located: LocatedFinding) -> Origin | None:
+        """The place in the template, or in the values file that a template has included.
+
+        If the line is in neither, it is the nearest line in the template in which it is nested.
+        """
+        template = self._template_of(located)
+        if not template:
+            return None
+        chain = self._rendering.chain(located.span.line)
+        if chain:
+            # A placeholder may stand for anything, so the same text elsewhere is better evidence.
+            for name in (template, *self._values_files(template)):
+                if number := self._outline(name).find(chain, is_literal=True):
+                    return self._origin(name, number, is_exact=True)
+        outline = self._outline(template)
+        for depth in range(len(chain)):
+            for is_literal in (True, False):
+                if number := outline.find(chain[depth:], is_literal=is_literal):
+                    return self._origin(template, number, is_exact=not depth)
+        return self._origin(template, 1, is_exact=False)
+
+    def _values_files(self, template: str) -> Iterator[str]:
+        """The values files that `template` may have its text from, the strongest first."""
+        yield from reversed(self._rendered.values_files)
+        inside = os.path.relpath(template, self._rendered.folder).split(os.sep)
+        depth = inside.index("templates") if "templates" in inside else 0
+        if depth:  # the template of a subchart
+            yield os.path.join(self._rendered.folder, *inside[:depth], "values.yaml")
+
+    def _template_of(self, located: LocatedFinding) -> str:
+        """The file that helm names above the object; empty if the folder has no such file."""
+        text = self._rendered.source.text
+        start = text.rfind(f"\n---\n{_SOURCE}", 0, located.span.start)
+        line = text[start + 1 : located.span.start].split("\n", 2)[1:2] if start >= 0 else []
+        if start < 0 and text.startswith(f"---\n{_SOURCE}"):
+            line = text.split("\n", 2)[1:2]
+        path = line[0].removeprefix(_SOURCE).strip() if line else ""
+        _, _, inside = path.partition("/")
+        name = os.path.normpath(os.path.join(self._rendered.folder, inside))
+        is_inside = inside and not inside.startswith("/") and ".." not in inside.split("/")
+        return name if is_inside and self._files.read(name) else ""
+
+    def _outline(self, name: str) -> Outline:
+        if name not in self._outlines:
+            file = self._files.read(name)
+            self._outlines[name] = Outline(file.source.text if file else "")
+        return self._outlines[name]
+
+    def _origin(self, name: str, number: int, *, is_exact: bool) -> Origin | None:
+        file = self._files.read(name)
+        return Origin(file, line_span(file, number), is_exact) if file else None

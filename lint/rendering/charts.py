@@ -1,0 +1,127 @@
+"""Render charts with `helm template`."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from lint.file_trees import DISK
+from lint.kustomizations import documents
+from lint.rendering.programs import ProgramError, find_program, run
+from lint.sources import Source, UnreadableSource
+from rules.base.json_access import as_object
+
+CHART = "Chart.yaml"
+_MAX_MESSAGE = 400
+_MAX_FILES = 20_000
+# Where helm says that it failed: `(name/templates/pod.yaml:3:5)`, or without line or column.
+_PLACE = re.compile(r"([^\s/()<>\":]+)/((?:[^\s/()<>\":]+/)*[^\s/()<>\":]+)(?::(\d+))?(?::(\d+))?")
+_REMEDIES = {
+    "missing in charts/": "`helm dependency build {folder}` fetches it, which gpuward never does",
+    "kubeVersion": "choose another version of Kubernetes with --kube-version",
+    "": "`{command}` shows it; if it needs values, give them with --values or --set, "
+    "or in the chart's ci/NAME-values.yaml",
+}
+
+
+class ChartOptions(NamedTuple):
+    """What the user gives to helm."""
+
+    values: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
+    kube_version: str = ""
+    namespace: str = ""
+
+
+class RenderedChart(NamedTuple):
+    """One rendering of the chart in `folder`; of its values files, later ones win."""
+
+    source: Source
+    folder: str
+    values_files: tuple[str, ...]
+
+
+def is_library(folder: str) -> bool:
+    """Whether the chart only has templates for other charts, so that nothing can be rendered."""
+    content = next(documents(DISK, os.path.join(folder, CHART)), None)
+    return as_object(content).get("type") == "library"
+
+
+def render_chart(
+    folder: str, options: ChartOptions, root: str
+) -> Iterator[RenderedChart | UnreadableSource]:
+    """The renderings of a chart: with the user's values, else its defaults and each of its `ci`.
+
+    Charts that cannot be rendered with their defaults are common. If one of the files in `ci` can,
+    the failure of the defaults is not reported. `root` is the folder that no link may lead out of.
+    """
+    try:
+        helm = find_program("helm")
+        _refuse_links(folder, root)
+    except ProgramError as error:
+        yield UnreadableSource(os.path.join(folder, CHART), f"a chart: {error}")
+        return
+    if options.values or options.sets:
+        yield _render(helm, folder, options)
+        return
+    defaults = _render(helm, folder, options)
+    of_ci = [
+        _render(helm, folder, options._replace(values=(file,)))
+        for file in sorted(glob.glob(os.path.join(glob.escape(folder), "ci", "*-values.yaml")))
+    ]
+    is_rendered = any(isinstance(rendered, RenderedChart) for rendered in of_ci)
+    if isinstance(defaults, RenderedChart) or not is_rendered:
+        yield defaults
+    yield from of_ci
+
+
+def _render(helm: str, folder: str, options: ChartOptions) -> RenderedChart | UnreadableSource:
+    arguments = [f"--values={file}" for file in options.values]
+    arguments += [f"--set={value}" for value in options.sets]
+    if options.kube_version:
+        arguments.append(f"--kube-version={options.kube_version}")
+    if options.namespace:
+        arguments.append(f"--namespace={options.namespace}")
+    command = shlex.join(["helm", "template", folder, *arguments])
+    try:
+        text = run([helm, "template", os.path.abspath(folder), *arguments])
+    except ProgramError as error:
+        return _failure(folder, command, str(error))
+    own = os.path.join(folder, "values.yaml")
+    source = Source(command, text, is_rendering=True)
+    return RenderedChart(source, folder, (own, *options.values))
+
+
+def _failure(folder: str, command: str, message: str) -> UnreadableSource:
+    """Why the chart cannot be rendered, at the template that failed if the message names it."""
+    remedy = next(advice for word, advice in _REMEDIES.items() if word in message)
+    lines = [line for line in message.splitlines() if line.strip() and "--debug" not in line]
+    short = " ".join(" ".join(lines).removeprefix("Error: ").split())
+    if len(short) > _MAX_MESSAGE:
+        short = f"{short[:_MAX_MESSAGE]}…"
+    why = f"the chart cannot be rendered: {short}; {remedy.format(folder=folder, command=command)}"
+    for place in _PLACE.finditer(message):
+        file = os.path.join(folder, place[2])
+        if os.path.isfile(file):
+            return UnreadableSource(file, why, int(place[3] or 1), int(place[4] or 1))
+    return UnreadableSource(os.path.join(folder, CHART), why)
+
+
+def _refuse_links(folder: str, root: str) -> None:
+    """Raise ProgramError if a link in the chart leads out of `root`: helm would read its target."""
+    inside = os.path.realpath(root)
+    count = 0
+    for here, folders, files in os.walk(folder):
+        count += len(folders) + len(files)
+        if count > _MAX_FILES:
+            raise ProgramError(f"it has more than {_MAX_FILES} files")
+        for name in (*folders, *files):
+            path = os.path.join(here, name)
+            if os.path.islink(path):
+                target = os.path.realpath(path)
+                if os.path.commonpath((target, inside)) != inside:
+                    raise ProgramError(f"{path} is a link that leads out of {root}")

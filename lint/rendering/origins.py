@@ -1,0 +1,67 @@
+"""Where a finding in a rendering is from: the place in a template, a values file or a manifest."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple, Protocol
+
+from kubeyaml import Document
+from lint.manifests import File, Span
+from lint.results import LocatedFinding
+from lint.sources import MAX_BYTES, Source
+from rules.base.json_patch import Path
+
+
+class Origin(NamedTuple):
+    """A place in a file; not `is_exact` if it is only near the one that a finding is about.
+
+    `document` and `path` are the place in a manifest, whose comments the rendering does not have.
+    """
+
+    file: File
+    span: Span
+    is_exact: bool
+    document: Document | None = None
+    path: Path = ()
+
+
+class OriginFinder(Protocol):
+    """Finds the origins of the findings in one rendering."""
+
+    def find(self, located: LocatedFinding) -> Origin | None:
+        """The origin of a finding in the rendering; None if no file can be named."""
+
+
+class SourceFiles:
+    """The files that renderings are from, each read once."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, File | None] = {}
+
+    def read(self, name: str) -> File | None:
+        """The file called `name`; None if it cannot be read."""
+        if name not in self._files:
+            self._files[name] = _read(name)
+        return self._files[name]
+
+
+def line_span(file: File, number: int) -> Span:
+    """The text of the line `number`, from 1, without its indentation and list marker."""
+    text = file.source.text
+    lines = text.split("\n", number)
+    start = sum(len(line) + 1 for line in lines[: number - 1])
+    line = lines[number - 1].partition(" #")[0].rstrip() if len(lines) >= number else ""
+    shown = line.lstrip().removeprefix("- ").lstrip()
+    column = len(line) - len(shown)
+    return Span(start + column, start + len(line), number, column + 1)
+
+
+def _read(name: str) -> File | None:
+    try:
+        if not os.path.isfile(name):
+            return None
+        with open(name, "rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        return File(Source(name, content.decode())) if len(content) <= MAX_BYTES else None
+    except (OSError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,121 @@
+"""Move what was found in renderings to the files that they are from."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+from lint.rendering.origins import Origin, OriginFinder, SourceFiles, line_span
+from lint.results import (
+    InputNotEvaluated,
+    LocatedFinding,
+    Remark,
+    Results,
+    SuppressedFinding,
+)
+from lint.suppressions import Suppressions, find_suppressions
+from rules.policy import ActiveRule
+
+_E = TypeVar("_E", Remark, InputNotEvaluated)
+
+
+class _Rendering(NamedTuple):
+    """What was rendered, and where what is in it is from."""
+
+    file: str
+    finder: OriginFinder
+
+
+class Places:
+    """The way back from the renderings of a run, by the commands that wrote them."""
+
+    def __init__(self) -> None:
+        self.files = SourceFiles()
+        self._renderings: dict[str, _Rendering] = {}
+        self._comments: dict[tuple[str, int], Suppressions] = {}
+
+    def add(self, command: str, file: str, finder: OriginFinder) -> None:
+        """Remember that `command` renders `file`."""
+        self._renderings[command] = _Rendering(file, finder)
+
+    def move(self, results: Results, rules: dict[str, ActiveRule]) -> None:
+        """Give everything that was found in renderings the places that it is from.
+
+        The same fault of several renderings stays once, at its highest level. What a comment at
+        its origin suppresses becomes a suppressed finding; `rules` are those that act.
+        """
+        found: dict[object, LocatedFinding] = {}
+        suppressed: dict[object, SuppressedFinding] = {}
+        for number, located in enumerate(results.findings):
+            if not located.file.source.is_rendering:
+                found[number] = located
+                continue
+            origin = self._origin(located)
+            moved, place = _moved(located, origin), _place(located, origin)
+            known = found.get(place)
+            if reason := self._reason(located, origin, rules):
+                suppressed[place] = SuppressedFinding(moved, reason)
+            elif known is None or located.finding.action > known.finding.action:
+                found[place] = moved
+        for number, entry in enumerate(results.suppressed_findings):
+            if not entry.located.file.source.is_rendering:
+                suppressed[number] = entry
+                continue
+            origin = self._origin(entry.located)
+            place = _place(entry.located, origin)
+            suppressed[place] = entry._replace(located=_moved(entry.located, origin))
+        results.findings = list(found.values())
+        results.suppressed_findings = list(suppressed.values())
+        results.suppressed = len(suppressed)
+        results.remarks = self._without_lines(results.remarks)
+        results.not_evaluated = self._without_lines(results.not_evaluated)
+
+    def _origin(self, located: LocatedFinding) -> Origin:
+        rendering = self._renderings[located.file.source.name]
+        origin = rendering.finder.find(located)
+        if origin is not None:
+            return origin
+        file = self.files.read(rendering.file) or located.file
+        return Origin(file, line_span(file, 1), is_exact=False)
+
+    def _reason(self, located: LocatedFinding, origin: Origin, rules: dict[str, ActiveRule]) -> str:
+        """The reason of the comment in the origin that suppresses a finding; empty if none does."""
+        active = rules.get(located.finding.rule)
+        document = origin.document
+        if active is None or document is None:
+            return ""
+        key = (origin.file.source.name, document.start)
+        if key not in self._comments:
+            self._comments[key] = find_suppressions(origin.file, document, document.end)
+        finding = located.finding._replace(path=origin.path)
+        comments = self._comments[key]
+        if not comments.suppresses(finding, active):
+            return ""
+        return next(reason for known, reason in comments.suppressed() if known == finding)
+
+    def _without_lines(self, entries: list[_E]) -> list[_E]:
+        """The entries, each once, with what was rendered as their file."""
+        moved: dict[_E, None] = {}
+        for entry in entries:
+            rendering = self._renderings.get(entry.file)
+            if rendering:
+                message = f"{entry.message} (line {entry.line} of `{entry.file}`)"
+                entry = entry._replace(file=rendering.file, line=0, column=0, message=message)  # noqa: PLW2901
+            moved[entry] = None
+        return list(moved)
+
+
+def _moved(located: LocatedFinding, origin: Origin) -> LocatedFinding:
+    return located._replace(
+        file=origin.file,
+        span=origin.span,
+        rendered_by=located.file.source.name,
+        rendered_line=located.span.line,
+    )
+
+
+def _place(located: LocatedFinding, origin: Origin) -> object:
+    """What a finding has in common with the same one in other renderings."""
+    finding = located.finding
+    what = (finding.rule, finding.container_name, finding.key)
+    where = (origin.file.source.name, origin.span)
+    return what, where, None if origin.is_exact else finding.identity

@@ -1,0 +1,120 @@
+"""`gpuward lint --render`: what charts and kustomizations render, and all other files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from lint.linter import Linter
+from lint.rendering.chart_origins import ChartOrigins
+from lint.rendering.charts import CHART, ChartOptions, RenderedChart, is_library, render_chart
+from lint.rendering.discovery import find_charts, find_kustomizations
+from lint.rendering.kustomization_origins import KustomizationOrigins
+from lint.rendering.kustomizations import read_kustomization, render_kustomization, roots
+from lint.rendering.places import Places
+from lint.sources import SkippedSource, Source, UnreadableSource, UsageError
+
+_MAX_SECONDS = 600
+_TOO_LONG = f"not rendered: all renderings may take {_MAX_SECONDS // 60} minutes; name fewer paths"
+_LIBRARY = "a library chart: it is evaluated in the charts that use it"
+Input: TypeAlias = Source | SkippedSource | UnreadableSource
+
+
+def start(paths: Iterable[str], options: argparse.Namespace) -> Renderer:
+    """The renderer of a run.
+
+    Raises UsageError for options that do not fit, and for files that do not exist.
+    """
+    if not options.render:
+        raise UsageError("--values, --set and --kube-version are for charts: add --render")
+    if options.fix or options.diff:
+        raise UsageError("what --render evaluates is in no file: fix the templates by hand")
+    if options.staged or options.changed_since:
+        raise UsageError("--render needs all files: leave --staged and --changed-since out")
+    if os.name != "posix":
+        raise UsageError("--render works on Linux and macOS only")
+    return Renderer(paths, options)
+
+
+class Renderer:
+    """The renderings of one run."""
+
+    def __init__(self, paths: Iterable[str], options: argparse.Namespace) -> None:
+        """Raises UsageError for options that do not fit, and for files that do not exist."""
+        paths = list(paths)
+        self._options = _chart_options(options)
+        self._charts = dict(find_charts(paths, options.exclude))
+        if len(self._charts) > 1 and (self._options.values or self._options.sets):
+            names = ", ".join(list(self._charts)[:5])
+            raise UsageError(f"--values and --set are for one chart; here are several: {names}")
+        self._kustomizations = list(find_kustomizations(paths, options.exclude))
+        # The files and folders that are evaluated as they are rendered
+        self._rendered: set[str] = set()
+        self._places = Places()
+        self._deadline = time.monotonic() + _MAX_SECONDS
+
+    def evaluate(self, linter: Linter, files: Iterable[Input]) -> None:
+        """Have `linter` evaluate the renderings, and those of `files` that are in none."""
+        linter.evaluate(self._inputs(files))
+        active = {active.rule.name: active for active in linter.policy.rule_set().rules}
+        self._places.move(linter.results, active)
+
+    def _inputs(self, files: Iterable[Input]) -> Iterator[Input]:
+        for folder, root in self._charts.items():
+            yield from self._chart(folder, root)
+        yield from self._kustomized()
+        for item in files:
+            if not self._is_rendered(item.name):
+                yield item
+
+    def _chart(self, folder: str, root: str) -> Iterator[Input]:
+        file = os.path.join(folder, CHART)
+        if is_library(folder):
+            yield SkippedSource(file, _LIBRARY)
+            return
+        if time.monotonic() > self._deadline:
+            yield UnreadableSource(file, _TOO_LONG)
+            return
+        for rendered in render_chart(folder, self._options, root):
+            if isinstance(rendered, RenderedChart):
+                self._rendered |= {os.path.join(folder, name) for name in ("templates", "charts")}
+                finder = ChartOrigins(rendered, self._places.files)
+                self._places.add(rendered.source.name, file, finder)
+                yield rendered.source
+            else:
+                yield rendered
+
+    def _kustomized(self) -> Iterator[Input]:
+        for parts in roots([read_kustomization(file) for file in self._kustomizations]):
+            file = parts[0].file
+            if time.monotonic() > self._deadline:
+                yield UnreadableSource(file, _TOO_LONG)
+                continue
+            rendered = render_kustomization(parts)
+            if isinstance(rendered, UnreadableSource):
+                yield rendered
+                continue
+            self._rendered.update(rendered.files)
+            finder = KustomizationOrigins(rendered, self._places.files)
+            self._places.add(rendered.source.name, file, finder)
+            yield rendered.source
+
+    def _is_rendered(self, name: str) -> bool:
+        """Whether the file, or a folder that it is in, is evaluated as it is rendered."""
+        while name and name != os.path.dirname(name):
+            if name in self._rendered:
+                return True
+            name = os.path.dirname(name)
+        return False
+
+
+def _chart_options(options: argparse.Namespace) -> ChartOptions:
+    for name in options.values:
+        if not os.path.isfile(name):
+            raise UsageError(f"--values {name}: there is no such file")
+    return ChartOptions(
+        tuple(options.values), tuple(options.sets), options.kube_version, options.namespace or ""
+    )

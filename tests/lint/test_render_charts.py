@@ -1,0 +1,260 @@
+"""Tests of `--render` with charts: the real helm renders, findings are at their templates."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.testkit.chart.rendering import HELMS, program
+from tests.testkit.lint_command import LintCommand, Outcome
+
+CHART = "apiVersion: v2\nname: serving\nversion: 0.1.0\n"
+TEMPLATE = """\
+{{- if .Values.enabled }}
+# served by {{ .Release.Name }}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ .Release.Name }}-model
+spec:
+  selector: {matchLabels: {app: model}}
+  template:
+    metadata:
+      labels: {app: model}
+    spec:
+      containers:
+        - name: sidecar
+          image: example.com/sidecar:1
+          env:
+            - name: NVIDIA_VISIBLE_DEVICES
+              value: void
+        - name: main
+          image: {{ .Values.image | quote }}
+          env:
+            - name: LEVEL
+              value: {{ .Values.level }}
+            {{- with .Values.devices }}
+            - name: NVIDIA_VISIBLE_DEVICES
+              value: {{ . }}
+            {{- end }}
+            {{- with .Values.env }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+          resources:
+            {{- toYaml .Values.resources | nindent 12 }}
+{{- end }}
+"""
+VALUES = """\
+enabled: true
+image: example.com/model:1
+level: info
+devices: ""
+env: []
+resources: {}
+"""
+BYPASS = """\
+env:
+  - name: NVIDIA_VISIBLE_DEVICES
+    value: "all"
+"""
+
+
+BOTH_HELMS = pytest.mark.parametrize("helm", HELMS, indirect=True)
+
+
+@pytest.fixture
+def helm(request: pytest.FixtureRequest, command: LintCommand, tmp_path: Path) -> LintCommand:
+    """The command with a chart, and with helm in its PATH."""
+    tools = tmp_path / ".tools"
+    tools.mkdir()
+    (tools / "helm").symlink_to(program(getattr(request, "param", "helm4")))
+    command.path = f"{tools}:/usr/bin"
+    command.write("chart/Chart.yaml", CHART)
+    command.write("chart/values.yaml", VALUES)
+    command.write("chart/templates/model.yaml", TEMPLATE)
+    return command
+
+
+def places(done: Outcome) -> dict[str, tuple[str, int, int]]:
+    """Where each rule found something."""
+    return {f["rule"]: (f["file"], f["line"], f["column"]) for f in done.report["findings"]}
+
+
+def not_evaluated(done: Outcome) -> str:
+    assert done.status == 3
+    entry = done.report["not_evaluated"][0]
+    return f"{entry['file']}:{entry['line']}: {entry['message']}"
+
+
+def line_of(text: str, part: str) -> int:
+    return text[: text.index(part)].count("\n") + 1
+
+
+@BOTH_HELMS
+def test_a_clean_chart_is_clean(helm: LintCommand) -> None:
+    done = helm("--render", "chart")
+    assert (done.status, done.errors) == (0, "")
+    assert done.out.startswith("2 files, 1 rendering, 1 object, 1 pod, 0 errors")
+
+
+@BOTH_HELMS
+def test_a_finding_is_at_its_template(helm: LintCommand) -> None:
+    done = helm.json("--render", "--set", "devices=all", "chart")
+    line = line_of(TEMPLATE, "value: {{ . }}")
+    place = ("chart/templates/model.yaml", line, 15)
+    assert places(done)["visible-devices-env"] == place
+    text = helm("--render", "--set", "devices=all", "chart").out
+    assert f"--> chart/templates/model.yaml:{line}:15   Deployment release-name-model" in text
+    assert f"{line} |               value: {{{{ . }}}}" in text
+    assert " of `helm template chart --set=devices=all`" in text
+
+
+@pytest.mark.parametrize("given", ["values.yaml", "ci/all-values.yaml", "../production.yaml"])
+def test_a_values_file_is_judged_through_the_chart(helm: LintCommand, given: str) -> None:
+    text = BYPASS if given != "values.yaml" else VALUES.replace("env: []\n", BYPASS)
+    helm.write(f"chart/{given}", text)
+    options = ["--values", "production.yaml"] if given.startswith("..") else []
+    done = helm.json("--render", *options, "chart")
+    file = os.path.normpath(f"chart/{given}")
+    assert places(done)["visible-devices-env"] == (file, line_of(text, 'value: "all"'), 5)
+    assert done.report["summary"]["renderings"] == (2 if given.startswith("ci") else 1)
+
+
+def test_what_several_renderings_have_is_reported_once(helm: LintCommand) -> None:
+    helm.write("chart/values.yaml", VALUES.replace("env: []\n", BYPASS))
+    helm.write("chart/ci/debug-values.yaml", "level: debug\n")
+    done = helm.json("--render", ".")
+    assert done.report["summary"]["renderings"] == 2
+    assert done.report["summary"]["errors"] == 1
+
+
+def test_what_no_file_has_is_near_its_template(helm: LintCommand) -> None:
+    option = r"resources.limits.nvidia\.com/gpu=0.5"
+    done = helm.json("--render", "--set", option, "chart")
+    place = ("chart/templates/model.yaml", line_of(TEMPLATE, "resources:"), 11)
+    assert places(done)["fractional-gpu"] == place
+    assert done.report["findings"][0]["rendered_by"] == f"helm template chart '--set={option}'"
+
+
+def test_comments_in_templates_suppress(helm: LintCommand) -> None:
+    comment = " # gpuward: ignore[visible-devices-env] the monitoring agent"
+    helm.write("chart/templates/model.yaml", TEMPLATE.replace("{{ . }}", "{{ . }}" + comment))
+    done = helm.json("--render", "--set", "devices=all", "chart")
+    assert "visible-devices-env" not in done.found
+    assert done.report["summary"]["suppressed"] == 1
+
+
+def test_other_files_are_linted_as_they_are(helm: LintCommand) -> None:
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {hostPID: true, containers: []}\n"
+    helm.write("pod.yaml", pod)
+    helm.write("chart/templates/pod.yaml", pod)
+    report = helm.json("--render", ".").report
+    assert report["skipped"] == []
+    assert report["summary"]["pods"] == 3
+
+
+def test_a_subchart_is_rendered_with_its_chart(helm: LintCommand) -> None:
+    helm.write("chart/charts/part/Chart.yaml", CHART.replace("serving", "part"))
+    helm.write("chart/charts/part/values.yaml", VALUES.replace("env: []\n", BYPASS))
+    helm.write("chart/charts/part/templates/model.yaml", TEMPLATE)
+    done = helm.json("--render", ".")
+    assert done.report["summary"]["renderings"] == 1
+    file, line, _ = places(done)["visible-devices-env"]
+    assert (file, line) == ("chart/charts/part/values.yaml", 7)
+
+
+def test_a_library_chart_is_named(helm: LintCommand) -> None:
+    helm.write("chart/Chart.yaml", CHART + "type: library\n")
+    done = helm("--render", "chart")
+    assert done.status == 0
+    assert "skipped: chart/Chart.yaml: a library chart: it is evaluated in the charts" in done.out
+
+
+@BOTH_HELMS
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        (
+            "Chart.yaml",
+            CHART + "dependencies: [{name: base, version: 1.0.0, repository: 'https://a.example'}]",
+            "chart/Chart.yaml:0: the chart cannot be rendered: An error occurred while checking",
+        ),
+        (
+            "Chart.yaml",
+            CHART + "kubeVersion: '>=99.0.0'\n",
+            "choose another version of Kubernetes with --kube-version",
+        ),
+        (
+            "templates/model.yaml",
+            "a: 1\nb: {{ required `say which image` .Values.nothing }}\n",
+            "chart/templates/model.yaml:2: the chart cannot be rendered: execution error at",
+        ),
+        (
+            "templates/model.yaml",
+            "a: {{ .Values.image.name.of }}\n",
+            "chart/templates/model.yaml:1: the chart cannot be rendered: ",
+        ),
+        ("templates/model.yaml", "a: {{ if }}\n", "chart/templates/model.yaml:1: "),
+        ("templates/model.yaml", "a: [\n", "chart/templates/model.yaml:1: "),
+        ("Chart.yaml", "a: [", "chart/Chart.yaml:0: the chart cannot be rendered: "),
+    ],
+)
+def test_a_chart_that_cannot_be_rendered(
+    helm: LintCommand, file: str, text: str, message: str
+) -> None:
+    helm.write(f"chart/{file}", text)
+    assert message.lower() in not_evaluated(helm.json("--render", "chart")).lower()
+
+
+def test_a_chart_that_needs_values_is_judged_with_those_of_ci(helm: LintCommand) -> None:
+    helm.write("chart/templates/needs.yaml", "{{ required `an image` .Values.picture }}\n")
+    helm.write("chart/ci/a-values.yaml", "picture: '# none'\n" + BYPASS)
+    done = helm.json("--render", "chart")
+    assert done.status == 1
+    assert places(done)["visible-devices-env"][0] == "chart/ci/a-values.yaml"
+
+
+def test_a_chart_that_renders_too_much(helm: LintCommand) -> None:
+    helm.write("chart/templates/model.yaml", "a: {{ repeat 11000000 `x` }}\n")
+    assert "helm was stopped: it writes more than 10 MiB" in not_evaluated(
+        helm.json("--render", "chart")
+    )
+
+
+def test_a_chart_that_takes_too_much_memory(helm: LintCommand) -> None:
+    helm.write("chart/templates/model.yaml", "a: {{ len (repeat 6000000000 `x`) }}\n")
+    assert "the chart cannot be rendered: " in not_evaluated(helm.json("--render", "chart"))
+
+
+def test_a_link_out_of_the_folder(helm: LintCommand) -> None:
+    (helm.folder / "chart/templates/passwords.txt").symlink_to("/etc/passwd")
+    assert "passwords.txt is a link that leads out of chart" in not_evaluated(
+        helm.json("--render", "chart")
+    )
+
+
+def test_without_helm_nothing_passes(command: LintCommand) -> None:
+    command.write("chart/Chart.yaml", CHART)
+    command.write("chart/templates/model.yaml", TEMPLATE)
+    done = command("--render", "chart")
+    assert done.status == 3
+    assert "not evaluated: chart/Chart.yaml: a chart: helm is not in PATH" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--values=none.yaml", "--render", "."], "--values none.yaml: there is no such file"),
+        (["--set=a=b", "."], "--values, --set and --kube-version are for charts: add --render"),
+        (["--set=a=b", "--render", "."], "--values and --set are for one chart; here are several"),
+        (["--render", "--diff", "."], "what --render evaluates is in no file"),
+    ],
+)
+def test_wrong_usage(command: LintCommand, arguments: list[str], message: str) -> None:
+    command.write("one/Chart.yaml", CHART)
+    command.write("two/Chart.yaml", CHART)
+    done = command(*arguments)
+    assert done.status == 2
+    assert message in done.errors

@@ -1,0 +1,176 @@
+"""Tests of `--render` with kustomizations: the real kubectl renders them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.testkit.chart.rendering import program
+from tests.testkit.lint_command import LintCommand, Outcome
+
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: model
+spec:
+  selector: {matchLabels: {app: model}}
+  template:
+    metadata:
+      labels: {app: model}
+    spec:
+      containers:
+        - name: sidecar
+          image: example.com/sidecar:1
+        - name: main
+          image: example.com/model:1
+          env:
+            - name: NVIDIA_VISIBLE_DEVICES
+              value: void
+"""
+PATCH = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: model
+spec:
+  template:
+    spec:
+      containers:
+        - name: main
+          env:
+            - name: NVIDIA_VISIBLE_DEVICES
+              value: all
+"""
+INLINE = "namePrefix: gpu-\nresources: [../../base]\npatches:\n  - patch: |\n" + "".join(
+    f"      {line}\n" for line in PATCH.splitlines()
+)
+BYPASS = "visible-devices-env"
+
+
+@pytest.fixture
+def kubectl(command: LintCommand, tmp_path: Path) -> LintCommand:
+    """The command with a base and two overlays, and with kubectl in its PATH."""
+    tools = tmp_path / ".tools"
+    tools.mkdir()
+    (tools / "kubectl").symlink_to(program("kubectl"))
+    (tools / "unshare").symlink_to("/usr/bin/unshare")
+    command.path = str(tools)
+    command.write("base/model.yaml", DEPLOYMENT)
+    command.write("base/kustomization.yaml", "resources: [model.yaml]\n")
+    command.write("overlays/a/kustomization.yaml", "namePrefix: a-\nresources: [../../base]\n")
+    command.write(
+        "overlays/b/kustomization.yaml",
+        "nameSuffix: -b\nresources: [../../base]\npatches: [{path: gpu.yaml}]\n",
+    )
+    command.write("overlays/b/gpu.yaml", PATCH)
+    return command
+
+
+def places(done: Outcome) -> list[tuple[str, str, int]]:
+    return [(f["rule"], f["file"], f["line"]) for f in done.report["findings"]]
+
+
+def not_evaluated(done: Outcome) -> str:
+    assert done.status == 3
+    entry = done.report["not_evaluated"][0]
+    return f"{entry['file']}: {entry['message']}"
+
+
+def test_a_patch_is_judged_with_what_it_patches(kubectl: LintCommand) -> None:
+    done = kubectl.json("--render", ".")
+    assert places(done) == [(BYPASS, "overlays/b/gpu.yaml", 12)]
+    assert done.report["findings"][0]["rendered_by"] == "kubectl kustomize overlays/b"
+    assert done.report["skipped"] == []
+    # The base is evaluated in the overlays, and not by itself.
+    assert done.report["summary"]["renderings"] == 2
+    assert done.report["summary"]["objects"] == 2
+
+
+def test_a_fault_of_the_base_is_reported_once(kubectl: LintCommand) -> None:
+    kubectl.write("base/model.yaml", DEPLOYMENT.replace("value: void", "value: all"))
+    kubectl.write("overlays/b/kustomization.yaml", "resources: [../../base]\nnamespace: b\n")
+    (kubectl.folder / "overlays/b/gpu.yaml").unlink()
+    assert places(kubectl.json("--render", ".")) == [(BYPASS, "base/model.yaml", 18)]
+
+
+def test_a_patch_in_a_kustomization(kubectl: LintCommand) -> None:
+    kubectl.write("overlays/a/kustomization.yaml", INLINE)
+    done = kubectl.json("--render", "overlays/a")
+    assert places(done) == [(BYPASS, "overlays/a/kustomization.yaml", 4)]
+
+
+def test_a_field_of_no_file_is_near_its_parent(kubectl: LintCommand) -> None:
+    kubectl.write(
+        "overlays/a/kustomization.yaml",
+        "resources: [../../base]\npatches:\n  - target: {kind: Deployment}\n    patch: |-\n"
+        "      - {op: add, path: /spec/template/spec/hostPID, value: true}\n"
+        "      - op: add\n        path: /spec/template/spec/containers/1/resources\n"
+        "        value: {limits: {nvidia.com/gpu: 1}}\n",
+    )
+    found = places(kubectl.json("--render", "overlays/a"))
+    assert ("host-namespaces", "base/model.yaml", 10) in found
+
+
+@pytest.mark.parametrize("name", ["base/model.yaml", "overlays/b/gpu.yaml"])
+def test_a_comment_where_the_field_is_suppresses(kubectl: LintCommand, name: str) -> None:
+    text = DEPLOYMENT.replace("void", "all") if "base" in name else PATCH
+    comment = f"value: all # gpuward: ignore[{BYPASS}] the monitoring agent"
+    kubectl.write(name, text.replace("value: all", comment))
+    done = kubectl.json("--render", ".")
+    assert BYPASS not in {rule for rule, file, _ in places(done) if file == name}
+    assert done.report["summary"]["suppressed"] == 1
+    kubectl.write(
+        "gpuward.yaml",
+        f"apiVersion: gpuward.io/v1\nkind: Policy\nrules: {{{BYPASS}: {{suppressible: false}}}}\n",
+    )
+    assert (BYPASS, name) in {
+        (rule, file) for rule, file, _ in places(kubectl.json("--render", "."))
+    }
+
+
+def test_a_component_is_judged_where_it_is_included(kubectl: LintCommand) -> None:
+    kubectl.write("gpus/kustomization.yaml", "kind: Component\npatches: [{path: gpu.yaml}]\n")
+    (kubectl.folder / "overlays/b/gpu.yaml").rename(kubectl.folder / "gpus/gpu.yaml")
+    kubectl.write(
+        "overlays/b/kustomization.yaml", "resources: [../../base]\ncomponents: [../../gpus]\n"
+    )
+    assert places(kubectl.json("--render", ".")) == [(BYPASS, "gpus/gpu.yaml", 12)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("resources: [https://example.com/pod.yaml]", "https://example.com/pod.yaml is not here"),
+        ("resources: ['github.com/a/b//c?ref=v1']", "github.com/a/b//c?ref=v1 is not here"),
+        ("resources: [../none]", "../none is not here, and gpuward loads nothing from elsewhere"),
+        ("transformers: ['git::https://a.example/b']", "git::https://a.example/b is not here"),
+        ("helmCharts: [{name: a}]", "cannot be rendered: trouble configuring builtin Helm"),
+        ("resources: [../a]", "cycle detected"),
+        ("resources: 1", "the kustomization cannot be rendered: "),
+    ],
+)
+def test_what_cannot_be_rendered_does_not_pass(
+    kubectl: LintCommand, text: str, message: str
+) -> None:
+    kubectl.write("overlays/a/kustomization.yaml", text + "\n")
+    done = kubectl.json("--render", "overlays")
+    assert not_evaluated(done).startswith("overlays/a/kustomization.yaml: ")
+    assert message in not_evaluated(done)
+    # The others are evaluated all the same.
+    assert (BYPASS, "overlays/b/gpu.yaml", 12) in places(done)
+
+
+def test_kustomizations_that_include_each_other(kubectl: LintCommand) -> None:
+    kubectl.write("base/kustomization.yaml", "resources: [model.yaml, ../overlays/a]\n")
+    assert "cycle detected" in not_evaluated(kubectl.json("--render", "base", "overlays/a"))
+
+
+def test_without_a_program_nothing_passes(kubectl: LintCommand) -> None:
+    kubectl.path = ""
+    message = not_evaluated(kubectl.json("--render", "overlays/b"))
+    assert message == (
+        "overlays/b/kustomization.yaml: the kustomization cannot be rendered: "
+        "kubectl or kustomize is not in PATH"
+    )
