@@ -25,6 +25,7 @@ COMMANDS = {
         "certs",
         "check whether the webhook works, watch or remove it",
     ),
+    "exceptions": ("delegation.cli", "certs", "accept GpuExceptions as the policy delegates"),
     "hook": ("lint.hooks.cli", "", "judge commits and pushes, as Git hooks"),
     "policy": ("lint.policy.cli", "", "check, show, test and compare policies"),
     "explain": ("lint.explain", "", "explain what a rule does and why"),
@@ -87,7 +88,7 @@ def _set_import_path() -> str:
 
 
 def _usage() -> str:
-    lines = [f"  {verb:<10}{what}" for verb, (_, _, what) in COMMANDS.items()]
+    lines = [f"  {verb:<11}{what}" for verb, (_, _, what) in COMMANDS.items()]
     return "\n".join(
         (
             "usage: gpuward COMMAND …",

@@ -10,7 +10,17 @@ MAX_LINES = 200
 # Longer for the reasons in docs/decisions/0015
 LONGER = ["kubeyaml/events.py"]
 PACKAGES = (
-    *("benchmarks", "certs", "cluster", "kubeyaml", "lint", "policies", "registration", "rules"),
+    *(
+        "benchmarks",
+        "certs",
+        "cluster",
+        "delegation",
+        "kubeyaml",
+        "lint",
+        "policies",
+        "registration",
+        "rules",
+    ),
     *("tests/testkit", "tools", "webhook"),
 )
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from certs.cli import _parser as certs_parser
+from delegation.cli import _parser as exceptions_parser
 from lint.policy.cli import _parser as policy_parser
+from policies.exceptions_file import EXCEPTIONS_FILE
 from registration.cli import _parser as webhooks_parser
 from tests.testkit.chart.rendering import (
     CI_VALUES,
@@ -34,6 +36,7 @@ def parsed_arguments(spec: dict[str, Any]) -> argparse.Namespace:
         "webhooks": webhooks_parser,
         "serve": serve_parser,
         "policy": policy_parser,
+        "exceptions": exceptions_parser,
     }
     return parsers[verb]().parse_args(rest)
 
@@ -52,7 +55,7 @@ def mounted_files(spec: dict[str, Any], objects: list[Manifest]) -> dict[str, se
         made = of_kind(objects, "ConfigMap", volume.get("configMap", {}).get("name", "?"))
         items = volume.get("secret", {}).get("items")
         files = {item["path"] for item in items} if items else None
-        found[mount["mountPath"]] = set(made[0]["data"]) if made else files
+        found[mount["mountPath"]] = set(made[0].get("data", ())) if made else files
     return found
 
 
@@ -148,6 +151,32 @@ def test_what_watches_reads_the_mounted_policy(name: str, component: str) -> Non
     spec = pod_specs(objects)[component]
     policy = PurePosixPath(parsed_arguments(spec).policy)
     assert mounted_files(spec, objects)[str(policy.parent)] == {policy.name}
+
+
+def test_the_webhook_reads_what_the_controller_for_gpu_exceptions_writes() -> None:
+    objects = render(CI_VALUES["deny"])
+    controller, webhook = (pod_specs(objects)[name] for name in ("exceptions", "webhook"))
+    options = parsed_arguments(controller)
+    assert options.namespace == NAMESPACE
+    assert not find_one(objects, "ConfigMap", options.config_map).get("data")
+    file = PurePosixPath(parsed_arguments(webhook).gpu_exceptions)
+    assert file.name == EXCEPTIONS_FILE
+    (mount,) = (
+        mount["name"]
+        for mount in webhook["containers"][0]["volumeMounts"]
+        if mount["mountPath"] == str(file.parent)
+    )
+    source = {"name": options.config_map, "optional": True}
+    assert {"name": mount, "configMap": source} in webhook["volumes"]
+    folders = mounted_files(controller, objects)
+    serving = parsed_arguments(webhook)
+    for own, served in (
+        (options.policy, serving.policy),
+        (options.fallback_policy, serving.fallback_policy),
+    ):
+        assert own == served
+        assert PurePosixPath(own).name in (folders[str(PurePosixPath(own).parent)] or set())
+    assert options.status_port == container_port(controller, "metrics")
 
 
 def test_certificate_lifetimes_come_from_the_values() -> None:

@@ -52,10 +52,13 @@ def test_metrics_are_open_only_to_the_given_peers() -> None:
     assert (ports(rule), rule["from"]) == ([8081], allowed)
 
 
+ALL_CLIENTS = "certificates: {mode: certManager}\ngpuExceptions: {enabled: true}"
+
+
 def test_clients_of_the_api_server_have_only_the_egress_they_need() -> None:
     spec = policy("networkPolicy: {apiServerPorts: [6443]}", "gpuward-clients")
     (term,) = spec["podSelector"]["matchExpressions"]
-    components = {*pod_specs(render()), *pod_specs(render("certificates: {mode: certManager}"))}
+    components = {*pod_specs(render()), *pod_specs(render(ALL_CLIENTS))}
     assert {*term["values"]} == components - {"webhook", *POLICY_CHECKS}
     server, names, webhook = spec["egress"]
     assert (ports(server), "to" in server) == ([6443], False)

@@ -26,6 +26,7 @@ from tests.testkit.chart.rendering import (
 CLUSTER_WIDE = {
     "ClusterRole",
     "ClusterRoleBinding",
+    "CustomResourceDefinition",
     "MutatingWebhookConfiguration",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
@@ -34,6 +35,7 @@ CLUSTER_WIDE = {
 COMPONENTS = {
     "webhook",
     "certs",
+    "exceptions",
     "removal",
     "test",
     "monitoring",

@@ -18,8 +18,9 @@ from tests.testkit.chart.rendering import CI_VALUES, Manifest, find_one, of_kind
 
 every_values = pytest.mark.parametrize("name", CI_VALUES)
 COMPONENT = "app.kubernetes.io/component"
+EXCEPTIONS_GROUP = "gpuward.io"
 ROLES = ("Role", "ClusterRole")
-WITH_TOKEN = {"certs", "removal", "test", "watch"}
+WITH_TOKEN = {"certs", "exceptions", "removal", "test", "watch"}
 
 
 def as_sets(rules: list[dict[str, list[str]]]) -> list[dict[str, set[str]]]:
@@ -61,6 +62,46 @@ def test_without_the_controller_a_watch_has_the_permissions_it_is_tested_with(na
     assert not of_kind(objects, "ClusterRole", "gpuward-certs")
 
 
+def test_the_controller_for_gpu_exceptions_has_the_permissions_it_is_tested_with() -> None:
+    """tests/chart/test_lifecycle_exceptions.py asks an API server about each of them."""
+    objects = render("gpuExceptions: {enabled: true}")
+    config_map = {"apiGroups": [""], "resources": ["configmaps"]}
+    config_map |= {"resourceNames": ["gpuward-exceptions"], "verbs": ["get", "update"]}
+    assert rules(objects, "Role", "gpuward-exceptions") == as_sets([config_map])
+    group = {"apiGroups": [EXCEPTIONS_GROUP]}
+    own = [
+        {**group, "resources": ["gpuexceptions"], "verbs": ["list"]},
+        {**group, "resources": ["gpuexceptions/status"], "verbs": ["patch"]},
+    ]
+    assert rules(objects, "ClusterRole", "gpuward-exceptions") == as_sets(own)
+
+
+def test_nobody_gets_the_right_to_approve() -> None:
+    objects = render("gpuExceptions: {enabled: true}")
+    users = {
+        name: find_one(objects, "ClusterRole", f"gpuward-exceptions-{name}")
+        for name in ("edit", "view")
+    }
+    for role in users.values():
+        (rule,) = role["rules"]
+        assert (rule["apiGroups"], rule["resources"]) == ([EXCEPTIONS_GROUP], ["gpuexceptions"])
+        assert not {"approve", "*"} & {*rule["verbs"]}
+    label = "rbac.authorization.k8s.io/aggregate-to-"
+    granted = {
+        name: {key.removeprefix(label) for key in role["metadata"]["labels"] if label in key}
+        for name, role in users.items()
+    }
+    assert granted == {"edit": {"admin", "edit"}, "view": {"admin", "edit", "view"}}
+    without = render("gpuExceptions: {enabled: true, aggregateRoles: false}")
+    assert not of_kind(without, "ClusterRole", "gpuward-exceptions-edit")
+
+
+def test_by_default_there_is_nothing_about_gpu_exceptions() -> None:
+    assert "exceptions" not in pod_specs(render())
+    assert not of_kind(render(), "CustomResourceDefinition")
+    assert not [a for a in pod_specs(render())["webhook"]["containers"][0]["args"] if "gpu-ex" in a]
+
+
 def test_the_watch_can_be_disabled_with_all_its_permissions() -> None:
     values = "certificates: {mode: certManager}\nregistration: {watch: {enabled: false}}"
     assert not [made for made in render(values) if made["metadata"]["name"] == "gpuward-watch"]
@@ -75,8 +116,8 @@ def test_every_permission_is_limited_to_named_objects_and_few_verbs(name: str) -
     objects = render(CI_VALUES[name])
     granted = [rule for kind in ROLES for role in of_kind(objects, kind) for rule in role["rules"]]
     for rule in granted:
-        if rule == EVENT_RULE:
-            continue
+        if rule == EVENT_RULE or rule["apiGroups"] == [EXCEPTIONS_GROUP]:
+            continue  # objects of any name
         assert set(rule) == {"apiGroups", "resources", "resourceNames", "verbs"}
         assert rule["resourceNames"]
         assert not any("*" in words for words in rule.values())

@@ -17,7 +17,14 @@ SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text(enc
 DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 # Objects that accept any key, because Kubernetes or gpuward checks their content.
 OPEN_OBJECTS = {
-    *("resources", "certificates.self.resources", "affinity", "tolerations[]", "global"),
+    *(
+        "resources",
+        "certificates.self.resources",
+        "gpuExceptions.resources",
+        "affinity",
+        "tolerations[]",
+        "global",
+    ),
     *("topologySpreadConstraints[]", "podSecurityContext", "securityContext"),
     *("networkPolicy.webhookFrom[]", "networkPolicy.apiServerTo[]", "networkPolicy.metricsFrom[]"),
     *("monitoring.serviceMonitor.relabelings[]", "monitoring.serviceMonitor.metricRelabelings[]"),

@@ -107,7 +107,7 @@ def test_probes_use_the_port_without_tls(name: str) -> None:
             assert paths == {"livenessProbe": "/healthz", "readinessProbe": "/readyz"}
         else:
             assert paths.get("livenessProbe") == (
-                "/healthz" if component in ("certs", "watch") else None
+                "/healthz" if component in ("certs", "exceptions", "watch") else None
             )
         assert all((get["port"], get["scheme"]) == ("metrics", "HTTP") for get in gets.values())
 

@@ -40,6 +40,16 @@ class GpuExceptionsFile:
         """Why there are no such exceptions; empty if the file is used."""
         return self._file_error or self._bug
 
+    @property
+    def valid(self) -> bool:
+        """Whether the file is used, and will be for half of `STALE_SECONDS` at least."""
+        return not self.error and self._age <= STALE_SECONDS / 2
+
+    @property
+    def _age(self) -> float:
+        """The seconds since the file was checked. A time that lies ahead is as wrong."""
+        return abs(self._clock() - self._checked_at)
+
     def reload(self) -> bool:
         """Read the file again; whether other objects are to be used than before."""
         before = self._used
@@ -80,7 +90,7 @@ class GpuExceptionsFile:
             file = parse_exceptions(content)
             self._content, self._objects = content, file.objects
             self._checked_at = file.checked_at.timestamp()
-        if abs(self._clock() - self._checked_at) > STALE_SECONDS:
+        if self._age > STALE_SECONDS:
             checked = datetime.datetime.fromtimestamp(self._checked_at, tz=datetime.UTC)
             raise ValueError(
                 f"it was checked at {checked:%Y-%m-%d %H:%M} UTC, which is too long ago"

@@ -170,7 +170,7 @@ class WebhookServer:
             policy_loads=policy.loads,
             policy_failures=policy.failures,
             gpu_exceptions=len(policy.active.source.delegated) if policy.loaded else 0,
-            gpu_exceptions_valid=not (policy.gpu_exceptions and policy.gpu_exceptions.error),
+            gpu_exceptions_valid=policy.gpu_exceptions is None or policy.gpu_exceptions.valid,
             certificate_expiry=until.timestamp() if until else None,
             certificate_seconds=certificate.expiry_seconds(),
             certificate_failures=certificate.failures,

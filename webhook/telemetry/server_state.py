@@ -96,7 +96,9 @@ class ServerState(NamedTuple):
     ]
     gpu_exceptions_valid: Annotated[
         bool,
-        MetricInfo(_G, "gpu_exceptions_valid", "0 if the file with GpuExceptions is not used."),
+        MetricInfo(
+            _G, "gpu_exceptions_valid", "0 if the file with GpuExceptions is not used, or soon not."
+        ),
     ]
     certificate_failures: Annotated[
         int,

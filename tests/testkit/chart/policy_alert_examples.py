@@ -21,6 +21,14 @@ POLICY_EXAMPLES: dict[str, list[Example]] = {
             {"$labels.pod": "gpuward-0"},
         )
     ],
+    "GpuwardExceptionsNotUsed": [
+        Example(
+            {f"gpuward_gpu_exceptions_valid{{{POD}}}": f"1x9 0{LONG}"},
+            {f"gpuward_gpu_exceptions_valid{{{POD}}}": f"1x20 0x8 1{LONG}"},
+            POD_LABELS,
+            {"$labels.pod": "gpuward-0"},
+        )
+    ],
     "GpuwardExceptionEnds": [
         Example(
             {f"gpuward_exception_expiry_seconds{{{POD}, {EXCEPTION}}}": samples},

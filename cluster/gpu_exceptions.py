@@ -1,0 +1,75 @@
+"""The requests of the controller for GpuExceptions, sent to a real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+from urllib.parse import quote, urlencode
+
+from cluster.connection import Connection, MissingError
+from cluster.protocols import ClusterError, Object
+
+_OBJECTS = "apis/gpuward.io/v1alpha1"
+# An object may have a megabyte of labels and annotations, which its schema does not limit.
+_PAGE = 20
+FIELD_MANAGER = "gpuward-exceptions"
+
+
+class GpuExceptions(Protocol):
+    """The requests of the controller. All raise ClusterError; those that write, ConflictError."""
+
+    def list_objects(self) -> Iterator[Object]:
+        """The GpuExceptions of all namespaces, by namespace and name."""
+
+    def write_conditions(self, raw: Object, conditions: list[Object]) -> None:
+        """Replace the conditions of the GpuException that was read as `raw`."""
+
+    def get_config_map(self) -> Object:
+        """The ConfigMap for the accepted GpuExceptions."""
+
+    def update_config_map(self, config_map: Object) -> None:
+        """Replace that ConfigMap; it must carry the resourceVersion that was read."""
+
+
+class KubernetesGpuExceptions:
+    """`GpuExceptions` at a real API server, with the ConfigMap `name` in `namespace`."""
+
+    def __init__(self, connection: Connection, namespace: str, name: str) -> None:
+        self._request = connection.request
+        place = f"{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}"
+        self._config_map = f"/api/v1/namespaces/{place}"
+
+    def list_objects(self) -> Iterator[Object]:
+        """The GpuExceptions of all namespaces, by namespace and name, read page by page."""
+        query = {"limit": str(_PAGE)}
+        while True:
+            page = self._request("GET", f"/{_OBJECTS}/gpuexceptions?{urlencode(query)}")
+            yield from page.get("items") or ()
+            token = (page.get("metadata") or {}).get("continue")
+            if not token:
+                return
+            query["continue"] = token
+
+    def write_conditions(self, raw: Object, conditions: list[Object]) -> None:
+        """Replace the conditions of the GpuException that was read as `raw`."""
+        metadata = raw["metadata"]
+        namespace, name = (quote(metadata[key], safe="") for key in ("namespace", "name"))
+        path = f"/{_OBJECTS}/namespaces/{namespace}/gpuexceptions/{name}/status"
+        # The resourceVersion: no condition is written about a spec that nobody has read.
+        change = {
+            "metadata": {"resourceVersion": metadata["resourceVersion"]},
+            "status": {"conditions": conditions},
+        }
+        sent = "application/merge-patch+json"
+        self._request("PATCH", f"{path}?fieldManager={FIELD_MANAGER}", change, sent)
+
+    def get_config_map(self) -> Object:
+        """The ConfigMap for the accepted GpuExceptions."""
+        try:
+            return self._request("GET", self._config_map)
+        except MissingError as error:
+            raise ClusterError(f"{error}; the chart creates it: run helm upgrade") from error
+
+    def update_config_map(self, config_map: Object) -> None:
+        """Replace that ConfigMap."""
+        self._request("PUT", f"{self._config_map}?fieldManager={FIELD_MANAGER}", config_map)

@@ -1,0 +1,1 @@
+"""The controller for GpuExceptions: which of them the policy accepts, and who is told."""

@@ -1,0 +1,93 @@
+"""The command `gpuward exceptions`: run the controller for GpuExceptions."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+
+from cluster.protocols import ClusterError
+from registration.durations import seconds_between
+
+_DESCRIPTION = """\
+Compare the GpuExceptions of all namespaces with what the policy delegates, every 15
+seconds. Write the condition Accepted of each, and all accepted ones into a ConfigMap,
+from which the webhook reads them."""
+_EPILOG = """\
+The credentials are those of the pod in which this runs, or of a kubeconfig file. They must
+allow listing GpuExceptions and patching their status, and getting and updating the
+ConfigMap, which must exist."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command with these command-line arguments, and return its exit status."""
+    return _run(_parser().parse_args(arguments))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gpuward exceptions", description="GpuExceptions.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        help="run the controller",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for option, required, text in (
+        ("--namespace NAME", True, "The namespace of the ConfigMap."),
+        ("--config-map NAME", True, "The ConfigMap for the accepted GpuExceptions."),
+        ("--policy FILE", True, "The policy of the webhook."),
+        ("--fallback-policy FILE", False, "The policy to start with if the other is unusable."),
+        ("--kubeconfig FILE", False, "The kubeconfig file to use."),
+    ):
+        flag, metavar = option.split()
+        run.add_argument(flag, metavar=metavar, required=required, help=text)
+    run.add_argument(
+        "--status-port",
+        metavar="PORT",
+        type=int,
+        default=8081,
+        help="Port of /healthz and /metrics. The default is 8081.",
+    )
+    run.add_argument(
+        "--interval",
+        metavar="SECONDS",
+        type=seconds_between,
+        default=15.0,
+        help="Seconds between two comparisons, at least 1. The default is 15.",
+    )
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run until SIGTERM or SIGINT; the exit status."""
+    from cluster.connection import Connection  # noqa: PLC0415  # --help needs none of this
+    from cluster.gpu_exceptions import KubernetesGpuExceptions  # noqa: PLC0415
+    from cluster.json_log import log_as_json  # noqa: PLC0415
+    from cluster.status_server import serve_status  # noqa: PLC0415
+    from delegation.controller import ExceptionsController  # noqa: PLC0415
+    from delegation.policy_source import PolicySource  # noqa: PLC0415
+
+    log_as_json()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        connection = Connection.in_cluster(options.kubeconfig)
+        cluster = KubernetesGpuExceptions(connection, options.namespace, options.config_map)
+        policy = PolicySource(options.policy, options.fallback_policy)
+        controller = ExceptionsController(cluster, policy.load)
+        server = serve_status(
+            options.status_port, alive=lambda: controller.alive, metrics=controller.metrics
+        )
+    except (ClusterError, OSError) as error:
+        sys.stderr.write(f"gpuward exceptions: {error}\n")
+        return 1
+    while not stop.is_set():
+        controller.reconcile()
+        stop.wait(options.interval)
+    server.shutdown()
+    server.server_close()
+    return 0

@@ -1,0 +1,167 @@
+"""Accept GpuExceptions as the policy delegates: write their conditions, and the webhook's file."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from cluster.connection import MissingError
+from cluster.gpu_exceptions import GpuExceptions
+from cluster.protocols import ClusterError, ConflictError, Object
+from delegation.conditions import with_condition
+from policies.exceptions_file import (
+    EXCEPTIONS_FILE,
+    ExceptionsFile,
+    essence,
+    format_exceptions,
+    parse_exceptions,
+)
+from policies.gpu_exceptions import Reason, acceptances
+from policies.loading import PolicyError
+from rules.policy import Policy
+
+RENEW_SECONDS = 600.0
+"""How often the file is written though nothing has changed; the webhook uses it for an hour."""
+MAX_STATUS_WRITES = 200
+"""How many conditions one pass writes; the next one writes the others."""
+_STALE_SECONDS = 600.0  # a pass takes less
+_log = structlog.get_logger("gpuward.exceptions")
+
+
+class ExceptionsController(Collector):
+    """Compares all GpuExceptions with the policy at each `reconcile()`.
+
+    `load_policy` returns the present policy, or raises PolicyError.
+    """
+
+    def __init__(
+        self,
+        cluster: GpuExceptions,
+        load_policy: Callable[[], Policy],
+        *,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._load_policy = load_policy
+        self._now = now
+        self._monotonic = monotonic
+        self._ended_at = monotonic()
+        self._counts: Counter[Reason] = Counter()
+        self._checked_at = 0.0
+        self._failures = 0
+        self._error = ""
+
+    def reconcile(self) -> None:
+        """One pass. Errors are logged, and counted; the next pass makes up for it."""
+        try:
+            self._reconcile()
+        except (ClusterError, PolicyError) as error:
+            self._failures += 1
+            if str(error) != self._error:
+                self._error = str(error)
+                _log.error("GpuExceptions not checked", error=self._error)
+        except Exception:  # noqa: BLE001  # the next pass may succeed
+            self._failures += 1
+            _log.exception("GpuExceptions not checked")
+        else:
+            self._error = ""
+        self._ended_at = self._monotonic()
+
+    def _reconcile(self) -> None:
+        policy = self._load_policy()
+        now = datetime.datetime.fromtimestamp(self._now(), tz=datetime.UTC)
+        counts: Counter[Reason] = Counter()
+        kept: list[dict[str, Any]] = []
+        changes: list[tuple[Object, list[Object]]] = []
+        for raw, found in acceptances(self._cluster.list_objects(), policy, now.date()):
+            counts[found.reason] += 1
+            if found.exception is not None:
+                kept.append(essence(raw))
+            conditions = with_condition(raw, found, now)
+            if conditions is not None and len(changes) < MAX_STATUS_WRITES:
+                changes.append((_reference(raw), conditions))
+        # First the file: a condition says what is on its way to the webhook.
+        self._write_file(ExceptionsFile(now, tuple(kept)))
+        for raw, conditions in changes:
+            self._write_conditions(raw, conditions)
+        self._counts, self._checked_at = counts, now.timestamp()
+
+    def _write_file(self, file: ExceptionsFile) -> None:
+        config_map = self._cluster.get_config_map()
+        text = (config_map.get("data") or {}).get(EXCEPTIONS_FILE, "")
+        if _is_fresh(text, file):
+            return
+        data = {EXCEPTIONS_FILE: format_exceptions(file)}
+        # Whatever else is in there is nobody's.
+        self._cluster.update_config_map({**config_map, "data": data, "binaryData": None})
+
+    def _write_conditions(self, raw: Object, conditions: list[Object]) -> None:
+        try:
+            self._cluster.write_conditions(raw, conditions)
+        except (ConflictError, MissingError):
+            return  # it has changed since it was read: the next pass reads it again
+        metadata, accepted = raw["metadata"], conditions[-1]
+        _log.info(
+            "GpuException checked",
+            namespace=metadata["namespace"],
+            name=metadata["name"],
+            accepted=accepted["status"],
+            reason=accepted["reason"],
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Whether passes still end, well or badly: a restart would not help a failing one."""
+        return self._monotonic() - self._ended_at <= _STALE_SECONDS
+
+    def metrics(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        registry = CollectorRegistry()
+        registry.register(self)
+        return generate_latest(registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics."""
+        objects = GaugeMetricFamily(
+            "gpuward_gpu_exception_objects",
+            "GpuExceptions by the reason of their condition Accepted.",
+            labels=("reason",),
+        )
+        for reason in Reason:
+            objects.add_metric((reason.value,), self._counts[reason])
+        yield objects
+        yield GaugeMetricFamily(
+            "gpuward_gpu_exceptions_checked_timestamp_seconds",
+            "When all GpuExceptions were last compared with the policy.",
+            self._checked_at,
+        )
+        yield CounterMetricFamily(
+            "gpuward_gpu_exceptions_failures", "Comparisons that failed.", self._failures
+        )
+
+
+def _reference(raw: Mapping[str, Any]) -> Object:
+    """What identifies the object that was read."""
+    metadata = raw["metadata"]
+    return {"metadata": {key: metadata[key] for key in ("namespace", "name", "resourceVersion")}}
+
+
+def _is_fresh(text: str, file: ExceptionsFile) -> bool:
+    """Whether `text` has the objects of `file`, and is not old."""
+    try:
+        found = parse_exceptions(text.encode())
+    except ValueError:
+        return False
+    age = (file.checked_at - found.checked_at).total_seconds()
+    same = json.dumps(found.objects) == json.dumps(file.objects)
+    return same and 0 <= age < RENEW_SECONDS

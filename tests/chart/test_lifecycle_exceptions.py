@@ -1,0 +1,315 @@
+"""GpuExceptions in a cluster: the definition, who may do what, and what becomes of pods."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from policies.gpu_exceptions import APPROVAL_LABEL
+from tests.testkit.admission.enforcement import BYPASS_POD
+from tests.testkit.admission.registered_webhook import create
+from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
+from tests.testkit.chart.kubelet import Kubelet
+from tests.testkit.control_plane.client import Response
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+from tests.testkit.paths import ROOT
+
+pytest_plugins = ["tests.testkit.chart.fixtures"]
+
+RULE = "visible-devices-env"
+VALUES: dict[str, Any] = merge_values(
+    SLOW_MACHINE,
+    {
+        "mode": "deny",
+        "gpuExceptions": {"enabled": True},
+        "policy": {
+            "delegatedExceptions": [{"rules": [RULE], "namespaces": "test-*", "longestDays": 30}]
+        },
+    },
+)
+TODAY = datetime.datetime.now(tz=datetime.UTC).date()
+DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gpuexceptions.gpuward.io"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+DOCUMENTATION = ROOT / "docs" / "exceptions.md"
+MERGE = "application/merge-patch+json"
+
+
+@pytest.fixture(scope="module")
+def installed(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[Installation]:
+    """An installation with GpuExceptions, whose controller compares every second."""
+    with Installation(chart_plane, kubelet, "helm4") as installation:
+        installation.install(VALUES)
+        path = "/spec/template/spec/containers/0/args/-"
+        patch = json.dumps([{"op": "add", "path": path, "value": "--interval=1"}])
+        target = ("deployment/gpuward-exceptions", "-n", installation.namespace)
+        chart_plane.kubectl("patch", *target, "--type=json", f"--patch={patch}")
+        chart_plane.kubectl("rollout", "status", *target, "--timeout=100s")
+        namespace = chart_plane.namespace()
+        eventually(lambda: is_refused(chart_plane, namespace), what="gpuward enforces")
+        yield installation
+        chart_plane.request("DELETE", DEFINITION)
+
+
+@pytest.fixture
+def plane(installed: Installation) -> ControlPlane:
+    """The control plane of the installation."""
+    return installed.plane
+
+
+@pytest.fixture
+def namespace(plane: ControlPlane) -> str:
+    return plane.namespace()
+
+
+def day(days: int) -> str:
+    return str(TODAY + datetime.timedelta(days=days))
+
+
+def gpu_exception(*, approved: bool = False, **spec: Any) -> dict[str, Any]:
+    defaults = {"rules": [RULE], "reason": "bring-up", "expires": day(7)}
+    metadata: dict[str, Any] = {"name": "x"}
+    if approved:
+        metadata["labels"] = {APPROVAL_LABEL: "true"}
+    return {
+        "apiVersion": "gpuward.io/v1alpha1",
+        "kind": "GpuException",
+        "metadata": metadata,
+        "spec": {k: v for k, v in {**defaults, **spec}.items() if v is not None},
+    }
+
+
+def path_of(namespace: str, name: str = "") -> str:
+    path = f"/apis/gpuward.io/v1alpha1/namespaces/{namespace}/gpuexceptions"
+    return f"{path}/{name}" if name else path
+
+
+def is_refused(plane: ControlPlane, namespace: str) -> bool:
+    """Whether a pod that takes all GPUs is refused."""
+    return create(plane, namespace, BYPASS_POD, dry_run=True).status != 201
+
+
+def condition(plane: ControlPlane, namespace: str) -> tuple[str, str]:
+    """The status and the reason of the condition of the object x; empty while there is none."""
+    status = plane.request("GET", path_of(namespace, "x")).body.get("status", {})
+    (found,) = status.get("conditions") or [{"status": "", "reason": ""}]
+    return found["status"], found["reason"]
+
+
+def become(plane: ControlPlane, namespace: str, status: str, reason: str) -> None:
+    """Wait for this condition, and until pods are admitted or refused accordingly."""
+    wanted = status, reason
+    eventually(lambda: condition(plane, namespace) == wanted, what=f"the condition is {wanted}")
+    refused = status != "True"
+    eventually(lambda: is_refused(plane, namespace) is refused, what=f"pods: {reason}")
+
+
+def label(plane: ControlPlane, namespace: str, value: str | None) -> Response:
+    """Set the label that approves the object x, or remove it, as admin."""
+    body = {"metadata": {"labels": {APPROVAL_LABEL: value}}}
+    return plane.request("PATCH", path_of(namespace, "x"), body, content_type=MERGE)
+
+
+def test_pods_are_admitted_while_an_approved_object_exists(
+    plane: ControlPlane, namespace: str
+) -> None:
+    other = plane.namespace()
+    plane.create(path_of(namespace), gpu_exception())
+    become(plane, namespace, "False", "NotApproved")
+    label(plane, namespace, "true")
+    become(plane, namespace, "True", "Accepted")
+    assert is_refused(plane, other)
+    shown = plane.kubectl("get", "gpuexceptions", "-n", namespace).stdout.splitlines()
+    assert shown[0].split() == ["NAME", "RULES", "EXPIRES", "ACCEPTED", "REASON", "AGE"]
+    assert shown[1].split()[:-1] == ["x", f'["{RULE}"]', day(7), "True", "Accepted"]
+    label(plane, namespace, None)
+    become(plane, namespace, "False", "NotApproved")
+    label(plane, namespace, "true")
+    become(plane, namespace, "True", "Accepted")
+    # What is no longer delegated ends, and so does what is deleted.
+    body = {"spec": {"rules": [RULE, "absurd-count"]}}
+    assert plane.request("PATCH", path_of(namespace, "x"), body, content_type=MERGE).status == 200
+    become(plane, namespace, "False", "NotDelegated")
+    body = {"spec": {"rules": [RULE]}}
+    assert plane.request("PATCH", path_of(namespace, "x"), body, content_type=MERGE).status == 200
+    become(plane, namespace, "True", "Accepted")
+    assert plane.request("DELETE", path_of(namespace, "x")).status == 200
+    eventually(lambda: is_refused(plane, namespace), what="pods are refused again")
+
+
+def test_whoever_edits_the_config_map_gains_nothing(installed: Installation) -> None:
+    plane = installed.plane
+    namespace = plane.namespace()
+    plane.create(path_of(namespace), gpu_exception(approved=True, expires=day(31)))
+    become(plane, namespace, "False", "TooLong")
+    deployment = ("deployment/gpuward-exceptions", "-n", installed.namespace)
+    plane.kubectl("scale", *deployment, "--replicas=0")
+    eventually(lambda: not installed.pods("exceptions"), what="the controller is gone")
+    items = [
+        {"metadata": {"namespace": name, "labels": {APPROVAL_LABEL: "true"}}, "spec": spec}
+        for name, spec in (
+            (namespace, gpu_exception(expires=day(31))["spec"]),
+            ("*", gpu_exception()["spec"]),
+            (plane.namespace(), gpu_exception()["spec"]),
+        )
+    ]
+    now = datetime.datetime.now(tz=datetime.UTC).isoformat()
+    text = json.dumps({"checkedAt": now, "items": items})
+    path = f"/api/v1/namespaces/{installed.namespace}/configmaps/gpuward-exceptions"
+    body = {"data": {"exceptions.json": text}}
+    assert plane.request("PATCH", path, body, content_type=MERGE).status == 200
+    delegated = items[2]["metadata"]["namespace"]
+    eventually(lambda: not is_refused(plane, delegated), what="the file is used")
+    assert is_refused(plane, namespace)
+    plane.kubectl("scale", *deployment, "--replicas=1")
+    eventually(lambda: is_refused(plane, delegated), seconds=100, what="it is written again")
+
+
+# What is changed in the object, and a part of the API server's message.
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"expires": None}, "spec.expires: Required value"),
+    ({"expires": "2031-02-31"}, "spec.expires in body must be of type date"),
+    ({"expires": "soon"}, "spec.expires in body must be of type date"),
+    ({"expires": day(-1)}, "is over"),
+    ({"expires": day(400)}, "is more than 366 days after the creation"),
+    ({"rules": None}, "spec.rules: Required value"),
+    ({"rules": []}, "should have at least 1 items"),
+    ({"rules": ["a", "a"]}, "Duplicate value"),
+    ({"rules": ["Not A Rule"]}, "these should be names of rules, such as privileged-gpu"),
+    ({"rules": [f"r{n}" for n in range(21)]}, "must have at most 20 items"),
+    ({"reason": None}, "spec.reason: Required value"),
+    ({"reason": " "}, "this should be a reason in words"),
+    ({"reason": "x" * 501}, "may not be more than 500 bytes"),
+    ({"match": {}}, "should have at least 1 properties"),
+    ({"match": {"namespace": ["kube-system"]}}, 'unknown field "spec.match.namespace"'),
+    ({"match": {"image": "x"}}, "must be of type array"),
+]
+
+
+def test_the_api_server_refuses_objects_that_cannot_be_right(
+    plane: ControlPlane, namespace: str
+) -> None:
+    strict = f"{path_of(namespace)}?fieldValidation=Strict"
+    for spec, says in REFUSED:
+        answer = plane.request("POST", strict, gpu_exception(**spec))
+        assert answer.status in {400, 422}, (spec, answer)
+        assert says in answer.body["message"], answer.body["message"]
+    policy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/gpuward-exceptions"
+    checked = eventually(lambda: plane.request("GET", policy).body.get("status"), what="types")
+    assert checked["typeChecking"] == {}
+    for days in (0, 366):
+        answer = plane.request("POST", f"{strict}&dryRun=All", gpu_exception(expires=day(days)))
+        assert answer.status == 201, answer
+
+
+class User:
+    """A user with a role of the cluster in one namespace."""
+
+    def __init__(self, plane: ControlPlane, namespace: str, *roles: str) -> None:
+        self._plane, self._namespace = plane, namespace
+        self.name = f"{'-'.join(roles)}-{namespace}"
+        for role in roles:
+            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"}
+            subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": self.name}
+            plane.create(
+                f"{RBAC}/namespaces/{namespace}/rolebindings",
+                {
+                    "metadata": {"name": role},
+                    "roleRef": {**reference, "name": role},
+                    "subjects": [subject],
+                },
+            )
+
+    def request(self, method: str, path: str, body: Any = None) -> int:
+        """The status of a request of this user."""
+        headers = {"Impersonate-User": self.name, "Impersonate-Group": "system:authenticated"}
+        content_type = MERGE if method == "PATCH" else "application/json"
+        answer = self._plane.request(method, path, body, headers, content_type=content_type)
+        return answer.status
+
+    def kubectl(self, *arguments: str) -> str:
+        """The error of kubectl for this user."""
+        target = ("-n", self._namespace, "--as", self.name)
+        return self._plane.kubectl(*arguments, *target, check=False).stderr
+
+
+def test_to_ask_is_one_right_and_to_approve_another(plane: ControlPlane, namespace: str) -> None:
+    approver_role = {"apiGroups": ["gpuward.io"], "resources": ["gpuexceptions"]}
+    rule = {**approver_role, "verbs": ["approve", "patch"]}
+    plane.create(f"{RBAC}/clusterroles", {"metadata": {"name": "approver"}, "rules": [rule]})
+    viewer, owner = User(plane, namespace, "view"), User(plane, namespace, "edit")
+    approver = User(plane, namespace, "approver")
+    objects, made = path_of(namespace), path_of(namespace, "x")
+    approve = {"metadata": {"labels": {APPROVAL_LABEL: "true"}}}
+    withdraw: Any = {"metadata": {"labels": {APPROVAL_LABEL: None}}}
+    note, extend = {"metadata": {"annotations": {"a": "b"}}}, {"spec": {"expires": day(8)}}
+    # The controllers aggregate the roles, a moment after the chart has created them.
+    eventually(lambda: viewer.request("GET", objects) == 200, what="the roles are aggregated")
+    assert viewer.request("POST", objects, gpu_exception()) == 403
+    assert owner.request("POST", objects, gpu_exception(approved=True)) == 403
+    assert owner.request("POST", objects, gpu_exception()) == 201
+    for body, status in ((note, 200), (extend, 200), (approve, 403)):
+        assert owner.request("PATCH", made, body) == status, body
+    done = owner.kubectl("label", "gpuexception", "x", f"{APPROVAL_LABEL}=true")
+    assert done.replace('"x"', '"rdma-bring-up"') in DOCUMENTATION.read_text(encoding="utf-8")
+    assert owner.request("PATCH", f"{made}/status", {"status": {"conditions": []}}) == 403
+    assert approver.request("PATCH", made, approve) == 200
+    for body, status in ((note, 200), ({"spec": {"expires": day(9)}}, 403), (withdraw, 200)):
+        assert owner.request("PATCH", made, body) == status, body
+    assert owner.request("DELETE", made) == 200
+    plane.request("DELETE", f"{RBAC}/clusterroles/approver")
+
+
+def test_the_controller_may_do_what_it_needs_and_no_more(installed: Installation) -> None:
+    """By the API server's own authorizer, as the account of the controller."""
+    own = installed.namespace
+    allowed = {
+        ("list", "gpuward.io", "gpuexceptions", "", "other", ""),
+        ("patch", "gpuward.io", "gpuexceptions", "status", "other", ""),
+        ("get", "", "configmaps", "", own, "gpuward-exceptions"),
+        ("update", "", "configmaps", "", own, "gpuward-exceptions"),
+    }
+    refused = {
+        ("update", "gpuward.io", "gpuexceptions", "status", "other", ""),
+        ("create", "", "configmaps", "", own, ""),
+        ("list", "", "configmaps", "", own, ""),
+        ("patch", "", "configmaps", "", own, "gpuward-exceptions"),
+        ("update", "", "configmaps", "", own, "gpuward-policy"),
+        ("update", "", "configmaps", "", "other", "gpuward-exceptions"),
+        ("get", "", "secrets", "", own, "gpuward-tls"),
+        ("create", "events.k8s.io", "events", "", own, ""),
+    }
+    verbs = ("approve", "create", "delete", "get", "patch", "update", "watch")
+    refused |= {(verb, "gpuward.io", "gpuexceptions", "", "other", "") for verb in verbs}
+    found = {attempt for attempt in allowed | refused if may(installed, attempt)}
+    assert found == allowed
+
+
+def may(installed: Installation, attempt: tuple[str, ...]) -> bool:
+    """Whether the controller's account may do something."""
+    keys = ("verb", "group", "resource", "subresource", "namespace", "name")
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{installed.namespace}:gpuward-exceptions",
+            "groups": ["system:serviceaccounts", "system:authenticated"],
+            "resourceAttributes": dict(zip(keys, attempt, strict=True)),
+        },
+    }
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    allowed: bool = installed.plane.create(path, body)["status"]["allowed"]
+    return allowed
+
+
+def test_an_uninstallation_deletes_no_objects(installed: Installation) -> None:
+    plane = installed.plane
+    namespace = plane.namespace()
+    plane.create(path_of(namespace), gpu_exception())
+    installed.uninstall()
+    assert plane.request("GET", path_of(namespace, "x")).status == 200
+    assert not is_refused(plane, namespace)

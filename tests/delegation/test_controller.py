@@ -1,0 +1,235 @@
+"""The controller for GpuExceptions: what it writes, and when, against a cluster in memory."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
+
+from cluster.protocols import ClusterError, ConflictError, Object
+from delegation.controller import MAX_STATUS_WRITES, RENEW_SECONDS, ExceptionsController
+from delegation.policy_source import PolicySource
+from policies.gpu_exceptions import MAX_IN_NAMESPACE
+from policies.loading import PolicyError, load_policy
+from tests.testkit.policy_mistakes import POLICY_HEADER
+
+DELEGATED = """\
+delegatedExceptions:
+  - {rules: [absurd-count], namespaces: "team-*", longestDays: 30, approval: none}
+"""
+NOW = datetime.datetime(2030, 6, 15, 12, tzinfo=datetime.UTC)
+
+
+def gpu_exception(namespace: str = "team-a", name: str = "x", **spec: Any) -> Object:
+    return {
+        "apiVersion": "gpuward.io/v1alpha1",
+        "kind": "GpuException",
+        "metadata": {
+            "namespace": namespace,
+            "name": name,
+            "creationTimestamp": "2030-06-14T00:00:00Z",
+            "resourceVersion": "1",
+            "generation": 1,
+            "annotations": {"x": "y" * 1000},
+        },
+        "spec": {"rules": ["absurd-count"], "reason": "r", "expires": "2030-06-20", **spec},
+    }
+
+
+class FakeCluster:
+    """GpuExceptions and a ConfigMap in memory, a clock, and the controller for them."""
+
+    def __init__(self) -> None:
+        self.objects: list[Object] = []
+        self.config_map: Object = {"metadata": {"name": "gpuward-exceptions"}}
+        self.now = NOW.timestamp()
+        self.writes: list[str] = []
+        self.failure: Exception | None = None
+        self.status_failure: Exception | None = None
+        self.policy = load_policy(POLICY_HEADER + DELEGATED, "p.yaml")
+        self.controller = ExceptionsController(
+            self, lambda: self.policy, now=lambda: self.now, monotonic=lambda: self.now
+        )
+
+    def list_objects(self) -> Iterator[Object]:
+        if self.failure:
+            raise self.failure
+        yield from copy.deepcopy(self.objects)
+
+    def write_conditions(self, raw: Object, conditions: list[Object]) -> None:
+        if self.status_failure:
+            raise self.status_failure
+        name = raw["metadata"]["name"]
+        self.writes.append(name)
+        (found,) = (o for o in self.objects if o["metadata"]["name"] == name)
+        found["status"] = {"conditions": conditions}
+
+    def get_config_map(self) -> Object:
+        return copy.deepcopy(self.config_map)
+
+    def update_config_map(self, config_map: Object) -> None:
+        self.writes.append("config map")
+        self.config_map = config_map
+
+    def reconcile(self) -> list[str]:
+        """One pass; what it has written."""
+        self.writes.clear()
+        self.controller.reconcile()
+        return list(self.writes)
+
+    def condition(self, number: int = 0) -> Any:
+        (found,) = self.objects[number]["status"]["conditions"]
+        return found
+
+    @property
+    def listed(self) -> list[str]:
+        """The names of the objects in the ConfigMap."""
+        file = json.loads(self.config_map["data"]["exceptions.json"])
+        return [item["metadata"]["name"] for item in file["items"]]
+
+    def samples(self) -> dict[str, float]:
+        """The samples of the metrics, by their only label or else their name."""
+        families = text_string_to_metric_families(self.controller.metrics().decode())
+        found = [sample for family in families for sample in family.samples]
+        return {sample.labels.get("reason", sample.name): sample.value for sample in found}
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+def test_the_file_comes_before_the_conditions_and_both_are_written_once(
+    cluster: FakeCluster,
+) -> None:
+    cluster.objects = [gpu_exception(name="good"), gpu_exception("other", "bad")]
+    assert cluster.reconcile() == ["config map", "good", "bad"]
+    assert cluster.listed == ["good"]
+    assert "annotations" not in cluster.config_map["data"]["exceptions.json"]
+    good, bad = cluster.condition(0), cluster.condition(1)
+    assert good == {
+        "type": "Accepted",
+        "status": "True",
+        "observedGeneration": 1,
+        "lastTransitionTime": "2030-06-15T12:00:00Z",
+        "reason": "Accepted",
+        "message": "findings of absurd-count are accepted until 2030-06-20",
+    }
+    assert (bad["status"], bad["reason"]) == ("False", "NotDelegated")
+    assert cluster.reconcile() == []
+    samples = cluster.samples()
+    assert (samples["Accepted"], samples["NotDelegated"], samples["Ended"]) == (1, 1, 0)
+
+
+def test_a_changed_spec_gets_a_new_condition(cluster: FakeCluster) -> None:
+    cluster.objects = [gpu_exception()]
+    cluster.reconcile()
+    cluster.now += 60
+    cluster.objects[0]["metadata"]["generation"] = 2
+    cluster.objects[0]["spec"]["expires"] = "2030-06-21"
+    assert cluster.reconcile() == ["config map", "x"]
+    # The status is the same, so the time of its transition is, too.
+    assert cluster.condition()["lastTransitionTime"] == "2030-06-15T12:00:00Z"
+    assert cluster.condition()["observedGeneration"] == 2
+    cluster.now += 7 * 86_400
+    assert cluster.reconcile() == ["config map", "x"]
+    assert cluster.condition()["reason"] == "Ended"
+    assert cluster.condition()["lastTransitionTime"] == "2030-06-22T12:01:00Z"
+    assert cluster.listed == ["x"], "refusals say for a while that it has ended"
+
+
+def test_conditions_of_others_stay(cluster: FakeCluster) -> None:
+    foreign = {"type": "Reviewed", "status": "True"}
+    cluster.objects = [{**gpu_exception(), "status": {"conditions": [foreign]}}]
+    cluster.reconcile()
+    assert cluster.objects[0]["status"]["conditions"][0] == foreign
+    assert cluster.reconcile() == []
+
+
+def test_a_deleted_object_leaves_the_file(cluster: FakeCluster) -> None:
+    cluster.objects = [gpu_exception()]
+    cluster.reconcile()
+    cluster.objects = []
+    assert cluster.reconcile() == ["config map"]
+    assert cluster.listed == []
+
+
+def test_the_file_is_renewed_and_restored(cluster: FakeCluster) -> None:
+    cluster.objects = [gpu_exception()]
+    cluster.reconcile()
+    cluster.now += RENEW_SECONDS - 1
+    assert cluster.reconcile() == []
+    cluster.now += 2
+    assert cluster.reconcile() == ["config map"]
+    for data in ({}, {"exceptions.json": "{"}, {"exceptions.json": "[]"}, None):
+        cluster.config_map["data"] = data
+        assert cluster.reconcile() == ["config map"]
+        assert cluster.listed == ["x"]
+
+
+def test_what_exceeds_a_bound_has_a_condition_that_says_so(cluster: FakeCluster) -> None:
+    names = [f"x{number:03}" for number in range(MAX_IN_NAMESPACE + 2)]
+    cluster.objects = [gpu_exception(name=name) for name in names]
+    cluster.reconcile()
+    assert cluster.listed == names[:MAX_IN_NAMESPACE]
+    assert [o["status"]["conditions"][0]["reason"] for o in cluster.objects[-3:]] == [
+        "Accepted",
+        "TooMany",
+        "TooMany",
+    ]
+
+
+def test_one_pass_writes_a_limited_number_of_conditions(cluster: FakeCluster) -> None:
+    names = [f"x{number:03}" for number in range(MAX_STATUS_WRITES + 1)]
+    cluster.objects = [gpu_exception(f"team-{name}", name) for name in names]
+    assert len(cluster.reconcile()) == MAX_STATUS_WRITES + 1
+    assert cluster.reconcile() == [names[-1]]
+
+
+def test_errors_are_logged_once_and_change_nothing(cluster: FakeCluster) -> None:
+    cluster.objects = [gpu_exception()]
+    cluster.reconcile()
+    cluster.failure = ClusterError("GET …: 403 forbidden")
+    with capture_logs() as log:
+        assert [cluster.reconcile(), cluster.reconcile()] == [[], []]
+    assert [(line["event"], line["error"]) for line in log] == [
+        ("GpuExceptions not checked", "GET …: 403 forbidden")
+    ]
+    assert cluster.listed == ["x"]
+    assert cluster.samples()["gpuward_gpu_exceptions_failures_total"] == 2
+    assert cluster.samples()["gpuward_gpu_exceptions_checked_timestamp_seconds"] == cluster.now
+    assert cluster.controller.alive
+    cluster.now += 3600
+    assert not cluster.controller.alive
+
+
+def test_an_object_that_changed_meanwhile_is_left_for_the_next_pass(cluster: FakeCluster) -> None:
+    cluster.objects = [gpu_exception()]
+    cluster.status_failure = ConflictError("409")
+    assert cluster.reconcile() == ["config map"]
+    cluster.status_failure = None
+    assert cluster.reconcile() == ["x"]
+
+
+def test_the_controller_goes_by_the_last_policy_that_could_be_used(tmp_path: Path) -> None:
+    file, fallback = tmp_path / "gpuward.yaml", tmp_path / "fallback.yaml"
+    file.write_text("broken: [")
+    with pytest.raises(PolicyError):
+        PolicySource(str(file)).load()
+    fallback.write_text(POLICY_HEADER + DELEGATED)
+    source = PolicySource(str(file), str(fallback))
+    assert source.load().delegations
+    file.write_text(POLICY_HEADER)
+    assert not source.load().delegations
+    file.write_text("broken: [")
+    with capture_logs() as log:
+        assert not source.load().delegations
+        source.load()
+    assert [line["event"] for line in log] == ["policy refused"]
