@@ -75,7 +75,7 @@ def throughput(name: str, files: list[Path]) -> None:
         Linter,
         reduce_garbage_collection,
     )
-    from lint.sources import sources  # noqa: PLC0415
+    from lint.sources import inputs  # noqa: PLC0415
     from policies.loading import default_policy  # noqa: PLC0415
     from rules.profile.context import Context  # noqa: PLC0415
 
@@ -90,12 +90,12 @@ def throughput(name: str, files: list[Path]) -> None:
     def evaluate() -> None:
         nonlocal linter
         linter = Linter(policy, Context(TODAY))
-        linter.evaluate(sources([str(file) for file in files]))
+        linter.evaluate(inputs([str(file) for file in files]))
 
     def fix() -> None:
         nonlocal fixing
         fixing = Linter(policy, Context(TODAY), fixer=Fixer(lambda _: True))
-        fixing.evaluate(sources([str(file) for file in files]))
+        fixing.evaluate(inputs([str(file) for file in files]))
 
     plain = min(seconds_for(load, time.process_time) for _ in range(ROUNDS))
     reduce_garbage_collection()

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from lint.results import LEVELS
+from lint.findings import LEVELS
 from policies.suggestions import did_you_mean
 from rules.catalog import CATALOG
 from rules.finding import Action

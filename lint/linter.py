@@ -6,33 +6,24 @@ import gc
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from kubeyaml import Document
 from lint.evaluation import EvaluatedDocument, Evaluator, Item
 from lint.file_trees import DISK, FileTree
+from lint.findings import RULES, SuppressedFinding, locate_finding
 from lint.gpu_exceptions import check_gpu_exceptions
 from lint.kustomizations import Kustomizations
 from lint.manifests import File, UnparsedDocument
 from lint.not_evaluated import unread_parts
 from lint.owners import Owners
+from lint.preview import Preview
 from lint.remarks import remarks, unread_requests
-from lint.results import (
-    InputNotEvaluated,
-    LocatedFinding,
-    Remark,
-    Results,
-    SkippedFile,
-    SuppressedFinding,
-)
-from lint.sources import SkippedSource, Source, UnreadableSource
+from lint.results import InputNotEvaluated, Remark, Results, SkippedFile
+from lint.sources import Input, Source, UnreadableSource, UnreadFile
 from rules.base.json_access import as_object
-from rules.base.json_patch import Json, Operation
-from rules.catalog import CATALOG
-from rules.finding import Action, Finding
+from rules.finding import Action
 from rules.policy import Policy, PolicyException, RuleSet
 from rules.profile.context import Context
 from rules.workloads.lists import flatten_lists
 
-RULES = {rule.name: rule for rule in CATALOG}
 RULE_NAMES = frozenset(RULES)
 TEMPLATE = "a chart's template: lint the chart with --render"
 
@@ -43,16 +34,6 @@ def reduce_garbage_collection() -> None:
     gc.set_threshold(200_000, 50, 50)
 
 
-class Preview(NamedTuple):
-    """One document before and after its fixes, and what admission would then refuse it for."""
-
-    file: str
-    before: Json
-    after: Json
-    operations: list[Operation]
-    refused: list[Finding]
-
-
 class FileFixer(Protocol):
     """Fixes a file, and yields what remains, with the file as it is now: `lint.fix.fixer`."""
 
@@ -60,6 +41,14 @@ class FileFixer(Protocol):
         self, file: File, evaluator: Evaluator, results: Results
     ) -> Iterator[tuple[File, Item]]:
         """The documents of `file` after their fixes."""
+
+
+class Partial(NamedTuple):
+    """What was found in some of the inputs of a run."""
+
+    results: Results
+    owners: Owners
+    used_exceptions: set[PolicyException]
 
 
 class Linter:
@@ -92,9 +81,10 @@ class Linter:
         self._kustomizations = Kustomizations(tree)
         self._owners = Owners()
 
-    def evaluate(self, inputs: Iterable[Source | SkippedSource | UnreadableSource]) -> None:
+    def evaluate(self, inputs: Iterable[Input]) -> None:
         """Evaluate every input and add the findings to the results."""
-        for item in inputs:
+        for given in inputs:
+            item = given.read() if isinstance(given, UnreadFile) else given
             if isinstance(item, Source):
                 if item.is_rendering:
                     self.results.renderings += 1
@@ -106,6 +96,19 @@ class Linter:
                 self.results.not_evaluated.append(InputNotEvaluated(*where, item.why))
             elif item.why:
                 self.results.skipped.append(SkippedFile(item.name, item.why))
+
+    def take(self) -> Partial:
+        """What has been found since the last call; the linter forgets it."""
+        taken = Partial(self.results, self._owners, self._used_exceptions)
+        self.results, self._owners, self._used_exceptions = Results(), Owners(), set()
+        self.results.policy = taken.results.policy
+        return taken
+
+    def add(self, partial: Partial) -> None:
+        """Add what another linter of the same run has found."""
+        self.results.add(partial.results)
+        self._owners.update(partial.owners)
+        self._used_exceptions |= partial.used_exceptions
 
     def finish(self) -> None:
         """Merge what pods of one owner share; report exceptions that expired or had no effect."""
@@ -173,9 +176,9 @@ class Linter:
         self.results.excepted += len(result.excepted)
         self._used_exceptions |= result.used_exceptions
         for finding in result.findings:
-            self.results.findings.append(_located(file, document, finding))
+            self.results.findings.append(locate_finding(file, document, finding))
         for finding, reason in item.comments.suppressed():
-            located = _located(file, document, finding)
+            located = locate_finding(file, document, finding)
             self.results.suppressed_findings.append(SuppressedFinding(located, reason))
         self.results.not_evaluated.extend(unread_parts(file, document, result))
         self.results.remarks.extend(remarks(file, document, item.comments, RULE_NAMES))
@@ -187,8 +190,3 @@ class Linter:
         refused = [f for f in fixed.remaining.findings if f.action is Action.DENY]
         before, after = item.document.value, fixed.manifest
         self.previews.append(Preview(name, before, after, fixed.operations, refused))
-
-
-def _located(file: File, document: Document, finding: Finding) -> LocatedFinding:
-    span = file.locate(document, finding.path)
-    return LocatedFinding(finding, RULES[finding.rule], file, span, finding.object)

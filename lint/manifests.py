@@ -13,6 +13,9 @@ from lint.sources import Source, has_placeholder
 from rules.base.json_patch import Path
 
 MAX_DOCUMENTS = 20_000
+_EXCERPT = 120  # characters
+# To count the bytes before a column takes time; a longer line is hardly for people.
+_MAX_BYTE_COLUMN = 10_000
 # Two escapes that make one character; an escaped backslash is stepped over.
 _PAIR = re.compile(r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})")
 
@@ -24,6 +27,24 @@ class Span(NamedTuple):
     end: int
     line: int
     column: int
+
+
+class Excerpt(NamedTuple):
+    """The text at a span: what reports show of it, and where it ends.
+
+    - `text`: the part of the first line around the span, which begins at the index `start` in it
+      and has `width` characters there, at least 1.
+    - `end_line`, `end_column`: the first character after the span.
+    - `start_byte`, `end_byte`: its columns in bytes of UTF-8, from 1; 0 if they are too large.
+    """
+
+    text: str
+    start: int
+    width: int
+    end_line: int
+    end_column: int
+    start_byte: int
+    end_byte: int
 
 
 class UnparsedDocument(NamedTuple):
@@ -67,6 +88,28 @@ class File:
         """The piece between two offsets."""
         return Span(start + self._shift, end + self._shift, *self.position(start))
 
+    def excerpt(self, span: Span) -> Excerpt:
+        """The text at `span`."""
+        text = self.source.text
+        line_start = text.rfind("\n", 0, span.start) + 1
+        line_end = text.find("\n", span.start)
+        line = text[line_start : line_end if line_end >= 0 else len(text)].rstrip("\r")
+        before = span.start - line_start
+        skipped = max(0, before - _EXCERPT // 2)
+        piece = line[skipped : skipped + _EXCERPT]
+        start = before - skipped
+        inside = text[span.start : span.end]
+        last = inside.rfind("\n")
+        return Excerpt(
+            text=piece,
+            start=start,
+            width=max(1, min(len(inside), len(piece) - start)),
+            end_line=span.line + inside.count("\n"),
+            end_column=len(inside) - last if last >= 0 else span.column + len(inside),
+            start_byte=_byte_column(text, span.start),
+            end_byte=_byte_column(text, span.end),
+        )
+
     def manifests(self) -> Iterator[Document | UnparsedDocument]:
         """Every Kubernetes object in the file; other documents are skipped silently."""
         for number, chunk in enumerate(split(self.source.text)):
@@ -100,6 +143,13 @@ class File:
         if place.key_start >= 0:
             return self.span(place.key_start, place.key_end)
         return self.span(place.start, _first_key_end(place))
+
+
+def _byte_column(text: str, offset: int) -> int:
+    start = text.rfind("\n", 0, offset) + 1
+    if offset - start > _MAX_BYTE_COLUMN:
+        return 0
+    return len(text[start:offset].encode(errors="surrogatepass")) + 1
 
 
 def _join_surrogates(pair: re.Match[str]) -> str:

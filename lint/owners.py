@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lint.results import LocatedFinding
+from lint.findings import LocatedFinding
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.objects.object_ref import ObjectRef, object_ref
 
@@ -21,6 +21,11 @@ class Owners:
         self._controllers: dict[ObjectRef, ObjectRef] = {}
         # Of ReplicaSets that are not in the input, by the label that Deployments give their pods
         self._presumed: dict[ObjectRef, ObjectRef] = {}
+
+    def update(self, others: Owners) -> None:
+        """Add what `others` knows, which was read later."""
+        self._controllers.update(others._controllers)
+        self._presumed.update(others._presumed)
 
     def add(self, raw: Mapping[str, Any], namespace: str | None) -> None:
         """Record the controller of an object; `namespace` is where it goes if it names none."""
@@ -86,14 +91,14 @@ class Owners:
 
 def _fault(located: LocatedFinding) -> tuple[Any, ...]:
     finding = located.finding
-    file = located.file.source.name
+    file = located.file
     return file, located.owner, finding.rule, finding.container_name, finding.key
 
 
 def _place(located: LocatedFinding, distance: int) -> tuple[Any, ...]:
     finding = located.finding
     if distance == 0:
-        return located.file.source.name, located.span.start, finding.path
+        return located.file, located.span.start, finding.path
     return finding.object and finding.object.kind, finding.stable_path
 
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
-from lint.linter import Preview
 from rules.base.json_access import as_object
-from rules.base.json_patch import Json, pointer
+from rules.base.json_patch import Json, Operation, pointer
 from rules.finding import Finding
+
+
+class Preview(NamedTuple):
+    """One document before and after its fixes, and what admission would then refuse it for."""
+
+    file: str
+    before: Json
+    after: Json
+    operations: list[Operation]
+    refused: list[Finding]
 
 
 def write_patch(out: TextIO, previews: Iterable[Preview]) -> None:

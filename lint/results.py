@@ -2,65 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from lint.manifests import File, Span
-from rules.base.json_patch import pointer
-from rules.finding import Action, Finding
-from rules.objects.object_ref import ObjectRef
-from rules.rule import Rule
+from lint.findings import ACTIONS, LocatedFinding, ReportedFinding, SuppressedFinding
 
-LEVELS = {Action.DENY: "error", Action.WARN: "warning", Action.AUDIT: "note"}
 _SKIPPED = "; the report names what was skipped"
-ACTIONS = {level: action for action, level in LEVELS.items()}
-
-
-class LocatedFinding(NamedTuple):
-    """A finding with its position in a file.
-
-    `owner` is the object at the end of the chain of `ownerReferences`, such as the Deployment of a
-    running pod, or the object itself; `objects` is how many objects of this owner have the fault.
-    `rendered_by` is the command that renders the object, if no file has it, and `rendered_line`
-    its line there; file and span are then what the field is rendered from.
-    """
-
-    finding: Finding
-    rule: Rule[Any]
-    file: File
-    span: Span
-    owner: ObjectRef | None = None
-    objects: int = 1
-    rendered_by: str = ""
-    rendered_line: int = 0
-
-    @property
-    def level(self) -> str:
-        """error, warning or note."""
-        return LEVELS[self.finding.action]
-
-    @property
-    def pointer(self) -> str:
-        """The JSON Pointer of the offending field, or of where a missing one belongs."""
-        return pointer(self.finding.path)
-
-    @property
-    def pointer_in_object(self) -> str:
-        """The same within the object, if that is one of a List."""
-        path = self.finding.path
-        while len(path) > 1 and path[0] == "items" and isinstance(path[1], int):
-            path = path[2:]
-        return pointer(path)
-
-
-class SuppressedFinding(NamedTuple):
-    """A finding that a comment or an entry of a baseline suppresses, and the reason it gives.
-
-    `kind` is SARIF's word for where that is: `inSource` or `external`.
-    """
-
-    located: LocatedFinding
-    reason: str
-    kind: str = "inSource"
 
 
 class Remark(NamedTuple):
@@ -93,7 +39,7 @@ class FixedFinding(NamedTuple):
     """A finding whose fix has been written into its file."""
 
     file: str
-    finding: Finding
+    finding: ReportedFinding
 
 
 class NotFixed(NamedTuple):
@@ -131,6 +77,12 @@ class Results:
         self.suppressed_findings: list[SuppressedFinding] = []
         self.excepted = 0
         self.seconds = 0.0
+
+    def add(self, later: Results) -> None:
+        """Add the results of inputs that come after those of these results."""
+        for name, value in vars(later).items():
+            if isinstance(value, list | int):
+                setattr(self, name, getattr(self, name) + value)
 
     @property
     def files(self) -> int:

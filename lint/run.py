@@ -5,20 +5,25 @@ from __future__ import annotations
 import argparse
 import datetime
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from lint.file_trees import DISK
-from lint.linter import Linter, Preview
+from lint.linter import Linter
 from lint.policy_file import PolicyChoice
+from lint.preview import Preview
 from lint.results import Results
-from lint.sources import UsageError, sources
+from lint.sources import Input, UsageError, inputs
 from rules.policy import Policy, RuleSet
 from rules.profile.context import Context
 
 if TYPE_CHECKING:
     from lint.fix.modes import Mode
     from lint.git.staged import StagedFiles
+
+
+_FEW = 128  # files, which take less time than other processes need to start
 
 
 class Run(NamedTuple):
@@ -53,21 +58,29 @@ def run(
         fixer=mode.fixer if mode else None,
         tree=tree,
     )
-    read_stdin = mode.streams.read if mode and mode.streams else None
     if options.render or options.values or options.sets or options.kube_version:
         renderer = import_module("lint.rendering.renderer").start(paths, options)
-        renderer.evaluate(linter, sources(paths, options.exclude, options.stdin_filename))
+        renderer.evaluate(linter, _inputs(options, paths, mode))
     elif staged:
         linter.evaluate(staged.sources(paths, options.exclude))
     else:
-        is_wanted = None
-        if options.changed_since:
-            changed_since = import_module("lint.git.changed").changed_since
-            is_wanted = changed_since(options.changed_since, paths)
-        stdin = (options.stdin_filename, read_stdin)
-        linter.evaluate(sources(paths, options.exclude, *stdin, is_wanted))
+        given = [*_inputs(options, paths, mode)]
+        linter.evaluate(given[:_FEW])
+        if len(given) > _FEW:
+            # Files may be links to each other, so that only one process may write.
+            jobs = 1 if mode or options.patch else options.jobs
+            import_module("lint.many_files").evaluate(linter, given[_FEW:], jobs)
     linter.finish()
     return Run(linter.results, policy, today, linter.previews)
+
+
+def _inputs(options: argparse.Namespace, paths: list[str], mode: Mode | None) -> Iterator[Input]:
+    is_wanted = None
+    if options.changed_since:
+        changed_since = import_module("lint.git.changed").changed_since
+        is_wanted = changed_since(options.changed_since, paths)
+    read_stdin = mode.streams.read if mode and mode.streams else None
+    return inputs(paths, options.exclude, options.stdin_filename, read_stdin, is_wanted)
 
 
 def paths_of(options: argparse.Namespace) -> list[str]:

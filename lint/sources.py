@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from lint.file_trees import DISK, FileTree
 
@@ -56,14 +56,28 @@ class UnreadableSource(NamedTuple):
     column: int = 0
 
 
-def sources(
+class UnreadFile(NamedTuple):
+    """A file to read: below `path`, which the user has named, or that file itself."""
+
+    name: str
+    path: str
+
+    def read(self) -> Source | SkippedSource | UnreadableSource:
+        """The text of the file."""
+        return _read(self.name, named=self.name == self.path, root=self.path)
+
+
+Input: TypeAlias = Source | SkippedSource | UnreadableSource | UnreadFile
+
+
+def inputs(
     paths: Iterable[str],
     exclude: Iterable[str] = (),
     stdin_name: str = STANDARD_INPUT,
     read_stdin: Callable[[int], bytes] | None = None,
     is_wanted: Callable[[str], bool] | None = None,
-) -> Iterator[Source | SkippedSource | UnreadableSource]:
-    """The texts at `paths`: files, folders, globs, and `-` for standard input.
+) -> Iterator[Input]:
+    """What is at `paths`: files, folders, globs, and `-` for standard input.
 
     A folder gives every YAML and JSON file in it, hidden folders excepted. Names that fit a
     pattern of `exclude` are left out. Standard input gets the name `stdin_name`; `read_stdin` reads
@@ -83,7 +97,7 @@ def sources(
             elif name not in seen and not any(is_excluded(name, pattern) for pattern in patterns):
                 seen.add(name)
                 if is_wanted is None or is_wanted(name):
-                    yield _read(name, named=name == path, root=path)
+                    yield UnreadFile(name, path)
 
 
 def has_placeholder(text: str) -> bool:

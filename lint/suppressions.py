@@ -49,15 +49,23 @@ class Suppressions:
 
     def suppresses(self, finding: Finding, active: ActiveRule) -> bool:
         """Whether a comment covers `finding`; the engine asks this of each one."""
-        for depth in range(len(finding.path) + 1) if self._covering else ():
-            comment = self._covering.get((finding.rule, finding.path[:depth]))
+        comment = self.covering(finding.path, active)
+        if comment is None:
+            return False
+        comment.used.add(finding.rule)
+        comment.suppressed.setdefault((finding.identity, finding.path), finding)
+        return True
+
+    def covering(self, path: Path, active: ActiveRule) -> Suppression | None:
+        """The comment that suppresses what the rule finds at `path`; None if none may."""
+        rule = active.rule.name
+        for depth in range(len(path) + 1) if self._covering else ():
+            comment = self._covering.get((rule, path[:depth]))
             if comment and active.suppressible:
-                comment.used.add(finding.rule)
-                comment.suppressed.setdefault((finding.identity, finding.path), finding)
-                return True
+                return comment
             if comment:
-                comment.refused.add(finding.rule)
-        return False
+                comment.refused.add(rule)
+        return None
 
     def suppressed(self) -> Iterator[tuple[Finding, str]]:
         """Each finding that a comment has suppressed, and the comment's reason."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lint.results import LEVELS
+from lint.findings import LEVELS
 from policies.profiles import built_in
 from rules.catalog import CATALOG
 from rules.finding import Action

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from lint.baseline.file import Entry, read_baseline
 from lint.baseline.matching import Comparison, Paths, compare
-from lint.results import Remark, Results, SuppressedFinding
+from lint.findings import SuppressedFinding
+from lint.results import Remark, Results
 from rules.policy import Policy
 
 

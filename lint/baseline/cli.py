@@ -11,12 +11,12 @@ from typing import NamedTuple
 from lint.baseline.accepting import complaints
 from lint.baseline.file import DEFAULT_FILE, Entry, baseline_text, read_baseline
 from lint.baseline.matching import Comparison, Paths, compare, entry_of
+from lint.findings import LocatedFinding
 from lint.fix.atomic_write import write_file
 from lint.fix.fixer import FixedText, WriteError
+from lint.input_options import DEFAULTS, add_inputs
 from lint.linter import reduce_garbage_collection
-from lint.options import DEFAULTS, add_inputs
 from lint.report import printable
-from lint.results import LocatedFinding
 from lint.run import Run, paths_of, run
 from lint.sources import Source, UsageError
 from policies.loading import PolicyError
@@ -163,7 +163,7 @@ def _status(compared: _Compared, refused: list[LocatedFinding]) -> int:
         why = "not in the baseline" if is_suppressible else "the policy lets nobody suppress it"
         what = f"{located.finding.rule}: {located.finding.message}"
         span = located.span
-        _say(f"{located.file.source.name}:{span.line}:{span.column}: {why}: {what}")
+        _say(f"{located.file}:{span.line}:{span.column}: {why}: {what}")
     failed = compared.run.results.not_evaluated
     for item in failed:
         _say(f"{item.file}:{item.line}:{item.column}: not evaluated: {item.message}")

@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from lint.baseline.file import Entry
+from lint.findings import LocatedFinding
 from lint.report import affected, printable
 from lint.report.fingerprints import fingerprint
-from lint.results import LocatedFinding, Results
+from lint.results import Results
 from lint.sources import STANDARD_INPUT
 from rules.policy import Policy
 
@@ -72,7 +73,7 @@ def entry_of(located: LocatedFinding, paths: Paths, reason: str) -> Entry:
     finding = located.finding
     return Entry(
         fingerprint=fingerprint(finding.identity),
-        file=paths.of(located.file.source.name),
+        file=paths.of(located.file),
         rule=finding.rule,
         object=printable(affected(located))[:_MAX_OBJECT] or STANDARD_INPUT,
         container=printable(finding.container_name)[:_MAX_OBJECT],
@@ -122,7 +123,7 @@ def _matches(
     matches: dict[int, Entry] = {}
     moved: list[tuple[LocatedFinding, str, str]] = []
     for located in results.findings:
-        place = fingerprint(located.finding.identity), paths.of(located.file.source.name)
+        place = fingerprint(located.finding.identity), paths.of(located.file)
         if by_place.get(place):
             matches[id(located)] = by_place[place].pop()
         else:

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from kubeyaml.patch import Patched, PatchError, patch
 from lint.evaluation import EvaluatedDocument, Evaluator, Item
+from lint.findings import reported
 from lint.fix.by_hand import edits_by_hand
 from lint.manifests import File
 from lint.results import FixedFinding, InputNotEvaluated, NotFixed, Results
@@ -148,7 +149,7 @@ class _FileEditing:
         self._shift += len(patched.text) - len(old)
         self._lines += patched.text.count("\n") - old.count("\n")
         name = self._file.source.name
-        findings = tuple(FixedFinding(name, finding) for finding in fixed.fixed)
+        findings = tuple(FixedFinding(name, reported(finding)) for finding in fixed.fixed)
         return _Outcome(item, after, start, lines, findings)
 
     def _evaluated_again(

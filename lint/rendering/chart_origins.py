@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from lint.findings import LocatedFinding
 from lint.rendering.charts import RenderedChart
 from lint.rendering.origins import Origin, SourceFiles, line_span
 from lint.rendering.template_lines import Outline
-from lint.results import LocatedFinding
 
 _SOURCE = "# Source: "
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kubeyaml import Document, YamlError, read, split
+from lint.findings import LocatedFinding
 from lint.manifests import File, UnparsedDocument
 from lint.rendering.kustomizations import Kustomization, RenderedKustomization
 from lint.rendering.origins import Origin, SourceFiles
-from lint.results import LocatedFinding
 from rules.base.json_access import as_object, as_text
 from rules.base.json_patch import Path
 

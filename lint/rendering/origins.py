@@ -6,8 +6,8 @@ import os
 from typing import NamedTuple, Protocol
 
 from kubeyaml import Document
+from lint.findings import LocatedFinding
 from lint.manifests import File, Span
-from lint.results import LocatedFinding
 from lint.sources import MAX_BYTES, Source
 from rules.base.json_patch import Path
 

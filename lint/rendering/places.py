@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeVar
 
+from lint.findings import LocatedFinding, SuppressedFinding
+from lint.manifests import File
 from lint.rendering.origins import Origin, OriginFinder, SourceFiles, line_span
-from lint.results import (
-    InputNotEvaluated,
-    LocatedFinding,
-    Remark,
-    Results,
-    SuppressedFinding,
-)
+from lint.results import InputNotEvaluated, Remark, Results
+from lint.sources import Source
 from lint.suppressions import Suppressions, find_suppressions
 from rules.policy import ActiveRule
 
@@ -46,7 +43,7 @@ class Places:
         found: dict[object, LocatedFinding] = {}
         suppressed: dict[object, SuppressedFinding] = {}
         for number, located in enumerate(results.findings):
-            if not located.file.source.is_rendering:
+            if located.file not in self._renderings:
                 found[number] = located
                 continue
             origin = self._origin(located)
@@ -57,7 +54,7 @@ class Places:
             elif known is None or located.finding.action > known.finding.action:
                 found[place] = moved
         for number, entry in enumerate(results.suppressed_findings):
-            if not entry.located.file.source.is_rendering:
+            if entry.located.file not in self._renderings:
                 suppressed[number] = entry
                 continue
             origin = self._origin(entry.located)
@@ -70,11 +67,11 @@ class Places:
         results.not_evaluated = self._without_lines(results.not_evaluated)
 
     def _origin(self, located: LocatedFinding) -> Origin:
-        rendering = self._renderings[located.file.source.name]
+        rendering = self._renderings[located.file]
         origin = rendering.finder.find(located)
         if origin is not None:
             return origin
-        file = self.files.read(rendering.file) or located.file
+        file = self.files.read(rendering.file) or File(Source(located.file, ""))
         return Origin(file, line_span(file, 1), is_exact=False)
 
     def _reason(self, located: LocatedFinding, origin: Origin, rules: dict[str, ActiveRule]) -> str:
@@ -86,11 +83,8 @@ class Places:
         key = (origin.file.source.name, document.start)
         if key not in self._comments:
             self._comments[key] = find_suppressions(origin.file, document, document.end)
-        finding = located.finding._replace(path=origin.path)
-        comments = self._comments[key]
-        if not comments.suppresses(finding, active):
-            return ""
-        return next(reason for known, reason in comments.suppressed() if known == finding)
+        comment = self._comments[key].covering(origin.path, active)
+        return comment.reason if comment else ""
 
     def _without_lines(self, entries: list[_E]) -> list[_E]:
         """The entries, each once, with what was rendered as their file."""
@@ -106,9 +100,10 @@ class Places:
 
 def _moved(located: LocatedFinding, origin: Origin) -> LocatedFinding:
     return located._replace(
-        file=origin.file,
+        file=origin.file.source.name,
         span=origin.span,
-        rendered_by=located.file.source.name,
+        excerpt=origin.file.excerpt(origin.span),
+        rendered_by=located.file,
         rendered_line=located.span.line,
     )
 

@@ -6,7 +6,6 @@ import argparse
 import os
 import time
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
 
 from lint.linter import Linter
 from lint.rendering.chart_origins import ChartOrigins
@@ -15,12 +14,11 @@ from lint.rendering.discovery import find_charts, find_kustomizations
 from lint.rendering.kustomization_origins import KustomizationOrigins
 from lint.rendering.kustomizations import read_kustomization, render_kustomization, roots
 from lint.rendering.places import Places
-from lint.sources import SkippedSource, Source, UnreadableSource, UsageError
+from lint.sources import Input, SkippedSource, UnreadableSource, UsageError
 
 _MAX_SECONDS = 600
 _TOO_LONG = f"not rendered: all renderings may take {_MAX_SECONDS // 60} minutes; name fewer paths"
 _LIBRARY = "a library chart: it is evaluated in the charts that use it"
-Input: TypeAlias = Source | SkippedSource | UnreadableSource
 
 
 def start(paths: Iterable[str], options: argparse.Namespace) -> Renderer:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple, TextIO
 
-from lint.results import LocatedFinding, Results
+from lint.findings import LocatedFinding
+from lint.results import Results
 from lint.sources import STANDARD_INPUT
 
 _CONTROL = re.compile(
@@ -43,7 +44,7 @@ def position(located: LocatedFinding) -> str:
 
     Reports then say where the finding is by its object and its JSON Pointer.
     """
-    name = located.file.source.name
+    name = located.file
     if name == STANDARD_INPUT and located.finding.object:
         return ""
     return f"{name}:{located.span.line}:{located.span.column}"

@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from lint.findings import LocatedFinding
 from lint.report import Style, affected, printable
 from lint.report.fingerprints import fingerprint, fingerprints
 from lint.report.fixes import why_not_fixed
-from lint.results import LocatedFinding, Results
+from lint.results import Results
 from lint.sources import STANDARD_INPUT
 
 HOME = "https://github.com/gpuward/gpuward"
@@ -86,17 +87,15 @@ def other_entries(results: Results, style: Style) -> Iterator[Entry]:
 
 def finding_entry(located: LocatedFinding, mark: str) -> Entry:
     """The entry of one finding with its fingerprint."""
-    finding, span, text = located.finding, located.span, located.file.source.text
-    inside = text[span.start : span.end]
-    last = inside.rfind("\n")
+    finding, span, excerpt = located.finding, located.span, located.excerpt
     return Entry(
         level=located.level,
         code=finding.rule,
-        file=relative_path(located.file.source.name),
+        file=relative_path(located.file),
         line=span.line,
         column=span.column,
-        end_line=span.line + inside.count("\n"),
-        end_column=len(inside) - last if last >= 0 else span.column + len(inside),
+        end_line=excerpt.end_line,
+        end_column=excerpt.end_column,
         object=printable(affected(located)),
         message=printable(finding.message),
         help=printable(finding.help),

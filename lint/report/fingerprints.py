@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable
 
-from lint.results import LocatedFinding
+from lint.findings import LocatedFinding
 
 
 def fingerprints(findings: Iterable[LocatedFinding]) -> list[str]:

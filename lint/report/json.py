@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
+from lint.findings import LocatedFinding
 from lint.report import Style
 from lint.report.fingerprints import fingerprints
-from lint.results import FixedFinding, LocatedFinding, Results
+from lint.results import FixedFinding, Results
 
 VERSION = 1
 
@@ -51,7 +52,7 @@ def _finding(located: LocatedFinding, mark: str) -> dict[str, Any]:
     return {
         "rule": finding.rule,
         "level": located.level,
-        "file": located.file.source.name,
+        "file": located.file,
         "line": located.span.line,
         "column": located.span.column,
         "pointer": located.pointer,
@@ -83,6 +84,6 @@ def _fixed(entry: FixedFinding) -> dict[str, Any]:
         "file": entry.file,
         "container": finding.container_name,
         "message": finding.message,
-        "fix": finding.fix.title if finding.fix else "",
+        "fix": finding.fix,
         "identity": finding.identity,
     }

@@ -6,9 +6,10 @@ import re
 from html import escape
 from typing import TextIO
 
+from lint.findings import ACTIONS
 from lint.report import Style
 from lint.report.entries import NOT_EVALUATED, NOT_WRITTEN, Entry, entries
-from lint.results import ACTIONS, Results
+from lint.results import Results
 from lint.sources import STANDARD_INPUT
 
 # XML has no way to write these. Entries have no control characters.

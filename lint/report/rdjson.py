@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
+from lint.findings import LocatedFinding
 from lint.report import Style
 from lint.report.entries import HOME, Entry, finding_entry, other_entries
-from lint.results import LocatedFinding, Results
+from lint.results import Results
 from lint.sources import STANDARD_INPUT
 
 _SEVERITIES = {"error": "ERROR", "warning": "WARNING", "note": "INFO"}
-# To count the bytes before a column takes time; a longer line is hardly for people.
-_MAX_COLUMN = 10_000
 
 
 def write(out: TextIO, results: Results, style: Style) -> None:
@@ -46,18 +45,13 @@ def _diagnostic(entry: Entry, range_: dict[str, Any]) -> dict[str, Any]:
 
 
 def _range(located: LocatedFinding) -> dict[str, Any]:
-    text, span = located.file.source.text, located.span
-    end_line = span.line + text.count("\n", span.start, span.end)
+    span, excerpt = located.span, located.excerpt
     return {
-        "start": _position(text, span.start, span.line),
-        "end": _position(text, span.end, end_line),
+        "start": _position(span.line, excerpt.start_byte),
+        "end": _position(excerpt.end_line, excerpt.end_byte),
     }
 
 
-def _position(text: str, offset: int, line: int) -> dict[str, int]:
+def _position(line: int, byte: int) -> dict[str, int]:
     """Line and column, which counts bytes of UTF-8; the line alone if the column is too large."""
-    start = text.rfind("\n", 0, offset) + 1
-    if offset - start > _MAX_COLUMN:
-        return {"line": line}
-    before = text[start:offset].encode(errors="surrogatepass")
-    return {"line": line, "column": len(before) + 1}
+    return {"line": line, "column": byte} if byte else {"line": line}

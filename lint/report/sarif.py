@@ -9,10 +9,11 @@ from typing import Any, TextIO
 from urllib.parse import quote
 
 from lint.explain import explanation
+from lint.findings import LEVELS, LocatedFinding
 from lint.report import Style
 from lint.report.entries import HOME, Entry, finding_entry, other_entries, rule_page
 from lint.report.fingerprints import fingerprints
-from lint.results import LEVELS, LocatedFinding, Results
+from lint.results import Results
 from rules.finding import Action
 from rules.rule import Rule
 

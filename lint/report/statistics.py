@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TextIO
 
+from lint.findings import LEVELS, LocatedFinding
 from lint.report import Style
 from lint.report.tables import write_table
 from lint.report.text import write_rest
-from lint.results import LEVELS, LocatedFinding, Results
+from lint.results import Results
 from rules.finding import Action
 
 
@@ -31,6 +32,6 @@ def write(out: TextIO, results: Results, style: Style) -> None:
 
 def _counts(found: list[LocatedFinding]) -> tuple[int, int, int]:
     """In how many files and objects, and how many of them can be fixed."""
-    files = {located.file.source.name for located in found}
-    owners = {(located.file.source.name, located.finding.object_identity) for located in found}
+    files = {located.file for located in found}
+    owners = {(located.file, located.finding.object_identity) for located in found}
     return len(files), len(owners), sum(located.finding.fixable for located in found)

@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
+from lint.findings import LEVELS, LocatedFinding
 from lint.report import Style
 from lint.report.tables import write_table
 from lint.report.text import write_rest
-from lint.results import LEVELS, LocatedFinding, Results
+from lint.results import Results
 from rules.finding import Action
 
 

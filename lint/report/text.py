@@ -6,14 +6,14 @@ import textwrap
 from collections.abc import Iterator
 from typing import TextIO
 
+from lint.findings import LocatedFinding
 from lint.report import Style, affected, position, printable
 from lint.report.fixes import fixed_files, why_not_fixed
-from lint.results import LocatedFinding, Results
+from lint.results import Results
 
 _COLORS = {"error": "1;31", "warning": "1;33", "note": "1;36", "fixed": "1;32"}
 _COLORS |= {"dim": "2", "bold": "1"}
 _WIDTH = 100
-_EXCERPT = 120
 
 
 def write(out: TextIO, results: Results, style: Style) -> None:
@@ -96,24 +96,17 @@ def _finding(located: LocatedFinding, paint: _Paint, *, explain: bool) -> Iterat
         why = located.rule.documentation.get("Why it matters", "").split("\n\n")[0]
         yield from _wrapped(gutter, "why", " ".join(why.split()))
     if finding.help or finding.fixable:
-        fix = f" [fixable: {finding.fix.title}]" if finding.fixable and finding.fix else ""
+        fix = f" [fixable: {finding.fix}]" if finding.fixable else ""
         yield from _wrapped(gutter, "help", printable(finding.help) + fix)
     if explain:
         yield f"{gutter} = more: gpuward explain {finding.rule}"
 
 
 def _excerpt(located: LocatedFinding, gutter: str, paint: _Paint) -> Iterator[str]:
-    text, span = located.file.source.text, located.span
-    start = text.rfind("\n", 0, span.start) + 1
-    stop = text.find("\n", span.start)
-    line = text[start : stop if stop >= 0 else len(text)].rstrip("\r")
-    skipped = max(0, span.column - 1 - _EXCERPT // 2)
-    piece = _flat(line[skipped : skipped + _EXCERPT])
-    caret = span.column - 1 - skipped
-    width = max(1, min(span.end - span.start, len(piece) - caret))
+    excerpt = located.excerpt
     yield f"{gutter} |"
-    yield f"{span.line} | {piece}"
-    yield f"{gutter} | {' ' * caret}{paint(located.level, '^' * width)}"
+    yield f"{located.span.line} | {_flat(excerpt.text)}"
+    yield f"{gutter} | {' ' * excerpt.start}{paint(located.level, '^' * excerpt.width)}"
 
 
 def _flat(text: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lint.linter import Linter
 from lint.manifests import File, UnparsedDocument
-from lint.sources import Source, sources
+from lint.sources import Source, inputs
 from policies.loading import default_policy
 from rules.gpu.devices import pod_requests_gpu
 from rules.objects.pod import Pod
@@ -34,7 +34,7 @@ FIXTURES = "kubernetes__pod-security-admission"
 @cache
 def linted(corpus: Path) -> Linter:
     linter = Linter(default_policy(), Context(TODAY))
-    linter.evaluate(sources([str(corpus)]))
+    linter.evaluate(inputs([str(corpus)]))
     return linter
 
 
@@ -53,7 +53,7 @@ def found(corpus: Path) -> Counter[tuple[str, ...]]:
         (
             located.level,
             located.finding.rule,
-            str(Path(located.file.source.name).relative_to(corpus)),
+            str(Path(located.file).relative_to(corpus)),
             f"{located.finding.object} {located.finding.container_name}".strip(),
         )
         for located in linted(corpus).results.findings
@@ -82,7 +82,7 @@ def test_fewer_than_one_warning_per_ten_gpu_pods(corpus: Path) -> None:
 
 def test_pod_security_fixtures_concern_no_rule(corpus: Path) -> None:
     linter = linted(corpus).results
-    names = {f.file.source.name for f in linter.findings}
+    names = {f.file for f in linter.findings}
     assert not [name for name in names if FIXTURES in name]
     assert any(FIXTURES in str(file) for file in corpus.rglob("*.yaml"))
 

@@ -1,0 +1,120 @@
+"""Findings as reports show them: with their places in files, and without their manifests."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kubeyaml import Document
+from lint.manifests import Excerpt, File, Span
+from rules.base.json_patch import Path, pointer
+from rules.catalog import CATALOG
+from rules.finding import Action, Finding
+from rules.objects.object_ref import ObjectRef
+from rules.rule import Rule
+
+RULES = {rule.name: rule for rule in CATALOG}
+LEVELS = {Action.DENY: "error", Action.WARN: "warning", Action.AUDIT: "note"}
+ACTIONS = {level: action for action, level in LEVELS.items()}
+
+
+class ReportedFinding(NamedTuple):
+    """What reports say about a `rules.finding.Finding`.
+
+    A finding itself shows its container, and so keeps its whole manifest in memory. `container` is
+    the container with its kind, `fix` the title of the fix; both may be empty.
+    """
+
+    rule: str
+    action: Action
+    path: Path
+    key: str
+    message: str
+    help: str
+    object: ObjectRef | None
+    object_identity: str
+    stable_path: str
+    container_name: str
+    container: str
+    identity: str
+    fix: str
+    fixable: bool
+
+
+def reported(finding: Finding) -> ReportedFinding:
+    """`finding` without its manifest."""
+    return ReportedFinding(
+        rule=finding.rule,
+        action=finding.action,
+        path=finding.path,
+        key=finding.key,
+        message=finding.message,
+        help=finding.help,
+        object=finding.object,
+        object_identity=finding.object_identity,
+        stable_path=finding.stable_path,
+        container_name=finding.container_name,
+        container=str(finding.container) if finding.container else "",
+        identity=finding.identity,
+        fix=finding.fix.title if finding.fix else "",
+        fixable=finding.fixable,
+    )
+
+
+class LocatedFinding(NamedTuple):
+    """A finding with its position in a file, and the text there.
+
+    `owner` is the object at the end of the chain of `ownerReferences`, such as the Deployment of a
+    running pod, or the object itself; `objects` is how many objects of this owner have the fault.
+    `rendered_by` is the command that renders the object, if no file has it, and `rendered_line`
+    its line there; file and span are then what the field is rendered from.
+    """
+
+    finding: ReportedFinding
+    file: str
+    span: Span
+    excerpt: Excerpt
+    owner: ObjectRef | None = None
+    objects: int = 1
+    rendered_by: str = ""
+    rendered_line: int = 0
+
+    @property
+    def rule(self) -> Rule[Any]:
+        """The rule that makes the finding."""
+        return RULES[self.finding.rule]
+
+    @property
+    def level(self) -> str:
+        """error, warning or note."""
+        return LEVELS[self.finding.action]
+
+    @property
+    def pointer(self) -> str:
+        """The JSON Pointer of the offending field, or of where a missing one belongs."""
+        return pointer(self.finding.path)
+
+    @property
+    def pointer_in_object(self) -> str:
+        """The same within the object, if that is one of a List."""
+        path = self.finding.path
+        while len(path) > 1 and path[0] == "items" and isinstance(path[1], int):
+            path = path[2:]
+        return pointer(path)
+
+
+class SuppressedFinding(NamedTuple):
+    """A finding that a comment or an entry of a baseline suppresses, and the reason it gives.
+
+    `kind` is SARIF's word for where that is: `inSource` or `external`.
+    """
+
+    located: LocatedFinding
+    reason: str
+    kind: str = "inSource"
+
+
+def locate_finding(file: File, document: Document, finding: Finding) -> LocatedFinding:
+    """`finding` about `document` with its place in `file`."""
+    span = file.locate(document, finding.path)
+    excerpt = file.excerpt(span)
+    return LocatedFinding(reported(finding), file.source.name, span, excerpt, finding.object)

@@ -1,0 +1,48 @@
+"""How far a long run is, on a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Self
+
+_DELAY = 1.0  # seconds before the bar is shown
+_INTERVAL = 0.1
+_WIDTH = 30
+_ERASE = "\r\x1b[K"
+
+
+class Progress:
+    """A bar on standard error, if that is a terminal and the run takes more than a second."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._is_shown = False
+        self._next = time.monotonic() + _DELAY
+        self._is_on = (
+            sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_shown:
+            self._write(_ERASE)
+
+    def advance(self, step: int) -> None:
+        """Count `step` more files."""
+        self._done += step
+        if not self._is_on or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _INTERVAL
+        self._is_shown = True
+        full = _WIDTH * self._done // self._total
+        bar = "#" * full + "." * (_WIDTH - full)
+        self._write(f"{_ERASE}gpuward: [{bar}] {self._done:,} of {self._total:,} files")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
