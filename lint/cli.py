@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from contextlib import nullcontext
@@ -16,6 +15,7 @@ from lint.report import Style, Writer, printable
 from lint.results import InputNotEvaluated, Results
 from lint.run import paths_of, run
 from lint.sources import UsageError
+from lint.terminal import use_color, use_hyperlinks
 from policies.loading import PolicyError
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ def _evaluate(
     else:
         form = outputs.on_standard_output if outputs else options.format or "text"
         writer: Writer = import_module(f"lint.report.{form}").write
-        writer(out, results, style._replace(color=_use_color(options.color, out)))
+        color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
+        writer(out, results, style._replace(color=color, hyperlinks=links))
     if not is_written:
         return 2
     status = results.status(options.fail_on)
@@ -112,11 +113,3 @@ def _report_not_evaluated(results: Results) -> None:
     for entry in results.not_fixed:
         where = f"{entry.file}:{entry.line}:{entry.column}"
         sys.stderr.write(printable(f"{where}: not fixed: {entry.reason}") + "\n")
-
-
-def _use_color(choice: str, out: TextIO) -> bool:
-    if choice != "auto":
-        return choice == "always"
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or out.isatty()

@@ -23,6 +23,7 @@ class Style(NamedTuple):
     """
 
     color: bool = False
+    hyperlinks: bool = False
     notes: bool = False
     quiet: bool = False
     fail_on: str = "error"

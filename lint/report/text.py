@@ -8,6 +8,7 @@ from typing import TextIO
 
 from lint.findings import LocatedFinding
 from lint.report import Style, affected, position, printable
+from lint.report.entries import rule_page
 from lint.report.fixes import fixed_files, why_not_fixed
 from lint.results import Results
 
@@ -18,7 +19,7 @@ _WIDTH = 100
 
 def write(out: TextIO, results: Results, style: Style) -> None:
     """Write `results`, notes only if the style asks for them; the last line sums up."""
-    paint = _Paint(style.color)
+    paint = _Paint(style)
     explained: set[str] = set()
     for located in results.findings:
         if located.level != "note" or style.notes:
@@ -30,7 +31,7 @@ def write(out: TextIO, results: Results, style: Style) -> None:
 
 def write_rest(out: TextIO, results: Results, style: Style) -> None:
     """Write what comes after the findings: remarks, what was not evaluated, and the sums."""
-    paint = _Paint(style.color)
+    paint = _Paint(style)
     for remark in results.remarks:
         if remark.level != "note" or style.notes:
             where = _where(remark.file, remark.line, remark.column)
@@ -64,13 +65,19 @@ def _write_fixes(out: TextIO, results: Results, paint: _Paint) -> None:
 
 
 class _Paint:
-    """Colours, or none."""
+    """Colours and hyperlinks, or none."""
 
-    def __init__(self, on: bool) -> None:  # noqa: FBT001  # there is nothing else to say
-        self._on = on
+    def __init__(self, style: Style) -> None:
+        self._style = style
 
     def __call__(self, color: str, text: str) -> str:
-        return f"\x1b[{_COLORS[color]}m{text}\x1b[0m" if self._on else text
+        return f"\x1b[{_COLORS[color]}m{text}\x1b[0m" if self._style.color else text
+
+    def link(self, address: str, text: str) -> str:
+        """`text` that leads to `address`, by the control sequence OSC 8."""
+        if not self._style.hyperlinks:
+            return text
+        return f"\x1b]8;;{address}\x1b\\{text}\x1b]8;;\x1b\\"
 
 
 def _where(file: str, line: int, column: int) -> str:
@@ -79,7 +86,8 @@ def _where(file: str, line: int, column: int) -> str:
 
 def _finding(located: LocatedFinding, paint: _Paint, *, explain: bool) -> Iterator[str]:
     finding, span = located.finding, located.span
-    head = paint(located.level, f"{located.level}[{finding.rule}]")
+    rule = paint.link(rule_page(finding.rule), finding.rule)
+    head = paint(located.level, f"{located.level}[{rule}]")
     yield f"{head}: {paint('bold', printable(finding.message))}"
     holder = affected(located) + (f", {finding.container}" if finding.container else "")
     where = position(located)

@@ -13,7 +13,7 @@ from kubeyaml import Chunk, read
 from lint.fix.fixer import FixedText, Fixer
 from lint.linter import Linter
 from lint.results import Results
-from lint.sources import Source, inputs
+from lint.sources import Source, UnreadFile, inputs
 from policies.loading import default_policy
 from rules.engine.fixing import fix
 from rules.policy import Policy
@@ -84,7 +84,8 @@ def manifest_of(text: str) -> Any:
 def test_public_manifests_are_fixed_and_lose_no_line(corpus: Path) -> None:
     policy, context = default_policy(), Context(TODAY)
     changed = 0
-    for source in inputs([str(corpus)]):
+    for given in inputs([str(corpus)]):
+        source = given.read() if isinstance(given, UnreadFile) else given
         if isinstance(source, Source):
             text, results = check_fixed(source, policy, context)
             changed += text != source.text

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lint.manifests import File, UnparsedDocument
-from lint.sources import Source, sources
+from lint.sources import Source, UnreadFile, inputs
 from policies.loading import default_policy
 from rules.base.json_patch import Path as JsonPath
 from rules.base.json_patch import value_at
@@ -124,7 +124,8 @@ def with_all_fixes(rules: RuleSet) -> RuleSet:
 
 def public_manifests(corpus: Path) -> Iterator[tuple[str, Any]]:
     """Every public manifest, named by its file and its position in the file."""
-    for source in sources([str(corpus)]):
+    for given in inputs([str(corpus)]):
+        source = given.read() if isinstance(given, UnreadFile) else given
         assert isinstance(source, Source), source
         for number, document in enumerate(File(source).manifests()):
             assert not isinstance(document, UnparsedDocument), source.name
