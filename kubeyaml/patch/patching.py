@@ -83,6 +83,8 @@ class _Patching:
                 raise PatchError(error.reason, self._path) from None
             self._splices += [(len(self._path), splice) for splice in splices]
             self._changed.add(pointer.removesuffix("/-"))
+            if self._is_first(operation):
+                self._changed.add(above[-1])
             self._above_changed.update(above)
             if not waits:
                 self.read_again()
@@ -109,18 +111,22 @@ class _Patching:
     def _can_wait(self, operation: Operation) -> bool:
         """Whether the operation changes nothing on which the plan of another one depends."""
         if operation["op"] == "add":
-            return self._is_new_below_others()
+            return self._is_new_behind_others()
         if operation["op"] == "remove" or isinstance(operation["value"], dict | list):
             return False
         old = place_at(self.document, self._path)
         return old.inside is None and old.style != "block" and old.start < old.end
 
-    def _is_new_below_others(self) -> bool:
-        """Whether the path is that of a new entry below the others of a block collection."""
+    def _is_new_behind_others(self) -> bool:
+        """Whether the path is that of a new entry behind the others of a collection."""
         *parents, key = self._path
         value = value_at(self.document.value, parents)
-        is_last = key not in value if isinstance(value, dict) else key == len(value)
-        return is_last and place_at(self.document, tuple(parents)).style == "block"
+        place_at(self.document, tuple(parents))
+        return key not in value if isinstance(value, dict) else key == len(value)
+
+    def _is_first(self, operation: Operation) -> bool:
+        """Whether the operation rewrites an empty collection, and so leaves no place for others."""
+        return operation["op"] == "add" and not value_at(self.document.value, self._path[:-1])
 
 
 def _parents(pointer: str) -> list[str]:

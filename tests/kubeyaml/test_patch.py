@@ -279,6 +279,27 @@ def test_scalars_in_the_place_of_others_are_read_together(readings: list[str]) -
     assert len(readings) <= 3
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+def test_new_entries_of_many_flow_collections_are_read_together(
+    readings: list[str], indent: int | None
+) -> None:
+    pods = [{"n": n, "spec": {"a": {"x": 1}, "empty": {}, "list": [1]}} for n in range(200)]
+    text = json.dumps({"items": pods}, indent=indent)
+    edits = [
+        add(f"/items/{n}/spec/{path}", n)
+        for n in range(200)
+        for path in ("a/y", "b", "list/-", "a/z", "empty/k", "c")
+    ]
+    new = patched(text, *edits)
+    assert json.loads(new) == jsonpatch.apply_patch({"items": pods}, edits)
+    assert len(readings) <= 3
+
+
+def test_two_new_entries_of_an_empty_collection_are_both_made() -> None:
+    assert patched("a: {}\n", add("/a/x", 1), add("/a/z", 2)) == "a: {x: 1, z: 2}\n"
+    assert patched("a: []\n", add("/a/-", 1), add("/a/-", 2)) == "a: [1, 2]\n"
+
+
 def test_edits_that_would_be_read_one_by_one_are_bounded(readings: list[str]) -> None:
     text = "".join(f"k{n}: {n}\n" for n in range(200))
     edits = [remove(f"/k{n}") for n in range(199)]
