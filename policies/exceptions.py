@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from policies.schema_problems import Problem, suggestion
@@ -99,18 +99,18 @@ def exception_problems(exception: Mapping[str, Any], path: Path) -> Iterator[Pro
 
 
 def delegation_problems(
-    delegation: Mapping[str, Any], settings: Mapping[str, Any], path: Path
+    delegation: Mapping[str, Any], protected: Collection[str], path: Path
 ) -> Iterator[Problem]:
     """What the schema cannot say about the delegation at `path` of a policy.
 
-    `settings` are those of the policy's rules.
+    `protected` are the rules that have `suppressible: false`.
     """
     is_open = delegation.get("approval") == "none" and not _restricts(delegation["namespaces"])
     for name in delegation["rules"]:
         where = (*path, "rules")
         if name not in RULES:
             yield where, f"there is no rule {name!r}{suggestion(name, RULES)}"
-        elif settings.get(name, {}).get("suppressible") is False:
+        elif name in protected:
             yield where, f"{name} has suppressible: false, so its exceptions cannot be delegated"
         elif is_open and RULES[name].family in SECURITY_FAMILIES:
             yield (

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path as File
 from typing import Any
 
+from policies.bundles import rule_settings
 from policies.exceptions import RULES, delegation_problems, exception_problems
 from policies.schema_problems import Problem, schema_problems, suggestion
 from rules.base.json_access import display
@@ -50,9 +51,14 @@ def find_problems(raw: Any) -> Iterator[Problem]:
         yield from _bad_rules(raw.get("rules", {}))
         for index, exception in enumerate(raw.get("exceptions", [])):
             yield from exception_problems(exception, ("exceptions", index))
+        protected = {
+            rule
+            for rule, values in rule_settings(raw).items()
+            if (setting := values.get(("suppressible",))) and not setting.value
+        }
         for index, delegation in enumerate(raw.get("delegatedExceptions", [])):
             path = ("delegatedExceptions", index)
-            yield from delegation_problems(delegation, raw.get("rules", {}), path)
+            yield from delegation_problems(delegation, protected, path)
 
 
 def _bad_catalog(catalog: str | None) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 
 from lint.policy import Commands
-from policies.files import load_policy_file, load_policy_or_config_map
+from policies.files import load_policy_file, load_policy_or_config_map, policy_content
 from policies.loading import PolicyError
 from rules.policy import Policy
 
@@ -54,9 +54,21 @@ def _run(options: argparse.Namespace) -> int:
         policy.rule_set()
     except PolicyError as error:
         sys.stderr.write(f"gpuward policy: refused: {error}\n")
+        if not options.config_map and _is_config_map(options.file):
+            hint = "is a ConfigMap: add --config-map to check the policy in it"
+            sys.stderr.write(f"gpuward policy: {options.file} {hint}\n")
         return 1
     sys.stdout.writelines(f"{options.file}: {line}\n" for line in _report(policy))
     return 0
+
+
+def _is_config_map(file: str) -> bool:
+    """Whether the file is the manifest of a ConfigMap with a policy."""
+    try:
+        _, name = policy_content(file)
+    except PolicyError:
+        return False
+    return name != file
 
 
 def _report(policy: Policy) -> Iterator[str]:

@@ -15,6 +15,7 @@ from lint.policy import Commands
 from lint.policy_file import nearest_policy
 from lint.report import printable
 from policies.effective import EffectiveRule, effective_policy, effective_rules
+from policies.exceptions import as_patterns
 from policies.files import POLICY_FILE, decode_policy, policy_content
 from policies.loading import default_policy, load_policy, offset_of, parse_document
 from rules.base.json_patch import Path
@@ -56,7 +57,7 @@ def _run(options: argparse.Namespace) -> int:
     shown = {"text": _text, "yaml": _yaml, "json": _json}[options.format]
     lines = shown(whole, rules, name, raw)
     if options.format == "text":
-        lines = [*lines, *_exceptions(raw, position)]
+        lines = [*lines, *_exceptions(raw, position), *_delegations(raw, position)]
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
 
@@ -150,6 +151,17 @@ def _sources(rule: EffectiveRule) -> str:
 
 def _bundles(raw: Mapping[str, Any]) -> str:
     return f", extends {', '.join(raw['extends'])}" if raw.get("extends") else ""
+
+
+def _delegations(raw: Mapping[str, Any], position: _Position) -> Iterator[str]:
+    for index, delegation in enumerate(raw.get("delegatedExceptions", ())):
+        if index == 0:
+            yield "\ndelegated exceptions"
+        where = position(("delegatedExceptions", index))
+        namespaces = ", ".join(as_patterns(delegation["namespaces"]))
+        approval = "without approval" if delegation.get("approval") == "none" else "with approval"
+        rules, days = ", ".join(delegation["rules"]), delegation["longestDays"]
+        yield f"  {where}  {printable(f'{rules}: in {namespaces}, {days} days, {approval}')}"
 
 
 def _exceptions(raw: Mapping[str, Any], position: _Position) -> Iterator[str]:

@@ -32,6 +32,9 @@ FINAL_KINDS = {
     "ray.io": frozenset({"RayCluster", "RayJob", "RayService"}),
 }
 
+# What stands in the names of pods after the name of the owner: for a hash or a time.
+_BETWEEN = {"Deployment": "-0", "CronJob": "-0"}
+
 
 class FuturePod(NamedTuple):
     """A pod of a workload. `stable_path` is that of its spec in the workload."""
@@ -56,11 +59,12 @@ def future_pods(workload: Json, profile: Profile, namespace: str | None) -> Iter
 
 def _manifest(template: Pod) -> dict[str, Any]:
     owner = template.object
+    between = _BETWEEN.get(owner.kind, "") if owner.group in BUILT_IN_GROUPS else ""
     kept = ("annotations", "labels")
     metadata = {key: template.metadata[key] for key in kept if key in template.metadata}
     reference = {"kind": owner.kind, "name": owner.name, "controller": True}
     metadata |= {
-        "generateName": f"{owner.name}-",
+        "generateName": f"{owner.name}{between}-",
         "namespace": owner.namespace,
         "ownerReferences": [reference],
     }

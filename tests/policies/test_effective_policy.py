@@ -51,6 +51,15 @@ def show(folder: Path, capsys: pytest.CaptureFixture[str], text: str, *options: 
     return capsys.readouterr().out.replace(f"{folder}/", "")
 
 
+def test_it_shows_what_is_delegated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    delegation = "{rules: [absurd-count], namespaces: [a, 'b*'], longestDays: 7, approval: none}"
+    shown = show(tmp_path, capsys, f"delegatedExceptions:\n- {delegation}\n")
+    end = (
+        "delegated exceptions\n  gpuward.yaml:4  absurd-count: in a, b*, 7 days, without approval\n"
+    )
+    assert shown.endswith(end)
+
+
 def acts(policy: Policy) -> dict[str, Any]:
     """How every rule acts."""
     return {rule.name: policy.activate(rule)[1:] for rule in CATALOG}

@@ -72,6 +72,15 @@ def test_the_policy_may_be_in_a_config_map(
     assert f"{tmp_path}/gpuward.yaml[gpuward.yaml]:3:1: unknown key 'rule'" in error
 
 
+def test_without_the_option_for_config_maps_the_error_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"gpuward.yaml": POLICY_HEADER}}
+    for text, is_config_map in ((yaml.safe_dump(manifest), True), ("kind: ConfigMap\n", False)):
+        assert check(tmp_path, text)[0] == 1
+        assert ("is a ConfigMap: add --config-map" in capsys.readouterr().err) is is_config_map
+
+
 def test_it_accepts_what_the_webhook_accepts(tmp_path: Path) -> None:
     file = tmp_path / "gpuward.yaml"
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"gpuward.yaml": POLICY_HEADER}}

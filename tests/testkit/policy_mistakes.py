@@ -103,6 +103,11 @@ MISTAKES: list[tuple[str, str, str]] = [
         f"{SECURITY_RULE} in all namespaces without approval",
     ),
     (
+        "extends: [strict]\n" + delegation(f"rules: [{SECURITY_RULE}]"),
+        "5:5",
+        "has suppressible: false",
+    ),
+    (
         f"rules: {{{OTHER_RULE}: {{suppressible: false}}}}\n" + delegation(),
         "5:5",
         "has suppressible: false, so its exceptions cannot be delegated",

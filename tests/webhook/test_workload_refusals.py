@@ -157,7 +157,12 @@ def test_what_a_controller_owns_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "match", ["{namespace: team-vision}", "{namespace: team-vision, kind: Pod, name: 'trainer-*'}"]
+    "match",
+    [
+        "{namespace: team-vision}",
+        "{namespace: team-vision, kind: Pod, name: 'trainer-*'}",
+        "{namespace: team-vision, kind: Pod, name: 'trainer-*-*'}",
+    ],
 )
 def test_an_exception_for_the_pods_lets_their_workload_pass(match: str) -> None:
     exception = f"{{rules: [visible-devices-env], reason: seen, match: {match}}}"
