@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import sys
 
-import yaml
-
+from kubeyaml.writing import write
 from policies.suggestions import did_you_mean
 from rules.catalog import CATALOG
 from rules.traits.bits import names_of
@@ -50,7 +49,7 @@ def write_result(case: Case) -> str:
     """Write the golden file of `case`. Returns why it is not written, or an empty text."""
     mistake = find_mistake(case)
     if not mistake:
-        text = yaml.safe_dump(current_result(case), sort_keys=False, allow_unicode=True, width=100)
+        text = write(current_result(case))
         case.expected_file.write_text(text, encoding="utf-8")
     return mistake
 

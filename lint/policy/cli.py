@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from lint.policy import check, show
+from lint.policy import check, diff, show, test
 from lint.report import printable
 from lint.sources import UsageError
 from policies.loading import PolicyError
@@ -26,6 +26,6 @@ def main(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gpuward policy", description="The policy.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (check, show):
+    for command in (check, show, test, diff):
         command.add_command(commands)
     return parser

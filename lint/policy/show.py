@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from kubeyaml import Document, line_and_column
+from kubeyaml.writing import write
 from lint.policy import Commands
 from lint.policy_file import nearest_policy
 from lint.report import printable
@@ -18,7 +19,7 @@ from policies.effective import EffectiveRule, effective_policy, effective_rules
 from policies.exceptions import as_patterns
 from policies.files import POLICY_FILE, decode_policy, policy_content
 from policies.loading import default_policy, load_policy, offset_of, parse_document
-from rules.base.json_patch import Path
+from rules.base.json_patch import Json, Path
 
 _DESCRIPTION = f"""\
 Show the effective policy: what every rule does, and where that is from: the default, a bundle, or
@@ -108,13 +109,8 @@ def _yaml(
             yield f"  {line[1:-1]} # {_sources(rule)}"
 
 
-def _dumped(value: Any, *, flow: bool) -> list[str]:
-    import yaml  # noqa: PLC0415  # not needed for text and JSON
-
-    text: str = yaml.safe_dump(
-        value, default_flow_style=flow, sort_keys=False, allow_unicode=True, width=10**6
-    )
-    return text.rstrip("\n").split("\n")
+def _dumped(value: Json, *, flow: bool) -> list[str]:
+    return write(value, flow=flow, width=10**6).rstrip("\n").split("\n")
 
 
 def _text(

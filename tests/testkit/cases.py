@@ -1,5 +1,7 @@
 """Cases: manifests, each with the findings and the fixed manifest that a rule must produce.
 
+The format is that of `gpuward policy test` (`policies/cases.py`).
+
 `tests/cases/<rule>/<case>.yaml` is the manifest. Its first comment says what the case shows.
 `<case>.expected.yaml` has the findings of that rule alone, and the fixed manifest.
 `<case>.case.yaml` is optional and has the circumstances of the case:
@@ -21,8 +23,8 @@ from typing import Any
 import yaml
 
 from kubeyaml import Chunk, read
+from policies.cases import describe_finding as describe
 from policies.loading import load_policy
-from rules.base.json_patch import pointer
 from rules.engine.fixing import FixResult, check, fix
 from rules.engine.result import EvaluationResult
 from rules.finding import Finding
@@ -124,19 +126,8 @@ def cases() -> list[Case]:
 
 
 def describe_finding(finding: Finding) -> dict[str, Any]:
-    """A finding as the files with expected results write it."""
-    description: dict[str, Any] = {
-        "action": finding.action.name.lower(),
-        "path": pointer(finding.path),
-        "container": finding.container_name,
-        "key": finding.key,
-        "message": finding.message,
-        "help": finding.help,
-    }
-    if finding.fix is not None:
-        description["fix"] = finding.fix.title
-        description["safe"] = finding.fix.safe
-    return description
+    """A finding as the golden files write it: the folder of the case names the rule."""
+    return {key: value for key, value in describe(finding).items() if key != "rule"}
 
 
 def current_result(case: Case) -> dict[str, Any]:

@@ -16,7 +16,7 @@ POD = (
 BAD, GOOD = POD % "all", POD % "void"
 # A limit is missing, which is what a safe fix adds.
 FIXABLE = (
-    "apiVersion: v1\nkind: Pod\nmetadata: {name: y}\nspec:\n  containers:\n"
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: z}\nspec:\n  containers:\n"
     "    - {name: a, image: x, resources: {requests: {nvidia.com/gpu: 1}}}\n"
 )
 _IDENTITY = {

@@ -1,0 +1,156 @@
+"""Cases: manifests, each with the findings and the fixed manifest that a policy must produce.
+
+A case is up to three files in one folder:
+
+    NAME.yaml            the manifest: one document
+    NAME.expected.yaml   `findings`: a list; `fixed`: the manifest after its fixes, null if none
+                         is made; `refused`: whether an error remains after the fixes
+    NAME.case.yaml       optional, the circumstances: `policy` has keys of a policy, which replace
+                         those of the policy that is tested; `rules` names the only rules that
+                         count; `namespace`, `user`, `operation`, `today`
+
+Every key of an expected finding must be as said; what is not said may be anything. Findings are
+the ones of admission: comments in the manifest suppress nothing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, Literal
+
+from kubeyaml import YamlError, read, split
+from rules.base.json_patch import Json, pointer
+from rules.engine.fixing import check, fix
+from rules.finding import Action, Finding
+from rules.policy import RuleSet
+from rules.profile.context import Context
+
+EXPECTED, CIRCUMSTANCES = ".expected.yaml", ".case.yaml"
+_CIRCUMSTANCES = ("policy", "rules", "namespace", "user", "operation", "today")
+# Keys of `tests/cases` in gpuward's own repository, which say where a case applies.
+_SCOPES = ("pod_only", "built_in_only")
+_RESULTS = ("findings", "fixed", "refused")
+_KEYS = ("rule", "action", "path", "container", "key", "message", "help", "fix", "safe")
+MAX_BYTES = 10 * 1024 * 1024
+
+Operation = Literal["CREATE", "UPDATE"]
+
+
+class CaseError(ValueError):
+    """A case that cannot be read; the message begins with the name of the file."""
+
+
+class Case:
+    """The case whose manifest is in `file`."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._stem = file.removesuffix(".yaml")
+
+    @property
+    def expected_file(self) -> str:
+        """The file with the expected result."""
+        return self._stem + EXPECTED
+
+    @property
+    def manifest(self) -> Json:
+        """The manifest, read anew so that the caller may change it. Raises CaseError."""
+        return read_yaml(self.file)
+
+    @cached_property
+    def circumstances(self) -> Mapping[str, Any]:
+        """The content of NAME.case.yaml. Raises CaseError."""
+        file = self._stem + CIRCUMSTANCES
+        return _mapping(file, (*_CIRCUMSTANCES, *_SCOPES)) if os.path.exists(file) else {}
+
+    @cached_property
+    def expected(self) -> Mapping[str, Any]:
+        """The expected result. Raises CaseError."""
+        expected = _mapping(self.expected_file, _RESULTS)
+        findings = expected.get("findings")
+        if not isinstance(findings, list) or not all(isinstance(f, dict) for f in findings):
+            raise CaseError(f"{self.expected_file}: findings should be a list of findings")
+        for finding in findings:
+            _refuse_unknown(self.expected_file, finding, _KEYS)
+        return expected
+
+    def context(self, today: datetime.date) -> Context:
+        """The context in which the rules check the manifest. Raises CaseError."""
+        given = self.circumstances
+        try:
+            day = datetime.date.fromisoformat(given["today"]) if "today" in given else today
+        except (TypeError, ValueError) as error:
+            raise CaseError(f"{self._stem}{CIRCUMSTANCES}: today: {error}") from error
+        return Context(
+            today=day,
+            namespace=given.get("namespace"),
+            user=given.get("user"),
+            operation=given.get("operation"),
+        )
+
+    def result(self, rules: RuleSet, today: datetime.date) -> dict[str, Any]:
+        """What `rules` find in the manifest and make of it, as expected files say it.
+
+        Raises CaseError if a file cannot be read, or a rule fails.
+        """
+        manifest, context = self.manifest, self.context(today)
+        evaluated = check(manifest, rules, context)
+        fixed = fix(manifest, rules, context)
+        for failure in (*evaluated.failures, *fixed.remaining.failures):
+            raise CaseError(f"{self.file}: the rule {failure.rule} failed: {failure.error}")
+        return {
+            "findings": [describe_finding(finding) for finding in evaluated.findings],
+            "fixed": fixed.manifest if fixed.operations else None,
+            "refused": any(f.action is Action.DENY for f in fixed.remaining.findings),
+        }
+
+
+def describe_finding(finding: Finding) -> dict[str, Any]:
+    """A finding as files with expected results write it."""
+    description: dict[str, Any] = {
+        "rule": finding.rule,
+        "action": finding.action.word,
+        "path": pointer(finding.path),
+        "container": finding.container_name,
+        "key": finding.key,
+        "message": finding.message,
+        "help": finding.help,
+    }
+    if finding.fix is not None:
+        description["fix"] = finding.fix.title
+        description["safe"] = finding.fix.safe
+    return description
+
+
+def read_yaml(file: str) -> Json:
+    """The only document in `file`. Raises CaseError."""
+    try:
+        with open(file, "rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise CaseError(f"{file}: larger than {MAX_BYTES >> 20} MiB")
+        documents = [d for chunk in split(content.decode()) if (d := read(chunk)) is not None]
+    except OSError as error:
+        raise CaseError(f"{file}: {(error.strerror or str(error)).lower()}") from error
+    except (UnicodeDecodeError, YamlError) as error:
+        raise CaseError(f"{file}: {error}") from error
+    if len(documents) != 1:
+        raise CaseError(f"{file}: has {len(documents)} documents, and a case has one")
+    return documents[0].value
+
+
+def _mapping(file: str, known: Iterable[str]) -> Mapping[str, Any]:
+    value = read_yaml(file)
+    if not isinstance(value, dict):
+        raise CaseError(f"{file}: should be an object with the keys {', '.join(known)}")
+    _refuse_unknown(file, value, known)
+    return value
+
+
+def _refuse_unknown(file: str, value: Mapping[str, Any], known: Iterable[str]) -> None:
+    for key in value:
+        if key not in known:
+            raise CaseError(f"{file}: unknown key {key!r}; there are {', '.join(known)}")
