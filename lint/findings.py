@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kubeyaml import Document
-from lint.manifests import Excerpt, File, Span
+from lint.excerpts import Excerpt, Span
+from lint.manifests import File
 from rules.base.json_patch import Path, pointer
 from rules.catalog import CATALOG
 from rules.finding import Action, Finding

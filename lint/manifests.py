@@ -9,42 +9,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from kubeyaml import Document, LimitError, Lines, Place, YamlError, read, split
+from lint.excerpts import Excerpt, Span, excerpt_at
 from lint.sources import Source, has_placeholder
 from rules.base.json_patch import Path
 
 MAX_DOCUMENTS = 20_000
-_EXCERPT = 120  # characters
-# To count the bytes before a column takes time; a longer line is hardly for people.
-_MAX_BYTE_COLUMN = 10_000
 # Two escapes that make one character; an escaped backslash is stepped over.
 _PAIR = re.compile(r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})")
-
-
-class Span(NamedTuple):
-    """A piece of a text: offsets, and line and column of its start, from 1."""
-
-    start: int
-    end: int
-    line: int
-    column: int
-
-
-class Excerpt(NamedTuple):
-    """The text at a span: what reports show of it, and where it ends.
-
-    - `text`: the part of the first line around the span, which begins at the index `start` in it
-      and has `width` characters there, at least 1.
-    - `end_line`, `end_column`: the first character after the span.
-    - `start_byte`, `end_byte`: its columns in bytes of UTF-8, from 1; 0 if they are too large.
-    """
-
-    text: str
-    start: int
-    width: int
-    end_line: int
-    end_column: int
-    start_byte: int
-    end_byte: int
 
 
 class UnparsedDocument(NamedTuple):
@@ -90,25 +61,7 @@ class File:
 
     def excerpt(self, span: Span) -> Excerpt:
         """The text at `span`."""
-        text = self.source.text
-        line_start = text.rfind("\n", 0, span.start) + 1
-        line_end = text.find("\n", span.start)
-        line = text[line_start : line_end if line_end >= 0 else len(text)].rstrip("\r")
-        before = span.start - line_start
-        skipped = max(0, before - _EXCERPT // 2)
-        piece = line[skipped : skipped + _EXCERPT]
-        start = before - skipped
-        inside = text[span.start : span.end]
-        last = inside.rfind("\n")
-        return Excerpt(
-            text=piece,
-            start=start,
-            width=max(1, min(len(inside), len(piece) - start)),
-            end_line=span.line + inside.count("\n"),
-            end_column=len(inside) - last if last >= 0 else span.column + len(inside),
-            start_byte=_byte_column(text, span.start),
-            end_byte=_byte_column(text, span.end),
-        )
+        return excerpt_at(self.source.text, span)
 
     def manifests(self) -> Iterator[Document | UnparsedDocument]:
         """Every Kubernetes object in the file; other documents are skipped silently."""
@@ -143,13 +96,6 @@ class File:
         if place.key_start >= 0:
             return self.span(place.key_start, place.key_end)
         return self.span(place.start, _first_key_end(place))
-
-
-def _byte_column(text: str, offset: int) -> int:
-    start = text.rfind("\n", 0, offset) + 1
-    if offset - start > _MAX_BYTE_COLUMN:
-        return 0
-    return len(text[start:offset].encode(errors="surrogatepass")) + 1
 
 
 def _join_surrogates(pair: re.Match[str]) -> str:

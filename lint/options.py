@@ -8,7 +8,7 @@ from lint.input_options import add_inputs, add_selection
 
 FORMATS = (
     *("text", "json", "concise", "summary", "statistics"),
-    *("sarif", "github", "gitlab", "junit", "markdown", "rdjson"),
+    *("html", "sarif", "github", "gitlab", "junit", "markdown", "rdjson"),
 )
 _EPILOG = """\
 exit status:

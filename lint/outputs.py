@@ -10,12 +10,14 @@ from importlib import import_module
 from io import StringIO
 from typing import NamedTuple
 
+from lint.manifests import File
 from lint.options import FORMATS
 from lint.report import Style, Writer, printable
 from lint.results import Results
-from lint.sources import UsageError
+from lint.sources import ENDINGS, Source, UnreadFile, UsageError
 
 _STANDARD_OUTPUT = "-"
+_OTHER = "name another file"
 
 
 class Output(NamedTuple):
@@ -43,8 +45,8 @@ class Outputs(NamedTuple):
 def plan(options: argparse.Namespace, paths: Iterable[str]) -> Outputs:
     """The reports that the options ask for, if `paths` are linted.
 
-    Raises UsageError for a value of `--output` that is no FORMAT=FILE, a file that is named twice
-    or is linted, and more than one report on standard output.
+    Raises UsageError for a value of `--output` that is no FORMAT=FILE, a file that is named twice,
+    is linted or holds a manifest, and more than one report on standard output.
     """
     form: str = options.format or "text"
     files = []
@@ -54,9 +56,11 @@ def plan(options: argparse.Namespace, paths: Iterable[str]) -> Outputs:
         is_file = output.file != _STANDARD_OUTPUT
         target = os.path.realpath(output.file) if is_file else _STANDARD_OUTPUT
         if target in used:
-            raise UsageError(f"--output {value}: {output.file} {used[target]}; name another file")
+            raise UsageError(f"--output {value}: {output.file} {used[target]}; {_OTHER}")
         used[target] = "has another report"
         if is_file:
+            if _holds_manifest(target):
+                raise UsageError(f"--output {value}: {output.file} holds a manifest; {_OTHER}")
             files.append(output)
         elif options.format or options.diff or options.patch:
             raise UsageError(
@@ -65,6 +69,19 @@ def plan(options: argparse.Namespace, paths: Iterable[str]) -> Outputs:
         else:
             form = output.format
     return Outputs(files, form)
+
+
+def _holds_manifest(file: str) -> bool:
+    """Whether there is a file that a folder of manifests may have, and no report of an earlier run.
+
+    What cannot be parsed may be a manifest that somebody is writing.
+    """
+    if not file.lower().endswith(ENDINGS) or not os.path.isfile(file):
+        return False
+    source = UnreadFile(file, file).read()
+    if isinstance(source, Source):
+        return next(File(source).manifests(), None) is not None
+    return True
 
 
 def _parse(value: str) -> Output:

@@ -6,8 +6,9 @@ import os
 from typing import NamedTuple, Protocol
 
 from kubeyaml import Document
+from lint.excerpts import Span
 from lint.findings import LocatedFinding
-from lint.manifests import File, Span
+from lint.manifests import File
 from lint.sources import MAX_BYTES, Source
 from rules.base.json_patch import Path
 

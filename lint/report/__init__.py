@@ -10,6 +10,7 @@ from lint.findings import LocatedFinding
 from lint.results import Results
 from lint.sources import STANDARD_INPUT
 
+HOME = "https://github.com/gpuward/gpuward"
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ufeff\ud800-\udfff]"
 )
@@ -58,3 +59,13 @@ def affected(located: LocatedFinding) -> str:
         return f"{object_} and {others} that it owns" if others else str(object_)
     and_others = f" and {others} other{'s'[others == 1 :]}" if others else ""
     return f"{object_}{and_others} of {located.owner}"
+
+
+def rule_page(rule: str) -> str:
+    """The address of the page about `rule` in the documentation."""
+    return f"{HOME}/blob/main/docs/rules/{rule}.md"
+
+
+def many(count: int, what: str) -> str:
+    """The number with the noun `what`, in the plural unless it is 1."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from lint.findings import LocatedFinding
-from lint.report import Style, affected, printable
+from lint.findings import LEVELS, LocatedFinding
+from lint.report import Style, affected, printable, rule_page
 from lint.report.fingerprints import fingerprint, fingerprints
 from lint.report.fixes import why_not_fixed
 from lint.results import Results
 from lint.sources import STANDARD_INPUT
 
-HOME = "https://github.com/gpuward/gpuward"
 NOT_EVALUATED = "not-evaluated"
 NOT_FIXED = "not-fixed"
 NOT_WRITTEN = "not-written"
@@ -58,11 +57,6 @@ class Entry(NamedTuple):
         return "" if self.code in _NO_RULES else rule_page(self.code)
 
 
-def rule_page(rule: str) -> str:
-    """The address of the page about `rule` in the documentation."""
-    return f"{HOME}/blob/main/docs/rules/{rule}.md"
-
-
 def entries(results: Results, style: Style) -> Iterator[Entry]:
     """Findings first, notes only if the style asks for them, then all that no rule reports."""
     for located, mark in zip(results.findings, fingerprints(results.findings), strict=True):
@@ -83,6 +77,14 @@ def other_entries(results: Results, style: Style) -> Iterator[Entry]:
         yield _entry("warning", NOT_FIXED, left[:3], message, "; ".join(left.by_hand))
     for failed in results.not_written:
         yield _entry("error", NOT_WRITTEN, failed[:3], f"not written: {failed.message}")
+
+
+def title(found: Iterable[Entry]) -> str:
+    """How many entries there are of each level, in words."""
+    levels = [entry.level for entry in found]
+    counts = ((levels.count(level), level) for level in LEVELS.values())
+    parts = [f"{count} {level}{'s'[count == 1 :]}" for count, level in counts if count]
+    return ", ".join(parts) or "no findings"
 
 
 def finding_entry(located: LocatedFinding, mark: str) -> Entry:

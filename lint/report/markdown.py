@@ -6,7 +6,7 @@ import re
 from typing import TextIO
 
 from lint.report import Style
-from lint.report.entries import Entry, entries
+from lint.report.entries import Entry, entries, title
 from lint.results import Results
 from lint.sources import STANDARD_INPUT
 
@@ -23,7 +23,7 @@ _ICONS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001
 def write(out: TextIO, results: Results, style: Style) -> None:
     """Write one table of all entries, as many as fit into a comment."""
     found = list(entries(results, style))
-    out.write(f"{_MARKER}\n### gpuward: {_title(found)}\n")
+    out.write(f"{_MARKER}\n### gpuward: {title(found)}\n")
     if found:
         out.write("\n| | Where | Rule | What |\n|---|---|---|---|\n")
     length = 0
@@ -38,13 +38,6 @@ def write(out: TextIO, results: Results, style: Style) -> None:
     if results.baselined:
         counts += f", in the baseline: {results.baselined}"
     out.write(f"\n{counts}\n")
-
-
-def _title(found: list[Entry]) -> str:
-    levels = [entry.level for entry in found]
-    counts = ((levels.count(level), level) for level in _ICONS)
-    parts = [f"{count} {level}{'s'[count == 1 :]}" for count, level in counts if count]
-    return ", ".join(parts) or "no findings"
 
 
 def _row(entry: Entry) -> str:

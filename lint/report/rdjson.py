@@ -6,8 +6,8 @@ import json
 from typing import Any, TextIO
 
 from lint.findings import LocatedFinding
-from lint.report import Style
-from lint.report.entries import HOME, Entry, finding_entry, other_entries
+from lint.report import HOME, Style
+from lint.report.entries import Entry, finding_entry, other_entries
 from lint.results import Results
 from lint.sources import STANDARD_INPUT
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from lint.explain import explanation
 from lint.findings import LEVELS, LocatedFinding
-from lint.report import Style
-from lint.report.entries import HOME, Entry, finding_entry, other_entries, rule_page
+from lint.report import HOME, Style, rule_page
+from lint.report.entries import Entry, finding_entry, other_entries
 from lint.report.fingerprints import fingerprints
 from lint.results import Results
 from rules.finding import Action

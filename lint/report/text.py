@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from lint.findings import LocatedFinding
-from lint.report import Style, affected, position, printable
-from lint.report.entries import rule_page
+from lint.report import Style, affected, many, position, printable, rule_page
 from lint.report.fixes import fixed_files, why_not_fixed
 from lint.results import Results
 
@@ -139,13 +138,13 @@ def _summary(results: Results, style: Style) -> str:
     hidden = results.count("note") and not style.notes
     shown = [f for f in results.findings if f.level != "note" or style.notes]
     parts = [
-        _many(results.files, "file"),
-        *([_many(results.renderings, "rendering")] if results.renderings else []),
-        _many(results.objects, "object"),
-        _many(results.pods, "pod"),
-        _many(results.count("error"), "error"),
-        _many(results.count("warning"), "warning"),
-        _many(results.count("note"), "note") + (" (--notes shows them)" if hidden else ""),
+        many(results.files, "file"),
+        *([many(results.renderings, "rendering")] if results.renderings else []),
+        many(results.objects, "object"),
+        many(results.pods, "pod"),
+        many(results.count("error"), "error"),
+        many(results.count("warning"), "warning"),
+        many(results.count("note"), "note") + (" (--notes shows them)" if hidden else ""),
         f"{sum(located.finding.fixable for located in shown)} fixable",
         f"{results.suppressed} suppressed",
     ]
@@ -161,7 +160,3 @@ def _summary(results: Results, style: Style) -> str:
         parts.append(f"{len(results.not_evaluated)} not evaluated")
     policy = f"policy {printable(results.policy)}: " if results.policy else ""
     return f"{policy}{', '.join(parts)}, {results.seconds:.2f} s"
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -16,8 +15,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from jsonschema import Draft4Validator
 
-from lint import cli
-from tests.testkit.lint_command import LintCommand, Outcome
+from tests.testkit.lint_command import LintCommand
 from tests.testkit.paths import ROOT
 
 POD = """\
@@ -58,29 +56,9 @@ HOSTILE_POD = json.dumps(
 HOSTILE_FILE = "a:b,c%\n::error::|`]]>.json"
 
 
-class LintInProcess(LintCommand):
-    """The command without a process of its own, which would take most of the time."""
-
-    def __init__(
-        self, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        super().__init__(folder)
-        self._capsys = capsys
-        self._monkeypatch = monkeypatch
-
-    def run(self, verb: str, *arguments: str, stdin: str = "") -> Outcome:
-        """`gpuward VERB ARGUMENTS` in the folder."""
-        self._monkeypatch.chdir(self.folder)
-        self._monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        status = cli.main(list(arguments), prog=f"gpuward {verb}")
-        return Outcome(status, *self._capsys.readouterr())
-
-
 @pytest.fixture
-def command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> LintCommand:
-    return LintInProcess(tmp_path, capsys, monkeypatch)
+def command(in_process: LintCommand) -> LintCommand:
+    return in_process
 
 
 def sarif(command: LintCommand, *arguments: str) -> dict[str, Any]:
@@ -330,7 +308,9 @@ def test_a_long_comment_ends_before_github_refuses_it(command: LintCommand) -> N
     assert f"\n{300 - shown} more do not fit into a comment.\n" in out
 
 
-@pytest.mark.parametrize("form", ["sarif", "github", "gitlab", "junit", "markdown", "rdjson"])
+@pytest.mark.parametrize(
+    "form", ["sarif", "github", "gitlab", "junit", "markdown", "rdjson", "html"]
+)
 def test_names_of_files_that_are_no_text_are_escaped(command: LintCommand, form: str) -> None:
     name = os.fsdecode(b"\xff.yaml")
     command.write(name, POD)
@@ -378,6 +358,25 @@ def test_wrong_outputs_are_refused(command: LintCommand, arguments: list[str], w
     assert outcome.out == ""
     assert {file.name for file in command.folder.iterdir()} == {".git", "pod.yaml"}
     assert (command.folder / "pod.yaml").read_text() == POD
+
+
+@pytest.mark.parametrize("form", ["json", "sarif", "gitlab"])
+def test_a_report_in_a_folder_of_manifests_replaces_no_manifest(
+    command: LintCommand, form: str
+) -> None:
+    command.write("deploy/pod.yaml", POD)
+    command.write("deploy/torn.yml", "kind: [")
+    os.link(command.folder / "deploy/pod.yaml", command.folder / "deploy/hard-link.yaml")
+    (command.folder / "deploy/link.json").symlink_to("pod.yaml")
+    for name in ("pod.yaml", "torn.yml", "hard-link.yaml", "link.json"):
+        outcome = command("--output", f"{form}=deploy/{name}", "deploy")
+        assert outcome.status == 2
+        assert f"deploy/{name} holds a manifest; name another file" in outcome.errors
+    assert (command.folder / "deploy/pod.yaml").read_text() == POD
+    # The report of an earlier run is no manifest.
+    for _ in range(2):
+        outcome = command("--output", f"{form}=deploy/report.json", "deploy/pod.yaml")
+        assert (outcome.status, outcome.errors) == (1, "")
 
 
 def test_a_report_that_cannot_be_written_loses_no_other(command: LintCommand) -> None:
