@@ -21,7 +21,7 @@ from delegation.conditions import with_condition
 from policies.exceptions_file import (
     EXCEPTIONS_FILE,
     ExceptionsFile,
-    essence,
+    deciding_fields,
     format_exceptions,
     parse_exceptions,
 )
@@ -86,7 +86,7 @@ class ExceptionsController(Collector):
         for raw, found in acceptances(self._cluster.list_objects(), policy, now.date()):
             counts[found.reason] += 1
             if found.exception is not None:
-                kept.append(essence(raw))
+                kept.append(deciding_fields(raw))
             conditions = with_condition(raw, found, now)
             if conditions is not None and len(changes) < MAX_STATUS_WRITES:
                 changes.append((_reference(raw), conditions))

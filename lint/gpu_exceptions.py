@@ -8,13 +8,13 @@ from typing import Any
 from kubeyaml import Document
 from lint.manifests import File
 from lint.results import Remark, Results
-from policies.gpu_exceptions import API_VERSION, KIND, Reason, acceptance, find_problems
+from policies.exceptions import GPU_EXCEPTION_API, GPU_EXCEPTION_KIND
 from rules.base.json_access import as_object, as_text
 from rules.base.json_patch import Path
 from rules.policy import Policy
 from rules.profile.context import Context
 
-_LEVELS = {Reason.ENDED: "warning", Reason.NOT_APPROVED: "note"}  # the others are errors
+_LEVELS = {"Ended": "warning", "NotApproved": "note"}  # the others are errors
 
 
 def check_gpu_exceptions(
@@ -28,7 +28,7 @@ def check_gpu_exceptions(
 ) -> None:
     """Add remarks about the GpuExceptions among the `objects` of a document to `results`."""
     for raw, path in objects:
-        if raw.get("kind") == KIND and raw.get("apiVersion") == API_VERSION:
+        if raw.get("kind") == GPU_EXCEPTION_KIND and raw.get("apiVersion") == GPU_EXCEPTION_API:
             results.gpu_exceptions += 1
             metadata = as_object(raw.get("metadata"))
             namespace = as_text(metadata.get("namespace")) or context.namespace or "default"
@@ -46,9 +46,11 @@ def _problems(
     raw: Mapping[str, Any], policy: Policy | None, context: Context
 ) -> Iterator[tuple[str, Path, str]]:
     """The level, the path and the text of each problem."""
+    from policies.gpu_exceptions import Reason, acceptance, find_problems  # noqa: PLC0415  # few files have one
+
     own = list(find_problems(raw))
     yield from (("error", path, text) for path, text in own)
     found = acceptance(raw, policy.delegations if policy else (), context.today)
     is_known = policy is not None or found.reason in {Reason.ENDED, Reason.TOO_LARGE}
     if is_known and not own and not found.accepted:
-        yield _LEVELS.get(found.reason, "error"), ("spec",), f"not accepted: {found.message}"
+        yield _LEVELS.get(found.reason.value, "error"), ("spec",), f"not accepted: {found.message}"

@@ -13,6 +13,8 @@ from rules.objects.pod import Pod
 from rules.policy import SECURITY_FAMILIES, Delegation, PolicyException
 from rules.rule import Rule
 
+GPU_EXCEPTION_API, GPU_EXCEPTION_KIND = "gpuward.io/v1alpha1", "GpuException"
+"""The apiVersion and the kind of GpuExceptions; `gpu_exceptions` decides about them."""
 RULES: Mapping[str, Rule[Any]] = {rule.name: rule for rule in CATALOG}
 # The fields of an exception by the keys of `match`.
 _FIELDS = {

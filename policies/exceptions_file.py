@@ -26,11 +26,11 @@ class ExceptionsFile(NamedTuple):
 def format_exceptions(file: ExceptionsFile) -> str:
     """The text of the file: of each object only what decides whether it is accepted."""
     checked = file.checked_at.astimezone(datetime.UTC).isoformat(timespec="seconds")
-    content = {"checkedAt": checked, "items": [essence(raw) for raw in file.objects]}
+    content = {"checkedAt": checked, "items": [deciding_fields(raw) for raw in file.objects]}
     return json.dumps(content, separators=(",", ":"))
 
 
-def essence(raw: Mapping[str, Any]) -> dict[str, Any]:
+def deciding_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a GpuException that decide whether it is accepted, and its name."""
     metadata = as_object(raw.get("metadata"))
     kept = {key: metadata[key] for key in _METADATA if key in metadata}

@@ -9,12 +9,12 @@ from __future__ import annotations
 import datetime
 import enum
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import islice
-from pathlib import Path as File
 from typing import Any, NamedTuple
 
 from policies.exceptions import exception_problems, to_exception
@@ -23,8 +23,6 @@ from rules.base.json_access import as_object, as_text
 from rules.base.json_patch import pointer
 from rules.policy import Delegation, Policy, PolicyException
 
-API_VERSION = "gpuward.io/v1alpha1"
-KIND = "GpuException"
 APPROVAL_LABEL = "gpuward.io/approved"
 """Its value `true` approves a GpuException; the API server lets only approvers set it."""
 MAX_IN_NAMESPACE = 20
@@ -183,6 +181,7 @@ def _creation_day(metadata: Mapping[str, Any]) -> datetime.date | None:
 @cache
 def schema() -> Mapping[str, Any]:
     """The schema of a GpuException, in the words that JSON Schema and Kubernetes share."""
-    content = File(__file__).with_name("gpu-exception.schema.json").read_text(encoding="utf-8")
-    loaded: Mapping[str, Any] = json.loads(content)
+    path = os.path.join(os.path.dirname(__file__), "gpu-exception.schema.json")
+    with open(path, encoding="utf-8") as file:
+        loaded: Mapping[str, Any] = json.load(file)
     return loaded

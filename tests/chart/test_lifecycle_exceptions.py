@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from policies.gpu_exceptions import APPROVAL_LABEL
+from policies.gpu_exceptions import APPROVAL_LABEL, acceptance
+from rules.policy import Delegation
 from tests.testkit.admission.enforcement import BYPASS_POD
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
@@ -190,6 +191,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+DELEGATIONS = [Delegation((RULE,), ("*",), 366, needs_approval=False)]
+
+
+def in_namespace(raw: dict[str, Any]) -> dict[str, Any]:
+    return {**raw, "metadata": {**raw["metadata"], "namespace": "test-1"}}
+
+
 def test_the_api_server_refuses_objects_that_cannot_be_right(
     plane: ControlPlane, namespace: str
 ) -> None:
@@ -198,6 +206,9 @@ def test_the_api_server_refuses_objects_that_cannot_be_right(
         answer = plane.request("POST", strict, gpu_exception(**spec))
         assert answer.status in {400, 422}, (spec, answer)
         assert says in answer.body["message"], answer.body["message"]
+        # gpuward itself does not rely on the API server.
+        assert not acceptance(in_namespace(gpu_exception(**spec)), DELEGATIONS, TODAY).accepted
+    assert acceptance(in_namespace(gpu_exception()), DELEGATIONS, TODAY).accepted
     policy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/gpuward-exceptions"
     checked = eventually(lambda: plane.request("GET", policy).body.get("status"), what="types")
     assert checked["typeChecking"] == {}

@@ -8,6 +8,8 @@ from tests.testkit.chart.documented_commands import commands, unknown_options
 from tests.testkit.chart.rendering import CHART, CI_VALUES, HELMS, NAMESPACE, run_helm
 from tests.testkit.control_plane.plane import ControlPlane
 
+DELEGATION = "{rules: [absurd-count], namespaces: a, longestDays: 7}"
+
 
 def notes(text: str = "", *, release: str = "gpuward", name: str | None = None) -> str:
     """The notes of an installation with these values; helm 4 prints them without a cluster."""
@@ -57,6 +59,17 @@ def notes(text: str = "", *, release: str = "gpuward", name: str | None = None) 
         ("registration: {excludedNamespaces: [a, b]}", [f"{NAMESPACE}, a, b."], []),
         ("ports: {webhook: 9443}", ["firewall rule from the control plane to port 9443"], []),
         ("clientCAConfigMap: x", [], ["Whoever reaches port"]),
+        (
+            "gpuExceptions: {enabled: true}",
+            ["may approve GpuExceptions", "WARNING: the policy delegates nothing"],
+            ["owners cannot ask"],
+        ),
+        (f"policy: {{delegatedExceptions: [{DELEGATION}]}}", ["owners cannot ask"], ["approve"]),
+        (
+            f"gpuExceptions: {{enabled: true}}\npolicy: {{delegatedExceptions: [{DELEGATION}]}}",
+            ["may approve GpuExceptions"],
+            ["WARNING: the policy"],
+        ),
         ("fullnameOverride: guard", ["guard-policy"], ["gpuward-policy"]),
     ],
 )

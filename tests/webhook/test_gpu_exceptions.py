@@ -230,4 +230,4 @@ async def test_metrics_and_log_say_whether_the_file_is_used(mounted: Mounted, se
     lines = [line for line in server.logged() if "GpuExceptions" in line["event"]]
     assert [line["event"] for line in lines] == ["GpuExceptions not used", "GpuExceptions loaded"]
     assert lines[0]["error"] == "no such file or directory"
-    assert lines[1]["accepted"] == 1
+    assert lines[1]["exceptions"] == 1

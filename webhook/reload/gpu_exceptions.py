@@ -72,16 +72,16 @@ class GpuExceptionsFile:
         self._bug = ""
         return tuple(each.exception for each in found if each.exception is not None)
 
-    def log_changes(self, log: Log, accepted: int) -> None:
-        """Log whether the file is used, and how many exceptions are `accepted`, if that changed."""
-        now = (self.error, accepted)
+    def log_changes(self, log: Log, count: int) -> None:
+        """Log whether the file is used, and how many exceptions it gave, if that changed."""
+        now = (self.error, count)
         if now == self._logged:
             return
         self._logged = now
         if self.error:
             log.write("error", "GpuExceptions not used", file=self._path, error=self.error)
         else:
-            log.write("info", "GpuExceptions loaded", accepted=accepted)
+            log.write("info", "GpuExceptions loaded", exceptions=count)
 
     def _read(self) -> None:
         with open(self._path, "rb") as stream:

@@ -129,8 +129,8 @@ class WebhookServer:
         elif change:
             self._log.write("info", f"policy {change}", digest=self._digest())
         if self._policy.gpu_exceptions is not None:
-            accepted = len(self._policy.active.source.delegated)
-            self._policy.gpu_exceptions.log_changes(self._log, accepted)
+            count = len(self._policy.active.source.delegated)
+            self._policy.gpu_exceptions.log_changes(self._log, count)
         loaded = await asyncio.to_thread(self._certificate_reloader.reload)
         self._certificate_reloader.log_changes(loaded=loaded)
 
