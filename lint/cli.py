@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from lint.linter import reduce_garbage_collection
 from lint.options import parser
-from lint.report import Style, Writer, printable
+from lint.report import WITH_EDITS, Style, Writer, printable
 from lint.results import InputNotEvaluated, Results
 from lint.run import paths_of, run
 from lint.sources import UsageError
@@ -62,7 +62,11 @@ def _evaluate(
     baseline = None
     if options.baseline:
         baseline = import_module("lint.baseline.accepting").load(options.baseline)
-    done = run(options, paths, mode, staged)
+    formats = outputs.formats if outputs else {options.format}
+    suggest = None
+    if WITH_EDITS & formats and not mode:
+        suggest = import_module("lint.fix.suggestions").suggestions
+    done = run(options, paths, mode, staged, suggest)
     results = done.results
     if baseline:
         baseline.accept(results, done.policy, done.today)

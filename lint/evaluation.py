@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from kubeyaml import Document
+from lint.findings import SuggestedEdit
 from lint.manifests import File, UnparsedDocument
 from lint.not_evaluated import oversized_object, too_large
 from lint.results import InputNotEvaluated
@@ -15,8 +16,9 @@ from rules.base.json_patch import Json
 from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError
 from rules.engine.fixing import FixResult, check, fix
 from rules.engine.result import EvaluationResult
-from rules.engine.suppression import suppress_nothing
-from rules.policy import RuleSet
+from rules.engine.suppression import Suppress, suppress_nothing
+from rules.finding import Finding
+from rules.policy import ActiveRule, RuleSet
 from rules.profile.context import Context
 
 
@@ -61,13 +63,32 @@ class Evaluator:
             return too_large(file, document, (), why)
         return EvaluatedDocument(document, objects, comments, result)
 
-    def fix(self, evaluated: EvaluatedDocument) -> FixResult:
-        """The manifest of a document with its fixes. Raises TooManyStepsError."""
+    def fix(self, evaluated: EvaluatedDocument, only: Finding | None = None) -> FixResult:
+        """The manifest of a document with its fixes, or with that of one finding `only`.
+
+        Raises TooManyStepsError.
+        """
         comments = evaluated.comments
         suppress = comments.suppresses if comments.comments else suppress_nothing
         steps = StepLimit(MAX_STEPS * evaluated.objects)
         manifest = evaluated.document.value
-        return fix(manifest, self._rules, self._context, suppress, steps=steps)
+        chosen = suppress if only is None else _all_but(only, suppress)
+        return fix(manifest, self._rules, self._context, chosen, steps=steps)
+
+
+Suggest: TypeAlias = Callable[
+    [File, Evaluator, EvaluatedDocument], Iterable[tuple[SuggestedEdit, ...]]
+]
+"""The edits for each finding of a document: `lint.fix.suggestions`."""
+
+
+def _all_but(only: Finding, suppress: Suppress) -> Suppress:
+    """Suppresses what `suppress` does, and every other finding than `only`."""
+
+    def is_suppressed(finding: Finding, active: ActiveRule) -> bool:
+        return finding.identity != only.identity or suppress(finding, active)
+
+    return is_suppressed
 
 
 def _count_objects(manifest: Json) -> int:

@@ -61,6 +61,16 @@ def reported(finding: Finding) -> ReportedFinding:
     )
 
 
+class SuggestedEdit(NamedTuple):
+    """Put `text` in the place of what is between two positions; lines and columns count from 1."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
 class LocatedFinding(NamedTuple):
     """A finding with its position in a file, and the text there.
 
@@ -68,6 +78,7 @@ class LocatedFinding(NamedTuple):
     running pod, or the object itself; `objects` is how many objects of this owner have the fault.
     `rendered_by` is the command that renders the object, if no file has it, and `rendered_line`
     its line there; file and span are then what the field is rendered from.
+    `edits` fix this finding alone; they are looked for only if a report wants them.
     """
 
     finding: ReportedFinding
@@ -78,6 +89,7 @@ class LocatedFinding(NamedTuple):
     objects: int = 1
     rendered_by: str = ""
     rendered_line: int = 0
+    edits: tuple[SuggestedEdit, ...] = ()
 
     @property
     def rule(self) -> Rule[Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 from typing import NamedTuple, Protocol
 
-from lint.evaluation import EvaluatedDocument, Evaluator, Item
+from lint.evaluation import EvaluatedDocument, Evaluator, Item, Suggest
 from lint.file_trees import DISK, FileTree
 from lint.findings import RULES, SuppressedFinding, locate_finding
 from lint.gpu_exceptions import check_gpu_exceptions
@@ -14,12 +15,11 @@ from lint.kustomizations import Kustomizations
 from lint.manifests import File, UnparsedDocument
 from lint.not_evaluated import unread_parts
 from lint.owners import Owners
-from lint.preview import Preview
+from lint.preview import Preview, preview
 from lint.remarks import remarks, unread_requests
 from lint.results import InputNotEvaluated, Remark, Results, SkippedFile
 from lint.sources import Input, Source, UnreadableSource, UnreadFile
 from rules.base.json_access import as_object
-from rules.finding import Action
 from rules.policy import Policy, PolicyException, RuleSet
 from rules.profile.context import Context
 from rules.workloads.lists import flatten_lists
@@ -54,8 +54,9 @@ class Partial(NamedTuple):
 class Linter:
     """One run: a policy, a context, and the results so far.
 
-    `fixer` writes fixes into the files or shows them; `preview` collects JSON Patches. `rules` are
-    those of the policy, unless the user has chosen which of them may fix. `tree` has the files.
+    `fixer` writes fixes into the files or shows them; `preview` collects JSON Patches; `suggest`
+    finds the edits for each finding, if a report wants them. `rules` are those of the policy,
+    unless the user has chosen which of them may fix. `tree` has the files.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Linter:
         preview: bool = False,
         fixer: FileFixer | None = None,
         tree: FileTree = DISK,
+        suggest: Suggest | None = None,
     ) -> None:
         self.policy = policy
         self.context = context
@@ -77,6 +79,7 @@ class Linter:
         self.previews: list[Preview] = []
         self._rules = policy.rule_set() if rules is None else rules
         self._fixer = fixer
+        self._suggest = suggest
         self._used_exceptions: set[PolicyException] = set()
         self._kustomizations = Kustomizations(tree)
         self._owners = Owners()
@@ -136,9 +139,9 @@ class Linter:
                     self.results.objects += 1
                     self.results.not_evaluated.append(item)
                 else:
-                    self._report(current, item, context)
+                    self._report(current, item, context, evaluator)
                     if self.preview:
-                        self._add_preview(name, item, evaluator)
+                        self.previews.append(preview(name, item, evaluator))
         except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the results of other files
             why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
             self.results.not_evaluated.append(InputNotEvaluated(name, 0, 0, why))
@@ -160,7 +163,9 @@ class Linter:
         where = (source.name, document.line, document.column)
         self.results.not_evaluated.append(InputNotEvaluated(*where, why))
 
-    def _report(self, file: File, item: EvaluatedDocument, context: Context) -> None:
+    def _report(
+        self, file: File, item: EvaluatedDocument, context: Context, evaluator: Evaluator
+    ) -> None:
         document, result = item.document, item.result
         listed = list(flatten_lists(as_object(document.value), ()))
         for raw, _ in listed:
@@ -175,8 +180,10 @@ class Linter:
         self.results.suppressed += result.suppressed
         self.results.excepted += len(result.excepted)
         self._used_exceptions |= result.used_exceptions
-        for finding in result.findings:
-            self.results.findings.append(locate_finding(file, document, finding))
+        suggested = self._suggest(file, evaluator, item) if self._suggest else ()
+        for finding, edits in zip(result.findings, chain(suggested, repeat(())), strict=False):
+            located = locate_finding(file, document, finding)
+            self.results.findings.append(located._replace(edits=edits) if edits else located)
         for finding, reason in item.comments.suppressed():
             located = locate_finding(file, document, finding)
             self.results.suppressed_findings.append(SuppressedFinding(located, reason))
@@ -184,9 +191,3 @@ class Linter:
         self.results.remarks.extend(remarks(file, document, item.comments, RULE_NAMES))
         if len(listed) > 1 or not result.pods:
             self.results.remarks.extend(unread_requests(file, document, self._rules.profile))
-
-    def _add_preview(self, name: str, item: EvaluatedDocument, evaluator: Evaluator) -> None:
-        fixed = evaluator.fix(item)
-        refused = [f for f in fixed.remaining.findings if f.action is Action.DENY]
-        before, after = item.document.value, fixed.manifest
-        self.previews.append(Preview(name, before, after, fixed.operations, refused))

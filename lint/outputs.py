@@ -33,6 +33,11 @@ class Outputs(NamedTuple):
     files: list[Output]
     on_standard_output: str
 
+    @property
+    def formats(self) -> set[str]:
+        """The formats of all reports."""
+        return {self.on_standard_output, *(output.format for output in self.files)}
+
     def write(self, results: Results, style: Style) -> bool:
         """Write each report into its file; whether all could be written.
 

@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
+from lint.evaluation import EvaluatedDocument, Evaluator
 from rules.base.json_access import as_object
 from rules.base.json_patch import Json, Operation, pointer
-from rules.finding import Finding
+from rules.finding import Action, Finding
 
 
 class Preview(NamedTuple):
@@ -19,6 +20,13 @@ class Preview(NamedTuple):
     after: Json
     operations: list[Operation]
     refused: list[Finding]
+
+
+def preview(file: str, item: EvaluatedDocument, evaluator: Evaluator) -> Preview:
+    """What the fixes of a document in `file` would change."""
+    fixed = evaluator.fix(item)
+    refused = [f for f in fixed.remaining.findings if f.action is Action.DENY]
+    return Preview(file, item.document.value, fixed.manifest, fixed.operations, refused)
 
 
 def write_patch(out: TextIO, previews: Iterable[Preview]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from lint.evaluation import Suggest
 from lint.file_trees import DISK
 from lint.linter import Linter
 from lint.policy_file import PolicyChoice
@@ -40,8 +41,11 @@ def run(
     paths: list[str],
     mode: Mode | None = None,
     staged: StagedFiles | None = None,
+    suggest: Suggest | None = None,
 ) -> Run:
     """Evaluate `paths`, or what is `staged` there, and fix it as `mode` says.
+
+    `suggest` finds the edits that fix each finding, if a report wants them.
 
     Raises UsageError and PolicyError.
     """
@@ -57,6 +61,7 @@ def run(
         preview=options.patch,
         fixer=mode.fixer if mode else None,
         tree=tree,
+        suggest=suggest,
     )
     if options.render or options.values or options.sets or options.kube_version:
         renderer = import_module("lint.rendering.renderer").start(paths, options)

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from kubeyaml.patch import Patched, PatchError, patch
 from lint.evaluation import EvaluatedDocument, Evaluator, Item
 from lint.findings import reported
 from lint.fix.by_hand import edits_by_hand
+from lint.fix.documents import NotFixedError, fix_document
 from lint.manifests import File
 from lint.results import FixedFinding, InputNotEvaluated, NotFixed, Results
 from lint.sources import Source
-from rules.base.json_patch import Path
-from rules.engine.bounds import TooManyStepsError
-from rules.engine.fixing import FixResult
-from rules.engine.result import EvaluationResult
 
 
 class FixedText(NamedTuple):
@@ -122,63 +118,29 @@ class _FileEditing:
         self.outcomes.append(outcome)
 
     def _fixed(self, item: EvaluatedDocument) -> _Outcome | None:
+        try:
+            fixed = fix_document(self._file, self._evaluator, item)
+        except NotFixedError as error:
+            self._refuse(item, error)
+            return None
+        if fixed is None:
+            return None
         document, text = item.document, self._file.source.text
         old = text[document.start : document.end]
-        if self._file.source.text != self._file.original.text:
-            self._refuse(
-                item, None, "the file writes characters as pairs of escapes, as in \\ud83d"
-            )
-            return None
-        try:
-            fixed = self._evaluator.fix(item)
-        except TooManyStepsError:
-            self._refuse(item, None, "the fixes take too many steps")
-            return None
-        if not fixed.operations:
-            return None
-        try:
-            patched = patch(text, fixed.operations, fixed.manifest, document)
-            after = self._evaluated_again(item, fixed, patched)
-        except PatchError as error:
-            self._refuse(item, fixed, error.reason, error.path)
-            return None
         start, lines = document.start + self._shift, document.line - 1 + self._lines
         gap = text[self._copied : document.start]
-        self._pieces += [(gap, gap), (old, patched.text)]
+        self._pieces += [(gap, gap), (old, fixed.text)]
         self._copied = document.end
-        self._shift += len(patched.text) - len(old)
-        self._lines += patched.text.count("\n") - old.count("\n")
+        self._shift += len(fixed.text) - len(old)
+        self._lines += fixed.text.count("\n") - old.count("\n")
         name = self._file.source.name
         findings = tuple(FixedFinding(name, reported(finding)) for finding in fixed.fixed)
-        return _Outcome(item, after, start, lines, findings)
+        return _Outcome(item, fixed.after, start, lines, findings)
 
-    def _evaluated_again(
-        self, item: EvaluatedDocument, fixed: FixResult, patched: Patched
-    ) -> EvaluatedDocument:
-        """The fixed document; comments that suppress rules must cover what they covered before."""
-        if not item.comments.comments:
-            return item._replace(document=patched.document, result=fixed.remaining)
-        file = File(self._file.source._replace(text=patched.text))
-        again = self._evaluator.evaluate(file, patched.document)
-        if not isinstance(again, EvaluatedDocument) or _differ(again.result, fixed.remaining):
-            raise PatchError("a comment that suppresses a rule would then cover something else")
-        return again
-
-    def _refuse(
-        self,
-        item: EvaluatedDocument,
-        fixed: FixResult | None,
-        reason: str,
-        path: Path = (),
-    ) -> None:
-        span = self._file.locate(item.document, path)
+    def _refuse(self, item: EvaluatedDocument, error: NotFixedError) -> None:
+        span = self._file.locate(item.document, error.path)
         rules = sorted({finding.rule for finding in item.result.findings if finding.fixable})
-        by_hand = edits_by_hand(fixed.operations) if fixed else ()
+        by_hand = tuple(edits_by_hand(error.operations))
         where = (self._file.source.name, span.line, span.column)
-        refused = NotFixed(*where, tuple(rules), reason, tuple(by_hand))
+        refused = NotFixed(*where, tuple(rules), error.reason, by_hand)
         self.not_fixed.append((refused, self._lines))
-
-
-def _differ(one: EvaluationResult, other: EvaluationResult) -> bool:
-    identities = [sorted(f.identity for f in result.findings) for result in (one, other)]
-    return identities[0] != identities[1] or one.suppressed != other.suppressed

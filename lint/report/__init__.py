@@ -10,6 +10,8 @@ from lint.findings import LocatedFinding
 from lint.results import Results
 from lint.sources import STANDARD_INPUT
 
+WITH_EDITS = frozenset({"sarif"})
+"""The formats that have the edits which fix a finding; these take time to find."""
 HOME = "https://github.com/gpuward/gpuward"
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ufeff\ud800-\udfff]"

@@ -97,7 +97,7 @@ def _result(
     located: LocatedFinding, mark: str, rule_index: int, suppressions: list[_Json]
 ) -> dict[str, Any]:
     entry = finding_entry(located, mark)
-    return {
+    result = {
         "ruleId": entry.code,
         "ruleIndex": rule_index,
         "level": entry.level,
@@ -106,6 +106,27 @@ def _result(
         "partialFingerprints": {_FINGERPRINT: mark},
         "suppressions": suppressions,
     }
+    if located.edits and entry.file:
+        result["fixes"] = [_fix(located, entry.file)]
+    return result
+
+
+def _fix(located: LocatedFinding, file: str) -> dict[str, Any]:
+    """The edits that fix the finding, all in its file."""
+    replacements = [
+        {
+            "deletedRegion": {
+                "startLine": edit.line,
+                "startColumn": edit.column,
+                "endLine": edit.end_line,
+                "endColumn": edit.end_column,
+            },
+            "insertedContent": {"text": edit.text},
+        }
+        for edit in located.edits
+    ]
+    change = {"artifactLocation": _artifact(file), "replacements": replacements}
+    return {"description": _message(located.finding.fix), "artifactChanges": [change]}
 
 
 def _invocation(results: Results, style: Style) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from jsonschema import Draft4Validator
 
+from tests.testkit.fix_texts import REQUEST
 from tests.testkit.lint_command import LintCommand
 from tests.testkit.paths import ROOT
 
@@ -127,6 +129,55 @@ def test_a_suppressed_finding_is_reported_once_after_a_fix(command: LintCommand)
     command.write("pod.yaml", SUPPRESSED_POD + request)
     run = sarif(command, "--fix", "--unsafe-fixes", "pod.yaml")
     assert [r["ruleId"] for r in run["results"] if r["suppressions"]] == ["visible-devices-env"]
+
+
+def replaced(text: str, replacements: list[dict[str, Any]]) -> str:
+    """The text after the replacements of a SARIF fix."""
+    lines = text.splitlines(keepends=True)
+    starts = [0, *itertools.accumulate(map(len, lines))]
+    for replacement in reversed(replacements):
+        region = replacement["deletedRegion"]
+        start = starts[region["startLine"] - 1] + region["startColumn"] - 1
+        end = starts[region["endLine"] - 1] + region["endColumn"] - 1
+        text = text[:start] + replacement["insertedContent"]["text"] + text[end:]
+    return text
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n"])
+def test_sarif_has_the_edits_that_fix_makes(command: LintCommand, line_break: str) -> None:
+    text = f"# 😀\n---\n{REQUEST}---\n{REQUEST}".replace("\n", line_break)
+    file = command.folder / "pod.yaml"
+    file.write_bytes(text.encode())
+    results = sarif(command, "pod.yaml")["results"]
+    fixes = [fix for result in results for fix in result["fixes"]]
+    assert len(fixes) == 2
+    changes = [change for fix in fixes for change in fix["artifactChanges"]]
+    assert {change["artifactLocation"]["uri"] for change in changes} == {"pod.yaml"}
+    after = replaced(text, [r for change in changes for r in change["replacements"]])
+    assert command.run("fix", "pod.yaml").status == 0
+    assert file.read_bytes().decode() == after != text
+
+
+def test_sarif_has_a_fix_for_each_finding_alone(command: LintCommand) -> None:
+    """As many as the bound allows; what is suppressed or cannot be fixed has none."""
+    containers = [
+        {"name": f"c{n}", "image": "i", "resources": {"requests": {"nvidia.com/gpu": 1}}}
+        for n in range(60)
+    ]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    text = json.dumps({**pod, "spec": {"containers": containers}}, indent=1)
+    command.write("pod.json", text)
+    results = sarif(command, "pod.json")["results"]
+    fixes = [r["fixes"][0]["artifactChanges"][0]["replacements"] for r in results if "fixes" in r]
+    assert len(fixes) == 50
+    for number, replacements in enumerate(fixes):
+        fixed = json.loads(replaced(text, replacements))["spec"]["containers"]
+        limited = [n for n, c in enumerate(fixed) if "limits" in c["resources"]]
+        assert limited == [number]
+    anchored = REQUEST.replace("resources:", "resources: &r")
+    suppressed = REQUEST.replace(" # one", "  # gpuward: ignore[request-only] why not")
+    command.write("others.yaml", f"{anchored}---\n{suppressed}---\n{POD}")
+    assert [r for r in sarif(command, "others.yaml")["results"] if "fixes" in r] == []
 
 
 def test_fingerprints_stay_when_lines_move(command: LintCommand) -> None:

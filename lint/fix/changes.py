@@ -1,0 +1,92 @@
+"""What changes between two texts: lines, and the smallest edits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from itertools import accumulate
+from typing import NamedTuple
+
+# Comparing lines takes time that is quadratic in their number.
+_MAX_LINES = 1_000
+
+
+class TextEdit(NamedTuple):
+    """Put `text` in the place of what is between two offsets of a text."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Change(NamedTuple):
+    """Lines `start` to `end` of the old text become lines `new_start` to `new_end` of the new."""
+
+    start: int
+    end: int
+    new_start: int
+    new_end: int
+
+
+def split_lines(text: str) -> list[str]:
+    r"""The lines of a text with their line breaks. Only "\n" ends a line."""
+    return [line + "\n" for line in text.split("\n")[:-1]] + [text[text.rfind("\n") + 1 :]] * (
+        not text.endswith("\n") and bool(text)
+    )
+
+
+def changes(pieces: Sequence[tuple[str, str]]) -> Iterator[Change]:
+    """What changes from line to line; lines that documents have in common need no comparison."""
+    if any(text and not text.endswith("\n") for piece in pieces[:-1] for text in piece):
+        # One line is in two pieces, as in JSON without line breaks.
+        pieces = [("".join(old for old, _ in pieces), "".join(new for _, new in pieces))]
+    line = new_line = 0
+    for old_text, new_text in pieces:
+        old, new = split_lines(old_text), split_lines(new_text)
+        if old_text != new_text:
+            for change in _compared(old, new):
+                yield Change(
+                    change.start + line,
+                    change.end + line,
+                    change.new_start + new_line,
+                    change.new_end + new_line,
+                )
+        line, new_line = line + len(old), new_line + len(new)
+
+
+def _compared(old: list[str], new: list[str]) -> Iterator[Change]:
+    shortest = min(len(old), len(new))
+    start = next((n for n in range(shortest) if old[n] != new[n]), shortest)
+    rest = shortest - start
+    tail = next((n for n in range(rest) if old[-1 - n] != new[-1 - n]), rest)
+    whole = Change(start, len(old) - tail, start, len(new) - tail)
+    if max(whole.end, whole.new_end) - start > _MAX_LINES:
+        yield whole
+        return
+    matcher = SequenceMatcher(
+        None, old[start : whole.end], new[start : whole.new_end], autojunk=False
+    )
+    for tag, *positions in matcher.get_opcodes():
+        if tag != "equal":
+            yield Change(*(position + start for position in positions))
+
+
+def text_edits(old: str, new: str, start: int = 0) -> Iterator[TextEdit]:
+    """The edits that turn `old`, which begins at the offset `start` of a text, into `new`."""
+    before, after = split_lines(old), split_lines(new)
+    offsets = [start, *accumulate(map(len, before), initial=start)][1:]
+    for change in changes([(old, new)]):
+        gone = "".join(before[change.start : change.end])
+        come = "".join(after[change.new_start : change.new_end])
+        head = _common_length(gone, come)
+        tail = _common_length(gone[head:][::-1], come[head:][::-1])
+        if gone[: len(gone) - tail].endswith("\r"):
+            tail = 0  # a line break is edited as a whole
+        first = offsets[change.start]
+        yield TextEdit(first + head, first + len(gone) - tail, come[head : len(come) - tail])
+
+
+def _common_length(one: str, other: str) -> int:
+    """How many characters two texts have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -1,0 +1,50 @@
+"""The edits that fix one finding, for reports and editors that offer them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lint.evaluation import EvaluatedDocument, Evaluator
+from lint.findings import SuggestedEdit
+from lint.fix.changes import TextEdit, text_edits
+from lint.fix.documents import NotFixedError, fix_finding
+from lint.manifests import File
+from rules.finding import Finding
+
+# Every suggestion takes as long as a fix of the whole document. So many are made, or as many as
+# documents of these characters together have room for, but one in any case.
+_MAX_SUGGESTIONS = 50
+_MAX_CHARACTERS = 1_000_000
+
+
+def suggestions(
+    file: File, evaluator: Evaluator, item: EvaluatedDocument
+) -> Iterator[tuple[SuggestedEdit, ...]]:
+    """The edits for each finding of a document, in their order.
+
+    There are none for a finding that cannot be fixed, for those beyond the bounds, and for objects
+    that no file has.
+    """
+    if file.source.is_rendering:
+        return
+    length = item.document.end - item.document.start
+    left = min(_MAX_SUGGESTIONS, 1 + _MAX_CHARACTERS // max(1, length))
+    for finding in item.result.findings:
+        edits = suggestion(file, evaluator, item, finding) if finding.fixable and left else ()
+        left -= finding.fixable and left > 0
+        yield tuple(
+            SuggestedEdit(*file.position(edit.start), *file.position(edit.end), edit.text)
+            for edit in edits
+        )
+
+
+def suggestion(
+    file: File, evaluator: Evaluator, item: EvaluatedDocument, finding: Finding
+) -> tuple[TextEdit, ...]:
+    """The edits that fix `finding` alone, in the text of `file`; none if it cannot be fixed."""
+    start, end = item.document.start, item.document.end
+    try:
+        new = fix_finding(file, evaluator, item, finding)
+    except NotFixedError:
+        return ()
+    return tuple(text_edits(file.source.text[start:end], new, start))
