@@ -11,7 +11,7 @@ from cluster.protocols import ClusterError, Object
 
 _OBJECTS = "apis/gpuward.io/v1alpha1"
 # An object may have a megabyte of labels and annotations, which its schema does not limit.
-_PAGE = 20
+_PAGE = 10
 FIELD_MANAGER = "gpuward-exceptions"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,8 @@ RENEW_SECONDS = 600.0
 """How often the file is written though nothing has changed; the webhook uses it for an hour."""
 MAX_STATUS_WRITES = 200
 """How many conditions one pass writes; the next one writes the others."""
+_MAX_CHANGES = 5_000
+_WRITING_SECONDS = 60.0
 _STALE_SECONDS = 600.0  # a pass takes less
 _log = structlog.get_logger("gpuward.exceptions")
 
@@ -88,13 +91,32 @@ class ExceptionsController(Collector):
             if found.exception is not None:
                 kept.append(deciding_fields(raw))
             conditions = with_condition(raw, found, now)
-            if conditions is not None and len(changes) < MAX_STATUS_WRITES:
+            if conditions is not None and len(changes) < _MAX_CHANGES:
                 changes.append((_reference(raw), conditions))
         # First the file: a condition says what is on its way to the webhook.
         self._write_file(ExceptionsFile(now, tuple(kept)))
-        for raw, conditions in changes:
-            self._write_conditions(raw, conditions)
         self._counts, self._checked_at = counts, now.timestamp()
+        self._write_conditions(changes)
+
+    def _write_conditions(self, changes: list[tuple[Object, list[Object]]]) -> None:
+        """Write the conditions of some objects. Afterwards ClusterError, if one was refused."""
+        # In any order, so that no tenant's objects, which may be too large to be written, keep
+        # those of others waiting.
+        random.shuffle(changes)
+        until, refused = self._monotonic() + _WRITING_SECONDS, None
+        for raw, conditions in changes[:MAX_STATUS_WRITES]:
+            try:
+                self._cluster.write_conditions(raw, conditions)
+            except (ConflictError, MissingError):
+                continue  # it has changed since it was read: the next pass reads it again
+            except ClusterError as error:
+                refused = error
+            else:
+                _log_condition(raw, conditions[-1])
+            if self._monotonic() > until:
+                break
+        if refused is not None:
+            raise refused
 
     def _write_file(self, file: ExceptionsFile) -> None:
         config_map = self._cluster.get_config_map()
@@ -102,22 +124,8 @@ class ExceptionsController(Collector):
         if _is_fresh(text, file):
             return
         data = {EXCEPTIONS_FILE: format_exceptions(file)}
-        # Whatever else is in there is nobody's.
+        # Other keys have no owner.
         self._cluster.update_config_map({**config_map, "data": data, "binaryData": None})
-
-    def _write_conditions(self, raw: Object, conditions: list[Object]) -> None:
-        try:
-            self._cluster.write_conditions(raw, conditions)
-        except (ConflictError, MissingError):
-            return  # it has changed since it was read: the next pass reads it again
-        metadata, accepted = raw["metadata"], conditions[-1]
-        _log.info(
-            "GpuException checked",
-            namespace=metadata["namespace"],
-            name=metadata["name"],
-            accepted=accepted["status"],
-            reason=accepted["reason"],
-        )
 
     @property
     def alive(self) -> bool:
@@ -148,6 +156,16 @@ class ExceptionsController(Collector):
         yield CounterMetricFamily(
             "gpuward_gpu_exceptions_failures", "Comparisons that failed.", self._failures
         )
+
+
+def _log_condition(raw: Object, accepted: Object) -> None:
+    _log.info(
+        "GpuException checked",
+        namespace=raw["metadata"]["namespace"],
+        name=raw["metadata"]["name"],
+        accepted=accepted["status"],
+        reason=accepted["reason"],
+    )
 
 
 def _reference(raw: Mapping[str, Any]) -> Object:

@@ -268,6 +268,10 @@ def test_to_ask_is_one_right_and_to_approve_another(plane: ControlPlane, namespa
     done = owner.kubectl("label", "gpuexception", "x", f"{APPROVAL_LABEL}=true")
     assert done.replace('"x"', '"rdma-bring-up"') in DOCUMENTATION.read_text(encoding="utf-8")
     assert owner.request("PATCH", f"{made}/status", {"status": {"conditions": []}}) == 403
+    admin = User(plane, namespace, "admin")
+    assert admin.request("PATCH", made, approve) == 403
+    own_role = {"metadata": {"name": "own"}, "rules": [rule]}
+    assert admin.request("POST", f"{RBAC}/namespaces/{namespace}/roles", own_role) == 403
     assert approver.request("PATCH", made, approve) == 200
     for body, status in ((note, 200), ({"spec": {"expires": day(9)}}, 403), (withdraw, 200)):
         assert owner.request("PATCH", made, body) == status, body

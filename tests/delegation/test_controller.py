@@ -53,6 +53,7 @@ class FakeCluster:
         self.writes: list[str] = []
         self.failure: Exception | None = None
         self.status_failure: Exception | None = None
+        self.refused: set[str] = set()
         self.policy = load_policy(POLICY_HEADER + DELEGATED, "p.yaml")
         self.controller = ExceptionsController(
             self, lambda: self.policy, now=lambda: self.now, monotonic=lambda: self.now
@@ -67,6 +68,8 @@ class FakeCluster:
         if self.status_failure:
             raise self.status_failure
         name = raw["metadata"]["name"]
+        if name in self.refused:
+            raise ClusterError("413 too large")
         self.writes.append(name)
         (found,) = (o for o in self.objects if o["metadata"]["name"] == name)
         found["status"] = {"conditions": conditions}
@@ -110,7 +113,8 @@ def test_the_file_comes_before_the_conditions_and_both_are_written_once(
     cluster: FakeCluster,
 ) -> None:
     cluster.objects = [gpu_exception(name="good"), gpu_exception("other", "bad")]
-    assert cluster.reconcile() == ["config map", "good", "bad"]
+    first, *others = cluster.reconcile()
+    assert (first, sorted(others)) == ("config map", ["bad", "good"])
     assert cluster.listed == ["good"]
     assert "annotations" not in cluster.config_map["data"]["exceptions.json"]
     good, bad = cluster.condition(0), cluster.condition(1)
@@ -189,8 +193,9 @@ def test_what_exceeds_a_bound_has_a_condition_that_says_so(cluster: FakeCluster)
 def test_one_pass_writes_a_limited_number_of_conditions(cluster: FakeCluster) -> None:
     names = [f"x{number:03}" for number in range(MAX_STATUS_WRITES + 1)]
     cluster.objects = [gpu_exception(f"team-{name}", name) for name in names]
-    assert len(cluster.reconcile()) == MAX_STATUS_WRITES + 1
-    assert cluster.reconcile() == [names[-1]]
+    first, second, third = (cluster.reconcile() for _ in range(3))
+    assert (len(first), len(second), third) == (MAX_STATUS_WRITES + 1, 1, [])
+    assert sorted([*first[1:], *second]) == names
 
 
 def test_errors_are_logged_once_and_change_nothing(cluster: FakeCluster) -> None:
@@ -208,6 +213,18 @@ def test_errors_are_logged_once_and_change_nothing(cluster: FakeCluster) -> None
     assert cluster.controller.alive
     cluster.now += 3600
     assert not cluster.controller.alive
+
+
+def test_an_object_that_cannot_be_written_delays_no_other(cluster: FakeCluster) -> None:
+    """As one that is as large as the API server stores them."""
+    names = [f"x{number}" for number in range(9)]
+    cluster.objects = [gpu_exception(name=name) for name in names]
+    cluster.refused = {"x0", "x4"}
+    with capture_logs() as log:
+        written = cluster.reconcile()
+    assert sorted(written[1:]) == [name for name in names if name not in cluster.refused]
+    assert [line["error"] for line in log if line["log_level"] == "error"] == ["413 too large"]
+    assert cluster.samples()["gpuward_gpu_exceptions_failures_total"] == 1
 
 
 def test_an_object_that_changed_meanwhile_is_left_for_the_next_pass(cluster: FakeCluster) -> None:
