@@ -75,8 +75,8 @@ def _profiles() -> Iterator[str]:
         "[Policies](policy.md#profiles) says which pods count as such, in files and at admission.\n"
         "\n"
     )
-    yield "| profile | GPU platform | extends | resources | scheduler | taint |\n"
-    yield "|---|---|---|---|---|---|\n"
+    yield "| profile | GPU platform | extends | resources | scheduler | taint | node modes |\n"
+    yield "|---|---|---|---|---|---|---|\n"
     for name, raw in built_in().items():
         cells = (
             f"`{name}`",
@@ -85,6 +85,7 @@ def _profiles() -> Iterator[str]:
             ", ".join(f"`{resource}`" for resource in raw.get("resources", {})),
             ", ".join(f"`{scheduler['name']}`" for scheduler in raw.get("schedulers", ())),
             ", ".join(f"`{_taint(taint)}`" for taint in raw.get("taints", ())),
+            ", ".join(f"`{label}`" for label in raw.get("nodeModes", {})),
         )
         yield f"| {' | '.join(cells)} |\n"
 

@@ -53,6 +53,8 @@ def _known_labels() -> tuple[dict[str, set[str]], set[str]]:
     for raw in built_in().values():
         for name, values in raw.get("nodeLabels", {}).items():
             known.setdefault(name, set()).update(values or ["*"])
+        for name in raw.get("nodeModes", {}):
+            known.setdefault(name, set()).add("*")
     known = {name: v for name, v in known.items() if not any(word in name for word in KEY_WORDS)}
     shared = {
         n

@@ -24,8 +24,8 @@ from rules.profile.records import (
 _FOLDER = os.path.dirname(__file__)
 # The keys to which a profile adds, if it extends others. It replaces the values of all other keys.
 _EXTENDED_KEYS = (
-    *("resources", "nodeLabels", "components", "runtimeClasses", "alternativeVariables"),
-    *("visibleDevices", "injectedReferences", "fractions", "limitQuotas"),
+    *("resources", "nodeLabels", "nodeModes", "components", "runtimeClasses"),
+    *("alternativeVariables", "visibleDevices", "injectedReferences", "fractions", "limitQuotas"),
 )
 # A limit far above every use, and far below Python's recursion limit.
 _MAX_EXTENDS = 20
@@ -137,6 +137,7 @@ def _profile(raw: Mapping[str, Any]) -> Profile:
             for key, value in entry.items()
         }
 
+    modes = raw.get("nodeModes", {})
     return Profile(
         name=raw["name"],
         description=raw.get("description", ""),
@@ -145,7 +146,14 @@ def _profile(raw: Mapping[str, Any]) -> Profile:
         affinities=tuple(NodeAffinity(**tuples(a)) for a in raw.get("affinities", ())),
         schedulers=tuple(Scheduler(**tuples(s)) for s in raw.get("schedulers", ())),
         components=tuple(Component(**tuples(c)) for c in raw.get("components", ())),
-        node_labels={key: tuple(values) for key, values in raw.get("nodeLabels", {}).items()},
+        node_labels={
+            **dict.fromkeys(modes, ()),
+            **{key: tuple(values) for key, values in raw.get("nodeLabels", {}).items()},
+        },
+        node_modes={
+            key: {value: tuple(offered) for value, offered in values.items()}
+            for key, values in modes.items()
+        },
         runtime_classes=tuple(raw.get("runtimeClasses", ())),
         visible_devices={
             n: VisibleDevices(n, **tuples(v)) for n, v in raw.get("visibleDevices", {}).items()

@@ -49,10 +49,12 @@ from rules.catalog.requests import (
 from rules.catalog.scheduling import (
     affinity_contradiction,
     affinity_default,
+    node_mode_mismatch,
     scheduler_mismatch,
     scheduler_name,
     toleration_default,
     toleration_mismatch,
+    unknown_node_label_value,
 )
 from rules.catalog.security import (
     admin_access_claim,
@@ -140,6 +142,8 @@ REPORTS = (
     placement_label.RULE,
     scheduler_mismatch.RULE,
     affinity_contradiction.RULE,
+    node_mode_mismatch.RULE,
+    unknown_node_label_value.RULE,
     quota_fraction.RULE,
     admin_access_claim.RULE,
 )

@@ -87,7 +87,7 @@ def impossible_label(demands: Iterable[Mapping[str, Any]]) -> str | None:
     refused: dict[str, set[str]] = {}
     for demand in demands:
         key, operator = as_text(demand.get("key")), as_text(demand.get("operator"))
-        values = _values(demand)
+        values = expression_values(demand)
         if operator == "In" and values is not None:
             allowed[key] = allowed.get(key, values) & values
         elif operator == "NotIn" and values is not None:
@@ -102,7 +102,7 @@ def impossible_label(demands: Iterable[Mapping[str, Any]]) -> str | None:
     return None
 
 
-def _values(expression: Mapping[str, Any]) -> set[str] | None:
+def expression_values(expression: Mapping[str, Any]) -> set[str] | None:
     """The values of an expression; None if one is not a string or contains a placeholder."""
     values = expression.get("values")
     listed = [] if values is None else values

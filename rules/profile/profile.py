@@ -34,6 +34,8 @@ class Profile:
     - `resources`: all GPU resources that any profile knows, so that a container which asks for
       one keeps its GPU even without that profile; `active`: those of the chosen profiles.
     - `node_labels`: labels of GPU nodes, each with the values that mean one; none means any.
+    - `node_modes`: labels that tell how a node offers its GPUs: by value, the resources that such
+      a node offers of those in the table; none means that this is not known.
     - `visible_devices`: the variables by which container runtimes learn which cards to hand out,
       by name or pattern.
     - `alternative_variables`: variables that may act as NVIDIA_VISIBLE_DEVICES does;
@@ -54,6 +56,7 @@ class Profile:
         schedulers: tuple[Scheduler, ...] = (),
         components: tuple[Component, ...] = (),
         node_labels: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+        node_modes: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType({}),
         runtime_classes: tuple[str, ...] = (),
         visible_devices: Mapping[str, VisibleDevices] = MappingProxyType({}),
         alternative_variables: tuple[str, ...] = (),
@@ -71,6 +74,7 @@ class Profile:
         self.schedulers = schedulers
         self.components = components
         self.node_labels = node_labels
+        self.node_modes = node_modes
         self.runtime_classes = runtime_classes
         self.visible_devices = visible_devices
         self.alternative_variables = alternative_variables
@@ -156,6 +160,7 @@ def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profi
             *(c for p in known for c in p.components if c.namespaces == (SYSTEM_NAMESPACE,)),
         ),
         node_labels=labels,
+        node_modes={k: m for p in (*known, *chosen) for k, m in p.node_modes.items()},
         runtime_classes=_union(p.runtime_classes for p in (*known, *chosen)),
         visible_devices=variables,
         alternative_variables=_union(p.alternative_variables for p in (*known, *chosen)),

@@ -78,6 +78,14 @@ CUSTOM_PROFILES: dict[str, tuple[dict[str, Any], list[str]]] = {
             '|| toleration.key.startsWith("example.com/card-")',
         ],
     ),
+    "modes of nodes": (
+        {"nodeModes": {"example.com/mode": {"a": []}}},
+        [
+            *['|| key == "example.com/mode"'] * 2,
+            *['|| expression.key == "example.com/mode"'] * 2,
+            '|| toleration.key == "example.com/mode"',
+        ],
+    ),
     "taints of nodes": (
         {"taints": [{"resources": ["nvidia.com/gpu"], "key": "example.com/cards"}]},
         ['|| toleration.key == "example.com/cards"'],

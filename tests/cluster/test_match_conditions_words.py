@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
@@ -35,9 +35,13 @@ PRIVILEGED: dict[str, Any] = {"securityContext": {"privileged": True}}
 MIRROR = "mirror.example.com:5000/"
 
 
+def labels(raw: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {**{label: [] for label in raw.get("nodeModes", {})}, **raw.get("nodeLabels", {})}
+
+
 def node_labels() -> Iterator[tuple[str, Any]]:
     for raw in built_in().values():
-        for pattern, values in raw.get("nodeLabels", {}).items():
+        for pattern, values in labels(raw).items():
             key = pattern.replace("*", "x")
             for value in (value.replace("*", "x") for value in values or ["x"]):
                 yield f"{key}={value}", pod(container(), nodeSelector={key: value})
@@ -58,7 +62,7 @@ def hints() -> Iterator[tuple[str, Any]]:
     facts = [fact for raw in built_in().values() for fact in raw.get("taints", ())]
     taints = {fact["key"]: fact.get("value") for fact in facts}
     for raw in built_in().values():
-        for pattern, values in raw.get("nodeLabels", {}).items():
+        for pattern, values in labels(raw).items():
             key, value = pattern.replace("*", "x"), next(iter(values), "x").replace("*", "x")
             if key not in LABELS_OF_EVERY_NODE:
                 taints.setdefault(key, value)

@@ -172,6 +172,23 @@ def test_a_built_in_profile_fits_the_schema_and_stands_alone(name: str) -> None:
         assert any(matches(pattern, r) or matches(r, pattern) for r in alone.resources), pattern
 
 
+@pytest.mark.parametrize("name", built_in())
+def test_the_modes_of_nodes_offer_resources_that_the_profile_knows(name: str) -> None:
+    alone = merged_profile([name])
+    for label in built_in()[name].get("nodeModes", {}):
+        assert alone.label_values(label) == (), "every node with the label is a GPU node"
+        offered = {r for resources in alone.node_modes[label].values() for r in resources}
+        for pattern in offered:
+            assert any(matches(pattern, r) or matches(r, pattern) for r in alone.resources), pattern
+
+
+def test_the_modes_of_a_chosen_profile_replace_those_of_a_built_in_one() -> None:
+    label = "ack.node.gpu.schedule"
+    own = {"name": "own", "extends": ["ack"], "nodeModes": {label: {"ours": ["nvidia.com/gpu"]}}}
+    assert merged_profile([own]).node_modes[label] == {"ours": ("nvidia.com/gpu",)}
+    assert "cgpu" in merged_profile(["amd"]).node_modes[label]
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_is_known_whatever_the_profile(name: str) -> None:
     assert default_policy().profile.resource(name) is not None

@@ -14,7 +14,7 @@ do not send a pod for which the condition fails.
 {{- $_ := set $own "annotations" (concat $own.annotations (include "gpuward.names" .annotations | fromJsonArray)) -}}
 {{- end -}}
 {{- $_ := set $own "variables" (concat $own.variables (include "gpuward.names" .alternativeVariables | fromJsonArray) (include "gpuward.names" .visibleDevices | fromJsonArray)) -}}
-{{- $_ := set $own "labels" (concat $own.labels (include "gpuward.names" .nodeLabels | fromJsonArray)) -}}
+{{- $_ := set $own "labels" (concat $own.labels (include "gpuward.names" .nodeLabels | fromJsonArray) (include "gpuward.names" .nodeModes | fromJsonArray)) -}}
 {{- range include "gpuward.objects" .taints | fromJsonArray -}}
 {{- $_ := set $own "taints" (append $own.taints (.key | toString)) -}}
 {{- end -}}

@@ -33,6 +33,7 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.base.json_patch import Edit, put, remove
+from rules.base.spelling import within_slips
 from rules.finding import Action, Finding, Fix
 from rules.gpu.api_validation import api_refuses_amounts
 from rules.objects.container import Container
@@ -153,21 +154,9 @@ def _nearest(name: str, profile: Profile) -> str | None:
     for known in profile.resources:
         other = known.removeprefix(prefix)
         slips = min(len(other) // LETTERS_PER_SLIP, MOST_SLIPS)
-        if other != known and "*" not in other and _within(slips, suffix, other):
+        if other != known and "*" not in other and within_slips(slips, suffix, other):
             return known
     return None
-
-
-def _within(slips: int, one: str, other: str) -> bool:
-    """Whether inserting, removing or changing at most `slips` letters turns `one` into `other`."""
-    if abs(len(one) - len(other)) > slips:
-        return False
-    if not one or not other:
-        return True
-    if one[0] == other[0]:
-        return _within(slips, one[1:], other[1:])
-    ways = ((one[1:], other), (one, other[1:]), (one[1:], other[1:]))
-    return any(_within(slips - 1, *way) for way in ways)
 
 
 RULE = define_rule(

@@ -1,0 +1,43 @@
+"""Compare words that users may have misspelt with the right ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+# A word in which more letters differ is another word.
+MOST_SLIPS = 2
+_NO_LETTERS = re.compile(r"[^a-z0-9]+")
+
+
+def nearest_word(word: str, known: Iterable[str]) -> str | None:
+    """The first of `known` that `word` may be meant for; None if none is near.
+
+    A word that differs only in case and punctuation is nearer than one of other letters.
+    """
+    words = list(known)
+    letters = _letters(word)
+    for other in words:
+        if letters == _letters(other):
+            return other
+    for slips in range(1, MOST_SLIPS + 1):
+        for other in words:
+            if slips < len(other) - 1 and within_slips(slips, letters, _letters(other)):
+                return other
+    return None
+
+
+def within_slips(slips: int, one: str, other: str) -> bool:
+    """Whether inserting, removing or changing at most `slips` letters turns `one` into `other`."""
+    if abs(len(one) - len(other)) > slips:
+        return False
+    if not one or not other:
+        return True
+    if one[0] == other[0]:
+        return within_slips(slips, one[1:], other[1:])
+    ways = ((one[1:], other), (one, other[1:]), (one[1:], other[1:]))
+    return any(within_slips(slips - 1, *way) for way in ways)
+
+
+def _letters(word: str) -> str:
+    return _NO_LETTERS.sub("", word.lower())

@@ -1,0 +1,83 @@
+"""A pod selects nodes that do not offer the GPU resource that it asks for.
+
+What it does
+------------
+Some labels tell how a node offers its GPUs, such as `ack.node.gpu.schedule`; the `nodeModes` of a
+profile list them. Compares their values in `nodeSelector` and in the required node affinity with
+the GPU resources that the pod requests. Finds a resource that nodes with none of the selected
+values offer: `nvidia.com/gpu` on nodes with the value `cgpu`, which offer `aliyun.com/gpu-mem`.
+Resources that `nodeModes` do not mention, and values of which they do not say what such nodes
+offer, are not compared. `unknown-node-label-value` reports values that they do not list.
+
+Why it matters
+--------------
+The label decides which resource a node offers. No node with that value offers the one that the pod
+asks for, so the pod stays Pending, although GPUs are free.
+
+References
+----------
+- https://www.alibabacloud.com/help/en/container-service-for-kubernetes/latest/labels-used-by-ack-to-control-gpus
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import TypeAlias
+
+from rules.base.json_access import display
+from rules.base.json_patch import Path
+from rules.base.patterns import matches_any
+from rules.finding import Action, Finding
+from rules.gpu.devices import requested_resources
+from rules.objects.pod import Pod
+from rules.placement.node_modes import allowed_values, selected_modes
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE, NODE_CONSTRAINT
+
+Modes: TypeAlias = Mapping[str, tuple[str, ...]]
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each label of which no selected value offers what the pod requests."""
+    places: dict[str, Path] = {}
+    for path, label, _ in selected_modes(pod):
+        places.setdefault(label, path)
+    for label, path in places.items():
+        modes = pod.profile.node_modes[label]
+        everything = tuple(chain.from_iterable(modes.values()))
+        wanted = [name for name in requested_resources(pod) if matches_any(everything, name)]
+        fitting = [value for value in modes if modes[value] and _serves(modes, value, wanted)]
+        selected = allowed_values(pod, label)
+        # If no mode fits, the fault is what the pod asks for: `mixed-families` reports it.
+        if not (wanted and fitting and selected):
+            continue
+        if not any(_serves(modes, value, wanted) for value in selected):
+            chosen = [value for value in modes if value in selected]
+            yield _finding((path, label), modes, wanted, fitting, chosen)
+
+
+def _serves(modes: Modes, value: str, wanted: list[str]) -> bool:
+    """Whether nodes with `value` offer all `wanted` resources, or what they offer is not known."""
+    offered = modes.get(value)
+    return not offered or all(matches_any(offered, name) for name in wanted)
+
+
+def _finding(
+    place: tuple[Path, str], modes: Modes, wanted: list[str], fitting: list[str], chosen: list[str]
+) -> Finding:
+    path, label = place
+    offered = tuple(dict.fromkeys(chain.from_iterable(modes[value] for value in chosen)))
+    missing = [name for name in wanted if not matches_any(offered, name)] or wanted
+    message = (
+        f"the pod asks for {' and '.join(map(display, missing))} and selects nodes with "
+        f"{label}: {' or '.join(chosen)}, which offer only {', '.join(offered)}"
+    )
+    fewest = min(len(modes[value]) for value in fitting)  # nothing more than what is asked for
+    nearest = " or ".join(value for value in fitting if len(modes[value]) == fewest)
+    advice = f"select {label}: {nearest}, or ask only for what the selected nodes offer"
+    return Finding(path=path, key=f"nodes.{label}", message=message, help=advice)
+
+
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_CONSTRAINT, GPU_RESOURCE))

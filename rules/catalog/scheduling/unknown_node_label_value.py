@@ -1,0 +1,49 @@
+"""A pod selects a value of a node label that no node has.
+
+What it does
+------------
+Checks `nodeSelector` and the required node affinity of every pod for the labels of nodes that tell
+how a node offers its GPUs, such as `ack.node.gpu.schedule`. Finds values that the GPU platform does
+not know: `cGPU` for `cgpu`. The `nodeModes` of a profile list the labels and all their values.
+Values that a pod excludes or only prefers are not checked.
+
+Why it matters
+--------------
+Kubernetes compares values letter by letter and accepts every one. A pod that selects a misspelt
+value stays Pending, although nodes with the right one are free.
+
+References
+----------
+- https://www.alibabacloud.com/help/en/container-service-for-kubernetes/latest/labels-used-by-ack-to-control-gpus
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.base.patterns import has_placeholder
+from rules.base.spelling import nearest_word
+from rules.finding import Action, Finding
+from rules.objects.pod import Pod
+from rules.placement.node_modes import selected_modes
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import NODE_CONSTRAINT
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each unknown value that the pod selects, once for each label."""
+    reported: set[tuple[str, str]] = set()
+    for path, label, value in selected_modes(pod):
+        known = pod.profile.node_modes[label]
+        if value in known or has_placeholder(value) or (label, value) in reported:
+            continue
+        reported.add((label, value))
+        right = nearest_word(value, known)
+        message = f"the pod selects nodes with {label}: {display(value)}, a value that no node has"
+        advice = f"write {right}" if right else f"write one of {', '.join(known)}"
+        yield Finding(path=path, key=f"nodes.{label}={value}", message=message, help=advice)
+
+
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_CONSTRAINT,))
