@@ -91,18 +91,13 @@ def _inputs(options: argparse.Namespace, paths: list[str], mode: Mode | None) ->
 def paths_of(options: argparse.Namespace) -> list[str]:
     """The paths that the user names, or what is read without any.
 
-    Raises UsageError if that is standard input and a terminal, or if what is staged is to be read
-    in a way that needs files on disk.
+    Raises UsageError if that is standard input and a terminal.
     """
-    if options.staged:
-        renders = options.render or options.values or options.sets or options.kube_version
-        if renders or options.changed_since:
-            raise UsageError("--staged reads no files: leave out --render and --changed-since")
-        staged_paths: list[str] = options.paths
-        return staged_paths
     if options.paths:
         paths: list[str] = options.paths
         return paths
+    if options.staged:
+        return []
     if options.changed_since:
         return ["."]
     if sys.stdin is None or sys.stdin.isatty():

@@ -1,66 +1,94 @@
-"""Tests of the pre-commit hook, installed from a local git repository."""
+"""The hooks of `.pre-commit-hooks.yaml`, run by pre-commit and by prek in a real repository."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.testkit.git_repository import BAD, FIXABLE, GOOD, GitRepository
 from tests.testkit.paths import ROOT
 
-pytestmark = pytest.mark.slow
+MANIFEST = ".pre-commit-hooks.yaml"
+BIN = Path(sys.executable).parent
+TOOLS = {
+    "pre-commit": (sys.executable, "-m", "pre_commit", "run"),
+    "prek": (str(BIN / "prek"), "run"),
+}
 
-POD = (
-    "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n  containers:\n"
-    "    - {name: a, env: [{name: NVIDIA_VISIBLE_DEVICES, value: %s}]}\n"
-)
 
-
-def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("GIT_")},
-        "PRE_COMMIT_HOME": str(folder.parent / "cache"),
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_AUTHOR_NAME": "a",
-        "GIT_AUTHOR_EMAIL": "a@example.com",
-        "GIT_COMMITTER_NAME": "a",
-        "GIT_COMMITTER_EMAIL": "a@example.com",
+def user_of(folder: Path, hooks: GitRepository) -> GitRepository:
+    """A repository whose configuration takes all hooks from the repository `hooks`."""
+    user = GitRepository(folder / "user")
+    user.environment |= {
+        "PRE_COMMIT_HOME": str(folder / "cache"),
+        "PREK_HOME": str(folder / "cache"),
+        "PATH": f"{BIN}:{user.environment['PATH']}",
     }
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    ids = "".join(f"      - id: gpuward-{name}\n" for name in ("lint", "fix", "project"))
+    user.stage(
+        ".pre-commit-config.yaml",
+        f"repos:\n  - repo: {hooks.folder}\n    rev: {hooks.git('rev-parse', 'HEAD')}\n"
+        f"    hooks:\n{ids}",
     )
+    return user
 
 
 @pytest.fixture
-def hook(tmp_path: Path, git: str) -> Path:
-    """A git repository with this project as it is in the work tree."""
-    listed = run(ROOT, git, "ls-files", "--cached", "--others", "--exclude-standard")
-    copy = tmp_path / "gpuward"
-    for name in listed.stdout.splitlines():
+def installed(tmp_path: Path, git: str) -> GitRepository:
+    """A user of the hooks as they are, but for the program, which is installed already."""
+    assert git
+    hooks = GitRepository(tmp_path / "hooks")
+    hooks.commit(
+        MANIFEST, (ROOT / MANIFEST).read_text().replace("language: python", "language: system")
+    )
+    return user_of(tmp_path, hooks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", TOOLS)
+def test_each_hook_does_its_work(installed: GitRepository, tool: str) -> None:
+    user, command = installed, TOOLS[tool]
+    user.stage("not-kubernetes.yaml", "a: 1\n")
+    user.stage("good.json", '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}\n')
+    user.stage("sub folder/bad.yaml", BAD)
+    user.write("untracked.yaml", BAD)
+    done = user.run(*command, "gpuward-lint")
+    assert done.returncode == 1
+    assert "sub folder/bad.yaml:7" in done.stdout
+    assert "untracked" not in done.stdout
+    assert "not evaluated" not in done.stdout
+    # What the project hook finds is in no changed file.
+    user.git("commit", "-qm", "x", "--no-verify")
+    (user.folder / "untracked.yaml").unlink()
+    user.stage("fixable.yaml", FIXABLE)
+    assert user.run(*command, "gpuward-fix").returncode == 1
+    assert "limits" in (user.folder / "fixable.yaml").read_text()
+    user.git("add", "fixable.yaml")
+    done = user.run(*command, "gpuward-project")
+    assert done.returncode == 1
+    assert "sub folder/bad.yaml:7" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", TOOLS)
+def test_the_hooks_install_themselves(tmp_path: Path, git: str, tool: str) -> None:
+    assert git
+    listed = GitRepository(ROOT).git("ls-files", "--cached", "--others", "--exclude-standard")
+    hooks = GitRepository(tmp_path / "gpuward")
+    for name in listed.splitlines():
         source = ROOT / name
         if source.is_file() and not name.startswith("tests/"):
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, copy / name)
-    for command in (("init", "-q"), ("add", "."), ("commit", "-qm", "all")):
-        assert run(copy, git, *command).returncode == 0
-    return copy
-
-
-def test_the_hook_refuses_a_commit_with_an_error(hook: Path, git: str, tmp_path: Path) -> None:
-    user = tmp_path / "user"
-    user.mkdir()
-    revision = run(hook, git, "rev-parse", "HEAD").stdout.strip()
-    (user / ".pre-commit-config.yaml").write_text(
-        f"repos:\n  - repo: {hook}\n    rev: {revision}\n    hooks: [{{id: gpuward-lint}}]\n"
-    )
-    run(user, git, "init", "-q")
-    for value, accepted in (("all", False), ("void", True)):
-        (user / "pod.yaml").write_text(POD % value)
-        run(user, git, "add", ".")
-        done = run(user, sys.executable, "-m", "pre_commit", "run", "--all-files")
-        assert (done.returncode == 0) is accepted, done.stdout + done.stderr
-        assert ("error[visible-devices-env]" in done.stdout) is not accepted
+            (hooks.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, hooks.folder / name)
+    hooks.git("add", ".")
+    hooks.git("commit", "-qm", "all")
+    user = user_of(tmp_path, hooks)
+    del user.environment["PYTHONPATH"]
+    for manifest, status in ((BAD, 1), (GOOD, 0)):
+        user.stage("pod.yaml", manifest)
+        done = user.run(*TOOLS[tool], "gpuward-lint")
+        assert done.returncode == status, done.stdout + done.stderr
+        assert ("error[visible-devices-env]" in done.stdout) is bool(status)
