@@ -129,5 +129,7 @@ class SuppressedFinding(NamedTuple):
 def locate_finding(file: File, document: Document, finding: Finding) -> LocatedFinding:
     """`finding` about `document` with its place in `file`."""
     span = file.locate(document, finding.path)
-    excerpt = file.excerpt(span)
-    return LocatedFinding(reported(finding), file.source.name, span, excerpt, finding.object)
+    shown, part, path = reported(finding), file.source.part, finding.path
+    if part and path[:1] == ("items",) and isinstance(path[1], int):
+        shown = shown._replace(path=("items", path[1] + part.items, *path[2:]))
+    return LocatedFinding(shown, file.source.name, span, file.excerpt(span), finding.object)

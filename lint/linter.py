@@ -18,7 +18,7 @@ from lint.owners import Owners
 from lint.preview import Preview, preview
 from lint.remarks import remarks, unread_requests
 from lint.results import InputNotEvaluated, Remark, Results, SkippedFile
-from lint.sources import Input, Source, UnreadableSource, UnreadFile
+from lint.sources import Input, Source, StandardInput, UnreadableSource, UnreadFile
 from rules.base.json_access import as_object
 from rules.policy import Policy, PolicyException, RuleSet
 from rules.profile.context import Context
@@ -87,11 +87,11 @@ class Linter:
     def evaluate(self, inputs: Iterable[Input]) -> None:
         """Evaluate every input and add the findings to the results."""
         for given in inputs:
-            item = given.read() if isinstance(given, UnreadFile) else given
+            item = given.read() if isinstance(given, UnreadFile | StandardInput) else given
             if isinstance(item, Source):
                 if item.is_rendering:
                     self.results.renderings += 1
-                else:
+                elif item.part is None or item.part.is_first:
                     self.results.file_names.append(item.name)
                 self._evaluate_file(File(item))
             elif isinstance(item, UnreadableSource):

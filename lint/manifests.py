@@ -53,7 +53,11 @@ class File:
 
     def position(self, offset: int) -> tuple[int, int]:
         """The line and the column of an offset, both from 1."""
-        return self._lines.at(offset + self._shift)
+        line, column = self._lines.at(offset + self._shift)
+        part = self.source.part
+        if part is None:
+            return line, column
+        return line + part.lines, column + part.columns * (line == part.line)
 
     def span(self, start: int, end: int) -> Span:
         """The piece between two offsets."""
@@ -61,15 +65,24 @@ class File:
 
     def excerpt(self, span: Span) -> Excerpt:
         """The text at `span`."""
-        return excerpt_at(self.source.text, span)
+        part = self.source.part
+        if part is None:
+            return excerpt_at(self.source.text, span)
+        above = span.line - part.lines - part.line
+        columns = 0 if above else part.columns
+        excerpt = excerpt_at(self.source.text, span._replace(column=span.column - columns))
+        before = excerpt.before[max(0, len(excerpt.before) - above) :]
+        if not columns:
+            return excerpt._replace(before=before)
+        end = excerpt.end_column + columns * (excerpt.end_line == span.line)
+        return excerpt._replace(before=before, end_column=end, start_byte=0, end_byte=0)
 
     def manifests(self) -> Iterator[Document | UnparsedDocument]:
         """Every Kubernetes object in the file; other documents are skipped silently."""
         for number, chunk in enumerate(split(self.source.text)):
             if number >= MAX_DOCUMENTS:
-                yield UnparsedDocument(
-                    chunk.line, 1, f"more than {MAX_DOCUMENTS} documents in one file"
-                )
+                line, _ = self.position(chunk.start)
+                yield UnparsedDocument(line, 1, f"more than {MAX_DOCUMENTS} documents in one file")
                 return
             try:
                 document = read(chunk)

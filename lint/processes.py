@@ -13,14 +13,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from itertools import islice
 from multiprocessing.connection import wait
 
 from lint.linter import Linter, Partial
 from lint.results import InputNotEvaluated
 from lint.sources import Input
 
-_BATCH = 32  # inputs; few enough that the last batches end at about the same time
 _WAITING = 3  # batches for each process, whose results may wait for those of an earlier one
 _ENDED = "a process of gpuward ended here, perhaps for want of memory; try --jobs 1"
 
@@ -33,14 +31,12 @@ def can_fork() -> bool:
     return "fork" in multiprocessing.get_all_start_methods()
 
 
-def evaluate(linter: Linter, inputs: Iterable[Input], jobs: int) -> Iterator[int]:
-    """Evaluate `inputs` with `jobs` copies of `linter`, and add the results to it.
+def evaluate(linter: Linter, batches: Iterable[Sequence[Input]], jobs: int) -> Iterator[None]:
+    """Evaluate `batches` with `jobs` copies of `linter`, and add the results to it.
 
-    Yields how many inputs have been evaluated, each time that there are more. If a process ends,
-    the inputs that it may have had are reported as not evaluated.
+    Yields after each batch. If a process ends, the inputs that it may have had are reported as not
+    evaluated.
     """
-    rest = iter(inputs)
-    batches = iter(lambda: [*islice(rest, _BATCH)], [])
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(linter,))
     waiting: deque[_Work] = deque()
@@ -48,9 +44,11 @@ def evaluate(linter: Linter, inputs: Iterable[Input], jobs: int) -> Iterator[int
         for batch in batches:
             waiting.append((batch, _submit(pool, batch)))
             if len(waiting) > jobs * _WAITING:
-                yield _collect(linter, *waiting.popleft())
+                _collect(linter, *waiting.popleft())
+                yield
         while waiting:
-            yield _collect(linter, *waiting.popleft())
+            _collect(linter, *waiting.popleft())
+            yield
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -64,13 +62,12 @@ def _submit(pool: ProcessPoolExecutor, batch: Sequence[Input]) -> Future[Partial
         return failed
 
 
-def _collect(linter: Linter, batch: Sequence[Input], future: Future[Partial]) -> int:
+def _collect(linter: Linter, batch: Sequence[Input], future: Future[Partial]) -> None:
     try:
         linter.add(future.result())
     except BrokenProcessPool:
         for item in batch:
             linter.results.not_evaluated.append(InputNotEvaluated(item.name, 0, 0, _ENDED))
-    return len(batch)
 
 
 def _begin(linter: Linter) -> None:

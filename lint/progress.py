@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Self
+from collections.abc import Iterable, Iterator
+from typing import Self, TypeVar
+
+T = TypeVar("T")
 
 _DELAY = 1.0  # seconds before the bar is shown
 _INTERVAL = 0.1
@@ -32,9 +35,14 @@ class Progress:
         if self._is_shown:
             self._write(_ERASE)
 
-    def advance(self, step: int) -> None:
-        """Count `step` more files."""
-        self._done += step
+    def count(self, inputs: Iterable[T]) -> Iterator[T]:
+        """`inputs`, each counted as done when the next one is asked for."""
+        for item in inputs:
+            yield item
+            self._done += 1
+
+    def show(self) -> None:
+        """Show how many are done, if it is time to."""
         if not self._is_on or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _INTERVAL

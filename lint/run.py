@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lint.evaluation import Suggest
 from lint.file_trees import DISK
+from lint.inputs import inputs
 from lint.linter import Linter
 from lint.policy_file import PolicyChoice
 from lint.preview import Preview
 from lint.results import Results
-from lint.sources import Input, UsageError, inputs
+from lint.sources import Input, UsageError, may_be_large
 from rules.policy import Policy, RuleSet
 from rules.profile.context import Context
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from lint.git.staged import StagedFiles
 
 
-_FEW = 128  # files, which take less time than other processes need to start
+_FEW = 128  # files
 
 
 class Run(NamedTuple):
@@ -70,13 +71,20 @@ def run(
         linter.evaluate(staged.sources(paths, options.exclude))
     else:
         given = [*_inputs(options, paths, mode)]
-        linter.evaluate(given[:_FEW])
-        if len(given) > _FEW:
-            # Files may be links to each other, so that only one process may write.
-            jobs = 1 if mode or options.patch else options.jobs
-            import_module("lint.many_files").evaluate(linter, given[_FEW:], jobs)
+        # What is written needs whole files, and one process: files may be links to each other.
+        if mode or options.patch or not _are_many(given):
+            linter.evaluate(given)
+        else:
+            import_module("lint.many_files").evaluate(linter, given, options.jobs)
     linter.finish()
     return Run(linter.results, policy, today, linter.previews)
+
+
+def _are_many(given: list[Input]) -> bool:
+    """Whether it takes longer to evaluate `given` than to start processes, or much memory."""
+    if len(given) > _FEW:
+        return True
+    return any(map(may_be_large, given))
 
 
 def _inputs(options: argparse.Namespace, paths: list[str], mode: Mode | None) -> Iterator[Input]:

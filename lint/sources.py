@@ -1,19 +1,18 @@
-"""Read the texts at the paths that a user names."""
+"""Texts that the linter reads, and what it does not read."""
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import stat
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from fnmatch import fnmatch
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from lint.file_trees import DISK, FileTree
 
 MAX_BYTES = 10 * 1024 * 1024
+LARGE = 4 << 20
+"""From how many bytes on a file is cut. A List of this size has too many nodes to read at once."""
 ENDINGS = (".yaml", ".yml", ".json")
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 STANDARD_INPUT = "<stdin>"
@@ -26,11 +25,29 @@ class UsageError(Exception):
     """Wrong usage of the command line; the message says why."""
 
 
+class Part(NamedTuple):
+    """Where the text of a source is, if it is a part of its file.
+
+    - `lines`: what to add to a line of the text to have that of the file.
+    - `line`: the first line of the text that is in the file; those above are gpuward's own.
+    - `columns`: what to add to a column in this line.
+    - `items`: how many items of the List come before.
+    - `is_first`: whether no other part of the file comes before.
+    """
+
+    lines: int
+    line: int = 1
+    columns: int = 0
+    items: int = 0
+    is_first: bool = False
+
+
 class Source(NamedTuple):
     """One text and the name by which reports call it.
 
     `is_named`: the user has named the file itself. `is_template`: it is in a chart's `templates`.
-    `is_rendering`: no file has the text; `name` is the command that writes it.
+    `is_rendering`: no file has the text; `name` is the command that writes it. `part` says where
+    the text is in its file, if it is not all of it.
     """
 
     name: str
@@ -38,6 +55,7 @@ class Source(NamedTuple):
     is_named: bool = False
     is_template: bool = False
     is_rendering: bool = False
+    part: Part | None = None
 
 
 class SkippedSource(NamedTuple):
@@ -64,98 +82,64 @@ class UnreadFile(NamedTuple):
 
     def read(self) -> Source | SkippedSource | UnreadableSource:
         """The text of the file."""
-        return _read(self.name, named=self.name == self.path, root=self.path)
+        if (refused := self.refusal()) is not None:
+            return refused
+        try:
+            return self.source(DISK.read(self.name, MAX_BYTES + 1))
+        except OSError as error:
+            return UnreadableSource(self.name, (error.strerror or str(error)).lower())
+
+    def refusal(self) -> UnreadableSource | None:
+        """Why the file must not be read; None if it may."""
+        why = ""
+        try:
+            if self.name != self.path and _leads_outside(self.name, self.path):
+                why = "a link that leads out of the folder; name its target to lint it"
+            elif self.name != self.path and not stat.S_ISREG(os.stat(self.name).st_mode):
+                why = "not a regular file"
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+        return UnreadableSource(self.name, why) if why else None
+
+    def source(self, content: bytes) -> Source | SkippedSource | UnreadableSource:
+        """The file with its content, of which up to MAX_BYTES + 1 bytes are given."""
+        return source_of(self.name, content, DISK, is_named=self.name == self.path)
 
 
-Input: TypeAlias = Source | SkippedSource | UnreadableSource | UnreadFile
+class StandardInput(NamedTuple):
+    """Standard input, which `stream` reads up to so many bytes of."""
+
+    name: str
+    stream: Callable[[int], bytes]
+
+    def read(self) -> Source | UnreadableSource:
+        """The text on standard input."""
+        return self.source(self.stream(MAX_BYTES + 1))
+
+    def source(self, content: bytes) -> Source | UnreadableSource:
+        """The same, if `content` has been read already."""
+        return _decoded(self.name, content)
 
 
-def inputs(
-    paths: Iterable[str],
-    exclude: Iterable[str] = (),
-    stdin_name: str = STANDARD_INPUT,
-    read_stdin: Callable[[int], bytes] | None = None,
-    is_wanted: Callable[[str], bool] | None = None,
-) -> Iterator[Input]:
-    """What is at `paths`: files, folders, globs, and `-` for standard input.
+Input: TypeAlias = Source | SkippedSource | UnreadableSource | UnreadFile | StandardInput
 
-    A folder gives every YAML and JSON file in it, hidden folders excepted. Names that fit a
-    pattern of `exclude` are left out. Standard input gets the name `stdin_name`; `read_stdin` reads
-    so many bytes of it. `is_wanted` says which of the files are read; all without it. Raises
-    UsageError for a path that does not exist.
-    """
-    patterns = tuple(exclude)
-    seen: set[str] = set()
-    for path in paths:
-        if path == "-":
-            read = read_stdin or sys.stdin.buffer.read
-            yield _decoded(stdin_name, read(MAX_BYTES + 1))
-            continue
-        for name in files_at(path):
-            if isinstance(name, SkippedSource | UnreadableSource):
-                yield name
-            elif name not in seen and not any(is_excluded(name, pattern) for pattern in patterns):
-                seen.add(name)
-                if is_wanted is None or is_wanted(name):
-                    yield UnreadFile(name, path)
+
+def may_be_large(given: Input) -> bool:
+    """Whether the input has, or may have, so many bytes that it is cut."""
+    if isinstance(given, StandardInput):
+        return True
+    if not isinstance(given, UnreadFile):
+        return False
+    try:
+        status = os.stat(given.name)
+    except OSError:
+        return False  # reading it says why
+    return stat.S_ISREG(status.st_mode) and status.st_size >= LARGE
 
 
 def has_placeholder(text: str) -> bool:
     """Whether `text` has `{{` outside comments, as templates do."""
     return "{{" in text and _PLACEHOLDER(text) is not None
-
-
-def is_excluded(name: str, pattern: str) -> bool:
-    """Whether `pattern` fits the file, one of the folders that it is in, or the name of one."""
-    while name and name != os.path.dirname(name):
-        if fnmatch(name, pattern) or fnmatch(os.path.basename(name), pattern):
-            return True
-        name = os.path.dirname(name)
-    return False
-
-
-def files_at(path: str) -> Iterator[str | SkippedSource | UnreadableSource]:
-    """The names of the files at `path`: a file, or all in a folder or that fit a glob."""
-    if os.path.isdir(path):
-        yield from _files_in_folder(path)
-    elif os.path.lexists(path):
-        yield path
-    else:
-        found = sorted(glob.glob(path, recursive=True))
-        if not found:
-            raise UsageError(f"{path} does not exist")
-        for name in found:
-            yield from files_at(name)
-
-
-def _files_in_folder(folder: str) -> Iterator[str | SkippedSource | UnreadableSource]:
-    closed: list[OSError] = []
-    for here, folders, files in os.walk(folder, onerror=closed.append):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in folders:
-            if os.path.islink(os.path.join(here, name)):
-                yield SkippedSource(
-                    os.path.join(here, name), "a link to a folder: name it to lint it"
-                )
-        for name in sorted(files):
-            if name.lower().endswith(ENDINGS) or name in KUSTOMIZATIONS:
-                yield os.path.normpath(os.path.join(here, name))
-    for error in closed:
-        yield UnreadableSource(str(error.filename), (error.strerror or str(error)).lower())
-
-
-def _read(name: str, *, named: bool, root: str) -> Source | SkippedSource | UnreadableSource:
-    try:
-        if not named and _leads_outside(name, root):
-            return UnreadableSource(
-                name, "a link that leads out of the folder; name its target to lint it"
-            )
-        if not named and not stat.S_ISREG(os.stat(name).st_mode):
-            return UnreadableSource(name, "not a regular file")
-        content = DISK.read(name, MAX_BYTES + 1)
-    except OSError as error:
-        return UnreadableSource(name, (error.strerror or str(error)).lower())
-    return source_of(name, content, DISK, is_named=named)
 
 
 def source_of(

@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 
 from lint.git.trees import LINK, SUBMODULE, Entry, GitTree
+from lint.inputs import is_excluded
 from lint.sources import (
     ENDINGS,
     KUSTOMIZATIONS,
@@ -13,7 +14,6 @@ from lint.sources import (
     SkippedSource,
     Source,
     UnreadableSource,
-    is_excluded,
     source_of,
 )
 

@@ -12,7 +12,7 @@ from lint.kustomizations import Kustomizations
 from lint.linter import TEMPLATE
 from lint.manifests import File, UnparsedDocument
 from lint.results import InputNotEvaluated
-from lint.sources import Input, SkippedSource, UnreadableSource, UnreadFile
+from lint.sources import Input, SkippedSource, StandardInput, UnreadableSource, UnreadFile
 from lint.suppressions import Suppressions
 from rules.engine.bounds import TooManyStepsError
 from rules.finding import Action, Finding
@@ -57,7 +57,7 @@ class Comparison:
 
     def add(self, item: Input) -> None:
         """Compare the objects of one file."""
-        source = item.read() if isinstance(item, UnreadFile) else item
+        source = item.read() if isinstance(item, UnreadFile | StandardInput) else item
         if isinstance(source, UnreadableSource):
             self.not_evaluated.append((source.name, source.why))
         elif isinstance(source, SkippedSource):

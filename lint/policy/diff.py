@@ -9,10 +9,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 
+from lint.inputs import inputs
 from lint.policy import Commands
 from lint.policy.comparison import ChangedObject, Comparison
 from lint.report import printable
-from lint.sources import inputs
 from policies.files import load_policy_or_config_map
 from rules.profile.context import Context
 

@@ -11,9 +11,10 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+from lint.inputs import inputs
 from lint.linter import Linter
 from lint.manifests import File, UnparsedDocument
-from lint.sources import Source, inputs
+from lint.sources import Source
 from policies.loading import default_policy
 from rules.gpu.devices import pod_requests_gpu
 from rules.objects.pod import Pod

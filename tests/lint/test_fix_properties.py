@@ -11,9 +11,10 @@ import pytest
 
 from kubeyaml import Chunk, read
 from lint.fix.fixer import FixedText, Fixer
+from lint.inputs import inputs
 from lint.linter import Linter
 from lint.results import Results
-from lint.sources import Source, UnreadFile, inputs
+from lint.sources import Source, UnreadFile
 from policies.loading import default_policy
 from registration.routes import ROUTES
 from rules.policy import Policy

@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lint import many_files, progress
+from lint.inputs import inputs
 from lint.linter import Linter
-from lint.sources import Input, Source, inputs
+from lint.sources import Input, Source
 from policies.loading import default_policy
 from rules.profile.context import Context
 from tests.testkit.cases import TODAY
@@ -88,13 +90,13 @@ def test_a_number_of_processes_is_positive(command: LintCommand, jobs: str) -> N
 def test_files_of_a_process_that_ends_are_not_evaluated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for n in range(100):
-        (tmp_path / f"{n:02}.yaml").write_text(POD.format(n=n, value="all", owner=""))
+    for n in range(300):
+        (tmp_path / f"{n:03}.yaml").write_text(POD.format(n=n, value="all", owner=""))
     first, evaluate = os.getpid(), Linter.evaluate
 
     def fatal(linter: Linter, given: Iterable[Input]) -> None:
         items = [*given]
-        if os.getpid() != first and any(item.name.endswith("70.yaml") for item in items):
+        if os.getpid() != first and any(item.name.endswith("270.yaml") for item in items):
             os._exit(9)
         evaluate(linter, items)
 
@@ -104,8 +106,8 @@ def test_files_of_a_process_that_ends_are_not_evaluated(
     results = linter.results
     lost = {os.path.basename(failed.file) for failed in results.not_evaluated}
     found = {os.path.basename(located.file) for located in results.findings}
-    assert "70.yaml" in lost
-    assert lost | found == {f"{n:02}.yaml" for n in range(100)}
+    assert "270.yaml" in lost
+    assert lost | found == {f"{n:03}.yaml" for n in range(300)}
     assert not lost & found
     assert results.status("error") == 3
 
@@ -132,13 +134,16 @@ def test_progress_is_shown_after_a_second_and_erased(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("lint.progress.time.monotonic", lambda: now)
     with progress.Progress(4000) as bar:
-        bar.advance(1000)
+        files = bar.count(range(4000))
+        for _ in islice(files, 2001):
+            bar.show()
         assert terminal.getvalue() == ""
         now = 2.0
-        bar.advance(1000)
+        bar.show()
         shown = terminal.getvalue()
         assert shown.endswith("[###############...............] 2,000 of 4,000 files")
-        bar.advance(1000)
+        next(files)
+        bar.show()
         assert terminal.getvalue() == shown
     assert terminal.getvalue() == f"{shown}\r\x1b[K"
 
@@ -151,5 +156,5 @@ def test_progress_is_for_terminals(
     monkeypatch.setenv("TERM", term)
     monkeypatch.setattr(progress, "_DELAY", -1.0)
     with progress.Progress(2) as bar:
-        bar.advance(1)
+        bar.show()
     assert stream.getvalue() == ""

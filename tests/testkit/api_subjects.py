@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lint.inputs import inputs
 from lint.manifests import File, UnparsedDocument
-from lint.sources import Source, UnreadFile, inputs
+from lint.sources import Source, UnreadFile
 from policies.loading import default_policy
 from rules.base.json_patch import Path as JsonPath
 from rules.base.json_patch import value_at

@@ -1,0 +1,1 @@
+"""Read large files in parts: documents, and the items of a List, in flat memory."""

@@ -1,0 +1,177 @@
+"""Tests of files that are read in parts: the findings are those of the whole file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lint.large_files import lists, parts
+from lint.linter import Linter
+from lint.results import Results
+from lint.sources import StandardInput, UnreadFile
+from policies.loading import default_policy
+from rules.profile.context import Context
+from tests.testkit.cases import TODAY
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {{name: pod-{n}}}
+spec:
+  containers:
+    - name: main  # {comment}
+      env:
+        - {{name: NVIDIA_VISIBLE_DEVICES, value: all}}
+"""
+IGNORE = "gpuward: ignore[visible-devices-env] a test"
+PODS = [POD.format(n=n, comment=IGNORE if n % 5 == 0 else "é") for n in range(60)]
+DATA: list[Any] = [yaml.safe_load(pod) for pod in PODS]
+UNTYPED = [{"metadata": pod["metadata"], "spec": pod["spec"]} for pod in DATA]
+
+
+def items(indent: int, note: str = "") -> str:
+    lines = []
+    for pod in PODS:
+        first, *rest = pod.splitlines()
+        lines += [note] if note else []
+        lines += [f"{' ' * indent}- {first}", *(f"{' ' * indent}  {line}" for line in rest)]
+    return "\n".join(lines) + "\n"
+
+
+LIST = {"apiVersion": "v1", "kind": "List"}
+HEAD = "apiVersion: v1\nkind: List\nitems:\n"
+TEXTS = {
+    "documents": "---\n".join(PODS),
+    "documents with Windows' line breaks": "---\n".join(PODS).replace("\n", "\r\n"),
+    "a YAML List": f"apiVersion: v1\nitems:\n{items(0)}kind: List\nmetadata: {{}}\n",
+    "an indented List": f"kind: List\napiVersion: v1\nitems:  # all\n\n# a\n{items(4)}",
+    "comments above items": f"apiVersion: v1\nkind: List\nitems:\n{items(2, f'  # {IGNORE}')}",
+    "a List after a pod": f"{PODS[0]}---\n{HEAD}{items(2)}---\n{PODS[1]}",
+    "a typed YAML List": yaml.safe_dump(
+        {"apiVersion": "v1", "kind": "PodList", "items": UNTYPED}, sort_keys=False
+    ),
+    "JSON of kubectl": json.dumps({"apiVersion": "v1", "items": DATA, "kind": "List"}, indent=4),
+    "compact JSON": json.dumps({"metadata": {"a": "]}"}, **LIST, "items": DATA}),
+    "a typed JSON List": json.dumps({"kind": "PodList", "apiVersion": "v1", "items": UNTYPED}),
+    "a JSON List and more": json.dumps({**LIST, "items": DATA}) + "\n---\n" + PODS[0],
+}
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is large, so that small texts are cut."""
+    for module in ("lint.sources", "lint.large_files.parts"):
+        monkeypatch.setattr(f"{module}.LARGE", 2000)
+    monkeypatch.setattr(lists, "PART", 900)
+    monkeypatch.setattr("lint.large_files.text_stream._BLOCK", 77)
+
+
+def linted(file: Path, *, in_parts: bool) -> Results:
+    linter = Linter(default_policy(), Context(TODAY))
+    given = UnreadFile(str(file), str(file))
+    linter.evaluate(parts.in_parts([given]) if in_parts else [given])
+    linter.finish()
+    return linter.results
+
+
+def facts(results: Results) -> list[Any]:
+    return [
+        (f.finding.identity, f.pointer, *f.span[2:], f.excerpt.end_line, f.excerpt.end_column)
+        for f in results.findings
+    ]
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_parts_have_the_findings_of_the_whole(tmp_path: Path, case: str) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_bytes(TEXTS[case].encode())
+    given = UnreadFile(str(file), str(file))
+    assert len([*parts.in_parts([given])]) > 3
+    cut, whole = (linted(file, in_parts=in_parts) for in_parts in (True, False))
+    assert facts(cut) == facts(whole)
+    assert len(facts(cut)) + cut.suppressed >= 60
+    for name in ("files", "objects", "pods", "suppressed", "remarks", "not_evaluated"):
+        assert getattr(cut, name) == getattr(whole, name), name
+
+
+LONG = "x" * 3000
+# A text, and what is said about it.
+REFUSED = {
+    "a quoted line like an item": (
+        f'{HEAD}- kind: Pod\n  a: "b\n' + "- kind: Pod\n" * 500 + '  c"\n' + items(0),
+        "while scanning a quoted scalar",
+    ),
+    "no List": (f"apiVersion: v1\nitems:\n{items(0)}kind: Pod\n", "its kind is 'Pod', not List"),
+    "no kind": (json.dumps({"apiVersion": "v1", "items": DATA}), "its kind is None, not List"),
+    "a kind that comes too late": (
+        json.dumps({"apiVersion": "v1", "items": UNTYPED, "kind": "PodList"}),
+        "the kind PodList comes after the items: write it before them",
+    ),
+    "items twice": (f"{HEAD}{items(0)}items:\n- a\n", "the key 'items' is here twice"),
+    "items twice in JSON": (
+        json.dumps({**LIST, "items": DATA})[:-1] + ', "items": []}',
+        "the key 'items' is here twice",
+    ),
+    "a torn List": (json.dumps({**LIST, "items": DATA})[:-40], "an item that is no JSON"),
+    "text behind": (f"{HEAD}{items(0)}]\n", "this is no List"),
+    "no UTF-8": (f"{HEAD}{items(0)}- \udcff\n", "not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_cut_is_not_evaluated(tmp_path: Path, case: str) -> None:
+    text, message = REFUSED[case]
+    file = tmp_path / "pods.yaml"
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    results = linted(file, in_parts=True)
+    assert message in " ".join(failed.message for failed in results.not_evaluated)
+    assert results.status("error") == 3
+
+
+WHOLE = {
+    "anchors": f"kind: List\napiVersion: v1\nitems:\n- &a {{kind: A, b: {LONG}}}\n{items(0)}",
+    "one long document": PODS[0] + f"      image: {LONG}\n",
+    "the JSON of another tool": json.dumps({"items": [{"a": "b"}] * 1000}),
+    "a List in flow style": "{kind: List, apiVersion: v1, items: [" + json.dumps(DATA)[1:] + "}",
+}
+
+
+@pytest.mark.parametrize("case", WHOLE)
+def test_a_file_that_can_be_read_at_once_is(tmp_path: Path, case: str) -> None:
+    file = tmp_path / "pods.json"
+    file.write_text(WHOLE[case])
+    cut, whole = (linted(file, in_parts=in_parts) for in_parts in (True, False))
+    assert (facts(cut), cut.not_evaluated) == (facts(whole), [])
+
+
+@pytest.mark.parametrize("item", ["- a: " + LONG * 4, "- kind: Pod\n" + "  # x\n" * 2000])
+def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, item: str) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text(f"{HEAD}{items(0)}{item}\n{items(0)}")
+    monkeypatch.setattr("lint.large_files.yaml_lists.MAX_BYTES", 4000)
+    (failed,) = linted(file, in_parts=True).not_evaluated
+    assert "an item larger than" in failed.message
+    monkeypatch.undo()
+    monkeypatch.setattr(parts, "LARGE", 2000)
+    monkeypatch.setattr("lint.sources.LARGE", 2000)
+    monkeypatch.setattr(parts, "MAX_STREAM", 9000)
+    (failed,) = linted(file, in_parts=True).not_evaluated
+    assert failed.message == "the part beyond 0 MiB"
+
+
+def test_standard_input_is_read_in_parts() -> None:
+    content = TEXTS["JSON of kubectl"].encode()
+    position = 0
+
+    def read(size: int) -> bytes:
+        nonlocal position
+        position += size
+        return content[position - size : position]
+
+    linter = Linter(default_policy(), Context(TODAY))
+    linter.evaluate(parts.in_parts([StandardInput("<stdin>", read)]))
+    assert (linter.results.pods, linter.results.files) == (60, 1)
