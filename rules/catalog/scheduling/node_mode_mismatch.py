@@ -17,6 +17,7 @@ asks for, so the pod stays Pending, although GPUs are free.
 References
 ----------
 - https://www.alibabacloud.com/help/en/container-service-for-kubernetes/latest/labels-used-by-ack-to-control-gpus
+- NVIDIA/k8s-device-plugin, `docs/gpu-feature-discovery/README.md`
 """
 
 from __future__ import annotations

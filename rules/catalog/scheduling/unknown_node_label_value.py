@@ -15,6 +15,8 @@ value stays Pending, although nodes with the right one are free.
 References
 ----------
 - https://www.alibabacloud.com/help/en/container-service-for-kubernetes/latest/labels-used-by-ack-to-control-gpus
+- NVIDIA/k8s-device-plugin, `docs/gpu-feature-discovery/README.md`
+- https://cloud.google.com/kubernetes-engine/docs/how-to/timesharing-gpus
 """
 
 from __future__ import annotations
