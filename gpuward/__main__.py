@@ -18,6 +18,7 @@ COMMANDS = {
     "lint": ("lint.cli", "", "find faults in GPU manifests"),
     "fix": ("lint.fix.cli", "", "fix faults in files, in place"),
     "baseline": ("lint.baseline.cli", "", "list known findings, so that only new ones fail"),
+    "lsp": ("lint.language_server.cli", "lsp", "serve an editor: findings, fixes, explanations"),
     "serve": ("webhook.cli", "webhook", "run the admission webhook"),
     "certs": ("certs.cli", "certs", "make, renew and check the certificates of the webhook"),
     "webhooks": (

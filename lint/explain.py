@@ -44,3 +44,10 @@ def explanation(rule: Rule[Any]) -> str:
         )
         parts.append(f"Defaults\n{defaults}")
     return "\n\n".join(parts) + "\n"
+
+
+def markdown(rule: Rule[Any]) -> str:
+    """The same as Markdown, under the name of the rule."""
+    sections = rule.documentation.items()
+    parts = [f"## {heading}\n\n{text}" for heading, text in sections if heading and text]
+    return "\n\n".join([f"# {rule.name}", f"{rule.summary[:1].upper()}{rule.summary[1:]}.", *parts])

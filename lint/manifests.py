@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,6 +17,10 @@ from rules.base.json_patch import Path
 MAX_DOCUMENTS = 20_000
 # Two escapes that make one character; an escaped backslash is stepped over.
 _PAIR = re.compile(r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})")
+
+
+# How much longer than the character the two escapes are.
+_ESCAPES_LENGTH = len(r"\ud83d\ude00") - 1
 
 
 class UnparsedDocument(NamedTuple):
@@ -76,6 +81,20 @@ class File:
             return excerpt._replace(before=before)
         end = excerpt.end_column + columns * (excerpt.end_line == span.line)
         return excerpt._replace(before=before, end_column=end, start_byte=0, end_byte=0)
+
+    def original_offset(self, offset: int) -> int:
+        """Where the character at `offset` of the source is in the original."""
+        return offset + _ESCAPES_LENGTH * bisect_left(self._joined, offset)
+
+    @cached_property
+    def _joined(self) -> list[int]:
+        """The offsets of characters that the original writes as two escapes."""
+        joined: list[int] = []
+        if self.source.text != self.original.text:
+            for pair in _PAIR.finditer(self.original.text):
+                if pair[1]:
+                    joined.append(pair.start() - _ESCAPES_LENGTH * len(joined))
+        return joined
 
     def manifests(self) -> Iterator[Document | UnparsedDocument]:
         """Every Kubernetes object in the file; other documents are skipped silently."""

@@ -1,0 +1,1 @@
+"""`gpuward lsp`: diagnostics, fixes, explanations and completion in editors."""

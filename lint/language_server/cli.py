@@ -1,0 +1,53 @@
+"""The command `gpuward lsp`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import redirect_stdout
+
+from lint.language_server.features import create_server
+from lint.language_server.policies import Settings
+from policies.files import POLICY_FILE
+
+
+def main(arguments: list[str]) -> int:
+    """Serve one editor on standard input and output until it closes them; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="gpuward lsp",
+        description="Language server: findings, fixes and explanations in editors.",
+    )
+    parser.add_argument("--stdio", action="store_true", help="the default, and the only transport")
+    parser.add_argument(
+        "--policy",
+        metavar="FILE",
+        help=f"instead of the nearest {POLICY_FILE}: a policy, or a ConfigMap with one",
+    )
+    parser.add_argument(
+        "--isolated", action="store_true", help="look for no policy in the folders of files"
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="the GPU platform that you run, such as gke; repeatable; default: nvidia",
+    )
+    parser.add_argument("--namespace", "-n", help="where objects go that name no namespace")
+    parser.add_argument(
+        "--notes", action="store_true", help="show notes too: what admission sets by default"
+    )
+    options = parser.parse_args(arguments)
+    settings = Settings(
+        policy=options.policy,
+        profiles=tuple(options.profile),
+        namespace=options.namespace,
+        notes=options.notes,
+        isolated=options.isolated,
+    )
+    server = create_server(settings)
+    # Only messages of the protocol may go to standard output.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as out, redirect_stdout(sys.stderr):
+        server.start_io(stdout=out)
+    return 0

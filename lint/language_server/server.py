@@ -1,0 +1,146 @@
+"""The language server: keeps documents, evaluates them in a thread, and answers the editor."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from importlib import metadata
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.uris import to_fs_path
+from pygls.workspace import TextDocument
+
+from lint.fix.changes import TextEdit
+from lint.language_server.analysis import Analysis, analyze
+from lint.language_server.diagnostics import manifest_diagnostics, policy_diagnostics
+from lint.language_server.policies import Policies, Settings
+from lint.language_server.positions import Positions
+from policies.files import POLICY_FILE
+
+_LOG = logging.getLogger(__name__)
+# Seconds without a key before a document is evaluated.
+_DELAY = 0.25
+_UNTITLED = "untitled.yaml"
+
+
+class GpuwardServer(LanguageServer):
+    """The open documents with what is known about them.
+
+    Clients send whole texts: a change of a part is told in lines, and pygls counts more line breaks
+    than the protocol.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(
+            "gpuward", _version(), text_document_sync_kind=types.TextDocumentSyncKind.Full
+        )
+        self.settings = settings
+        self.policies = Policies(settings)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._analyses: dict[str, Analysis] = {}
+        self._evaluating: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def evaluate_later(self, uri: str, delay: float = _DELAY) -> None:
+        """Publish new diagnostics of a document once it has not changed for `delay` seconds."""
+        self.forget_task(uri)
+        self._tasks[uri] = asyncio.ensure_future(self._evaluate_after(uri, delay))
+
+    def evaluate_all(self) -> None:
+        """The same for all open documents, as after a change of a policy."""
+        self._analyses.clear()
+        for uri in self.workspace.text_documents:
+            self.evaluate_later(uri)
+
+    def forget(self, uri: str) -> None:
+        """A document is closed: its diagnostics go."""
+        self.forget_task(uri)
+        self._analyses.pop(uri, None)
+        self._evaluating.pop(uri, None)
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+
+    def forget_task(self, uri: str) -> None:
+        """Whatever waits to be evaluated is out of date."""
+        if task := self._tasks.pop(uri, None):
+            task.cancel()
+
+    def positions(self, text: str) -> Positions:
+        """The positions in a text, in the units that the client wants."""
+        encoding = self.server_capabilities.position_encoding
+        return Positions(text, encoding or types.PositionEncodingKind.Utf16)
+
+    async def analysis(self, document: TextDocument) -> Analysis:
+        """What gpuward says about the text that the document has now."""
+        text, uri = document.source, document.uri
+        async with self._evaluating[uri]:
+            known = self._analyses.get(uri)
+            if known is None or known.text != text:
+                name = file_name(document)
+                given = (name, text, self._folder_of(name), self.policies, self.settings)
+                known = await asyncio.to_thread(analyze, *given)
+                if uri in self.workspace.text_documents:
+                    self._analyses[uri] = known
+        return known
+
+    def edit(self, document: TextDocument, edits: Sequence[TextEdit]) -> types.WorkspaceEdit:
+        """The edits of a document, for its current version if the client can check that."""
+        positions = self.positions(document.source)
+        changes = [
+            types.TextEdit(positions.between(edit.start, edit.end), edit.text) for edit in edits
+        ]
+        workspace = self.client_capabilities.workspace
+        if workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes:
+            target = types.OptionalVersionedTextDocumentIdentifier(document.uri, document.version)
+            return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(target, changes)])
+        return types.WorkspaceEdit(changes={document.uri: changes})
+
+    async def _evaluate_after(self, uri: str, delay: float) -> None:
+        await asyncio.sleep(delay)
+        try:
+            await self._publish(self.workspace.get_text_document(uri))
+        except Exception as error:  # noqa: BLE001  # a bug of ours must not end the server
+            _LOG.exception("%s was not evaluated", uri)
+            message = f"gpuward itself failed, please report it: {type(error).__name__}: {error}"
+            self.window_log_message(types.LogMessageParams(types.MessageType.Error, message))
+
+    async def _publish(self, document: TextDocument) -> None:
+        text, version = document.source, document.version
+        if is_policy(document):
+            found = await asyncio.to_thread(policy_diagnostics, text, self.positions(text))
+        else:
+            analysis = await self.analysis(document)
+            notes = self.settings.notes
+            positions = self.positions(text)
+            found = await asyncio.to_thread(manifest_diagnostics, analysis, positions, notes=notes)
+        if document.version == version:
+            self.text_document_publish_diagnostics(
+                types.PublishDiagnosticsParams(document.uri, found, version)
+            )
+
+    def _folder_of(self, name: str) -> str:
+        """The folder where the linter would run: the innermost of the workspace, or the file's."""
+        folders = [to_fs_path(uri) for uri in self.workspace.folders]
+        if not folders and self.workspace.root_path:
+            folders = [self.workspace.root_path]
+        around = [path for path in folders if path and name.startswith(os.path.join(path, ""))]
+        return max(around, key=len, default=os.path.dirname(name) or os.getcwd())
+
+
+def _version() -> str:
+    try:
+        return metadata.version("gpuward")
+    except metadata.PackageNotFoundError:
+        return "unknown"  # run from a clone
+
+
+def file_name(document: TextDocument) -> str:
+    """The path of a document; a name that is no file's for one that has not been saved."""
+    return to_fs_path(document.uri) or _UNTITLED
+
+
+def is_policy(document: TextDocument) -> bool:
+    """Whether the document is a policy, by its name."""
+    return os.path.basename(file_name(document)) == POLICY_FILE
