@@ -44,11 +44,11 @@ def _parser() -> argparse.ArgumentParser:
         usage="gpuward hook install [--fix] [-- LINT-OPTION …]",
         help="write a Git hook that judges what is staged",
         description="Write the pre-commit hook of this repository, where core.hooksPath says. It "
-        "runs `gpuward lint --staged`, with the options after `--`. A hook that gpuward "
+        "runs `gpuward lint --staged --quiet`, with the options after `--`. A hook that gpuward "
         "did not write stays as it is.",
         epilog=_EPILOG,
     )
-    install.add_argument("--fix", action="store_true", help="the hook runs `gpuward fix --staged`")
+    install.add_argument("--fix", action="store_true", help="the hook runs `gpuward fix`")
     install.set_defaults(run=_install, takes_lint_options=True)
     uninstall = commands.add_parser(
         "uninstall", help="remove the hook that `install` wrote", epilog=_EPILOG
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 def _install(options: argparse.Namespace, lint_options: list[str]) -> int:
     verb = "fix" if options.fix else "lint"
     lint_parser(f"gpuward {verb}").parse_args(lint_options)  # an error now, not at each commit
-    path = pre_commit.install([verb, "--staged", *lint_options])
+    path = pre_commit.install([verb, "--staged", "--quiet", *lint_options])
     sys.stdout.write(f"{printable(path)}: written\n")
     return 0
 
