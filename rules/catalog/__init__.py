@@ -32,7 +32,7 @@ from rules.catalog.bypass import (
     visible_devices_valuefrom,
 )
 from rules.catalog.checks import checked
-from rules.catalog.quota import quota_fraction, quota_inert_key
+from rules.catalog.quota import quota_fraction, quota_inert_key, unknown_quota_resource
 from rules.catalog.requests import (
     absurd_count,
     fractional_gpu,
@@ -119,6 +119,7 @@ OPT_IN_FIXES = (
     host_namespaces.RULE,
     ld_preload.RULE,
     toleration_mismatch.RULE,
+    unknown_quota_resource.RULE,
     quota_inert_key.RULE,
 )
 """Rules whose fixes need `fix: true` in the policy; a rule's docstring states any exception."""

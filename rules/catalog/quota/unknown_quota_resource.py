@@ -1,0 +1,86 @@
+"""A quota names a GPU resource that is misspelt.
+
+What it does
+------------
+Compares the extended resources in the keys of a ResourceQuota's `spec.hard` with the names of GPU
+resources, as `unknown-gpu-resource` does for containers. Finds names that are known mistakes
+(`requests.nvidia.com/gpus`), that spell a MIG profile otherwise than NVIDIA's device plugin does,
+and that differ by a letter or two from a known resource of the same vendor.
+
+Why it matters
+--------------
+The API server accepts every name with a domain. The quota then limits a resource that no pod asks
+for, and the GPUs of the namespace are not limited at all.
+
+Fix safety
+----------
+The fix renames the key only if the policy says `fix: true`, because it puts a quota into force
+that was never in force. If the right key is there as well, or if two keys would become one, there
+is no fix.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/policy/resource-quotas/#resource-quota-for-extended-resources
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.base.json_patch import put, remove
+from rules.base.patterns import matches_any
+from rules.finding import Action, Finding, Fix
+from rules.gpu.resource_names import misspelt_resources
+from rules.objects.quota import Quota
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import QUOTA
+
+LIMITS, REQUESTS = "limits.", "requests."
+
+
+def check(quota: Quota, _context: Context) -> Iterator[Finding]:
+    """Yield each key with a misspelt name."""
+    names = {key: _resource(key) for key in quota.hard if "/" in key}
+    misspelt = misspelt_resources(names.values(), quota.profile)
+    meant = {
+        key: _key_for(misspelt[name].right, key, quota)
+        for key, name in names.items()
+        if name in misspelt
+    }
+    times = Counter(meant.values())
+    for key, right in meant.items():
+        path = (*quota.path, key)
+        kind = "a mistake for" if misspelt[names[key]].is_known else "not known but close to"
+        message = (
+            f"the quota's key {display(key)} is {kind} {right}: "
+            f"it does not limit {misspelt[names[key]].right}"
+        )
+        fix = None
+        if right not in quota.hard and times[right] == 1:
+            edits = (put((*quota.path, right), quota.hard[key]), remove(path))
+            fix = Fix(f"rename it to {right}", edits)
+        advice = f"remove it: {right} is there" if right in quota.hard else f"write {right}"
+        yield Finding(path=path, key=f"hard.{key}", message=message, help=advice, fix=fix)
+
+
+def _resource(key: str) -> str:
+    return key.removeprefix(REQUESTS if key.startswith(REQUESTS) else LIMITS)
+
+
+def _key_for(name: str, key: str, quota: Quota) -> str:
+    """The key by which a quota limits the resource `name`, where a user wrote `key`."""
+    counts = key.startswith(LIMITS) and matches_any(quota.profile.limit_quotas, name)
+    return (LIMITS if counts else REQUESTS) + name
+
+
+RULE = define_rule(
+    check,
+    subject=Quota,
+    action=Action.WARN,
+    since="0.1",
+    needs=(QUOTA,),
+    supersedes=("quota-inert-key",),
+)

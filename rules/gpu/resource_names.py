@@ -1,0 +1,93 @@
+"""Misspelt names of GPU resources, and the right ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rules.base.spelling import within_slips
+from rules.profile.profile import Profile
+
+ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"})
+# Right name -> the wrong ones that users write.
+MISTAKES_FOR = {
+    "nvidia.com/gpu": "gpu gpus GPU nvidia nvidia-gpu nvidia/gpu nvidia/gpus nvidia.com nvidia.gpu"
+    " nvidia.com.gpu nvidia.com-gpu nvidia-com/gpu nvidia.com/gpus nvidia.com/gup nvdia.com/gpu"
+    " nvidea.com/gpu nividia.com/gpu nvidia.io/gpu nvidia.com/nvidia-gpu nvidia.com/gpu-count"
+    " alpha.kubernetes.io/nvidia-gpu kubernetes.io/gpu",
+    "amd.com/gpu": "amd amd-gpu amd/gpu amd.gpu amd.com.gpu amd.com/gpus rocm.amd.com/gpu",
+    "gpu.intel.com/i915": "intel/gpu intel.com/gpu intel.com/i915 gpu.intel.com gpu.intel.com/gpu",
+    "aliyun.com/gpu-mem": "gpu-mem aliyun/gpu-mem aliyun.com/gpu_mem aliyun.com/gpu-memory",
+    "aliyun.com/gpu-core.percentage": "aliyun.com/gpu-core aliyun.com/gpu-core-percentage",
+}
+MISTAKES = {wrong: right for right, texts in MISTAKES_FOR.items() for wrong in texts.split()}
+# A number of GPUs in the name, where it belongs in the amount.
+COUNT_IN_NAME = re.compile(r"nvidia\.com/gpu-[0-9]{1,3}")
+# A MIG profile with or without its punctuation: perhaps compute slices, slices, memory, and what
+# the instance has besides, such as `.me`, `.me.all`, `.gfx` and `-me`; or the name of its shares.
+MIG_PROFILE = re.compile(
+    r"nvidia\.com/mig[-_.]?(?:([0-9])c[-_.]?)?([0-9])g[-_.]?([0-9]{1,3})g(?:b|ib)?([.-][a-z.-]+)?",
+    re.IGNORECASE,
+)
+# Names that differ from the right one by a few letters. Short names have too many real neighbours
+# (gpu, vgpu, npu), so one difference is allowed for every five letters.
+LETTERS_PER_SLIP, MOST_SLIPS = 5, 2
+# Comparing takes time, and no real container has so many misspelt names.
+MOST_COMPARED = 50
+
+
+class Misspelling(NamedTuple):
+    """What a misspelt name is meant for, and whether users are known to write it for that."""
+
+    right: str
+    is_known: bool
+
+
+def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Misspelling]:
+    """Those of `names` that are misspelt names of GPU resources, each with what is meant."""
+    misspelt: dict[str, Misspelling] = {}
+    compared: set[str] = set()
+    for name in names:
+        if name in ORDINARY or name in profile.resources:
+            continue
+        if meant := _right_shape(name):
+            misspelt[name] = Misspelling(meant, is_known=True)
+            continue
+        if profile.resource(name):
+            continue
+        spellings = (name.removeprefix("requests.").removeprefix("limits."), name.lower())
+        if right := MISTAKES.get(name) or next(filter(profile.resource, spellings), None):
+            misspelt[name] = Misspelling(right, is_known=True)
+        elif len(compared) < MOST_COMPARED:
+            compared.add(name)
+            if nearest := _nearest(name, profile):
+                misspelt[name] = Misspelling(nearest, is_known=False)
+    return misspelt
+
+
+def _right_shape(name: str) -> str:
+    """The name that is meant, if `name` has a count in it or is no MIG profile's; else empty."""
+    if COUNT_IN_NAME.fullmatch(name):
+        return "nvidia.com/gpu"
+    profile = MIG_PROFILE.fullmatch(name)
+    if profile is None:
+        return ""
+    compute, slices, memory, rest = profile.groups()
+    parts = f"{compute}c." if compute else ""
+    right = f"nvidia.com/mig-{parts}{slices}g.{memory}gb{(rest or '').lower()}"
+    return "" if right == name else right
+
+
+def _nearest(name: str, profile: Profile) -> str | None:
+    domain, slash, suffix = name.partition("/")
+    # Names with digits are other models, not typing errors.
+    if not slash or any(letter.isdigit() for letter in suffix):
+        return None
+    prefix = f"{domain}/"
+    for known in profile.resources:
+        other = known.removeprefix(prefix)
+        slips = min(len(other) // LETTERS_PER_SLIP, MOST_SLIPS)
+        if other != known and "*" not in other and within_slips(slips, suffix, other):
+            return known
+    return None
