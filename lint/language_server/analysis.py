@@ -37,8 +37,8 @@ class FoundHere(NamedTuple):
 class Analysis:
     """What gpuward says about one version of a document.
 
-    `results` has all but the findings, which are in `found`. `problem` says why nothing was
-    evaluated; it is empty if something was.
+    `found` are the findings that the user wants to see; `results` has the rest. `problem` says why
+    nothing was evaluated; it is empty if something was.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Analysis:
         self.found: list[FoundHere] = []
         self.results = Results()
         self._policy = policy
+        self._notes = settings.notes
         # A surrogate alone is no text, and is refused as a file with it is.
         self._source = source_of(name, text.encode(errors="surrogatepass"), DISK)
         today = datetime.datetime.now(tz=datetime.UTC).date()
@@ -102,7 +103,8 @@ class Analysis:
         """Keep a document for the fixes that a user may ask for; no edits until then."""
         for finding in item.result.findings:
             located = locate_finding(file, item.document, finding)
-            self.found.append(FoundHere(located, finding, file, evaluator, item))
+            if located.level != "note" or self._notes:
+                self.found.append(FoundHere(located, finding, file, evaluator, item))
         return ()
 
 
@@ -111,6 +113,6 @@ def analyze(name: str, text: str, folder: str, policies: Policies, settings: Set
     try:
         found = policies.find(folder)
     except PolicyError as error:
-        problem = f"not evaluated, because the policy cannot be used: {error}"
+        problem = f"not evaluated, because the policy cannot be used: {error}".replace("\n", "; ")
         return Analysis(name, text, None, settings, problem)
     return Analysis(name, text, found, settings, "")

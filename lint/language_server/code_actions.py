@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from lsprotocol.types import (
@@ -33,7 +33,7 @@ def code_actions(
     analysis: Analysis, positions: Positions, params: CodeActionParams, make_edit: MakeEdit
 ) -> list[CodeAction]:
     """The actions for the findings on the lines of a range, and that which fixes all."""
-    wanted = [str(kind) for kind in params.context.only or ()]
+    wanted = [_text(kind) for kind in params.context.only or ()]
     actions: list[CodeAction] = []
     if _wants(wanted, CodeActionKind.QuickFix):
         here = islice(_found_on(analysis, positions, params.range), _MAX_FINDINGS)
@@ -46,10 +46,14 @@ def code_actions(
     return actions
 
 
-def _wants(wanted: Iterable[str], kind: str) -> bool:
+def _wants(wanted: Sequence[str], kind: str) -> bool:
     """Whether an editor that asks for these kinds, or for all if there are none, takes `kind`."""
-    kinds = list(wanted)
-    return not kinds or any(kind == one or kind.startswith(f"{one}.") for one in kinds)
+    asked = _text(kind)
+    return not wanted or any(asked == one or asked.startswith(f"{one}.") for one in wanted)
+
+
+def _text(kind: CodeActionKind | str) -> str:
+    return kind.value if isinstance(kind, CodeActionKind) else kind
 
 
 def _found_on(analysis: Analysis, positions: Positions, lines: Range) -> Iterator[FoundHere]:

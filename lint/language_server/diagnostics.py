@@ -27,7 +27,7 @@ _PROBLEM = re.compile(rf"{_POLICY}:(\d+):(\d+): (.*)")
 def manifest_diagnostics(
     analysis: Analysis, positions: Positions, *, notes: bool
 ) -> list[Diagnostic]:
-    """The diagnostics of a document with manifests, with notes if the user wants them."""
+    """The diagnostics of a document with manifests; notes that no rule makes if `notes`."""
     found = list(_manifest_diagnostics(analysis, positions, notes=notes))
     if len(found) > _MAX_DIAGNOSTICS:
         hidden = len(found) - _MAX_DIAGNOSTICS
@@ -73,17 +73,16 @@ def _manifest_diagnostics(
         if remark.level != "note" or notes:
             yield _message(remark.message, remark.level, positions, remark.line, remark.column)
     for found in analysis.found:
-        finding, level = found.finding, found.located.level
-        if level != "note" or notes:
-            parts = (finding.message, f"Help: {finding.help}" if finding.help else "")
-            yield Diagnostic(
-                range_of(found, positions),
-                printable(". ".join(filter(None, parts))),
-                severity=_SEVERITIES[level],
-                code=finding.rule,
-                code_description=CodeDescription(rule_page(finding.rule)),
-                source=SOURCE,
-            )
+        finding = found.finding
+        parts = (finding.message, f"Help: {finding.help}" if finding.help else "")
+        yield Diagnostic(
+            range_of(found, positions),
+            printable(". ".join(filter(None, parts))),
+            severity=_SEVERITIES[found.located.level],
+            code=finding.rule,
+            code_description=CodeDescription(rule_page(finding.rule)),
+            source=SOURCE,
+        )
 
 
 def _message(

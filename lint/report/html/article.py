@@ -37,7 +37,8 @@ def add_article(section: Element, article: Article) -> None:
     position = f"{entry.line}:{entry.column}" if entry.line and entry.file else ""
     places = [position, entry.object]
     if located:
-        pointer = "" if entry.file else located.pointer_in_object
+        is_exact = entry.file and not located.rendered_by
+        pointer = "" if is_exact else located.pointer_in_object
         places += [located.finding.container, pointer]
     add(element, "p", " · ".join(filter(None, places)), "where")
     if located:
@@ -69,6 +70,9 @@ def _add_excerpt(element: Element, located: LocatedFinding) -> None:
     add(row, "mark", _visible(text[start:stop])).tail = _visible(text[stop:])
     for number, after in enumerate(around.after, line + 1):
         _add_line(pre, number, after)
+    if located.rendered_by:
+        rendered = f"Rendered: line {located.rendered_line} of {located.rendered_by}"
+        add(element, "p", rendered, "where")
 
 
 def _add_line(pre: Element, number: int, text: str) -> Element:
