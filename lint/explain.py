@@ -8,7 +8,7 @@ from typing import Any
 
 from lint.findings import LEVELS
 from policies.suggestions import did_you_mean
-from rules.catalog import CATALOG
+from rules.all_rules import ALL_RULES
 from rules.finding import Action
 from rules.rule import Rule
 
@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("rule", metavar="RULE")
     wanted = parser.parse_args(arguments).rule
-    rules = {rule.name: rule for rule in CATALOG}
+    rules = {rule.name: rule for rule in ALL_RULES}
     if wanted not in rules:
         hint = did_you_mean(wanted, rules, "gpuward rules lists them all")
         sys.stderr.write(f"gpuward: there is no rule {wanted!r}; {hint}\n")

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 from kubeyaml import Document
 from lint.excerpts import Excerpt, Span
 from lint.manifests import File
+from rules.all_rules import ALL_RULES
 from rules.base.json_patch import Path, pointer
-from rules.catalog import CATALOG
 from rules.finding import Action, Finding
 from rules.objects.object_ref import ObjectRef
 from rules.rule import Rule
 
-RULES = {rule.name: rule for rule in CATALOG}
+RULES = {rule.name: rule for rule in ALL_RULES}
 LEVELS = {Action.DENY: "error", Action.WARN: "warning", Action.AUDIT: "note"}
 ACTIONS = {level: action for action, level in LEVELS.items()}
 

@@ -66,6 +66,13 @@ def add_inputs(made: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with status 3 if there is no pod, quota or claim to evaluate",
     )
+    made.add_argument(
+        "--also",
+        metavar="KINDS",
+        default="",
+        help="also lint files that are no manifests: dockerfile, compose, shell, or several of "
+        "them with commas",
+    )
     _add_rendering(made.add_argument_group("charts and kustomizations"))
 
 

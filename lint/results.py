@@ -66,6 +66,7 @@ class Results:
         self.not_written: list[InputNotEvaluated] = []
         self.file_names: list[str] = []
         self.renderings = 0
+        self.container_files = 0
         self.objects = 0
         self.pods = 0
         self.components = 0
@@ -103,7 +104,7 @@ class Results:
     def nothing_to_evaluate(self) -> str:
         """Why there was nothing to evaluate; empty if there was something, readable or not."""
         evaluated = self.pods or self.quotas_and_claims or self.gpu_exceptions
-        if evaluated or self.not_evaluated:
+        if evaluated or self.container_files or self.not_evaluated:
             return ""
         found = "no Kubernetes object"
         if self.objects:

@@ -7,14 +7,14 @@ import json
 import sys
 from itertools import groupby
 
-from rules.catalog import CATALOG
+from rules.all_rules import ALL_RULES
 
 
 def main(arguments: list[str]) -> int:
     """List the rules by family; the exit status."""
     parser = argparse.ArgumentParser(prog="gpuward rules", description="List the rules.")
     parser.add_argument("--format", choices=("text", "json"), default="text")
-    rules = sorted(CATALOG, key=lambda rule: (rule.family, rule.name))
+    rules = sorted(ALL_RULES, key=lambda rule: (rule.family, rule.name))
     if parser.parse_args(arguments).format == "json":
         entries = [
             {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +21,7 @@ from rules.policy import Policy, RuleSet
 from rules.profile.context import Context
 
 if TYPE_CHECKING:
+    from lint.container_files.files import ContainerFiles
     from lint.fix.modes import Mode
     from lint.git.staged import StagedFiles
 
@@ -64,18 +65,24 @@ def run(
         tree=tree,
         suggest=suggest,
     )
+    others = _other_files(options)
+    given = staged.sources(paths, options.exclude) if staged else _inputs(options, paths, mode)
+    if others:
+        given = (item for item in given if item.name not in others)
     if options.render or options.values or options.sets or options.kube_version:
-        renderer = import_module("lint.rendering.renderer").start(paths, options)
-        renderer.evaluate(linter, _inputs(options, paths, mode))
+        import_module("lint.rendering.renderer").start(paths, options).evaluate(linter, given)
     elif staged:
-        linter.evaluate(staged.sources(paths, options.exclude))
+        linter.evaluate(given)
     else:
-        given = [*_inputs(options, paths, mode)]
+        files = [*given]
         # What is written needs whole files, and one process: files may be links to each other.
-        if mode or options.patch or not _are_many(given):
-            linter.evaluate(given)
+        if mode or options.patch or not _are_many(files):
+            linter.evaluate(files)
         else:
-            import_module("lint.many_files").evaluate(linter, given, options.jobs)
+            import_module("lint.many_files").evaluate(linter, files, options.jobs)
+    if others:
+        evaluate = import_module("lint.container_files.evaluation").evaluate
+        evaluate(linter, others.find(paths, options.exclude, _wanted(options, paths)))
     linter.finish()
     return Run(linter.results, policy, today, linter.previews)
 
@@ -88,12 +95,29 @@ def _are_many(given: list[Input]) -> bool:
 
 
 def _inputs(options: argparse.Namespace, paths: list[str], mode: Mode | None) -> Iterator[Input]:
-    is_wanted = None
-    if options.changed_since:
-        changed_since = import_module("lint.git.changed").changed_since
-        is_wanted = changed_since(options.changed_since, paths)
     read_stdin = mode.streams.read if mode and mode.streams else None
-    return inputs(paths, options.exclude, options.stdin_filename, read_stdin, is_wanted)
+    wanted = _wanted(options, paths)
+    return inputs(paths, options.exclude, options.stdin_filename, read_stdin, wanted)
+
+
+def _wanted(options: argparse.Namespace, paths: list[str]) -> Callable[[str], bool] | None:
+    """Which files the user wants to have linted; None for all."""
+    if not options.changed_since:
+        return None
+    changed_since: Callable[[str, list[str]], Callable[[str], bool]]
+    changed_since = import_module("lint.git.changed").changed_since
+    return changed_since(options.changed_since, paths)
+
+
+def _other_files(options: argparse.Namespace) -> ContainerFiles | None:
+    """The files that are no manifests, if the user wants some to be linted."""
+    if not options.also:
+        return None
+    if options.staged:
+        raise UsageError("--also reads the files of the working tree: leave --staged out")
+    files = import_module("lint.container_files.files")
+    chosen: ContainerFiles = files.ContainerFiles(options.also)
+    return chosen
 
 
 def paths_of(options: argparse.Namespace) -> list[str]:

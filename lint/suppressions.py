@@ -103,6 +103,22 @@ def find_suppressions(file: File, document: Document, end: int) -> Suppressions:
     return Suppressions(found)
 
 
+def comments_in_text(file: File) -> Suppressions:
+    """The comments of a file that is no YAML: each covers its line, or the next one with text.
+
+    The paths that they cover are the numbers of lines, from 1.
+    """
+    text = file.source.text
+    found = []
+    for match in _COMMENT.finditer(text):
+        line = file.position(match.start())[0]
+        if not text[text.rfind("\n", 0, match.start()) + 1 : match.start()].strip():
+            line += 1
+        rules = tuple(name.strip() for name in (match[1] or "").split(",") if name.strip())
+        found.append(Suppression(match.start(), (line,), rules, match[2].strip()))
+    return Suppressions(found)
+
+
 class _DocumentOutline:
     """On which lines the nodes of a document begin, and where its keys and scalars are."""
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from policies.bundles import rule_settings
+from rules.all_rules import ALL_RULES
 from rules.base.json_patch import Path
-from rules.catalog import CATALOG
 from rules.finding import FixScope
 from rules.policy import ActiveRule, Policy
 
@@ -46,7 +46,7 @@ def effective_rules(
     `raw` is the policy as parsed YAML, and `policy` what it means.
     """
     given = rule_settings(raw)
-    for rule in sorted(CATALOG, key=lambda rule: (rule.family, rule.name)):
+    for rule in sorted(ALL_RULES, key=lambda rule: (rule.family, rule.name)):
         active = policy.activate(rule)
         sources = {}
         for path, setting in given.get(rule.name, {}).items():

@@ -9,6 +9,7 @@ from typing import Any
 from policies.schema_problems import Problem, suggestion
 from rules.base.json_patch import Path
 from rules.catalog import CATALOG
+from rules.container_files import RULES as CONTAINER_FILE_RULES
 from rules.objects.pod import Pod
 from rules.policy import SECURITY_FAMILIES, Delegation, PolicyException
 from rules.rule import Rule
@@ -75,7 +76,7 @@ def exception_problems(exception: Mapping[str, Any], path: Path) -> Iterator[Pro
     criteria = {key for key, value in exception["match"].items() if _restricts(value)}
     for name in exception["rules"]:
         if name not in RULES:
-            yield (*path, "rules"), f"there is no rule {name!r}{suggestion(name, RULES)}"
+            yield (*path, "rules"), _unknown(name)
         elif RULES[name].family in SECURITY_FAMILIES and "namespace" not in criteria:
             yield (
                 (*path, "match"),
@@ -100,6 +101,13 @@ def exception_problems(exception: Mapping[str, Any], path: Path) -> Iterator[Pro
         yield (*path, "expires"), f"{exception['expires']!r} is not a date (YYYY-MM-DD)"
 
 
+def _unknown(name: str) -> str:
+    """Why there can be no exception to the rule `name`."""
+    if any(rule.name == name for rule in CONTAINER_FILE_RULES):
+        return f"{name} is about files, and exceptions are about objects: write a comment there"
+    return f"there is no rule {name!r}{suggestion(name, RULES)}"
+
+
 def delegation_problems(
     delegation: Mapping[str, Any], protected: Collection[str], path: Path
 ) -> Iterator[Problem]:
@@ -111,7 +119,7 @@ def delegation_problems(
     for name in delegation["rules"]:
         where = (*path, "rules")
         if name not in RULES:
-            yield where, f"there is no rule {name!r}{suggestion(name, RULES)}"
+            yield where, _unknown(name)
         elif name in protected:
             yield where, f"{name} has suppressible: false, so its exceptions cannot be delegated"
         elif is_open and RULES[name].family in SECURITY_FAMILIES:

@@ -9,13 +9,16 @@ from pathlib import Path as File
 from typing import Any
 
 from policies.bundles import rule_settings
-from policies.exceptions import RULES, delegation_problems, exception_problems
+from policies.exceptions import delegation_problems, exception_problems
 from policies.schema_problems import Problem, schema_problems, suggestion
+from rules.all_rules import ALL_RULES
 from rules.base.json_access import display
 from rules.base.json_patch import Path
 from rules.catalog import CATALOG
 from rules.policy import parse_version
+from rules.rule import Rule
 
+_RULES: Mapping[str, Rule[Any]] = {rule.name: rule for rule in ALL_RULES}
 _OPTION_TYPES = {
     tuple: "a list of texts",
     bool: "true or false",
@@ -71,11 +74,11 @@ def _bad_catalog(catalog: str | None) -> Iterator[Problem]:
 
 def _bad_rules(rules: Mapping[str, Any]) -> Iterator[Problem]:
     for name, settings in rules.items():
-        if name not in RULES:
-            yield ("rules", name), f"there is no rule {name!r}{suggestion(name, RULES)}"
+        if name not in _RULES:
+            yield ("rules", name), f"there is no rule {name!r}{suggestion(name, _RULES)}"
             continue
         # The policy key voidEveryContainer sets every_container.
-        known = {k: v for k, v in RULES[name].options.items() if k != "every_container"}
+        known = {k: v for k, v in _RULES[name].options.items() if k != "every_container"}
         for option, value in settings.get("options", {}).items():
             path: Path = ("rules", name, "options", option)
             if option not in known:

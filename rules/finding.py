@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 
 from rules.base.json_patch import Edit, Path
 from rules.objects.container import Container
+from rules.objects.container_setting import ContainerSetting
 from rules.objects.device_claim import DeviceClaim
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
@@ -112,7 +113,12 @@ class Finding(_FindingFields):
         return tuple.__new__(cls, (*given, rule, object, stable_path, fixable))
 
     def with_rule(
-        self, rule: str, subject: Pod | Quota | DeviceClaim, action: Action, *, fixable: bool
+        self,
+        rule: str,
+        subject: Pod | Quota | DeviceClaim | ContainerSetting,
+        action: Action,
+        *,
+        fixable: bool,
     ) -> Self:
         """The finding as made by `rule` about `subject`."""
         return type(self)(

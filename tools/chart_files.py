@@ -24,6 +24,7 @@ import yaml
 from policies.gpu_exceptions import schema as gpu_exception_schema
 from policies.profiles import ProfileError, built_in, merged_profile
 from registration.configurations import RegistrationOptions, configurations
+from rules.all_rules import ALL_RULES
 from rules.catalog import CATALOG
 from rules.policy import SECURITY_FAMILIES
 from tools import match_conditions
@@ -145,7 +146,7 @@ def definitions() -> Iterator[tuple[str, Any]]:
     names, profiles = sorted(rule.name for rule in CATALOG), sorted(built_in())
     rule = {"$ref": "#/definitions/rule"}
     policy["properties"]["rules"] |= {
-        "properties": dict.fromkeys(names, rule),
+        "properties": dict.fromkeys(sorted(rule.name for rule in ALL_RULES), rule),
         "additionalProperties": False,
     }
     policy["properties"]["profiles"] = {"$ref": "#/definitions/profiles"}

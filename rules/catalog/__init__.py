@@ -24,6 +24,7 @@ from rules.catalog.bypass import (
     nodename_pinned,
     nri_cdi_annotation,
     plugin_dir_hostpath,
+    run_gpu_command,
     runtime_socket,
     runtimeclass_nvidia_no_gpu,
     swarm_resource_env,
@@ -126,6 +127,7 @@ OPT_IN_FIXES = (
 REPORTS = (
     device_hostpath.RULE,
     runtime_socket.RULE,
+    run_gpu_command.RULE,
     plugin_dir_hostpath.RULE,
     runtimeclass_nvidia_no_gpu.RULE,
     nodename_pinned.RULE,

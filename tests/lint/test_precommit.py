@@ -67,9 +67,11 @@ def test_each_hook_does_its_work(installed: GitRepository, tool: str) -> None:
     assert user.run(*command, "gpuward-fix").returncode == 1
     assert "limits" in (user.folder / "fixable.yaml").read_text()
     user.git("add", "fixable.yaml")
+    user.stage("Dockerfile", "FROM a\nENV NVIDIA_VISIBLE_DEVICES=all\n")
     done = user.run(*command, "gpuward-project")
     assert done.returncode == 1
     assert "sub folder/bad.yaml:7" in done.stdout
+    assert "Dockerfile:2:5" in done.stdout
 
 
 @pytest.mark.slow

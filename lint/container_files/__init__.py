@@ -1,0 +1,1 @@
+"""Lint files that build images or start containers without Kubernetes: `--also`."""

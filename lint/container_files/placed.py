@@ -1,0 +1,32 @@
+"""Settings of containers with their places in a text."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kubeyaml import Document
+from rules.base.json_patch import Path
+from rules.objects.container_setting import ContainerSetting
+
+
+class PlacedSetting(NamedTuple):
+    """A setting, and the offsets of its text.
+
+    `statement` is where the instruction or the command begins that it is a part of. In YAML,
+    `document` and `path` say where it is instead.
+    """
+
+    setting: ContainerSetting
+    start: int = 0
+    end: int = 0
+    statement: int = 0
+    document: Document | None = None
+    path: Path = ()
+
+
+class UnreadableError(Exception):
+    """A file that cannot be read; the message is the reason, `offset` where it is."""
+
+    def __init__(self, reason: str, offset: int = 0) -> None:
+        super().__init__(reason)
+        self.offset = offset

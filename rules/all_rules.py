@@ -1,0 +1,11 @@
+"""Every rule: those about objects of Kubernetes, and those about other files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rules.catalog import CATALOG
+from rules.container_files import RULES
+from rules.rule import Rule
+
+ALL_RULES: tuple[Rule[Any], ...] = (*CATALOG, *RULES)

@@ -1,0 +1,47 @@
+"""A compose file gives a service GPUs without Kubernetes.
+
+What it does
+------------
+Finds in compose files services with `gpus`, with `devices` that are GPUs, also below
+`deploy.resources.reservations`, with the runtime `nvidia`, with `privileged` and an image that is
+known to contain CUDA, and with a visible-devices variable that gives GPUs.
+
+Why it matters
+--------------
+On a node of a cluster the scheduler does not know of these containers: it gives the same GPUs to
+pods. On other machines there is nothing wrong with it; then leave compose files out, or set the
+action of this rule to `off`.
+
+References
+----------
+- https://docs.docker.com/compose/how-tos/gpu-support/
+- https://docs.docker.com/reference/compose-file/services/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.visibility import Visibility, parse_visibility
+from rules.objects.container_setting import ContainerSetting
+from rules.profile.context import Context
+from rules.rule import define_rule
+
+
+def check(setting: ContainerSetting, _context: Context) -> Iterator[Finding]:
+    """Yield the setting if it gives a service a GPU."""
+    value, known = setting.value, setting.variable
+    if known and value is not None and parse_visibility(value, known) is not Visibility.GRANTED:
+        return
+    what = f"{setting.name}={display(value)}" if value else setting.name
+    yield Finding(
+        path=(),
+        key=setting.name,
+        message=f"{setting.holder} gets GPUs by {what}, which no scheduler of Kubernetes counts",
+        help="on a cluster, run it as a pod that requests a GPU in resources.limits",
+    )
+
+
+RULE = define_rule(check, subject=ContainerSetting, action=Action.WARN, since="0.1", needs=())

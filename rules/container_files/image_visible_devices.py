@@ -1,0 +1,57 @@
+"""An image gives its containers GPUs by default.
+
+What it does
+------------
+Finds in Dockerfiles and Containerfiles the instruction that sets `NVIDIA_VISIBLE_DEVICES`, or the
+variable of another maker, to GPUs in a stage that can become the image: the last one, and those
+that no other stage uses. It follows `ARG`, and what stages inherit. A value that depends on a build
+argument without a default is a note.
+
+Why it matters
+--------------
+A pod without a GPU that uses the image gets every GPU of its node, which the scheduler has not
+counted, unless the pod itself sets the variable. Device plugins set the variable in the containers
+that request a GPU, so the image need not.
+
+References
+----------
+- NVIDIA container toolkit, `internal/config/image/cuda_image.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.visibility import Visibility, parse_visibility
+from rules.objects.container_setting import ContainerSetting
+from rules.profile.context import Context
+from rules.rule import define_rule
+
+
+def check(setting: ContainerSetting, _context: Context) -> Iterator[Finding]:
+    """Yield the setting if it gives the containers of the image a GPU."""
+    known = setting.variable
+    if known is None:
+        return
+    if setting.value is None:
+        what, action = "takes {} from a build argument without a default", Action.AUDIT
+    elif parse_visibility(setting.value, known) is Visibility.GRANTED:
+        what, action = f"sets {{}}={display(setting.value)}", Action.DENY
+    else:
+        return
+    hidden = f", or set it to {known.hidden_value}" if known.hidden_value else ""
+    yield Finding(
+        path=(),
+        key=setting.name,
+        message=(
+            f"{setting.holder} {what.format(setting.name)}: every container of the image that does "
+            "not set the variable gets GPUs that the scheduler has not counted"
+        ),
+        help=f"remove the variable{hidden}: pods that request a GPU get it from the device plugin",
+        action=action,
+    )
+
+
+RULE = define_rule(check, subject=ContainerSetting, action=Action.WARN, since="0.1", needs=())

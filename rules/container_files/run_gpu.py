@@ -1,0 +1,48 @@
+"""A script starts a container with GPUs without Kubernetes.
+
+What it does
+------------
+Finds in shell scripts, makefiles and the files of CI systems the commands `run` and `create` of
+docker, podman and nerdctl, and `ctr run`, with an option that gives the container GPUs: `--gpus`,
+`--device` of a GPU, `--runtime nvidia`, or a visible-devices variable. It reads only the options
+before the image, and no variable or function that stands for the command. In files of CI systems it
+also finds the variable itself, which runners hand to the containers of their jobs.
+
+Why it matters
+--------------
+On a node of a cluster the scheduler does not know of these containers: it gives the same GPUs to
+pods. On other machines there is nothing wrong with it; then leave scripts out, or set the action of
+this rule to `off`.
+
+References
+----------
+- https://docs.docker.com/reference/cli/docker/container/run/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.visibility import Visibility, parse_visibility
+from rules.objects.container_setting import ContainerSetting
+from rules.profile.context import Context
+from rules.rule import define_rule
+
+
+def check(setting: ContainerSetting, _context: Context) -> Iterator[Finding]:
+    """Yield the option if it gives a container a GPU."""
+    value, known = setting.value, setting.variable
+    if known and value is not None and parse_visibility(value, known) is not Visibility.GRANTED:
+        return
+    what = f"{setting.name}={display(value)}" if value else setting.name
+    yield Finding(
+        path=(),
+        key=setting.name,
+        message=f"{setting.holder} gives a container GPUs by {what}, which no scheduler counts",
+        help="on a cluster, run it as a pod that requests a GPU in resources.limits",
+    )
+
+
+RULE = define_rule(check, subject=ContainerSetting, action=Action.WARN, since="0.1", needs=())

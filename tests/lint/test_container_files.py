@@ -1,0 +1,217 @@
+"""Tests of `--also`: Dockerfiles, compose files and scripts that give containers GPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.testkit.lint_command import LintCommand, Outcome
+
+ALL = "NVIDIA_VISIBLE_DEVICES=all"
+POLICY = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: "
+
+
+def found(done: Outcome) -> list[tuple[str, int, int]]:
+    """The level, the line and the column of each finding."""
+    return [(f["level"], f["line"], f["column"]) for f in done.report["findings"]]
+
+
+def lint(command: LintCommand, name: str, text: str) -> Outcome:
+    command.write(name, text)
+    return command.json("--also", "dockerfile,compose,shell", ".")
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        (f"FROM a\nENV {ALL}\n", [("warning", 2, 5)]),
+        ("FROM a\nENV NVIDIA_VISIBLE_DEVICES all\n", [("warning", 2, 5)]),
+        (
+            "FROM a\nenv A=b \\\n  # a comment\n\n  NVIDIA_VISIBLE_DEVICES='all'\n",
+            [("warning", 5, 3)],
+        ),
+        ("# escape=`\nFROM a\nENV A=b `\n  AMD_VISIBLE_DEVICES=0\n", [("warning", 4, 3)]),
+        ("FROM a\nARG G=0,1\nENV NVIDIA_VISIBLE_DEVICES=${G}\n", [("warning", 3, 5)]),
+        ("ARG G=0\nFROM a\nARG G\nENV NVIDIA_VISIBLE_DEVICES=$G\n", [("warning", 4, 5)]),
+        ("FROM a\nENV NVIDIA_VISIBLE_DEVICES=${G:-all}\n", [("warning", 2, 5)]),
+        ("FROM a\nARG G\nENV NVIDIA_VISIBLE_DEVICES=$G\n", [("note", 3, 5)]),
+        # What can become the image: the last stage, and what no other stage uses
+        (f"FROM a AS one\nENV {ALL}\nFROM one\n", [("warning", 2, 5)]),
+        (f"FROM a AS one\nENV {ALL}\nFROM b\nCOPY --from=one /a /b\n", []),
+        (f"FROM a\nENV {ALL}\nFROM b\nRUN --mount=type=bind,from=0 x\n", []),
+        (f"FROM a AS one\nENV {ALL}\nFROM b\n", [("warning", 2, 5)]),
+        (f"FROM a AS one\nENV {ALL}\nFROM one\nENV NVIDIA_VISIBLE_DEVICES=void\n", []),
+        ("FROM a\nENV NVIDIA_VISIBLE_DEVICES=void\nENV NVIDIA_DRIVER_CAPABILITIES=all\n", []),
+        (f"FROM a\nENV {ALL}\nENV NVIDIA_VISIBLE_DEVICES=none\n", []),
+        (f"FROM a\nRUN <<EOF\nENV {ALL}\nEOF\n", []),
+        (f"FROM a\n# ENV {ALL}\nRUN export {ALL}\n", []),
+        (f"ENV {ALL}\nFROM a\n", []),
+    ],
+)
+def test_dockerfiles(command: LintCommand, text: str, places: list[tuple[str, int, int]]) -> None:
+    done = lint(command, "images/Dockerfile", text)
+    assert found(done) == places
+    assert {f["rule"] for f in done.report["findings"]} <= {"image-visible-devices"}
+
+
+@pytest.mark.parametrize(
+    ("service", "keys"),
+    [
+        ("gpus: all", ["gpus"]),
+        ("gpus: [{driver: nvidia}]", ["gpus"]),
+        ("deploy: {resources: {reservations: {devices: [{capabilities: [gpu]}]}}}", ["deploy"]),
+        ("deploy: {resources: {reservations: {devices: [{capabilities: [tpu]}]}}}", []),
+        ("runtime: nvidia", ["runtime"]),
+        ("runtime: runc", []),
+        (f"environment: [A=b, {ALL}]", ["NVIDIA_VISIBLE_DEVICES"]),
+        ("environment: {NVIDIA_VISIBLE_DEVICES: 0}", ["NVIDIA_VISIBLE_DEVICES"]),
+        ("environment: {NVIDIA_VISIBLE_DEVICES: }", ["NVIDIA_VISIBLE_DEVICES"]),
+        ("environment: {NVIDIA_VISIBLE_DEVICES: void, CUDA_VISIBLE_DEVICES: 0}", []),
+        ("devices: ['/dev/nvidia0:/dev/nvidia0', /dev/snd]", ["devices"]),
+        ("devices: ['nvidia.com/gpu=all']", ["devices"]),
+        ("devices: [{source: /dev/kfd, target: /dev/kfd}]", ["devices"]),
+        ("image: nvidia/cuda:12.4.1-base-ubuntu22.04\n    privileged: true", ["privileged"]),
+        ("image: nginx\n    privileged: true", []),
+        ("1", []),
+    ],
+)
+def test_compose_files(command: LintCommand, service: str, keys: list[str]) -> None:
+    done = lint(command, "compose.gpu.yaml", f"services:\n  web:\n    {service}\n")
+    findings = done.report["findings"]
+    assert [f["identity"].split("|")[-1].split(".")[0] for f in findings] == keys
+    assert {f["rule"] for f in findings} <= {"compose-gpu"}
+    assert done.status == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("docker run --gpus all image\n", [("warning", 1, 12)]),
+        ("if x; then sudo /usr/bin/docker run -it --rm --gpus=1 a; fi\n", [("warning", 1, 46)]),
+        (f"podman run -e {ALL} a\n", [("warning", 1, 12)]),
+        ('podman run --env "NVIDIA_VISIBLE_DEVICES=$ID" a\n', [("warning", 1, 12)]),
+        ("nerdctl -n k8s.io create --device nvidia.com/gpu=all a\n", [("warning", 1, 26)]),
+        ("ctr -n k8s.io run --gpus 0 image name\n", [("warning", 1, 19)]),
+        ("docker run --rm \\\n  --runtime nvidia \\\n  a\n", [("warning", 2, 3)]),
+        ("docker container run -v /a:/b --device /dev/dri/card0 a\n", [("warning", 1, 31)]),
+        (
+            "x=$(docker run --gpus all a) && docker run --gpus 1 b\n",
+            [("warning", 1, 16), ("warning", 1, 44)],
+        ),
+        ("docker run image --gpus all\n", []),
+        ("docker run --name --gpus image\n", []),
+        ("docker build --gpus all .\n", []),
+        ("docker run -e NVIDIA_VISIBLE_DEVICES=void a; train --gpus 2\n", []),
+        ("# docker run --gpus all a\nls # docker run --gpus all a\n", []),
+        ("docker run a # --gpus all\nmydocker run --gpus all a\n", []),
+        ("docker run 'unclosed --gpus all\n", []),
+    ],
+)
+def test_scripts(command: LintCommand, text: str, places: list[tuple[str, int, int]]) -> None:
+    done = lint(command, "hack/run.sh", text)
+    assert found(done) == places
+    assert {f["rule"] for f in done.report["findings"]} <= {"run-gpu"}
+
+
+def test_files_of_ci_systems(command: LintCommand) -> None:
+    job = (
+        "job:\n  variables:\n    NVIDIA_VISIBLE_DEVICES: all\n"
+        "  script:\n    - docker run --gpus 1 a\n"
+    )
+    assert found(lint(command, ".gitlab-ci.yml", job)) == [("warning", 5, 18), ("warning", 3, 5)]
+    command.write(".gitlab-ci.yml", "")
+    options = "jobs: {}\n    container:\n      options: --gpus all --rm\n"
+    assert found(lint(command, ".github/workflows/ci.yml", options)) == [("warning", 3, 16)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "Dockerfile",
+            f"FROM a\n# gpuward: ignore[image-visible-devices] a base image\nENV {ALL}\n",
+        ),
+        ("compose.yaml", "services:\n  a:\n    gpus: all # gpuward: ignore[compose-gpu] a desk\n"),
+        ("a.sh", "docker run --gpus 1 a # gpuward: ignore[run-gpu] a desk\n"),
+        ("a.sh", "# gpuward: ignore[run-gpu] a desk\ndocker run \\\n  --gpus 1 a\n"),
+    ],
+)
+def test_comments_suppress(command: LintCommand, name: str, text: str) -> None:
+    done = lint(command, name, text)
+    assert (found(done), done.report["remarks"]) == ([], [])
+    assert done.report["summary"]["suppressed"] == 1
+    command.write("gpuward.yaml", POLICY + "{compose-gpu: {suppressible: false}}\n")
+    assert len(found(lint(command, name, text))) == (name == "compose.yaml")
+
+
+def test_the_policy_decides(command: LintCommand) -> None:
+    command.write("a.sh", "docker run --gpus 1 a\n")
+    command.write("gpuward.yaml", POLICY + "{run-gpu: {action: deny}}\n")
+    assert command("--also", "shell", ".").status == 1
+    command.write("gpuward.yaml", POLICY + "{run-gpu: {action: 'off'}}\n")
+    assert found(command.json("--also", "shell", ".")) == []
+    exception = "exceptions: [{rules: [run-gpu], reason: r, match: {namespace: a}}]\n"
+    command.write("gpuward.yaml", POLICY + "{}\n" + exception)
+    assert "run-gpu is about files, and exceptions are about objects" in command(".").errors
+
+
+@pytest.mark.parametrize("rule", ["image-visible-devices", "compose-gpu", "run-gpu"])
+def test_the_rules_are_documented_like_all_others(command: LintCommand, rule: str) -> None:
+    assert "What it does\n" in command.run("explain", rule).out
+    assert f"  {rule} " in command.run("rules").out
+    assert f"{rule} " in command.run("policy", "show").out
+
+
+def test_only_the_kinds_that_are_named(command: LintCommand) -> None:
+    command.write("Dockerfile", f"FROM a\nENV {ALL}\n")
+    command.write("app.Dockerfile", f"FROM a\nENV {ALL}\n")
+    command.write("Containerfile.gpu", f"FROM a\nENV {ALL}\n")
+    command.write("Dockerfile.dockerignore", f"ENV {ALL}\n")
+    command.write(".hidden/Dockerfile", f"FROM a\nENV {ALL}\n")
+    command.write("a.sh", "docker run --gpus 1 a\n")
+    assert command.json(".").report["findings"] == []
+    files = {f["file"] for f in command.json("--also", "dockerfile", ".").report["findings"]}
+    assert files == {"Dockerfile", "app.Dockerfile", "Containerfile.gpu"}
+    done = command.json("--also", "shell,dockerfile", "Dockerfile", "a.sh")
+    assert len(done.report["findings"]) == 2
+    assert done.report["not_evaluated"] == []
+    assert (
+        "--also bread: the kinds are dockerfile, compose, shell"
+        in command("--also", "bread", ".").errors
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("Dockerfile", "\\\n" * 6_000_000, "larger than 10 MiB"),
+        ("Dockerfile", "FROM a\n" * 300, "more than 200 stages"),
+        ("Dockerfile", "RUN a\n" * 6_000, "more than 5000 instructions"),
+        ("Dockerfile", "FROM a\nENV " + "A=b " * 3_000, "more than 2000 variables"),
+        ("compose.yaml", "services: [\n", "not evaluated"),
+    ],
+)
+def test_what_is_too_large_does_not_pass(
+    command: LintCommand, name: str, text: str, why: str
+) -> None:
+    command.write(name, text)
+    done = command("--also", "dockerfile,compose", name)
+    assert done.status == 3
+    assert why in done.out
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Dockerfile", "FROM a\nENV A=" + "\\\n" * 400_000),
+        ("Dockerfile", "FROM a\nRUN " + "--mount=" * 100_000),
+        ("Dockerfile", 'FROM a\nENV A="' + 'B="' * 200_000),
+        ("a.sh", "docker run -e 'A=" * 60_000),
+        ("a.sh", "docker run " * 100_000),
+        ("a.sh", "docker run \\\n" * 100_000),
+    ],
+    ids=["continued", "mounts", "quotes", "open quotes", "one line", "one command"],
+)
+def test_hostile_files_end(command: LintCommand, name: str, text: str) -> None:
+    """The reading is linear: any of these would take hours if it were not."""
+    command.write(name, text)
+    assert command("--also", "dockerfile,shell", name).status in (0, 3)
