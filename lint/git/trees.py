@@ -53,6 +53,7 @@ class GitTree:
         self.root = root
         self.entries = entries
         self._blobs = blobs
+        self._targets: dict[str, str] = {}
         self._links = {path for path, entry in entries.items() if entry.mode == LINK}
 
     def real_path(self, path: str) -> str:
@@ -64,9 +65,8 @@ class GitTree:
             link = self._first_link(inner)
             if link is None:
                 break
-            try:
-                target = os.fsdecode(self._blobs.read(self.entries[link].object, _MAX_TARGET))
-            except OSError:
+            target = self._link_target(self.entries[link].object)
+            if target is None:
                 break
             above, rest = os.path.dirname(link), inner[len(link) + 1 :]
             place = os.path.normpath(os.path.join(self.root, above, target, rest))
@@ -106,6 +106,16 @@ class GitTree:
             return ""
         inside = full.removeprefix(os.path.join(self.root, ""))
         return None if inside == full else inside
+
+    def _link_target(self, name: str) -> str | None:
+        """Where a link leads whose object is called `name`; None if that cannot be read."""
+        if name not in self._targets:
+            try:
+                target = os.fsdecode(self._blobs.read(name, _MAX_TARGET))
+            except OSError:
+                return None
+            self._targets[name] = target
+        return self._targets[name]
 
     def _first_link(self, path: str) -> str | None:
         """The link that comes first on the way to `path`."""

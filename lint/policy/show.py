@@ -51,7 +51,8 @@ def _run(options: argparse.Namespace) -> int:
         policy = load_policy(text, name, options.profile)
     raw: Any = dict(document.value) if document and isinstance(document.value, dict) else {}
     if options.profile:
-        raw["profiles"] = options.profile
+        own = {p["name"]: p for p in raw.get("profiles", ()) if not isinstance(p, str)}
+        raw["profiles"] = [own.get(name, name) for name in options.profile]
     position = _Position(name, text, document)
     rules = list(effective_rules(policy, raw, position))
     whole = effective_policy(policy, raw, rules)
