@@ -17,7 +17,7 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from policies.exceptions import exception_problems, to_exception
+from policies.exceptions import RULES, exception_problems, to_exception
 from policies.schema_problems import Problem, schema_problems
 from rules.base.json_access import as_object, as_text
 from rules.base.json_patch import pointer
@@ -124,16 +124,22 @@ def _obstacle(
     delegations: tuple[Delegation, ...],
     today: datetime.date,
 ) -> Acceptance | None:
-    """Why `exception` is not delegated, if it is not: every rule must be, by one delegation."""
+    """Why `exception` is not delegated, if it is not: every rule must be, by one delegation.
+
+    So must the rules that one of them supersedes: they stay silent about what it found.
+    """
     metadata = as_object(raw["metadata"])
     namespace, expires = exception.namespaces[0], exception.expires or datetime.date.max
     # A day of creation that lies ahead cannot be right, and would let the exception last longer.
     begin = min(_creation_day(metadata) or today, today)
     is_approved = as_object(metadata.get("labels")).get(APPROVAL_LABEL) == "true"
-    for rule in exception.rules:
+    superseded = {other: rule for rule in exception.rules for other in RULES[rule].supersedes}
+    for rule in (*exception.rules, *superseded):
         found = [d for d in delegations if d.covers(rule, namespace)]
         if not found:
             message = f"the policy delegates no exceptions to {rule} in the namespace {namespace}"
+            if rule not in exception.rules:
+                message += f", and one to {superseded[rule]} would silence that rule too"
             return Acceptance(Reason.NOT_DELEGATED, message)
         longest = max(d.longest_days for d in found)
         fitting = [d for d in found if expires <= begin + datetime.timedelta(d.longest_days)]

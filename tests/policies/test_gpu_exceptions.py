@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from typing import Any
 
 import pytest
@@ -174,3 +175,24 @@ def test_no_content_raises_an_error(metadata: Any, value: Any, key: str) -> None
     for changed in ({**raw, "metadata": metadata}, {**raw, "spec": value}):
         assert not accept(changed).accepted
     accept(gpu_exception(**{key: value}))
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ([], Reason.NOT_DELEGATED),
+        (["visible-devices-env"], Reason.NOT_DELEGATED),
+        (
+            ["visible-devices-env", "visible-devices-valuefrom", "gpu-container-hidden"],
+            Reason.ACCEPTED,
+        ),
+    ],
+)
+def test_rules_that_would_be_silenced_must_be_delegated_too(
+    more: list[str], reason: Reason
+) -> None:
+    rules = ["share-visible-devices", *more]
+    delegation = {"rules": rules, "namespaces": "vision", "longestDays": 30, "approval": "none"}
+    policy = load_policy(f"{POLICY_HEADER}\ndelegatedExceptions: [{json.dumps(delegation)}]", "p")
+    found = acceptance(gpu_exception(rules=rules[:1]), policy.delegations, TODAY)
+    assert found.reason is reason, found.message
