@@ -59,12 +59,13 @@ _PORTS = {
 
 def main(arguments: list[str]) -> int:
     """Run the command with these command-line arguments, and return its exit status."""
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     perform: Callable[[argparse.Namespace], int] = options.perform
     return perform(options)
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="gpuward certs", description="Certificates for the admission webhook."
     )

@@ -22,10 +22,11 @@ ConfigMap, which must exist."""
 
 def main(arguments: list[str]) -> int:
     """Run the command with these command-line arguments, and return its exit status."""
-    return _run(_parser().parse_args(arguments))
+    return _run(make_parser().parse_args(arguments))
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(prog="gpuward exceptions", description="GpuExceptions.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run = commands.add_parser(

@@ -31,6 +31,8 @@ COMMANDS = {
     "policy": ("lint.policy.cli", "", "check, show, test and compare policies"),
     "explain": ("lint.explain", "", "explain what a rule does and why"),
     "rules": ("lint.rules_command", "", "list the rules"),
+    "completion": ("gpuward.completion", "completion", "print what completes commands in a shell"),
+    "manual": ("gpuward.manual", "", "print the manual page"),
 }
 
 

@@ -13,13 +13,18 @@ from rules.finding import Action
 from rules.rule import Rule
 
 
-def main(arguments: list[str]) -> int:
-    """Print what the named rule does and why; the exit status."""
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="gpuward explain", description="Say what a rule does and why."
     )
     parser.add_argument("rule", metavar="RULE")
-    wanted = parser.parse_args(arguments).rule
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    """Print what the named rule does and why; the exit status."""
+    wanted = make_parser().parse_args(arguments).rule
     rules = {rule.name: rule for rule in ALL_RULES}
     if wanted not in rules:
         hint = did_you_mean(wanted, rules, "gpuward rules lists them all")

@@ -10,12 +10,17 @@ from itertools import groupby
 from rules.all_rules import ALL_RULES
 
 
-def main(arguments: list[str]) -> int:
-    """List the rules by family; the exit status."""
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(prog="gpuward rules", description="List the rules.")
     parser.add_argument("--format", choices=("text", "json"), default="text")
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    """List the rules by family; the exit status."""
     rules = sorted(ALL_RULES, key=lambda rule: (rule.family, rule.name))
-    if parser.parse_args(arguments).format == "json":
+    if make_parser().parse_args(arguments).format == "json":
         entries = [
             {
                 "name": rule.name,

@@ -30,12 +30,13 @@ _OPTIONS = {ConfigurationKind.VALIDATING: "validating", ConfigurationKind.MUTATI
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand; the exit status."""
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = options.run
     return run(options)
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="gpuward webhooks", description="The webhook configurations of a cluster."
     )

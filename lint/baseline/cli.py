@@ -33,7 +33,7 @@ exit status:
 
 def main(arguments: list[str]) -> int:
     """Run the command with these command-line arguments; the exit status."""
-    options = parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     reduce_garbage_collection()
     try:
         status: int = options.act(options)
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
     return status
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     made = argparse.ArgumentParser(prog="gpuward baseline", description=_DESCRIPTION)
     commands = made.add_subparsers(required=True, metavar="COMMAND")

@@ -29,14 +29,15 @@ def main(arguments: list[str]) -> int:
 def _parsed(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """The options of the hook command, and those after `--`, which are for `gpuward lint`."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    parser, lint_options = _parser(), arguments[end + 1 :]
+    parser, lint_options = make_parser(), arguments[end + 1 :]
     options = parser.parse_args(arguments[:end])
     if lint_options and not options.takes_lint_options:
         parser.error("only `install` takes options of `gpuward lint`")
     return options, lint_options
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(prog="gpuward hook", description="Judge commits and pushes.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     install = commands.add_parser(

@@ -12,8 +12,8 @@ from lint.language_server.policies import Settings
 from policies.files import POLICY_FILE
 
 
-def main(arguments: list[str]) -> int:
-    """Serve one editor on standard input and output until it closes them; the exit status."""
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="gpuward lsp",
         description="Language server: findings, fixes and explanations in editors.",
@@ -38,7 +38,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--notes", action="store_true", help="show notes too: what admission sets by default"
     )
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    """Serve one editor on standard input and output until it closes them; the exit status."""
+    options = make_parser().parse_args(arguments)
     settings = Settings(
         policy=options.policy,
         profiles=tuple(options.profile),

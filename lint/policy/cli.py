@@ -13,7 +13,7 @@ from policies.loading import PolicyError
 
 def main(arguments: list[str]) -> int:
     """Run the command with these command-line arguments, and return its exit status."""
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
         status: int = options.run(options)
     except (PolicyError, UsageError) as error:
@@ -23,7 +23,8 @@ def main(arguments: list[str]) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(prog="gpuward policy", description="The policy.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in (check, show, test, diff):

@@ -324,7 +324,7 @@ def test_outside_a_cluster_missing_credentials_are_reported(
 
 
 def test_every_option_is_explained_in_a_sentence() -> None:
-    (verbs,) = cli._parser()._subparsers._group_actions  # type: ignore[union-attr]  # noqa: SLF001
+    (verbs,) = cli.make_parser()._subparsers._group_actions  # type: ignore[union-attr]  # noqa: SLF001
     for parser in verbs.choices.values():  # type: ignore[union-attr]
         for action in parser._actions[1:]:  # noqa: SLF001  # there is no other way
             assert action.help.endswith("."), action

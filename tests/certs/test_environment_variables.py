@@ -21,5 +21,5 @@ def test_a_variable_stands_for_an_option(
     variable: str, option: str, expected: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"GPUWARD_CERTS_{variable}", str(expected))
-    parser = cli._parser()  # noqa: SLF001  # there is no other way
+    parser = cli.make_parser()
     assert getattr(parser.parse_args(["run"]), option) == expected

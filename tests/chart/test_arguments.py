@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from certs.cli import _parser as certs_parser
-from delegation.cli import _parser as exceptions_parser
-from lint.policy.cli import _parser as policy_parser
+from certs.cli import make_parser as certs_parser
+from delegation.cli import make_parser as exceptions_parser
+from lint.policy.cli import make_parser as policy_parser
 from policies.exceptions_file import EXCEPTIONS_FILE
-from registration.cli import _parser as webhooks_parser
+from registration.cli import make_parser as webhooks_parser
 from tests.testkit.chart.rendering import (
     CI_VALUES,
     NAMESPACE,

@@ -1,0 +1,64 @@
+"""The command `gpuward manual`: the manual page, made from the parsers of the commands."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+
+from gpuward import __version__
+from gpuward.__main__ import COMMANDS
+
+_WIDTH = "78"  # columns of a manual page
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    return argparse.ArgumentParser(
+        prog="gpuward manual",
+        description="Print the manual page: gpuward manual > gpuward.1; man ./gpuward.1",
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Print the page; the exit status."""
+    make_parser().parse_args(arguments)
+    os.environ["COLUMNS"] = _WIDTH  # which argparse reads
+    sys.stdout.write("\n".join(_page()) + "\n")
+    return 0
+
+
+def _page() -> Iterator[str]:
+    from gpuward import parsers  # noqa: PLC0415  # only after an option such as --help
+
+    yield f'.TH GPUWARD 1 "" "gpuward {__version__}"'
+    yield from (".SH NAME", "gpuward \\- admission controller and policy linter for GPUs")
+    yield from (".SH SYNOPSIS", ".B gpuward", "COMMAND ...", ".SH COMMANDS")
+    for name, (_, _, what) in COMMANDS.items():
+        yield from (".TP", f".B {name}", _escaped(what))
+    for name in COMMANDS:
+        parser = parsers.command_parser(name)
+        if parser:
+            yield f".SH GPUWARD {name.upper()}"
+            yield from _help(parser)
+            for verb, inner in _verbs(parser):
+                yield f'.SS "gpuward {name} {verb}"'
+                yield from _help(inner)
+
+
+def _help(parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield from (".nf", *map(_escaped, parser.format_help().splitlines()), ".fi")
+
+
+def _verbs(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for action in parser._actions:  # noqa: SLF001  # argparse has no other way to ask
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            yield from action.choices.items()
+
+
+def _escaped(line: str) -> str:
+    """A line of text as roff takes it."""
+    text = line.replace("\\", "\\e").replace("-", "\\-")
+    text = "".join(c if c.isascii() else f"\\[u{ord(c):04X}]" for c in text)
+    return f"\\&{text}" if text[:1] in {".", "'"} else text

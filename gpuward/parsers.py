@@ -1,0 +1,37 @@
+"""The parsers of all commands, for what is made from them."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+
+from gpuward.__main__ import COMMANDS
+
+# The modules that make the parsers, where that is not the module of the command.
+_MODULES = {"lint": "lint.options", "fix": "lint.options", "serve": "webhook.options"}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """A parser with every command; one whose extra is not installed has no options."""
+    made = argparse.ArgumentParser(prog="gpuward", description="Find faults in pods with GPUs.")
+    made.add_argument("--version", "-V", action="store_true", help="print the version")
+    commands = made.add_subparsers(metavar="COMMAND", required=True)
+    for name, (_, _, what) in COMMANDS.items():
+        known = command_parser(name)
+        parents = [known] if known else []
+        commands.add_parser(name, help=what, parents=parents, add_help=not parents)
+    return made
+
+
+def command_parser(name: str) -> argparse.ArgumentParser | None:
+    """The parser of the command `name`; None if its extra is not installed."""
+    module = _MODULES.get(name, COMMANDS[name][0])
+    try:
+        loaded = import_module(module)
+    except ModuleNotFoundError:
+        return None
+    if module == "lint.options":
+        parser: argparse.ArgumentParser = loaded.parser(f"gpuward {name}")
+    else:
+        parser = loaded.make_parser()
+    return parser
