@@ -46,6 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
         finally:
             if sys.stdout is not None:  # as where it was closed before we began
                 sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130  # as shells say that Ctrl-C has ended a program
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

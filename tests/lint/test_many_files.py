@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gpuward.__main__ import main
 from lint import many_files, progress
 from lint.inputs import inputs
 from lint.linter import Linter
@@ -118,6 +120,15 @@ def test_findings_keep_no_manifest_in_memory() -> None:
     linter.evaluate([Source("pod.yaml", text)])
     (located,) = linter.results.findings
     assert len(repr(located)) < 5_000
+
+
+def test_ctrl_c_ends_a_run_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lint.cli.main", interrupt)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    assert main(["lint", "."]) == 130
 
 
 class Terminal(io.StringIO):
