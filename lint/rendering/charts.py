@@ -23,8 +23,8 @@ _PLACE = re.compile(r"([^\s/()<>\":]+)/((?:[^\s/()<>\":]+/)*[^\s/()<>\":]+)(?::(
 _REMEDIES = {
     "missing in charts/": "`helm dependency build {folder}` fetches it, which gpuward never does",
     "kubeVersion": "choose another version of Kubernetes with --kube-version",
-    "": "`{command}` shows it; if it needs values, give them with --values or --set, "
-    "or in the chart's ci/NAME-values.yaml",
+    "": "`{command}` shows it; if it needs values or a namespace, give them with --values, --set "
+    "and --namespace, or values in the chart's ci/NAME-values.yaml",
 }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from rules.gpu.device_files import is_gpu_file
@@ -16,13 +17,10 @@ from rules.profile.records import VisibleDevices
 
 _TOOLS = frozenset({"docker", "podman", "nerdctl", "ctr"})
 _VERBS = frozenset({"run", "create"})
-_START = re.compile(r"(?<![\w.-])(?:docker|podman|nerdctl|ctr)(?=[ \t])")
+_START = r"(?<![\w.-])(?:docker|podman|nerdctl|ctr)(?=[ \t])"
 # The words of a command: quoted texts, escaped characters and others, up to what ends the command.
-_WORD = re.compile(
-    r"""[ \t]* (?: \\\r?\n [ \t]* )*
-    ((?: "(?:[^"\\]|\\.){0,4096}" | '[^']{0,4096}' | \\[^\n] | [^\s"'\\;|&()<>`] )+)""",
-    re.DOTALL | re.VERBOSE,
-)
+_WORD = r"""[ \t]* (?: \\\r?\n [ \t]* )*
+    ((?: "(?:[^"\\]|\\.){0,4096}" | '[^']{0,4096}' | \\[^\n] | [^\s"'\\;|&()<>`] )+)"""
 _MAX_WORDS = 200
 # How far back the beginning of a line is looked for
 _MAX_LINE = 1000
@@ -71,7 +69,7 @@ class FoundOption(NamedTuple):
 def find_run_options(text: str) -> Iterator[FoundOption]:
     """The options of all commands in `text` that may give a container GPUs."""
     end = 0
-    for match in _START.finditer(text):
+    for match in _pattern(_START).finditer(text):
         if match.start() < end or _is_comment(text, match.start()):
             continue
         spans = list(_words(text, match.start()))
@@ -145,11 +143,17 @@ def _is_flag(word: str) -> bool:
 def _words(text: str, start: int) -> Iterator[tuple[int, int]]:
     """Where the words of the command at `start` are."""
     for _ in range(_MAX_WORDS):
-        match = _WORD.match(text, start)
+        match = _pattern(_WORD).match(text, start)
         if not match or match[1].startswith("#"):
             return
         yield match.span(1)
         start = match.end()
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """The pattern, compiled when it is needed: few pods and files are searched for commands."""
+    return re.compile(text, re.DOTALL | (re.VERBOSE if text is _WORD else 0))
 
 
 def _unquoted(word: str) -> str:
