@@ -23,7 +23,7 @@ from lint.sources import (
 )
 
 MAX_STREAM = 1 << 30
-_ANCHOR = re.compile(rb"[\s\[{,]&[\w]")
+_ANCHOR = re.compile(rb"(?:[:?-][ \t\r\n]+|[\[{,][ \t]*)&\w")
 
 
 def in_parts(inputs: Iterable[Input]) -> Iterator[Input]:
