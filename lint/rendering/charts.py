@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import math
 import os
 import re
 import shlex
@@ -52,12 +53,13 @@ def is_library(folder: str) -> bool:
 
 
 def render_chart(
-    folder: str, options: ChartOptions, root: str
+    folder: str, options: ChartOptions, root: str, deadline: float = math.inf
 ) -> Iterator[RenderedChart | UnreadableSource]:
     """The renderings of a chart: with the user's values, else its defaults and each of its `ci`.
 
     Charts that cannot be rendered with their defaults are common. If one of the files in `ci` can,
     the failure of the defaults is not reported. `root` is the folder that no link may lead out of.
+    No rendering lasts longer than to `deadline`.
     """
     try:
         helm = find_program("helm")
@@ -66,11 +68,11 @@ def render_chart(
         yield UnreadableSource(os.path.join(folder, CHART), f"a chart: {error}")
         return
     if options.values or options.sets:
-        yield _render(helm, folder, options)
+        yield _render(helm, folder, options, deadline)
         return
-    defaults = _render(helm, folder, options)
+    defaults = _render(helm, folder, options, deadline)
     of_ci = [
-        _render(helm, folder, options._replace(values=(file,)))
+        _render(helm, folder, options._replace(values=(file,)), deadline)
         for file in sorted(glob.glob(os.path.join(glob.escape(folder), "ci", "*-values.yaml")))
     ]
     is_rendered = any(isinstance(rendered, RenderedChart) for rendered in of_ci)
@@ -79,7 +81,9 @@ def render_chart(
     yield from of_ci
 
 
-def _render(helm: str, folder: str, options: ChartOptions) -> RenderedChart | UnreadableSource:
+def _render(
+    helm: str, folder: str, options: ChartOptions, deadline: float
+) -> RenderedChart | UnreadableSource:
     arguments = [f"--values={file}" for file in options.values]
     arguments += [f"--set={value}" for value in options.sets]
     if options.kube_version:
@@ -88,7 +92,7 @@ def _render(helm: str, folder: str, options: ChartOptions) -> RenderedChart | Un
         arguments.append(f"--namespace={options.namespace}")
     command = shlex.join(["helm", "template", folder, *arguments])
     try:
-        text = run([helm, "template", os.path.abspath(folder), *arguments])
+        text = run([helm, "template", os.path.abspath(folder), *arguments], deadline=deadline)
     except ProgramError as error:
         return _failure(folder, command, str(error))
     own = os.path.join(folder, "values.yaml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -125,9 +126,9 @@ def roots(found: Collection[Kustomization]) -> Iterator[tuple[Kustomization, ...
 
 
 def render_kustomization(
-    parts: tuple[Kustomization, ...],
+    parts: tuple[Kustomization, ...], deadline: float = math.inf
 ) -> RenderedKustomization | UnreadableSource:
-    """The rendering of the first of `parts`, or why there is none."""
+    """The rendering of the first of `parts`, or why there is none by `deadline`."""
     top = parts[0]
     for part in parts:
         if part.remote:
@@ -138,7 +139,7 @@ def render_kustomization(
         verb = "kustomize" if os.path.basename(program) == "kubectl" else "build"
         name = os.path.basename(program)
         command = shlex.join([name, verb, top.folder])
-        text = run([program, verb, os.path.abspath(top.folder)])
+        text = run([program, verb, os.path.abspath(top.folder)], deadline=deadline)
     except ProgramError as error:
         message = " ".join(str(error).split()).removeprefix("error: ").removeprefix("Error: ")
         # kustomize says what it was doing first, and what went wrong last.

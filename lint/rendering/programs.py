@@ -7,6 +7,7 @@ credentials or cluster of the user, no other program, and bounds of time, memory
 from __future__ import annotations
 
 import functools
+import math
 import os
 import selectors
 import shutil
@@ -52,8 +53,13 @@ def find_program(*names: str) -> str:
     raise ProgramError(f"{' or '.join(names)} is not in PATH")
 
 
-def run(command: list[str], *, max_seconds: float = MAX_SECONDS) -> str:
-    """What `command` writes to standard output. Raises ProgramError."""
+def run(command: list[str], *, max_seconds: float = MAX_SECONDS, deadline: float = math.inf) -> str:
+    """What `command` writes to standard output. Raises ProgramError.
+
+    It may take `max_seconds`, and in any case not last longer than to `deadline`, by the monotonic
+    clock.
+    """
+    max_seconds = min(max_seconds, max(0.1, deadline - time.monotonic()))
     with tempfile.TemporaryDirectory(prefix="gpuward-") as home:
         wrapped = ["/bin/sh", "-c", _LIMITED, "sh", *_without_network(), *command]
         try:

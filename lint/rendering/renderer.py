@@ -76,7 +76,7 @@ class Renderer:
         if time.monotonic() > self._deadline:
             yield UnreadableSource(file, _TOO_LONG)
             return
-        for rendered in render_chart(folder, self._options, root):
+        for rendered in render_chart(folder, self._options, root, self._deadline):
             if isinstance(rendered, RenderedChart):
                 self._rendered |= {os.path.join(folder, name) for name in ("templates", "charts")}
                 finder = ChartOrigins(rendered, self._places.files)
@@ -91,7 +91,7 @@ class Renderer:
             if time.monotonic() > self._deadline:
                 yield UnreadableSource(file, _TOO_LONG)
                 continue
-            rendered = render_kustomization(parts)
+            rendered = render_kustomization(parts, self._deadline)
             if isinstance(rendered, UnreadableSource):
                 yield rendered
                 continue

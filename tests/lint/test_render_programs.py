@@ -33,6 +33,11 @@ def state(pid: int) -> str:
         return "Z"
 
 
+def test_all_programs_of_a_run_have_a_common_bound() -> None:
+    with pytest.raises(ProgramError, match=r"it took more than 0.1 seconds"):
+        shell("/bin/sleep 1000", deadline=time.monotonic() - 1)
+
+
 def test_a_program_that_closes_its_output_and_stays_is_stopped() -> None:
     with pytest.raises(ProgramError, match="it does not end"):
         shell("exec >&- 2>&-; /bin/sleep 1000", max_seconds=0.5)
