@@ -63,9 +63,10 @@ def _evaluate(
     if options.baseline:
         baseline = import_module("lint.baseline.accepting").load(options.baseline)
     formats = outputs.formats if outputs else {options.format}
+    notes = options.notes or options.fail_on == "note"
     suggest = None
     if WITH_EDITS & formats and not mode:
-        suggest = import_module("lint.fix.suggestions").suggestions
+        suggest = import_module("lint.fix.suggestions").suggester(notes=notes)
     done = run(options, paths, mode, staged, suggest)
     results = done.results
     if baseline:
@@ -75,7 +76,6 @@ def _evaluate(
     is_partial = options.staged or options.changed_since
     if results.nothing_to_evaluate and (options.require_input or not (is_partial or options.quiet)):
         _report_nothing(results, paths, required=options.require_input)
-    notes = options.notes or options.fail_on == "note"
     style = Style(notes=notes, quiet=options.quiet, fail_on=options.fail_on)
     # The files first: whoever reads standard output may close it early.
     is_written = not outputs or outputs.write(results, style)

@@ -79,7 +79,7 @@ class Evaluator:
 Suggest: TypeAlias = Callable[
     [File, Evaluator, EvaluatedDocument], Iterable[tuple[SuggestedEdit, ...]]
 ]
-"""The edits for each finding of a document: `lint.fix.suggestions`."""
+"""The edits for each finding of a document, in their order: `lint.fix.suggestions`."""
 
 
 def _all_but(only: Finding, suppress: Suppress) -> Suppress:

@@ -19,7 +19,7 @@ import datetime
 import os
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from kubeyaml import YamlError, read, split
 from rules.base.json_patch import Json, pointer
@@ -34,9 +34,10 @@ _CIRCUMSTANCES = ("policy", "rules", "namespace", "user", "operation", "today")
 _SCOPES = ("pod_only", "built_in_only")
 _RESULTS = ("findings", "fixed", "refused")
 _KEYS = ("rule", "action", "path", "container", "key", "message", "help", "fix", "safe")
+_OPERATIONS = ("CREATE", "UPDATE")
+_TYPES = {"policy": dict, "rules": list, "namespace": str, "user": str}
+_TYPE_WORDS = {dict: "an object", list: "a list", str: "text"}
 MAX_BYTES = 10 * 1024 * 1024
-
-Operation = Literal["CREATE", "UPDATE"]
 
 
 class CaseError(ValueError):
@@ -64,7 +65,15 @@ class Case:
     def circumstances(self) -> Mapping[str, Any]:
         """The content of NAME.case.yaml. Raises CaseError."""
         file = self._stem + CIRCUMSTANCES
-        return _mapping(file, (*_CIRCUMSTANCES, *_SCOPES)) if os.path.exists(file) else {}
+        if not os.path.exists(file):
+            return {}
+        given = _mapping(file, (*_CIRCUMSTANCES, *_SCOPES))
+        for key, expected in _TYPES.items():
+            if not isinstance(given.get(key, expected()), expected):
+                raise CaseError(f"{file}: {key} should be {_TYPE_WORDS[expected]}")
+        if given.get("operation", "CREATE") not in _OPERATIONS:
+            raise CaseError(f"{file}: operation should be one of {', '.join(_OPERATIONS)}")
+        return given
 
     @cached_property
     def expected(self) -> Mapping[str, Any]:

@@ -74,14 +74,14 @@ def _compared(old: list[str], new: list[str]) -> Iterator[Change]:
 def text_edits(old: str, new: str, start: int = 0) -> Iterator[TextEdit]:
     """The edits that turn `old`, which begins at the offset `start` of a text, into `new`."""
     before, after = split_lines(old), split_lines(new)
-    offsets = [start, *accumulate(map(len, before), initial=start)][1:]
+    offsets = list(accumulate(map(len, before), initial=start))
     for change in changes([(old, new)]):
         gone = "".join(before[change.start : change.end])
         come = "".join(after[change.new_start : change.new_end])
         head = _common_length(gone, come)
+        head -= gone[:head].endswith("\r")  # a line break is edited as a whole
         tail = _common_length(gone[head:][::-1], come[head:][::-1])
-        if gone[: len(gone) - tail].endswith("\r"):
-            tail = 0  # a line break is edited as a whole
+        tail -= gone[len(gone) - tail - 1 : len(gone) - tail + 1] == "\r\n"
         first = offsets[change.start]
         yield TextEdit(first + head, first + len(gone) - tail, come[head : len(come) - tail])
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
-from lint.evaluation import EvaluatedDocument, Evaluator
+from lint.evaluation import EvaluatedDocument, Evaluator, Suggest
 from lint.findings import SuggestedEdit
 from lint.fix.changes import TextEdit, text_edits
 from lint.fix.documents import NotFixedError, fix_finding
 from lint.manifests import File
-from rules.finding import Finding
+from rules.finding import Action, Finding
 
 # Every suggestion takes as long as a fix of the whole document. So many are made, or as many as
 # documents of these characters together have room for, but one in any case.
@@ -17,21 +18,27 @@ _MAX_SUGGESTIONS = 50
 _MAX_CHARACTERS = 1_000_000
 
 
-def suggestions(
-    file: File, evaluator: Evaluator, item: EvaluatedDocument
+def suggester(*, notes: bool) -> Suggest:
+    """Finds the edits for each finding of a document, for notes only if a report shows them."""
+    return partial(_suggestions, notes=notes)
+
+
+def _suggestions(
+    file: File, evaluator: Evaluator, item: EvaluatedDocument, *, notes: bool
 ) -> Iterator[tuple[SuggestedEdit, ...]]:
     """The edits for each finding of a document, in their order.
 
-    There are none for a finding that cannot be fixed, for those beyond the bounds, and for objects
-    that no file has.
+    There are none for a finding that cannot be fixed, for those beyond the bounds, for objects that
+    no file has, and without `notes` for findings that are notes.
     """
     if file.source.is_rendering:
         return
     length = item.document.end - item.document.start
     left = min(_MAX_SUGGESTIONS, 1 + _MAX_CHARACTERS // max(1, length))
     for finding in item.result.findings:
-        edits = suggestion(file, evaluator, item, finding) if finding.fixable and left else ()
-        left -= finding.fixable and left > 0
+        is_wanted = finding.fixable and (notes or finding.action > Action.AUDIT)
+        edits = suggestion(file, evaluator, item, finding) if is_wanted and left else ()
+        left -= is_wanted and left > 0
         yield tuple(
             SuggestedEdit(*file.position(edit.start), *file.position(edit.end), edit.text)
             for edit in edits

@@ -180,6 +180,17 @@ def test_sarif_has_a_fix_for_each_finding_alone(command: LintCommand) -> None:
     assert [r for r in sarif(command, "others.yaml")["results"] if "fixes" in r] == []
 
 
+def test_sarif_has_the_fixes_of_notes_if_it_has_notes(command: LintCommand) -> None:
+    pod = (
+        POD.replace("value: all", "value: void")
+        + "      resources: {limits: {nvidia.com/gpu: 1}}\n"
+    )
+    command.write("pod.yaml", pod)
+    notes = [r for r in sarif(command, "--notes", "pod.yaml")["results"] if r["level"] == "note"]
+    assert notes
+    assert all(note["fixes"] for note in notes)
+
+
 def test_fingerprints_stay_when_lines_move(command: LintCommand) -> None:
     command.write("pod.yaml", POD)
     before = fingerprints(command, "pod.yaml")

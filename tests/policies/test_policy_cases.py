@@ -129,7 +129,10 @@ def test_a_case_may_have_circumstances(suite: Suite) -> None:
         (BAD, "findings: []\n", "today: soon\n", "bad.case.yaml: today: "),
         (BAD, "findings: []\n", "rules: [zero-gpus]\n", "there is no rule 'zero-gpus'"),
         (BAD, "findings: []\n", "policy: {rule: {}}\n", "unknown key 'rule'"),
-        (BAD, "findings: []\n", "policy: 1\n", "bad.yaml: "),
+        (BAD, "findings: []\n", "policy: 1\n", "bad.case.yaml: policy should be an object"),
+        (BAD, "findings: []\n", "rules: zero-gpu\n", "bad.case.yaml: rules should be a list"),
+        (BAD, "findings: []\n", "user: 5\n", "bad.case.yaml: user should be text"),
+        (BAD, "findings: []\n", "operation: DELETE\n", "should be one of CREATE, UPDATE"),
     ],
 )
 def test_a_case_that_cannot_be_read_never_passes(
