@@ -18,6 +18,11 @@ KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 STANDARD_INPUT = "<stdin>"
 # An object must have an apiVersion, unless an escape or a tag hides the word.
 _MAY_BE_KUBERNETES = re.compile(r"apiVersion|\\|!").search
+# The names of the format that git-lfs reads: today's, and two older ones.
+_LFS_POINTER = re.compile(
+    r"\s*version (https://(git-lfs|hawser)\.github\.com/spec/|http://git-media\.io/v/)"
+).match
+_LFS_POINTER_SIZE = 1024
 _PLACEHOLDER = re.compile(r"^[^#\n]*\{\{", re.MULTILINE).search
 
 
@@ -162,9 +167,13 @@ def _decoded(name: str, content: bytes) -> Source | UnreadableSource:
             why += ": give it in parts, such as one namespace after the other"
         return UnreadableSource(name, why)
     try:
-        return Source(name, content.decode("utf-8"))
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         return UnreadableSource(name, f"not UTF-8 (byte {error.start})")
+    if len(text) <= _LFS_POINTER_SIZE and _LFS_POINTER(text):
+        why = "a Git LFS pointer: its content is not here; git lfs pull fetches it"
+        return UnreadableSource(name, why)
+    return Source(name, text)
 
 
 def _leads_outside(name: str, root: str) -> bool:

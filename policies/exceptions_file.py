@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from policies.gpu_exceptions import APPROVAL_LABEL
+from policies.gpu_exceptions import APPROVAL_LABEL, MAX_ACCEPTED
 from rules.base.json_access import as_object, as_objects, as_text
 
 EXCEPTIONS_FILE = "exceptions.json"
@@ -53,4 +53,7 @@ def parse_exceptions(content: bytes) -> ExceptionsFile:
         raise ValueError("checkedAt is no time") from error
     if checked.tzinfo is None:
         raise ValueError("checkedAt has no time zone")
-    return ExceptionsFile(checked, tuple(item for _, item in as_objects(raw.get("items"))))
+    items = raw.get("items")
+    if isinstance(items, list) and len(items) > MAX_ACCEPTED:
+        raise ValueError(f"it has {len(items)} items; the controller writes at most {MAX_ACCEPTED}")
+    return ExceptionsFile(checked, tuple(item for _, item in as_objects(items)))

@@ -28,10 +28,11 @@ _OPTIONS = (
     *("-c", "protocol.allow=never"),
     *("-c", "core.bigFileThreshold=16m"),  # git streams larger objects
 )
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "LC_ALL": "C",
+    "GIT_ALLOW_PROTOCOL": "none",  # wins over `protocol.NAME.allow`, which the repository may set
     "GIT_LITERAL_PATHSPECS": "0",  # some editors set it for hooks
-    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_LAZY_FETCH": "1",  # old versions of git ignore it
     "GIT_TERMINAL_PROMPT": "0",
 }
 
@@ -94,7 +95,7 @@ def start_git(*arguments: str) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, **_ENVIRONMENT},
+            env={**os.environ, **ENVIRONMENT},
         )
     except OSError as error:
         raise GitError(f"git cannot be run: {(error.strerror or str(error)).lower()}") from error

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lint.git import command
+from lint.git.command import GitError
 from tests.testkit.git_repository import BAD, FIXABLE, GOOD, POD, GitRepository
 
 POLICY = "apiVersion: gpuward.io/v1\nkind: Policy\n"
@@ -189,6 +191,28 @@ def test_nothing_of_the_repository_executes(repository: GitRepository, tmp_path:
     assert not mark.exists()
 
 
+def test_a_missing_object_is_not_fetched(
+    repository: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = tmp_path / "executed"
+    repository.stage("pod.yaml", BAD)
+    name = repository.git("rev-parse", ":pod.yaml")
+    (repository.folder / ".git/objects" / name[:2] / name[2:]).unlink()
+    for key, value in (
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.url", f"ext::sh -c touch% {mark}"),
+        ("remote.origin.promisor", "true"),
+        ("protocol.ext.allow", "always"),
+    ):
+        repository.git("config", key, value)
+    # As with a git that does not know the variable.
+    monkeypatch.delitem(command.ENVIRONMENT, "GIT_NO_LAZY_FETCH")
+    monkeypatch.chdir(repository.folder)
+    with pytest.raises(GitError):
+        command.git("cat-file", "blob", name)
+    assert not mark.exists()
+
+
 def test_a_replacement_hides_nothing(repository: GitRepository) -> None:
     repository.stage("pod.yaml", BAD)
     repository.stage("good.yaml", GOOD)
@@ -247,3 +271,17 @@ def test_a_large_file_is_not_judged_and_the_next_one_is(repository: GitRepositor
     assert "large.yaml: larger than 10 MiB" in done.stdout
     assert "pod.yaml:7" in done.stdout
     assert os.path.getsize(repository.folder / "large.yaml") > 10 << 20
+
+
+def test_a_git_lfs_pointer_is_not_evaluated(repository: GitRepository) -> None:
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 123\n"
+    older = pointer.replace("git-lfs.github.com", "hawser.github.com")
+    texts = {"a.yaml": pointer, "b.json": pointer, "c.yml": f"\n {older}", "d.yaml": f"# {pointer}"}
+    for name, text in texts.items():
+        repository.stage(name, text)
+    for arguments in (("--staged",), (".",), ("-",)):
+        done = repository.gpuward("lint", "--exclude=old.yaml", *arguments, stdin=pointer)
+        assert done.returncode == 3
+        assert done.stdout.count("a Git LFS pointer: its content is not here") == (
+            1 if arguments == ("-",) else 3
+        )

@@ -178,6 +178,12 @@ def test_the_largest_accepted_objects_fit_into_a_config_map() -> None:
     assert len(text.encode()) < MAX_BYTES
 
 
+def test_a_file_with_more_objects_than_the_controller_writes_is_not_used(mounted: Mounted) -> None:
+    mounted.write(*[gpu_exception()] * (MAX_ACCEPTED + 1))
+    assert mounted.namespaces == []
+    assert "the controller writes at most 400" in mounted.gpu_exceptions.error
+
+
 async def post(server: RunningServer, size: int = 0, name: str = "x") -> bool:
     """Whether the webhook allows a pod that takes GPUs; a large one is for the second process."""
     manifest = pod(BYPASS, container("other", command=["x" * size]))
