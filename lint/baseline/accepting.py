@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 from lint.baseline.file import Entry, read_baseline
 from lint.baseline.matching import Comparison, Paths, compare
-from lint.findings import SuppressedFinding
+from lint.findings import LocatedFinding, SuppressedFinding
 from lint.results import Remark, Results
 from rules.policy import Policy
+
+_UPDATE = "run gpuward baseline update"
 
 
 class Baseline(NamedTuple):
@@ -21,7 +23,7 @@ class Baseline(NamedTuple):
     def accept(self, results: Results, policy: Policy, today: datetime.date) -> None:
         """Take the findings that the baseline accepts out of `results`.
 
-        Entries that accept nothing become remarks.
+        Entries that do not fit their findings become remarks.
         """
         found = compare(self.entries, results, Paths(self.name), policy, today)
         accepted = {id(match.located) for match in found.accepted}
@@ -40,20 +42,30 @@ def load(name: str) -> Baseline:
 
 
 def complaints(found: Comparison) -> list[tuple[Entry, str]]:
-    """Each entry that accepts nothing, and what to do about it, in their order in the file."""
-    said = [
-        (entry, f"{_named(entry)} finds nothing any more: run gpuward baseline update")
-        for entry in found.stale
-    ]
+    """Each entry that does not fit its finding, and what to do about it, in the file's order."""
+    said = [(entry, f"{_named(entry)} finds nothing any more: {_UPDATE}") for entry in found.stale]
     said += [
         (entry, f"the entry for {_named(entry)} ({entry.reason}) expired on {entry.expires}")
         for _, entry in found.expired
+    ]
+    said += [
+        (entry, f"{_named(entry)} ({entry.reason}) got worse: {_levels(located, entry)}")
+        for located, entry in found.worse
+    ]
+    said += [
+        (entry, f"{_named(entry)} got better: {_levels(located, entry)}: {_UPDATE}")
+        for located, entry in found.accepted
+        if located.level != entry.level
     ]
     said += [
         (entry, f"the policy does not allow a baseline to suppress {entry.rule}: remove the entry")
         for _, entry in found.not_suppressible
     ]
     return sorted(said, key=lambda item: item[0].line)
+
+
+def _levels(located: LocatedFinding, entry: Entry) -> str:
+    return f"its level is {located.level} now, and the entry accepts {entry.level}"
 
 
 def _named(entry: Entry) -> str:

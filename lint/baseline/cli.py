@@ -50,7 +50,11 @@ def make_parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(required=True, metavar="COMMAND")
     for act, name, what in (
         (_create, "create", "write all findings into a new file"),
-        (_update, "update", "remove entries whose findings are gone; with --reason, add new ones"),
+        (
+            _update,
+            "update",
+            "remove entries whose findings are gone; with --reason, add new and worse ones",
+        ),
         (_check, "check", "say what update would change, and which entries have expired"),
     ):
         command = commands.add_parser(
@@ -83,11 +87,17 @@ class _Compared(NamedTuple):
     paths: Paths
     text: str
 
-    @property
-    def kept(self) -> list[Entry]:
-        """All entries but stale ones, with the files where their findings are now."""
-        matches = (*self.found.accepted, *self.found.expired)
-        return [*(match.entry for match in matches), *self.found.unseen]
+    def kept(self, reason: str) -> list[Entry]:
+        """All entries but stale ones, with the files where their findings are now.
+
+        A level is lowered to that of the finding; with a `reason` it is raised too.
+        """
+        found = self.found
+        entries = [entry._replace(level=located.level) for located, entry in found.accepted]
+        for located, entry in found.worse:
+            raised = entry._replace(level=located.level, reason=reason)
+            entries.append(raised if reason else entry)
+        return [*entries, *(match.entry for match in found.expired), *found.unseen]
 
 
 def _compare(options: argparse.Namespace, entries: list[Entry], text: str) -> _Compared:
@@ -120,7 +130,9 @@ def _update(options: argparse.Namespace) -> int:
     refused = compared.found.new
     if options.reason:
         added, refused = _entries_for_new(compared, options.reason)
-    text = baseline_text([*compared.kept, *added])
+    else:
+        refused = refused + [match.located for match in compared.found.worse]
+    text = baseline_text([*compared.kept(options.reason or ""), *added])
     source = Source(options.baseline, compared.text)
     try:
         write_file(FixedText(source, [(compared.text, text)]))
@@ -128,6 +140,8 @@ def _update(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.baseline}: not written: {error}") from error
     removed = [*compared.found.stale, *compared.found.not_suppressible]
     changes = f"{_many(added, 'finding')} added, {_many(removed, 'entry', 'entries')} removed"
+    if options.reason and compared.found.worse:
+        changes += f", {_many(compared.found.worse, 'level')} raised"
     _say(f"{options.baseline}: {changes}")
     refused += [match.located for match in compared.found.not_suppressible]
     refused += [match.located for match in compared.found.expired]
@@ -157,10 +171,13 @@ def _entries_for_new(compared: _Compared, reason: str) -> tuple[list[Entry], lis
 def _status(compared: _Compared, refused: list[LocatedFinding]) -> int:
     """Report what the baseline does not accept; the exit status."""
     policy = compared.run.policy
+    accepted_levels = {id(located): entry.level for located, entry in compared.found.worse}
     for located in refused:
         settings = policy.rules.get(located.finding.rule)
         is_suppressible = settings is None or settings.suppressible
         why = "not in the baseline" if is_suppressible else "the policy lets nobody suppress it"
+        if level := accepted_levels.get(id(located)):
+            why = f"worse than the {level} that the baseline accepts"
         what = f"{located.finding.rule}: {located.finding.message}"
         span = located.span
         _say(f"{located.file}:{span.line}:{span.column}: {why}: {what}")

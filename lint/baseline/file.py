@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kubeyaml import Document, Limits, Lines, YamlError, read, split
+from lint.findings import ACTIONS
 from lint.sources import MAX_BYTES, UsageError
 
 DEFAULT_FILE = "gpuward-baseline.yaml"
@@ -19,8 +20,9 @@ _HEAD = f"""\
 # `gpuward baseline update` keeps `reason` and `expires`; everything else is gpuward's.
 version: {VERSION}
 """
-_REQUIRED = ("rule", "file", "object", "fingerprint", "reason")
+_REQUIRED = ("rule", "level", "file", "object", "fingerprint", "reason")
 _OPTIONAL = ("container", "expires")
+_LEVELS = "error, warning or note"
 _FINGERPRINT = re.compile("[0-9a-f]{64}")
 
 
@@ -29,6 +31,7 @@ class Entry(NamedTuple):
 
     - `fingerprint`: the SHA-256 of the finding's identity, by which the entry is found.
     - `file`: relative to the folder of the baseline, with slashes.
+    - `level`: the worst level that is accepted: error, warning or note.
     - `rule`, `object`, `container`: for people; `container` may be empty.
     - `reason`: why the finding is accepted.
     - `expires`: the last day on which it is; None for no end.
@@ -38,6 +41,7 @@ class Entry(NamedTuple):
     fingerprint: str
     file: str
     rule: str
+    level: str
     object: str
     container: str
     reason: str
@@ -88,7 +92,7 @@ def _order(entry: Entry) -> tuple[str, ...]:
 
 
 def _raw(entry: Entry) -> dict[str, str]:
-    raw = {"rule": entry.rule, "file": entry.file, "object": entry.object}
+    raw = {key: getattr(entry, key) for key in ("rule", "level", "file", "object")}
     if entry.container:
         raw["container"] = entry.container
     raw |= {"fingerprint": entry.fingerprint, "reason": entry.reason}
@@ -160,6 +164,8 @@ class _Reading:
             return None
         if not _FINGERPRINT.fullmatch(raw["fingerprint"]):
             self._problem(place.inside["fingerprint"], "a fingerprint has 64 hexadecimal digits")
+        if raw["level"] not in ACTIONS:
+            self._problem(place.inside["level"], f"level must be {_LEVELS}")
         try:
             ends = raw.get("expires")
             expires = datetime.date.fromisoformat(ends) if ends is not None else None
@@ -170,6 +176,7 @@ class _Reading:
             fingerprint=raw["fingerprint"],
             file=raw["file"],
             rule=raw["rule"],
+            level=raw["level"],
             object=raw["object"],
             container=raw.get("container", ""),
             reason=raw["reason"],
@@ -186,4 +193,5 @@ class _Reading:
                 self._problem(place.inside[key], f"{key} must not be empty")
         for key in _REQUIRED:
             if key not in raw:
-                self._problem(place, f"the entry has no {key}")
+                hint = f", the worst that it accepts: {_LEVELS}" if key == "level" else ""
+                self._problem(place, f"the entry has no {key}{hint}")

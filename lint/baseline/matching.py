@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from lint.baseline.file import Entry
-from lint.findings import LocatedFinding
+from lint.findings import ACTIONS, LocatedFinding
 from lint.report import affected, printable
 from lint.report.fingerprints import fingerprint
 from lint.results import Results
 from lint.sources import STANDARD_INPUT
+from rules.finding import Action
 from rules.policy import Policy
 
 _MAX_OBJECT = 300  # characters; people read it, and tenants choose it
@@ -31,6 +32,7 @@ class Comparison(NamedTuple):
 
     - `accepted`: findings that do not count, each with its entry.
     - `expired`: the same for entries that have expired; these findings count.
+    - `worse`: the same for entries that accept only a lower level; these findings count.
     - `not_suppressible`: the same for rules that the policy does not let anybody suppress.
     - `new`: findings without an entry.
     - `stale`: entries without a finding, of files that were evaluated, or that are gone.
@@ -39,6 +41,7 @@ class Comparison(NamedTuple):
 
     accepted: list[Match]
     expired: list[Match]
+    worse: list[Match]
     not_suppressible: list[Match]
     new: list[LocatedFinding]
     stale: list[Entry]
@@ -75,6 +78,7 @@ def entry_of(located: LocatedFinding, paths: Paths, reason: str) -> Entry:
         fingerprint=fingerprint(finding.identity),
         file=paths.of(located.file),
         rule=finding.rule,
+        level=located.level,
         object=printable(affected(located))[:_MAX_OBJECT] or STANDARD_INPUT,
         container=printable(finding.container_name)[:_MAX_OBJECT],
         reason=reason,
@@ -93,7 +97,7 @@ def compare(
     An entry stands for one finding. That of a file accepts no finding in another file, unless the
     file is gone, or no longer has the finding: then the object has moved.
     """
-    found = Comparison([], [], [], [], [], [])
+    found = Comparison([], [], [], [], [], [], [])
     matches, unused = _matches(list(entries), results, paths)
     for located in results.findings:
         entry = matches.get(id(located))
@@ -104,6 +108,8 @@ def compare(
             found.not_suppressible.append(Match(located, entry))
         elif entry.has_expired(today):
             found.expired.append(Match(located, entry))
+        elif located.finding.action > ACTIONS[entry.level]:
+            found.worse.append(Match(located, entry))
         else:
             found.accepted.append(Match(located, entry))
     evaluated = _evaluated_files(results, paths)
@@ -116,13 +122,16 @@ def compare(
 def _matches(
     entries: list[Entry], results: Results, paths: Paths
 ) -> tuple[dict[int, Entry], list[Entry]]:
-    """The entry of each finding, by the finding's `id()`; and the entries that have none."""
+    """The entry of each finding, by the finding's `id()`; and the entries that have none.
+
+    Of findings with the same fingerprint, the worst get the entries that accept most.
+    """
     by_place: dict[tuple[str, str], list[Entry]] = defaultdict(list)
-    for entry in reversed(entries):
+    for entry in sorted(entries, key=_use_order):
         by_place[entry.fingerprint, entry.file].append(entry)
     matches: dict[int, Entry] = {}
     moved: list[tuple[LocatedFinding, str, str]] = []
-    for located in results.findings:
+    for located in sorted(results.findings, key=lambda one: one.finding.action, reverse=True):
         place = fingerprint(located.finding.identity), paths.of(located.file)
         if by_place.get(place):
             matches[id(located)] = by_place[place].pop()
@@ -131,7 +140,7 @@ def _matches(
     movable: dict[str, list[Entry]] = defaultdict(list)
     evaluated = _evaluated_files(results, paths)
     rest = [entry for left in by_place.values() for entry in left]
-    for entry in rest:
+    for entry in sorted(rest, key=_use_order):
         if entry.file in evaluated or not paths.exists(entry.file):
             movable[entry.fingerprint].append(entry)
     used = set()
@@ -142,6 +151,11 @@ def _matches(
             matches[id(located)] = entry._replace(file=file)
     unused = sorted((e for e in rest if id(e) not in used), key=lambda entry: entry.line)
     return matches, unused
+
+
+def _use_order(entry: Entry) -> tuple[Action, int]:
+    """For lists that are used from the end: what accepts most, then what is first in the file."""
+    return ACTIONS[entry.level], -entry.line
 
 
 def _evaluated_files(results: Results, paths: Paths) -> Collection[str]:

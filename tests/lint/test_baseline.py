@@ -59,6 +59,7 @@ def test_an_entry_says_what_it_is_about(known: LintCommand) -> None:
     first = known.json(".").report["findings"][0]
     assert entries(known)[0] == {
         "rule": RULE,
+        "level": "error",
         "file": "deploy/a.yaml",
         "object": "Pod ml/a",
         "container": "main",
@@ -143,6 +144,59 @@ def test_a_finding_fails_again_when_its_entry_expires(known: LintCommand) -> Non
     assert len(entries(known)) == 2
 
 
+def test_a_finding_that_got_worse_counts_until_somebody_gives_a_reason(
+    known: LintCommand,
+) -> None:
+    edit(known, "level: error", "level: warning")
+    edit(known, "reason: older than the rule\n", "reason: harmless\n  expires: '2999-12-31'\n")
+    outcome = known(*KNOWN, ".")
+    assert outcome.status == 1
+    worse = "(harmless) got worse: its level is error now, and the entry accepts warning"
+    assert f"{FILE}:5:1: {RULE} in deploy/a.yaml, Pod ml/a {worse}" in outcome.out
+    assert known.json(*KNOWN, ".").report["summary"]["baselined"] == 0
+    assert known.run("baseline", "check", ".").status == 1
+    before = (known.folder / FILE).read_bytes()
+    outcome = known.run("baseline", "update", ".")
+    assert outcome.status == 1
+    assert outcome.out.count("worse than the warning that the baseline accepts: ") == 2
+    assert (known.folder / FILE).read_bytes() == before
+    outcome = known.run("baseline", "update", "--reason", "reviewed", ".")
+    assert (outcome.status, "2 levels raised" in outcome.out) == (0, True)
+    assert [(entry["level"], entry["reason"], entry["expires"]) for entry in entries(known)] == [
+        ("error", "reviewed", "2999-12-31")
+    ] * 2
+
+
+def test_an_entry_accepts_no_more_than_its_finding_needs(known: LintCommand) -> None:
+    policy = f"{POLICY}rules: {{{RULE}: {{action: %s}}}}\n"
+    known.write("gpuward.yaml", policy % "warn")
+    outcome = known(*KNOWN, ".")
+    assert (outcome.status, outcome.out.count("got better: its level is warning now")) == (0, 2)
+    assert known.run("baseline", "check", ".").status == 1
+    assert known.run("baseline", "update", ".").status == 0
+    assert [entry["level"] for entry in entries(known)] == ["warning"] * 2
+    assert known(*KNOWN, "--fail-on", "warning", ".").status == 0
+    known.write("gpuward.yaml", policy % "deny")
+    assert known(*KNOWN, ".").status == 1
+
+
+def test_the_worst_finding_gets_the_entry_that_accepts_most(known: LintCommand) -> None:
+    pod = "metadata: {name: p}\nspec:\n  volumes: [{name: v, hostPath: {path: /dev/nvidia0}}]\n"
+    pod += "  containers: [{name: c, image: x, volumeMounts: [{name: v, mountPath: /x}]"
+    harmless, harmful = "}]\n", ", securityContext: {capabilities: {add: [SYS_ADMIN]}}}]\n"
+    for ends in ((harmless, harmful), (harmful, harmless)):
+        documents = (f"apiVersion: v1\nkind: Pod\n{pod}{end}" for end in ends)
+        known.write("two.yaml", "---\n".join(documents))
+        (known.folder / "two").unlink(missing_ok=True)
+        create = ("baseline", "create", "--baseline", "two", "--reason", "x", "two.yaml")
+        assert known.run(*create).status == 0
+        text = (known.folder / "two").read_text()
+        assert (text.count("level: error"), text.count("level: warning")) == (1, 1)
+        head, first, second = text.partition("- rule")[0], *text.split("- rule")[1:]
+        (known.folder / "two").write_text(f"{head}- rule{second}- rule{first}")
+        assert known("--baseline", "two", "--fail-on", "warning", "two.yaml").status == 0
+
+
 def test_rules_that_nobody_may_suppress_cannot_be_in_a_baseline(known: LintCommand) -> None:
     known.write("gpuward.yaml", f"{POLICY}rules: {{{RULE}: {{suppressible: false}}}}\n")
     outcome = known(*KNOWN, ".")
@@ -183,12 +237,14 @@ MISTAKES = {
     "another version": ("version: 1", "version: 2", ":3:1: a baseline is a mapping with `version"),
     "no YAML": ("version: 1", "version: [", "FILE:"),
     "no reason": ("  reason: older than the rule\n", "", ":5:3: the entry has no reason"),
-    "an empty reason": ("older than the rule", "''", ":10:3: reason must not be empty"),
-    "no text": ("older than the rule", "5", ":10:3: reason must be a text"),
-    "an unknown key": ("reason:", "because:", ":10:3: there is no key 'because'"),
-    "a key twice": ("reason:", "rule:", ":10:3: the key 'rule' is here twice"),
-    "no fingerprint": ("fingerprint: ", "fingerprint: x", ":9:3: a fingerprint has 64"),
-    "no day": ("reason: older", "expires: soon\n  reason: older", ":10:3: expires must be a day"),
+    "no level": ("  level: error\n", "", ":5:3: the entry has no level, the worst that it accepts"),
+    "no known level": ("level: error", "level: deny", ":6:3: level must be error, warning or note"),
+    "an empty reason": ("older than the rule", "''", ":11:3: reason must not be empty"),
+    "no text": ("older than the rule", "5", ":11:3: reason must be a text"),
+    "an unknown key": ("reason:", "because:", ":11:3: there is no key 'because'"),
+    "a key twice": ("reason:", "rule:", ":11:3: the key 'rule' is here twice"),
+    "no fingerprint": ("fingerprint: ", "fingerprint: x", ":10:3: a fingerprint has 64"),
+    "no day": ("reason: older", "expires: soon\n  reason: older", ":11:3: expires must be a day"),
 }
 
 
