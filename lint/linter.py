@@ -128,8 +128,10 @@ class Linter:
 
     def _evaluate_file(self, file: File) -> None:
         name = file.source.name
-        self.results.skipped.extend(self._kustomizations.passed_over_by(name))
-        context = self._kustomizations.context_of(name, self.context)
+        context = self.context
+        if not file.source.is_rendering:  # whose name is a command, and no path
+            self.results.skipped.extend(self._kustomizations.passed_over_by(name))
+            context = self._kustomizations.context_of(name, context)
         evaluator = Evaluator(self._rules, context)
         try:
             for current, item in self._items(file, evaluator):

@@ -7,18 +7,20 @@ import math
 import os
 import re
 import shlex
+import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from lint.file_trees import DISK
 from lint.kustomizations import documents
-from lint.rendering.programs import ProgramError, find_program, run
+from lint.rendering.programs import TOO_LONG, ProgramError, find_program, is_late, run
 from lint.sources import Source, UnreadableSource
 from rules.base.json_access import as_object
 
 CHART = "Chart.yaml"
 _MAX_MESSAGE = 400
 _MAX_FILES = 20_000
+_MAX_CI = 50
 # Where helm says that it failed: `(name/templates/pod.yaml:3:5)`, or without line or column.
 _PLACE = re.compile(r"([^\s/()<>\":]+)/((?:[^\s/()<>\":]+/)*[^\s/()<>\":]+)(?::(\d+))?(?::(\d+))?")
 _REMEDIES = {
@@ -59,32 +61,48 @@ def render_chart(
 
     Charts that cannot be rendered with their defaults are common. If one of the files in `ci` can,
     the failure of the defaults is not reported. `root` is the folder that no link may lead out of.
-    No rendering lasts longer than to `deadline`.
+    After `deadline`, a `time.monotonic()` in seconds, nothing is rendered, and no
+    rendering lasts longer.
     """
+    file = os.path.join(folder, CHART)
     try:
         helm = find_program("helm")
-        _refuse_links(folder, root)
+        _check_files(folder, root)
     except ProgramError as error:
-        yield UnreadableSource(os.path.join(folder, CHART), f"a chart: {error}")
+        yield UnreadableSource(file, f"a chart: {error}")
         return
-    if options.values or options.sets:
-        yield _render(helm, folder, options, deadline)
-        return
-    defaults = _render(helm, folder, options, deadline)
-    of_ci = [
-        _render(helm, folder, options._replace(values=(file,)), deadline)
-        for file in sorted(glob.glob(os.path.join(glob.escape(folder), "ci", "*-values.yaml")))
-    ]
-    is_rendered = any(isinstance(rendered, RenderedChart) for rendered in of_ci)
-    if isinstance(defaults, RenderedChart) or not is_rendered:
-        yield defaults
-    yield from of_ci
+    of_ci = [] if options.values or options.sets else _values_of_ci(folder)
+    if len(of_ci) > _MAX_CI:
+        why = f"more than {_MAX_CI} files ci/*-values.yaml: give those that matter with --values"
+        yield UnreadableSource(file, why)
+        of_ci = []
+    failed: UnreadableSource | None = None
+    is_rendered = False
+    for values in (options.values, *((name,) for name in of_ci)):
+        if is_late(deadline):
+            yield UnreadableSource(file, TOO_LONG)
+            break
+        rendered = _render(helm, folder, options._replace(values=values), deadline)
+        is_rendered = is_rendered or isinstance(rendered, RenderedChart)
+        if values == options.values and isinstance(rendered, UnreadableSource):
+            failed = rendered
+        else:
+            yield rendered
+    if failed and not is_rendered:
+        yield failed
+
+
+def _values_of_ci(folder: str) -> list[str]:
+    return sorted(glob.glob(os.path.join(glob.escape(folder), "ci", "*-values.yaml")))
 
 
 def _render(
     helm: str, folder: str, options: ChartOptions, deadline: float
 ) -> RenderedChart | UnreadableSource:
-    arguments = [f"--values={file}" for file in options.values]
+    if any("\n" in file or "\r" in file for file in options.values):
+        why = "a chart: a values file has a line break in its name, which helm does not take"
+        return UnreadableSource(os.path.join(folder, CHART), why)
+    arguments = [f"--values={_as_csv(file)}" for file in options.values]
     arguments += [f"--set={value}" for value in options.sets]
     if options.kube_version:
         arguments.append(f"--kube-version={options.kube_version}")
@@ -98,6 +116,11 @@ def _render(
     own = os.path.join(folder, "values.yaml")
     source = Source(command, text, is_rendering=True)
     return RenderedChart(source, folder, (own, *options.values))
+
+
+def _as_csv(path: str) -> str:
+    """`path` as a record of CSV, which is how helm reads it: several files are split at commas."""
+    return '"{}"'.format(path.replace('"', '""')) if "," in path or '"' in path else path
 
 
 def _failure(folder: str, command: str, message: str) -> UnreadableSource:
@@ -115,17 +138,26 @@ def _failure(folder: str, command: str, message: str) -> UnreadableSource:
     return UnreadableSource(os.path.join(folder, CHART), why)
 
 
-def _refuse_links(folder: str, root: str) -> None:
-    """Raise ProgramError if a link in the chart leads out of `root`: helm would read its target."""
+def _check_files(folder: str, root: str) -> None:
+    """Raise ProgramError if something in the chart is not what helm may read.
+
+    helm follows links: those to files may not lead out of `root`; those to folders are refused,
+    because what is in such a folder may be any link again.
+    """
     inside = os.path.realpath(root)
     count = 0
     for here, folders, files in os.walk(folder):
         count += len(folders) + len(files)
         if count > _MAX_FILES:
             raise ProgramError(f"it has more than {_MAX_FILES} files")
-        for name in (*folders, *files):
+        for name in folders:
+            if os.path.islink(path := os.path.join(here, name)):
+                raise ProgramError(f"{path} is a link to a folder: put the folder in its place")
+        for name in files:
             path = os.path.join(here, name)
             if os.path.islink(path):
                 target = os.path.realpath(path)
                 if os.path.commonpath((target, inside)) != inside:
                     raise ProgramError(f"{path} is a link that leads out of {root}")
+            if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+                raise ProgramError(f"{path} is not a regular file")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from lint.inputs import files_at, is_excluded
 from lint.rendering.charts import CHART
-from lint.sources import KUSTOMIZATIONS
+from lint.sources import KUSTOMIZATIONS, UnreadFile
 
 
 def find_charts(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -28,8 +28,11 @@ def find_kustomizations(paths: Iterable[str], exclude: Iterable[str]) -> Iterato
 
 
 def _named(path: str, wanted: Collection[str], exclude: tuple[str, ...]) -> Iterator[str]:
+    """The files called as one of `wanted`; the linter says of others why it does not read them."""
     for name in files_at(path) if path != "-" else ():
         if not isinstance(name, str) or os.path.basename(name) not in wanted:
+            continue
+        if UnreadFile(name, path).refusal() or not os.path.isfile(name):
             continue
         if not any(is_excluded(name, pattern) for pattern in exclude):
             yield name

@@ -37,8 +37,9 @@ class Places:
     def move(self, results: Results, rules: dict[str, ActiveRule]) -> None:
         """Give everything that was found in renderings the places that it is from.
 
-        The same fault of several renderings stays once, at its highest level. What a comment at
-        its origin suppresses becomes a suppressed finding; `rules` are those that act.
+        The same fault of the same object in several renderings stays once, at its highest level.
+        What a comment at its origin suppresses becomes a suppressed finding; `rules` are those that
+        act.
         """
         found: dict[object, LocatedFinding] = {}
         suppressed: dict[object, SuppressedFinding] = {}
@@ -109,8 +110,5 @@ def _moved(located: LocatedFinding, origin: Origin) -> LocatedFinding:
 
 
 def _place(located: LocatedFinding, origin: Origin) -> object:
-    """What a finding has in common with the same one in other renderings."""
-    finding = located.finding
-    what = (finding.rule, finding.container_name, finding.key)
-    where = (origin.file.source.name, origin.span)
-    return what, where, None if origin.is_exact else finding.identity
+    """What a finding has in common with the same one, of the same object, in other renderings."""
+    return located.finding.identity, origin.file.source.name, origin.span

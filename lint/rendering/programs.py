@@ -21,6 +21,10 @@ from typing import NamedTuple
 from lint.sources import MAX_BYTES
 
 MAX_SECONDS = 60
+MAX_SECONDS_OF_RUN = 600
+TOO_LONG = (
+    f"not rendered: all renderings may take {MAX_SECONDS_OF_RUN // 60} minutes; name fewer paths"
+)
 _MAX_MEMORY_KIB = 4 * 1024 * 1024
 _MAX_ERRORS = 16 * 1024
 # Every system's sh has these limits but for -v, which macOS lacks. Core dumps would hold the files.
@@ -51,6 +55,11 @@ def find_program(*names: str) -> str:
         if found := shutil.which(name, path=path):
             return found
     raise ProgramError(f"{' or '.join(names)} is not in PATH")
+
+
+def is_late(deadline: float) -> bool:
+    """Whether `deadline`, a time of `time.monotonic()` in seconds, is over."""
+    return time.monotonic() > deadline
 
 
 def run(command: list[str], *, max_seconds: float = MAX_SECONDS, deadline: float = math.inf) -> str:

@@ -14,10 +14,9 @@ from lint.rendering.discovery import find_charts, find_kustomizations
 from lint.rendering.kustomization_origins import KustomizationOrigins
 from lint.rendering.kustomizations import read_kustomization, render_kustomization, roots
 from lint.rendering.places import Places
+from lint.rendering.programs import MAX_SECONDS_OF_RUN, TOO_LONG, is_late
 from lint.sources import Input, SkippedSource, UnreadableSource, UsageError
 
-_MAX_SECONDS = 600
-_TOO_LONG = f"not rendered: all renderings may take {_MAX_SECONDS // 60} minutes; name fewer paths"
 _LIBRARY = "a library chart: it is evaluated in the charts that use it"
 
 
@@ -52,7 +51,7 @@ class Renderer:
         # The files and folders that are evaluated as they are rendered
         self._rendered: set[str] = set()
         self._places = Places()
-        self._deadline = time.monotonic() + _MAX_SECONDS
+        self._deadline = time.monotonic() + MAX_SECONDS_OF_RUN
 
     def evaluate(self, linter: Linter, files: Iterable[Input]) -> None:
         """Have `linter` evaluate the renderings, and those of `files` that are in none."""
@@ -73,9 +72,6 @@ class Renderer:
         if is_library(folder):
             yield SkippedSource(file, _LIBRARY)
             return
-        if time.monotonic() > self._deadline:
-            yield UnreadableSource(file, _TOO_LONG)
-            return
         for rendered in render_chart(folder, self._options, root, self._deadline):
             if isinstance(rendered, RenderedChart):
                 self._rendered |= {os.path.join(folder, name) for name in ("templates", "charts")}
@@ -88,8 +84,8 @@ class Renderer:
     def _kustomized(self) -> Iterator[Input]:
         for parts in roots([read_kustomization(file) for file in self._kustomizations]):
             file = parts[0].file
-            if time.monotonic() > self._deadline:
-                yield UnreadableSource(file, _TOO_LONG)
+            if is_late(self._deadline):
+                yield UnreadableSource(file, TOO_LONG)
                 continue
             rendered = render_kustomization(parts, self._deadline)
             if isinstance(rendered, UnreadableSource):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lint.rendering.charts import ChartOptions, RenderedChart, render_chart
+from lint.sources import UnreadableSource
 from tests.testkit.chart.rendering import HELMS, program
 from tests.testkit.lint_command import LintCommand, Outcome
 
@@ -53,6 +55,22 @@ level: info
 devices: ""
 env: []
 resources: {}
+"""
+PODS = """\
+{{- range .Values.names }}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {{ . }}
+spec:
+  containers:
+    - name: c
+      image: example.com/model:1
+      env:
+        - name: NVIDIA_VISIBLE_DEVICES
+          value: all
+{{- end }}
 """
 BYPASS = """\
 env:
@@ -228,11 +246,70 @@ def test_a_chart_that_takes_too_much_memory(helm: LintCommand) -> None:
     assert "the chart cannot be rendered: " in not_evaluated(helm.json("--render", "chart"))
 
 
-def test_a_link_out_of_the_folder(helm: LintCommand) -> None:
-    (helm.folder / "chart/templates/passwords.txt").symlink_to("/etc/passwd")
-    assert "passwords.txt is a link that leads out of chart" in not_evaluated(
-        helm.json("--render", "chart")
-    )
+@pytest.mark.parametrize(
+    ("name", "target", "message"),
+    [
+        ("templates/passwords.txt", "/etc/passwd", "passwords.txt is a link that leads out of"),
+        ("files", "../other", "chart/files is a link to a folder: put the folder in its place"),
+        ("values.schema.json", None, "chart/values.schema.json is not a regular file"),
+    ],
+)
+def test_what_helm_may_not_read(
+    helm: LintCommand, name: str, target: str | None, message: str
+) -> None:
+    file = helm.folder / "chart" / name
+    if target is None:
+        os.mkfifo(file)
+    else:
+        (helm.folder / "other").mkdir()
+        file.symlink_to(target)
+    assert message in not_evaluated(helm.json("--render", "chart"))
+
+
+@pytest.mark.parametrize("name", ["Chart.yaml", "kustomization.yaml"])
+def test_a_pipe_is_not_read(command: LintCommand, name: str) -> None:
+    (command.folder / "some").mkdir()
+    os.mkfifo(command.folder / "some" / name)
+    assert not_evaluated(command.json("--render", "some")) == f"some/{name}:0: not a regular file"
+
+
+@BOTH_HELMS
+def test_the_path_of_a_values_file_is_one_path(helm: LintCommand) -> None:
+    helm.write("other.yaml", BYPASS)
+    name = 'a "b",other.yaml,c/d-values.yaml'
+    helm.write(name, "level: debug\n")
+    done = helm.json("--render", "--values", name, "chart")
+    assert (done.status, done.found) == (0, {})
+    assert done.report["summary"]["renderings"] == 1
+
+
+def test_too_many_values_files(helm: LintCommand) -> None:
+    for number in range(51):
+        helm.write(f"chart/ci/{number}-values.yaml", BYPASS)
+    done = helm.json("--render", "chart")
+    assert "more than 50 files ci/*-values.yaml: give those" in not_evaluated(done)
+    assert done.report["summary"]["renderings"] == 1
+
+
+def test_the_bound_of_time_counts_each_values_file(
+    helm: LintCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", helm.path)
+    for name in ("a", "b"):
+        helm.write(f"chart/ci/{name}-values.yaml", "level: debug\n")
+    folder = str(helm.folder / "chart")
+    clock = iter([0.0, 1.0, 3.0])
+    monkeypatch.setattr("lint.rendering.charts.is_late", lambda deadline: next(clock) > deadline)
+    done = list(render_chart(folder, ChartOptions(), folder, deadline=2.0))
+    assert [type(each) for each in done] == [RenderedChart, RenderedChart, UnreadableSource]
+    assert "all renderings may take 10 minutes" in str(done[-1])
+
+
+def test_objects_of_one_template_are_reported_one_by_one(helm: LintCommand) -> None:
+    helm.write("chart/values.yaml", "names: [one, two]\n")
+    helm.write("chart/templates/model.yaml", PODS)
+    found = helm.json("--render", "chart").report["findings"]
+    assert [f["line"] for f in found if f["rule"] == "visible-devices-env"] == [13, 13]
 
 
 def test_without_helm_nothing_passes(command: LintCommand) -> None:

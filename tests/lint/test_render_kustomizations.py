@@ -88,10 +88,20 @@ def test_a_patch_is_judged_with_what_it_patches(kubectl: LintCommand) -> None:
     assert done.report["summary"]["objects"] == 2
 
 
-def test_a_fault_of_the_base_is_reported_once(kubectl: LintCommand) -> None:
+def test_the_name_of_a_rendering_is_no_path(kubectl: LintCommand) -> None:
+    kubectl.write("kustomization.yaml", "kind: Component\npatches: [{path: kubectl kustomize p}]\n")
+    kubectl.write("p/kustomization.yaml", "resources: [pod.yaml]\n")
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {runtimeClassName: nvidia}\n"
+    kubectl.write("p/pod.yaml", pod)
+    assert "runtimeclass-nvidia-no-gpu" in kubectl.json("--render", "p").found
+
+
+def test_a_fault_of_the_base_is_reported_for_each_object(kubectl: LintCommand) -> None:
     kubectl.write("base/model.yaml", DEPLOYMENT.replace("value: void", "value: all"))
     kubectl.write("overlays/b/kustomization.yaml", "resources: [../../base]\nnamespace: b\n")
     (kubectl.folder / "overlays/b/gpu.yaml").unlink()
+    assert places(kubectl.json("--render", ".")) == [(BYPASS, "base/model.yaml", 18)] * 2
+    kubectl.write("overlays/a/kustomization.yaml", "resources: [../../base]\nnamespace: b\n")
     assert places(kubectl.json("--render", ".")) == [(BYPASS, "base/model.yaml", 18)]
 
 
