@@ -114,6 +114,7 @@ class Lines:
     r"""The lines of a text, to convert many offsets in it. Only "\n" ends a line."""
 
     def __init__(self, text: str) -> None:
+        self._length = len(text)
         self._starts = [0, *accumulate(map(len, StringIO(text, newline="\n")))]
         if text and not text.endswith("\n"):
             self._starts.pop()
@@ -122,6 +123,10 @@ class Lines:
         """Return the line and the column of the character at `offset`, both from 1."""
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
+
+    def start(self, line: int) -> int:
+        """Return the offset of a line, from 1; the end of the text if there are fewer lines."""
+        return self._starts[line - 1] if line <= len(self._starts) else self._length
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:

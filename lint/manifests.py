@@ -64,6 +64,10 @@ class File:
             return line, column
         return line + part.lines, column + part.columns * (line == part.line)
 
+    def line_start(self, number: int) -> int:
+        """The offset of the line `number`, from 1; the end of the text if it has fewer lines."""
+        return self._lines.start(number)
+
     def span(self, start: int, end: int) -> Span:
         """The piece between two offsets."""
         return Span(start + self._shift, end + self._shift, *self.position(start))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from lint.findings import LocatedFinding
 from lint.rendering.charts import RenderedChart
-from lint.rendering.origins import Origin, SourceFiles, line_span
+from lint.rendering.origins import Origin, SourceFiles, Work, line_span
 from lint.rendering.template_lines import Outline
 
-_SOURCE = "# Source: "
+_SOURCE = re.compile(r"(?:\A|\n)---\n# Source: ([^\n]*)")
 
 
 class ChartOrigins:
@@ -19,9 +21,13 @@ class ChartOrigins:
     helm writes the name of the template above each object, and nothing about lines.
     """
 
-    def __init__(self, rendered: RenderedChart, files: SourceFiles) -> None:
+    def __init__(self, rendered: RenderedChart, files: SourceFiles, work: Work) -> None:
         self._rendered = rendered
         self._files = files
+        self._work = work
+        sources = list(_SOURCE.finditer(rendered.source.text))
+        self._starts = [source.start() for source in sources]
+        self._names = [self._path(source[1].strip()) for source in sources]
         self._rendering = Outline(rendered.source.text)
         self._outlines: dict[str, Outline] = {}
 
@@ -37,14 +43,14 @@ class ChartOrigins:
         if chain:
             # A placeholder may stand for anything, so the same text elsewhere is better evidence.
             for name in (template, *self._values_files(template)):
-                if number := self._outline(name).find(chain, is_literal=True):
-                    return self._origin(name, number, is_exact=True)
+                if number := self._outline(name).find(chain, self._work, is_literal=True):
+                    return self._origin(name, number)
         outline = self._outline(template)
         for depth in range(len(chain)):
             for is_literal in (True, False):
-                if number := outline.find(chain[depth:], is_literal=is_literal):
-                    return self._origin(template, number, is_exact=not depth)
-        return self._origin(template, 1, is_exact=False)
+                if number := outline.find(chain[depth:], self._work, is_literal=is_literal):
+                    return self._origin(template, number)
+        return self._origin(template, 1)
 
     def _values_files(self, template: str) -> Iterator[str]:
         """The values files that `template` may have its text from, the strongest first."""
@@ -56,16 +62,15 @@ class ChartOrigins:
 
     def _template_of(self, located: LocatedFinding) -> str:
         """The file that helm names above the object; empty if the folder has no such file."""
-        text = self._rendered.source.text
-        start = text.rfind(f"\n---\n{_SOURCE}", 0, located.span.start)
-        line = text[start + 1 : located.span.start].split("\n", 2)[1:2] if start >= 0 else []
-        if start < 0 and text.startswith(f"---\n{_SOURCE}"):
-            line = text.split("\n", 2)[1:2]
-        path = line[0].removeprefix(_SOURCE).strip() if line else ""
-        _, _, inside = path.partition("/")
-        name = os.path.normpath(os.path.join(self._rendered.folder, inside))
+        index = bisect_left(self._starts, located.span.start) - 1
+        name = self._names[index] if index >= 0 else ""
+        return name if name and self._files.read(name) else ""
+
+    def _path(self, source: str) -> str:
+        """The path of the file that helm calls `source`; empty if it is not in the folder."""
+        _, _, inside = source.partition("/")
         is_inside = inside and not inside.startswith("/") and ".." not in inside.split("/")
-        return name if is_inside and self._files.read(name) else ""
+        return os.path.normpath(os.path.join(self._rendered.folder, inside)) if is_inside else ""
 
     def _outline(self, name: str) -> Outline:
         if name not in self._outlines:
@@ -73,6 +78,6 @@ class ChartOrigins:
             self._outlines[name] = Outline(file.source.text if file else "")
         return self._outlines[name]
 
-    def _origin(self, name: str, number: int, *, is_exact: bool) -> Origin | None:
+    def _origin(self, name: str, number: int) -> Origin | None:
         file = self._files.read(name)
-        return Origin(file, line_span(file, number), is_exact) if file else None
+        return Origin(file, line_span(file, number)) if file else None

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import count
+from operator import itemgetter
+from typing import Any
 
-from kubeyaml import Document, YamlError, read, split
+from kubeyaml import Document
 from lint.findings import LocatedFinding
-from lint.manifests import File, UnparsedDocument
-from lint.rendering.kustomizations import Kustomization, RenderedKustomization
-from lint.rendering.origins import Origin, SourceFiles
-from rules.base.json_access import as_object, as_text
-from rules.base.json_patch import Path
-
-# What names an item of a list, which patches and other resources may put at another index
-_NAMES = ("name", "mountPath", "containerPath", "key")
-
-
-class _Candidate(NamedTuple):
-    """A document from which an object may be rendered.
-
-    `prefix` is the path of the patch in `document`, if that is the kustomization itself.
-    """
-
-    file: File
-    document: Document
-    value: Any
-    prefix: Path | None = None
+from lint.manifests import File
+from lint.rendering.candidates import (
+    Candidate,
+    Key,
+    is_target,
+    key,
+    namespace,
+    read_file,
+    read_inline,
+    rendered_keys,
+)
+from lint.rendering.fields import Fields, is_same
+from lint.rendering.kustomizations import RenderedKustomization
+from lint.rendering.origins import Origin, SourceFiles, Work
+from lint.rendering.renaming import renamings
+from rules.base.json_access import as_object
+from rules.workloads.lists import flatten_lists
 
 
 class KustomizationOrigins:
@@ -36,112 +36,107 @@ class KustomizationOrigins:
     object: patches come first, because they win.
     """
 
-    def __init__(self, rendered: RenderedKustomization, files: SourceFiles) -> None:
+    def __init__(self, rendered: RenderedKustomization, files: SourceFiles, work: Work) -> None:
         self._rendering = File(rendered.source)
         self._documents = [d for d in self._rendering.manifests() if isinstance(d, Document)]
-        self._candidates = list(_candidates(rendered.parts, files))
+        self._starts = [document.start for document in self._documents]
+        self._work = work
+        self._fields = Fields()
+        self._all_resources: list[Candidate] = []
+        # By kind and name: resources by the rendered one, patches also by the one in the resource
+        self._resources: dict[Key, list[Candidate]] = {}
+        self._patches: dict[Key, dict[int, Candidate]] = {}
+        self._patches_of_targets: dict[int, Candidate] = {}
+        numbers = count()
+        known = renamings(rendered.parts)
+        for part in rendered.parts:
+            names = tuple(known[part.file])
+            for name in part.resources:
+                self._all_resources.extend(read_file(name, files, names))
+            patches = [*read_inline(part, files, names)]
+            for name in part.patches:
+                patches.extend(read_file(name, files, names))
+            for patch in patches:
+                self._add_patch(next(numbers), patch)
+        for resource in self._all_resources:
+            for each in rendered_keys(resource):
+                self._resources.setdefault(each, []).append(resource)
+
+    def _add_patch(self, number: int, patch: Candidate) -> None:
+        if patch.target is not None:
+            self._patches_of_targets[number] = patch
+            return
+        for name in {*rendered_keys(patch), key(patch.value)}:
+            self._patches.setdefault(name, {})[number] = patch
+
+    def not_rendered(self) -> Iterator[tuple[str, frozenset[Key]]]:
+        """The file of each resource, with the objects in it that the rendering does not have.
+
+        An overlay may delete what another kustomization makes.
+        """
+        rendered = {key(document.value) for document in self._documents}
+        missing: dict[str, set[Key]] = {}
+        for resource in self._all_resources:
+            lacking = missing.setdefault(resource.file.source.name, set())
+            for raw, _ in flatten_lists(as_object(resource.value), ()):
+                kind, name = key(raw)
+                names = (renaming.rename(kind, name) for renaming in resource.renamings)
+                if not any((kind, name) in rendered for name in names):
+                    lacking.add((kind, name))
+        for file, lacking in missing.items():
+            yield file, frozenset(lacking)
 
     def find(self, located: LocatedFinding) -> Origin | None:
-        """The field in a patch or a resource; else its nearest parent in the resource."""
+        """The field in a patch or a resource; else its nearest parent in the resource.
+
+        It has no document if several resources may be the rendered one.
+        """
         start = located.span.start
-        document = next((d for d in self._documents if d.start <= start <= d.end), None)
-        if document is None:
+        index = bisect_right(self._starts, start) - 1
+        if index < 0 or start > self._documents[index].end:
             return None
+        rendered = self._documents[index].value
+        resources = self._resources_of(rendered)
         path = located.finding.path
         best, most = None, 0
-        for candidate in self._candidates:
-            if not _may_be(candidate, document.value):
-                continue
-            found = _resolve(document.value, candidate.value, path)
-            is_exact = _is_same(document.value, path, candidate.value, found)
-            if (is_exact and len(found) > most) or best is None:
-                best, most = (candidate, found, is_exact), len(found)
-            if is_exact and len(found) == len(path):
+        for candidate in (*self._patches_of(rendered, resources), *resources):
+            if not self._work.spend(1 + len(path)):
+                break
+            found = self._fields.resolve(rendered, candidate.value, path)
+            is_unchanged = is_same(rendered, path, candidate.value, found)
+            if (is_unchanged and len(found) > most) or best is None:
+                best, most = (candidate, found), len(found)
+            if is_unchanged and len(found) == len(path):
                 break
         if best is None:
             return None
-        candidate, found, is_exact = best
+        candidate, found = best
         place = found if candidate.prefix is None else candidate.prefix
         span = candidate.file.locate(candidate.document, place)
-        is_exact = is_exact and len(found) == len(path)
-        return Origin(candidate.file, span, is_exact, candidate.document, place)
+        document = candidate.document if len(resources) < 2 else None  # noqa: PLR2004
+        return Origin(candidate.file, span, document, place)
 
+    def _resources_of(self, rendered: Any) -> list[Candidate]:
+        """The resources that may be rendered as `rendered`; those in its namespace, if any are."""
+        resources = self._resources.get(key(rendered), [])
+        if not self._work.spend(len(resources)):
+            return resources[:2]
+        own = [one for one in resources if namespace(one.value) == namespace(rendered)]
+        return own or resources
 
-def _candidates(parts: tuple[Kustomization, ...], files: SourceFiles) -> Iterator[_Candidate]:
-    """Patches first, the outer ones before; then resources, those with longer names first."""
-    for part in parts:
-        yield from _inline(part, files)
-        for name in part.patches:
-            yield from _read(name, files)
-    resources = [c for part in parts for name in part.resources for c in _read(name, files)]
-    yield from sorted(resources, key=lambda c: -len(_name(c.value)))
-
-
-def _read(name: str, files: SourceFiles) -> Iterator[_Candidate]:
-    file = files.read(name)
-    for document in file.manifests() if file else ():
-        if not isinstance(document, UnparsedDocument):
-            assert file is not None  # noqa: S101  # for the type checker
-            yield _Candidate(file, document, document.value)
-
-
-def _inline(part: Kustomization, files: SourceFiles) -> Iterator[_Candidate]:
-    """The patches that are written in a kustomization."""
-    file = files.read(part.file) if part.inline else None
-    try:
-        document = next(filter(None, map(read, split(file.source.text))), None) if file else None
-        for path, text in part.inline:
-            for chunk in split(text):
-                patch = read(chunk)
-                if file and document and patch:
-                    yield _Candidate(file, document, patch.value, path)
-    except YamlError:
-        return
-
-
-def _may_be(candidate: _Candidate, rendered: Any) -> bool:
-    """Whether `candidate` and `rendered` may be the same object, which may have another name."""
-    if as_object(candidate.value).get("kind") != as_object(rendered).get("kind"):
-        return False
-    is_patch_of_target = candidate.prefix is not None and candidate.prefix[-1] == "patch"
-    return is_patch_of_target or _name(candidate.value) in _name(rendered)
-
-
-def _name(manifest: Any) -> str:
-    return as_text(as_object(as_object(manifest).get("metadata")).get("name"))
-
-
-def _resolve(rendered: Any, value: Any, path: Path) -> Path:
-    """The part of `path`, a path in `rendered`, that `value` has: with the indices of `value`."""
-    found: list[str | int] = []
-    for step in path:
-        if isinstance(step, int):
-            item = rendered[step] if isinstance(rendered, list) and step < len(rendered) else None
-            step = _index_of(item, value, step)  # noqa: PLW2901
-            rendered = item
-        else:
-            rendered = as_object(rendered).get(step)
-        try:
-            value = value[step]
-        except (KeyError, IndexError, TypeError):
-            break
-        found.append(step)
-    return tuple(found)
-
-
-def _index_of(item: Any, items: Any, index: int) -> int:
-    """The index in `items` of the item with the name of `item`; `index` if it has no name."""
-    key = next((key for key in _NAMES if isinstance(item, Mapping) and key in item), "")
-    if not key or not isinstance(items, list):
-        return index
-    same = (i for i, other in enumerate(items) if as_object(other).get(key) == item[key])
-    return next(same, len(items))
-
-
-def _is_same(rendered: Any, path: Path, value: Any, found: Path) -> bool:
-    """Whether the field at `found` in `value` has not been changed on the way to `rendered`."""
-    for step in path[: len(found)]:
-        rendered = rendered[step]
-    for step in found:
-        value = value[step]
-    return isinstance(rendered, dict | list) or rendered == value
+    def _patches_of(self, rendered: Any, resources: list[Candidate]) -> Iterator[Candidate]:
+        """The patches of an object, the outer ones before, by its name before or after others."""
+        kind, name = key(rendered)
+        names = {name, *(key(resource.value)[1] for resource in resources)}
+        namespaces = {"", namespace(rendered), *(namespace(one.value) for one in resources)}
+        found = {n: p for each in names for n, p in self._patches.get((kind, each), {}).items()}
+        if not self._work.spend(len(found) + len(self._patches_of_targets)):
+            return
+        for number, patch in self._patches_of_targets.items():
+            inner = {renaming.strip(name) for renaming in patch.renamings}
+            if is_target(patch.target, (kind, names | inner, namespaces)):
+                found[number] = patch
+        for _, patch in sorted(found.items(), key=itemgetter(0)):
+            is_reached = any(renaming.may_give(name) for renaming in patch.renamings)
+            if is_reached and (patch.target is not None or namespace(patch.value) in namespaces):
+                yield patch

@@ -32,6 +32,7 @@ class Kustomization(NamedTuple):
     - `folders`: those of the kustomizations that it includes.
     - `resources`, `patches`: the files that it names.
     - `inline`: the patches written in it, each with its path in the file.
+    - `prefix`, `suffix`: what it puts around the names of objects.
     - `remote`: something that is not in any folder here, so that kustomize would have to load it.
     """
 
@@ -42,6 +43,8 @@ class Kustomization(NamedTuple):
     inline: tuple[tuple[tuple[str | int, ...], str], ...] = ()
     is_component: bool = False
     remote: str = ""
+    prefix: str = ""
+    suffix: str = ""
 
     @property
     def folder(self) -> str:
@@ -85,7 +88,8 @@ def read_kustomization(file: str) -> Kustomization:
             patches.append(name)
     is_component = raw.get("kind") == "Component"
     lists = (tuple(folders), tuple(resources), tuple(patches), tuple(inline))
-    return Kustomization(file, *lists, is_component, remote)
+    names = (as_text(raw.get("namePrefix")), as_text(raw.get("nameSuffix")))
+    return Kustomization(file, *lists, is_component, remote, *names)
 
 
 def all_parts(top: Kustomization) -> tuple[Kustomization, ...]:

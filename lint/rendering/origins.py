@@ -12,18 +12,35 @@ from lint.manifests import File
 from lint.sources import MAX_BYTES, Source
 from rules.base.json_patch import Path
 
+_MAX_LINE = 2_000  # characters that are shown
+
 
 class Origin(NamedTuple):
-    """A place in a file; not `is_exact` if it is only near the one that a finding is about.
+    """A place in a file: the one that a finding is about, or one near it.
 
     `document` and `path` are the place in a manifest, whose comments the rendering does not have.
+    They are only given if the manifest is certainly the one that was rendered.
     """
 
     file: File
     span: Span
-    is_exact: bool
     document: Document | None = None
     path: Path = ()
+
+
+class Work:
+    """The steps that may be spent on finding origins in a run; without any left, they are coarse.
+
+    A step takes a few microseconds.
+    """
+
+    def __init__(self, steps: int = 3_000_000) -> None:
+        self._left = steps
+
+    def spend(self, steps: int) -> bool:
+        """Take `steps`; whether there were as many."""
+        self._left -= steps
+        return self._left >= 0
 
 
 class OriginFinder(Protocol):
@@ -48,10 +65,9 @@ class SourceFiles:
 
 def line_span(file: File, number: int) -> Span:
     """The text of the line `number`, from 1, without its indentation and list marker."""
-    text = file.source.text
-    lines = text.split("\n", number)
-    start = sum(len(line) + 1 for line in lines[: number - 1])
-    line = lines[number - 1].partition(" #")[0].rstrip() if len(lines) >= number else ""
+    text, start = file.source.text, file.line_start(number)
+    end = text.find("\n", start, start + _MAX_LINE)
+    line = text[start : end if end >= 0 else start + _MAX_LINE].partition(" #")[0].rstrip()
     shown = line.lstrip().removeprefix("- ").lstrip()
     column = len(line) - len(shown)
     return Span(start + column, start + len(line), number, column + 1)

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from lint.findings import LocatedFinding, SuppressedFinding
 from lint.manifests import File
-from lint.rendering.origins import Origin, OriginFinder, SourceFiles, line_span
+from lint.rendering.origins import Origin, OriginFinder, SourceFiles, Work, line_span
 from lint.results import InputNotEvaluated, Remark, Results
 from lint.sources import Source
 from lint.suppressions import Suppressions, find_suppressions
@@ -27,6 +27,7 @@ class Places:
 
     def __init__(self) -> None:
         self.files = SourceFiles()
+        self.work = Work()
         self._renderings: dict[str, _Rendering] = {}
         self._comments: dict[tuple[str, int], Suppressions] = {}
 
@@ -73,7 +74,7 @@ class Places:
         if origin is not None:
             return origin
         file = self.files.read(rendering.file) or File(Source(located.file, ""))
-        return Origin(file, line_span(file, 1), is_exact=False)
+        return Origin(file, line_span(file, 1))
 
     def _reason(self, located: LocatedFinding, origin: Origin, rules: dict[str, ActiveRule]) -> str:
         """The reason of the comment in the origin that suppresses a finding; empty if none does."""

@@ -14,6 +14,7 @@ from lint.rendering.discovery import find_charts, find_kustomizations
 from lint.rendering.kustomization_origins import KustomizationOrigins
 from lint.rendering.kustomizations import read_kustomization, render_kustomization, roots
 from lint.rendering.places import Places
+from lint.rendering.plain_files import ChartFiles
 from lint.rendering.programs import MAX_SECONDS_OF_RUN, TOO_LONG, is_late
 from lint.sources import Input, SkippedSource, UnreadableSource, UsageError
 
@@ -48,9 +49,12 @@ class Renderer:
             names = ", ".join(list(self._charts)[:5])
             raise UsageError(f"--values and --set are for one chart; here are several: {names}")
         self._kustomizations = list(find_kustomizations(paths, options.exclude))
-        # The files and folders that are evaluated as they are rendered
+        # The files of kustomizations that are evaluated as they are rendered
         self._rendered: set[str] = set()
         self._places = Places()
+        self._chart_files = ChartFiles(self._places.files)
+        # The objects in resources that no overlay renders, by file
+        self._not_rendered: dict[str, frozenset[tuple[str, str]]] = {}
         self._deadline = time.monotonic() + MAX_SECONDS_OF_RUN
 
     def evaluate(self, linter: Linter, files: Iterable[Input]) -> None:
@@ -64,7 +68,7 @@ class Renderer:
             yield from self._chart(folder, root)
         yield from self._kustomized()
         for item in files:
-            if not self._is_rendered(item.name):
+            if item.name not in self._rendered and not self._chart_files.has(item.name):
                 yield item
 
     def _chart(self, folder: str, root: str) -> Iterator[Input]:
@@ -74,8 +78,8 @@ class Renderer:
             return
         for rendered in render_chart(folder, self._options, root, self._deadline):
             if isinstance(rendered, RenderedChart):
-                self._rendered |= {os.path.join(folder, name) for name in ("templates", "charts")}
-                finder = ChartOrigins(rendered, self._places.files)
+                self._chart_files.add(rendered)
+                finder = ChartOrigins(rendered, self._places.files, self._places.work)
                 self._places.add(rendered.source.name, file, finder)
                 yield rendered.source
             else:
@@ -92,17 +96,12 @@ class Renderer:
                 yield rendered
                 continue
             self._rendered.update(rendered.files)
-            finder = KustomizationOrigins(rendered, self._places.files)
+            finder = KustomizationOrigins(rendered, self._places.files, self._places.work)
+            for name, objects in finder.not_rendered():
+                self._not_rendered[name] = objects & self._not_rendered.get(name, objects)
             self._places.add(rendered.source.name, file, finder)
             yield rendered.source
-
-    def _is_rendered(self, name: str) -> bool:
-        """Whether the file, or a folder that it is in, is evaluated as it is rendered."""
-        while name and name != os.path.dirname(name):
-            if name in self._rendered:
-                return True
-            name = os.path.dirname(name)
-        return False
+        self._rendered -= {name for name, objects in self._not_rendered.items() if objects}
 
 
 def _chart_options(options: argparse.Namespace) -> ChartOptions:

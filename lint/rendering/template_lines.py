@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from lint.rendering.origins import Work
+
 _MAX_LINES = 50_000
 _MIN_LITERAL = 2
 
@@ -53,7 +55,8 @@ class Outline:
         self.lines = list(_lines(text))
         self._by_number = {line.number: index for index, line in enumerate(self.lines)}
         self._same: dict[str, list[int]] = {}
-        self._flexible = []
+        self._flexible: list[int] = []
+        self._found: dict[tuple[tuple[str, ...], bool], int] = {}
         for index, line in enumerate(self.lines):
             if len(line.pieces) == 1:
                 self._same.setdefault(line.text, []).append(index)
@@ -70,16 +73,27 @@ class Outline:
             yield self.lines[index].text
             index = self.lines[index].parent
 
-    def find(self, chain: Sequence[str], *, is_literal: bool) -> int:
+    def find(self, chain: Sequence[str], work: Work, *, is_literal: bool) -> int:
         """The number of the line that is most likely rendered as `chain`; 0 if there is none.
 
         It is nested in what can be the second line of `chain`, and in most of the others. It has
-        placeholders only if it need not be literal.
+        placeholders only if it need not be literal. Without any `work` left none is found.
         """
+        candidates = self._same.get(chain[0], []) if is_literal else self._flexible
+        key = (tuple(chain), is_literal)
+        if key not in self._found:
+            if not work.spend(1 + len(chain) + len(candidates) * (1 + len(chain[0]) // 1000)):
+                return 0
+            self._found[key] = self._best(chain, candidates, work)
+        return self._found[key]
+
+    def _best(self, chain: Sequence[str], candidates: Sequence[int], work: Work) -> int:
         best, most = 0, -1
-        for index in self._same.get(chain[0], ()) if is_literal else self._flexible:
+        for index in candidates:
             line = self.lines[index]
             if line.can_be(chain[0]) and self._is_nested(line, chain[1:2]):
+                if not work.spend(2 * len(chain)):
+                    break
                 common = self._common(line.parent, chain[1:])
                 if common > most:
                     best, most = line.number, common

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
 import pytest
 
 from lint.rendering.charts import ChartOptions, RenderedChart, render_chart
+from lint.rendering.origins import Work
+from lint.rendering.template_lines import Outline
 from lint.sources import UnreadableSource
 from tests.testkit.chart.rendering import HELMS, program
 from tests.testkit.lint_command import LintCommand, Outcome
@@ -234,6 +237,27 @@ def test_a_chart_that_needs_values_is_judged_with_those_of_ci(helm: LintCommand)
     assert places(done)["visible-devices-env"][0] == "chart/ci/a-values.yaml"
 
 
+@pytest.mark.parametrize("forged", ["", "# Source: serving/templates/model.yaml\na: 1\n"])
+def test_a_file_that_helm_ignores_is_evaluated(helm: LintCommand, forged: str) -> None:
+    pod = PODS[PODS.index("apiVersion") : PODS.index("{{- end")].replace("{{ . }}", "x")
+    helm.write("chart/templates/model.yaml", pod)
+    helm.write("chart/.helmignore", "templates/model.yaml\n")
+    helm.write("chart/templates/forged.yaml", forged)
+    done = helm.json("--render", "chart")
+    assert places(done)["visible-devices-env"] == ("chart/templates/model.yaml", 11, 18)
+    (helm.folder / "chart/.helmignore").unlink()
+    assert len(helm.json("--render", "chart").report["findings"]) == len(done.found)
+
+
+def test_the_work_of_finding_lines_is_bounded() -> None:
+    outline = Outline("{{ .a }}val{{ .b }}:{{ .c }}\n" * 1000)
+    work = Work(steps=4000)
+    assert outline.find(["value: all"], work, is_literal=False) == 1
+    assert outline.find(["value: none"], work, is_literal=False) == 0
+    # What has been found costs nothing.
+    assert outline.find(["value: all"], work, is_literal=False) == 1
+
+
 def test_a_chart_that_renders_too_much(helm: LintCommand) -> None:
     helm.write("chart/templates/model.yaml", "a: {{ repeat 11000000 `x` }}\n")
     assert "helm was stopped: it writes more than 10 MiB" in not_evaluated(
@@ -298,9 +322,9 @@ def test_the_bound_of_time_counts_each_values_file(
     for name in ("a", "b"):
         helm.write(f"chart/ci/{name}-values.yaml", "level: debug\n")
     folder = str(helm.folder / "chart")
-    clock = iter([0.0, 1.0, 3.0])
-    monkeypatch.setattr("lint.rendering.charts.is_late", lambda deadline: next(clock) > deadline)
-    done = list(render_chart(folder, ChartOptions(), folder, deadline=2.0))
+    is_late = iter([False, False, True])
+    monkeypatch.setattr("lint.rendering.charts.is_late", lambda _: next(is_late))
+    done = list(render_chart(folder, ChartOptions(), folder, deadline=math.inf))
     assert [type(each) for each in done] == [RenderedChart, RenderedChart, UnreadableSource]
     assert "all renderings may take 10 minutes" in str(done[-1])
 

@@ -47,6 +47,16 @@ INLINE = "namePrefix: gpu-\nresources: [../../base]\npatches:\n  - patch: |\n" +
     f"      {line}\n" for line in PATCH.splitlines()
 )
 BYPASS = "visible-devices-env"
+COMMENTED = PATCH.replace("all", f"all # gpuward: ignore[{BYPASS}] the monitoring agent")
+DELETING = """\
+resources: [../../base]
+patches:
+  - patch: |
+      $patch: delete
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: model}
+"""
 
 
 @pytest.fixture
@@ -170,6 +180,45 @@ def test_what_cannot_be_rendered_does_not_pass(
     assert message in not_evaluated(done)
     # The others are evaluated all the same.
     assert (BYPASS, "overlays/b/gpu.yaml", 12) in places(done)
+
+
+@pytest.mark.parametrize("name", ["", "namePrefix: x-\n"])
+def test_what_an_overlay_deletes_is_evaluated_as_it_is(kubectl: LintCommand, name: str) -> None:
+    kubectl.write("base/model.yaml", DEPLOYMENT.replace("void", "all"))
+    kubectl.write("overlays/a/kustomization.yaml", name + DELETING)
+    assert (BYPASS, "base/model.yaml", 18) in places(kubectl.json("--render", "base", "overlays/a"))
+    # Unless another overlay has it.
+    (kubectl.folder / "overlays/b/gpu.yaml").write_text(PATCH.replace("all", "void"))
+    assert places(kubectl.json("--render", "base", "overlays")) == []
+
+
+@pytest.mark.parametrize("renamed", ["", "namePrefix: my-\n"])
+def test_a_comment_is_for_its_object_only(kubectl: LintCommand, renamed: str) -> None:
+    # This has the same field, and `model` in its name.
+    other = DEPLOYMENT.replace("name: model", "name: the-model").replace("void", "all")
+    kubectl.write("k/other.yaml", other)
+    kubectl.write("k/model.yaml", DEPLOYMENT)
+    kubectl.write("k/patch.yaml", COMMENTED)
+    resources = "resources: [other.yaml, model.yaml]\npatches: [{path: patch.yaml}]\n"
+    kubectl.write("k/kustomization.yaml", renamed + resources)
+    done = kubectl.json("--render", "k")
+    assert places(done) == [(BYPASS, "k/other.yaml", 18)]
+    assert done.report["summary"]["suppressed"] == 1
+
+
+def test_an_inline_patch_is_no_place_of_objects_that_are_not_its_target(
+    kubectl: LintCommand,
+) -> None:
+    other = DEPLOYMENT.replace("name: model", "name: other").replace("void", "all")
+    kubectl.write("base/kustomization.yaml", "resources: [model.yaml, other.yaml]\n")
+    kubectl.write("base/other.yaml", other)
+    kubectl.write(
+        "overlays/a/kustomization.yaml",
+        INLINE.replace("  - patch", "  - target: {kind: Deployment, name: model}\n    patch"),
+    )
+    found = places(kubectl.json("--render", "overlays/a"))
+    file = "overlays/a/kustomization.yaml"
+    assert sorted(found) == [(BYPASS, "base/other.yaml", 18), (BYPASS, file, 5)]
 
 
 def test_kustomizations_that_include_each_other(kubectl: LintCommand) -> None:

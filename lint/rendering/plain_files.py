@@ -1,0 +1,61 @@
+"""Which files of charts are evaluated as they are rendered."""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+
+from kubeyaml import Document
+from lint.manifests import File
+from lint.rendering.charts import RenderedChart
+from lint.rendering.origins import SourceFiles
+from lint.sources import Source, has_placeholder
+
+_FOLDERS = ("templates", "charts")
+
+
+class ChartFiles:
+    """The files of the charts that a run has rendered.
+
+    What helm says about the source of an object proves nothing, because a template may say it too.
+    So a file without placeholders is only evaluated as rendered if a rendering has its objects: it
+    has not if `.helmignore` names the file, or if the condition of a subchart is false.
+    """
+
+    def __init__(self, files: SourceFiles) -> None:
+        self._files = files
+        self._renderings: dict[str, list[Source]] = {}
+        self._objects: dict[str, set[bytes]] = {}
+
+    def add(self, rendered: RenderedChart) -> None:
+        """Remember a rendering."""
+        for name in _FOLDERS:
+            folder = os.path.join(rendered.folder, name)
+            self._renderings.setdefault(folder, []).append(rendered.source)
+
+    def has(self, name: str) -> bool:
+        """Whether the file is evaluated as it is rendered."""
+        folder = os.path.dirname(name)
+        while folder not in self._renderings:
+            if folder == os.path.dirname(folder):
+                return False
+            folder = os.path.dirname(folder)
+        file = self._files.read(name)
+        if file is None:
+            return False
+        if has_placeholder(file.source.text):
+            return True
+        own = _objects(file)
+        return not own or own <= self._rendered(folder)
+
+    def _rendered(self, folder: str) -> set[bytes]:
+        if folder not in self._objects:
+            sources = self._renderings[folder]
+            self._objects[folder] = set().union(*(_objects(File(source)) for source in sources))
+        return self._objects[folder]
+
+
+def _objects(file: File) -> set[bytes]:
+    """A digest of each object in the file."""
+    documents = (each for each in file.manifests() if isinstance(each, Document))
+    return {sha256(repr(each.value).encode()).digest() for each in documents}
