@@ -11,17 +11,20 @@ from lint.sources import UsageError
 
 _DIFF = (
     *("diff", "--name-only", "-z", "--no-renames", "--no-relative", "--diff-filter=d"),
-    *("--no-ext-diff", "--no-textconv", "--ignore-submodules=all"),
+    *("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"),
 )
+_MAX_LINKS = 40  # as Linux follows
 _UNTRACKED = ("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/")
 
 
 def changed_since(revision: str, paths: Iterable[str]) -> Callable[[str], bool]:
     """Whether a file differs from where the history of HEAD left `revision`.
 
-    This includes what is not committed, and files that git neither tracks nor ignores. Raises
-    UsageError outside of a repository, for a revision that does not exist, and for one of `paths`
-    that is not in the repository.
+    This includes what is not committed, files that git neither tracks nor ignores, all files of a
+    submodule whose commit differs, and links if a link or file on their way does.
+
+    Raises UsageError outside of a repository, for a revision that does not exist, and for one of
+    `paths` that is not in the repository.
     """
     option = f"--changed-since {revision}"
     try:
@@ -31,14 +34,46 @@ def changed_since(revision: str, paths: Iterable[str]) -> Callable[[str], bool]:
     for path in paths:
         if path != "-" and os.path.commonpath((os.path.realpath(path), root)) != root:
             raise UsageError(f"{option}: {path} is outside of the repository {root}")
-    changed = {os.path.join(root, os.fsdecode(name)) for name in _changed(revision, option)}
-    real_folder = cache(os.path.realpath)
+    names = (os.fsdecode(name).rstrip("/") for name in _changed(revision, option))
+    changed = {os.path.join(root, name) for name in names}
+    way_to_folder = cache(_way)
 
     def is_changed(name: str) -> bool:
         folder, base = os.path.split(name)
-        return os.path.join(real_folder(folder), base) in changed
+        *links, real_folder = way_to_folder(folder)
+        place = os.path.join(real_folder, base)
+        way = [*links, *(_way(place) if os.path.islink(place) else [place])]
+        return not changed.isdisjoint(way) or not changed.isdisjoint(_folders_above(way[-1]))
 
     return is_changed
+
+
+def _way(path: str) -> list[str]:
+    """The absolute path of each link on the way to `path`, and what they lead to, without links."""
+    links: list[str] = []
+    place, rest = os.sep, _parts(os.path.join(os.getcwd(), path))
+    while rest:
+        place = os.path.normpath(os.path.join(place, rest.pop()))
+        if os.path.islink(place):
+            if len(links) == _MAX_LINKS:
+                break
+            links.append(place)
+            rest += _parts(os.readlink(place))
+            place = os.path.dirname(place)
+    return [*links, place]
+
+
+def _parts(path: str) -> list[str]:
+    """The parts of `path`, the last one first; an absolute path begins with the root."""
+    root = [os.sep] if path.startswith(os.sep) else []
+    return [*filter(None, reversed(path.split(os.sep))), *root]
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    """The folders that `path` is in, one of which may be a submodule."""
+    while (above := os.path.dirname(path)) != path:
+        yield above
+        path = above
 
 
 def _changed(revision: str, option: str) -> Iterator[bytes]:

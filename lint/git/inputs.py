@@ -23,13 +23,14 @@ def changed_sources(
 ) -> Iterator[Source | SkippedSource | UnreadableSource]:
     """The manifests of `tree` that `before`, which has entries by path, does not have like this.
 
-    So are links to changed files. The names are relative to the working folder; those that fit a
-    pattern of `exclude` are left out.
+    So are links if a link or file on their way has changed, and changed submodules. The names are
+    relative to the working folder; those that fit a pattern of `exclude` are left out.
     """
     changed = {path for path, entry in tree.entries.items() if entry != before.get(path)}
-    for path in sorted(filter(_is_manifest, tree.entries)):
+    submodules = {path for path in changed if tree.entries[path].mode == SUBMODULE}
+    for path in sorted({*filter(_is_manifest, tree.entries), *submodules}):
         place = os.path.join(tree.root, path)
-        if path in changed or (tree.is_link(place) and tree.target(place) in changed):
+        if path in changed or (tree.is_link(place) and not changed.isdisjoint(tree.way(place))):
             name = os.path.relpath(place)
             if not any(is_excluded(name, pattern) for pattern in exclude):
                 yield _source(tree, path, name)

@@ -58,13 +58,25 @@ class GitTree:
 
     def real_path(self, path: str) -> str:
         """The absolute path without links, as far as they lead to something in the tree."""
+        return self._follow(path)[0]
+
+    def way(self, path: str) -> list[str]:
+        """Each link on the way to the file at `path`, and the file itself, from the root on."""
+        place, links = self._follow(path)
+        end = self._inside(place)
+        return links if end is None else [*links, end]
+
+    def _follow(self, path: str) -> tuple[str, list[str]]:
+        """The real path, and the links on the way to it."""
+        links: list[str] = []
         inner = self._inside(path)
         if inner is None:
-            return os.path.abspath(path)
+            return os.path.abspath(path), links
         for _ in range(_MAX_LINKS):
             link = self._first_link(inner)
             if link is None:
                 break
+            links.append(link)
             target = self._link_target(self.entries[link].object)
             if target is None:
                 break
@@ -72,9 +84,9 @@ class GitTree:
             place = os.path.normpath(os.path.join(self.root, above, target, rest))
             followed = self._inside(place)
             if followed is None:
-                return place
+                return place, links
             inner = followed
-        return os.path.normpath(os.path.join(self.root, inner))
+        return os.path.normpath(os.path.join(self.root, inner)), links
 
     def exists(self, path: str) -> bool:
         """Whether the tree has an entry at `path`."""

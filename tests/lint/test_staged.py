@@ -101,6 +101,40 @@ def test_links_are_followed_inside_the_repository(repository: GitRepository) -> 
     ]
 
 
+def test_a_changed_link_on_the_way_counts(repository: GitRepository) -> None:
+    repository.git("rm", "-q", "old.yaml")
+    for name in ("a/p.txt", "b/p.txt"):
+        repository.stage(name, BAD)
+    for name, target in (("folder", "a"), ("x.yaml", "folder/p.txt")):
+        (repository.folder / name).symlink_to(target)
+    repository.git("add", ".")
+    repository.git("commit", "-q", "--no-verify", "-m", "links")
+    since = ("lint", "--changed-since=HEAD", "--format=concise", ".")
+    assert not repository.gpuward(*since).stdout.startswith("x.yaml:7:")
+    repository.stage("a/p.txt", BAD + "# more\n")
+    assert staged(repository) == (1, ["x.yaml:7 error"])
+    assert repository.gpuward(*since).stdout.startswith("x.yaml:7:")
+    repository.git("reset", "-q", "--hard")
+    (repository.folder / "folder").unlink()
+    (repository.folder / "folder").symlink_to("b")
+    repository.git("add", ".")
+    assert staged(repository) == (1, ["x.yaml:7 error"])
+    assert repository.gpuward(*since).stdout.startswith("x.yaml:7:")
+
+
+def test_changed_submodules_are_named(repository: GitRepository, tmp_path: Path) -> None:
+    other = GitRepository(tmp_path / "other")
+    other.commit("pod.yaml", BAD)
+    allowed = ("-c", "protocol.file.allow=always")
+    repository.git(*allowed, "submodule", "add", "-q", str(other.folder), "deploy")
+    assert "skipped: deploy: a submodule" in repository.gpuward("lint", "--staged").stdout
+    repository.git("commit", "-q", "--no-verify", "-m", "module")
+    since = ("lint", "--changed-since=HEAD", "--format=concise", "deploy")
+    assert repository.gpuward(*since).returncode == 0
+    GitRepository(repository.folder / "deploy").commit("more.yaml", GOOD)
+    assert repository.gpuward(*since).stdout.startswith("deploy/pod.yaml:7:")
+
+
 def test_the_first_commit_and_conflicts(tmp_path: Path, repository: GitRepository) -> None:
     first = GitRepository(tmp_path / "first")
     first.stage("pod.yaml", BAD)
