@@ -13,6 +13,8 @@ _DIFF = (
     *("diff", "--name-only", "-z", "--no-renames", "--no-relative", "--diff-filter=d"),
     *("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"),
 )
+# `git diff` may write the index, to note that a touched file is the same; then a hook runs.
+_NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}")
 _MAX_LINKS = 40  # as Linux follows
 _UNTRACKED = ("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/")
 
@@ -78,7 +80,7 @@ def _folders_above(path: str) -> Iterator[str]:
 
 def _changed(revision: str, option: str) -> Iterator[bytes]:
     base = _merge_base(revision, option)
-    yield from git_records(*_without_filters(), *_DIFF, base, "--")
+    yield from git_records(*_NO_HOOKS, *_without_filters(), *_DIFF, base, "--")
     yield from git_records(*_UNTRACKED)
 
 

@@ -3,7 +3,8 @@
 A repository that somebody else wrote can name programs for git to run: a file monitor, converters
 and diff programs, and transports that fetch missing objects. The options and variables here turn
 them off. Commands that compare also need `--no-ext-diff --no-textconv`. Hooks run only when
-something is written, and the commands here write nothing, not even a refreshed index.
+something is written: of the commands here, only `git diff` does, which notes touched files in the
+index, and must run without hooks.
 """
 
 from __future__ import annotations
