@@ -40,6 +40,8 @@ class Container(Struct, omit_defaults=True):
 
     name: str
     image: Text = UNSET
+    command: AnyJson = UNSET
+    args: AnyJson = UNSET
     env: list[Variable] | UnsetType = UNSET
     envFrom: AnyJson = UNSET
     resources: AnyJson = UNSET

@@ -50,14 +50,11 @@ class SpecTexts:
         kept = self._kept.get(key)
         if kept is not None:
             return kept
-        decoded = _decoder.decode(spec)
-        renamed = _rename_token_volume(decoded)
+        decoded, renamed = _decode(spec)
         self._drop_values(decoded)
         text = _encoder.encode(decoded)
         if _REFERENCE in text:  # then any variable may matter
-            decoded = _decoder.decode(spec)
-            _rename_token_volume(decoded)
-            text = _encoder.encode(decoded)
+            text = _encoder.encode(_decode(spec)[0])
         # The text serves for another name as well if every occurrence of this one was renamed.
         if renamed == (name, spec.count(name) if name else 0):
             self._kept.put(key, text, len(key) + len(text) + _ENTRY_BYTES)
@@ -68,6 +65,24 @@ class SpecTexts:
         for container in _containers(spec):
             if env := container.env:
                 container.env = [v if may_be_read[v.name] else Variable(v.name) for v in env]
+
+
+def _decode(spec: bytes) -> tuple[PodSpec, tuple[bytes, int]]:
+    """What rules may read of `spec`, and what `_rename_token_volume` returns about it."""
+    decoded = _decoder.decode(spec)
+    _drop_commands(decoded)
+    return decoded, _rename_token_volume(decoded)
+
+
+def _drop_commands(spec: PodSpec) -> None:
+    """Leave out the commands that no rule reads: those of pods without a path of the node.
+
+    The jobs of one experiment often differ in nothing else.
+    """
+    if any(volume.hostPath is not UNSET for volume in spec.volumes or ()):
+        return
+    for container in _containers(spec):
+        container.command = container.args = UNSET
 
 
 def _containers(spec: PodSpec) -> list[Container]:

@@ -33,10 +33,14 @@ def replica(manifest: Any, choices: random.Random) -> Any:
     spec |= {"hostname": suffix, "priority": choices.randrange(9), "dnsPolicy": suffix}
     projected = {"name": token, "projected": {"sources": [{"x": suffix}]}}
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{suffix}"}}
-    spec["volumes"] = [*(spec.get("volumes") or []), projected, claim]
+    volumes = spec.get("volumes") or []
+    # A rule reads the commands of pods that mount a path of the node.
+    commands_matter = any("hostPath" in volume for volume in volumes if isinstance(volume, dict))
+    spec["volumes"] = [*volumes, projected, claim]
     for name in CONTAINER_LISTS:
         for container in spec.get(name) or ():
-            container["args"] = [suffix, f"$({suffix})"]
+            if not commands_matter:
+                container.setdefault("args", [suffix, f"$({suffix})"])
             container["ports"] = [{"containerPort": choices.randrange(1, 9)}]
             mounts = container.get("volumeMounts") or []
             container["volumeMounts"] = [*mounts, {"name": token, "mountPath": ACCOUNT_MOUNT}]
