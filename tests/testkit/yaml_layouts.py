@@ -64,6 +64,9 @@ class Layout:
             if self._is_inline(child):
                 yield f"{pad}-{self._space}{self._inline(child, inner)}{self._behind()}"
                 continue
+            if isinstance(child, str):
+                yield from self._literal(f"{pad}-", child, column)
+                continue
             first, *others = self._without_noise_first(child, inner)
             yield f"{pad}-{self._space}{first.lstrip(' ')}"
             yield from others
@@ -80,15 +83,17 @@ class Layout:
         elif self._is_inline(value):
             yield f"{head}{self._space}{self._inline(value, column + 1)}{self._behind()}"
         elif isinstance(value, str):
-            yield f"{head} |" + ("" if value.endswith("\n") else "-")
-            indent = " " * (column + self._step)
-            yield from (
-                (indent + line if line else line) for line in value.removesuffix("\n").split("\n")
-            )
+            yield from self._literal(head, value, column)
         else:
             yield head + self._behind()
             inner = column + (self._step if isinstance(value, dict) else self._dash)
             yield from self._block(value, inner)
+
+    def _literal(self, head: str, value: str, column: int) -> Iterator[str]:
+        yield f"{head} |" + ("" if value.endswith("\n") else "-")
+        indent = " " * (column + self._step)
+        for line in value.removesuffix("\n").split("\n"):
+            yield indent + line if line else line
 
     def _is_inline(self, value: Any) -> bool:
         if isinstance(value, str):
