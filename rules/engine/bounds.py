@@ -42,7 +42,8 @@ STEPS_OF_A_POD = 10
 _UNCOUNTED_FIELDS = frozenset({"env", "managedFields", "status"})
 # The search for pods skips these fields of a custom resource; all others may hold pods.
 _FIELDS_WITHOUT_PODS = frozenset({"metadata", "status"})
-# The fields whose text rules read. Others may be long, such as commands and scripts.
+# The fields whose text rules read. Others may be long, such as commands, of which a rule reads a
+# bounded part.
 _READ_FIELDS = frozenset(
     {
         *("name", "generateName", "namespace", "image", "prefix", "kind", "apiVersion"),

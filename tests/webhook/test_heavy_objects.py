@@ -19,6 +19,7 @@ from rules.base.json_patch import Path, find_value, value_at
 from rules.engine.bounds import MAX_TEXT
 from rules.finding import Action
 from tests.testkit.admission.heavy_manifests import HEAVY, LENGTHS, heavy_manifest
+from tests.testkit.admission.heavy_parts import commands, each, heavy_pod, host
 from tests.testkit.admission.reviews import Admission, review
 from tests.testkit.full_pod import FULL_POD
 
@@ -59,6 +60,17 @@ def check_work(new: Any, old: Any = None) -> None:
 def test_the_work_is_bounded_by_the_size(name: str, length: int) -> None:
     if manifest := heavy_manifest(name, SIZE, length):
         check_work(manifest)
+
+
+def test_of_long_commands_only_a_part_is_searched() -> None:
+    """All of it would take two seconds: a word of a command takes several calls."""
+    text = "docker run " + "-e A=b " * 7_000
+    few, many = (
+        review(heavy_pod(*each(n, lambda i: commands(f"c{i}", text)), volumes=[host("/srv")]))
+        for n in (2, 25)
+    )
+    calls = [calls_of(partial(DENY.mutate, given.object)) for given in (few, many)]
+    assert calls[1] < 2 * calls[0]
 
 
 def parts(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:

@@ -6,7 +6,7 @@ Checks pods that mount a path of the node. Finds in `command` and `args` of thei
 commands `run` and `create` of docker, podman and nerdctl, and `ctr run`, with an option that gives
 the new container GPUs: `--gpus`, `--device` of a GPU, `--runtime nvidia`, or a visible-devices
 variable. It reads a list of words as well as the text of a shell, and only the options before the
-image.
+image. Of a pod it reads at most 100,000 characters.
 
 Why it matters
 --------------
@@ -35,14 +35,20 @@ from rules.rule import define_rule
 from rules.traits.bits import HOST_PATH
 
 _FIELDS = ("command", "args")
-# Longer texts are programs rather than commands; a pod has at most 1.5 MiB of them.
-_MAX_TEXT = 100_000
+# Of a pod, together. Longer texts are programs rather than commands, and to search all that a pod
+# can have would take seconds.
+_MAX_CHARACTERS = 100_000
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield the first such option of each container."""
+    left = _MAX_CHARACTERS
     for container in pod.containers if host_mounts(pod) else ():
-        for path, option in _options(container):
+        words = _words(container)
+        left -= sum(len(text) for _, text in words)
+        if left < 0:
+            return
+        for path, option in _options(words):
             if gives_gpu(option, container.profile.visible_variable(option.name)):
                 what = f"{option.name}={display(option.value)}" if option.value else option.name
                 yield Finding(
@@ -58,13 +64,18 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
                 break
 
 
-def _options(container: Container) -> Iterator[tuple[Path, RunOption]]:
+def _words(container: Container) -> list[tuple[Path, str]]:
+    """The command and its arguments, each with its path."""
     words: list[tuple[Path, str]] = []
     for field in _FIELDS:
         listed = container.raw.get(field)
         for index, text in enumerate(listed if isinstance(listed, list) else ()):
-            if isinstance(text, str) and len(text) <= _MAX_TEXT:
+            if isinstance(text, str):
                 words.append(((*container.path, field, index), text))
+    return words
+
+
+def _options(words: list[tuple[Path, str]]) -> Iterator[tuple[Path, RunOption]]:
     for option in run_options([text for _, text in words]):
         yield words[option.word][0], option
     for path, text in words:

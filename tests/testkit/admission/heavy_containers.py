@@ -9,6 +9,7 @@ from tests.testkit.admission.heavy_parts import (
     CUDA,
     SHARE,
     Make,
+    commands,
     each,
     env,
     heavy_pod,
@@ -144,6 +145,13 @@ HEAVY_CONTAINERS: Mapping[str, tuple[int, Make]] = {
     "alternative variables": (
         40,
         lambda n, t: heavy_pod(container(env=each(n, lambda i: env(f"DOCKER_RESOURCE_GPU{t}{i}")))),
+    ),
+    "commands that start containers": (
+        1_600,
+        lambda n, t: heavy_pod(
+            *each(n, lambda i: commands(i, "docker run " + "-e A=b " * 225 + t)),
+            volumes=[host("/srv")],
+        ),
     ),
     "a loader path": (0, lambda n, t: heavy_pod(holder(env=[env("LD_PRELOAD", "a:" * n + t)]))),
     "prefixes": (

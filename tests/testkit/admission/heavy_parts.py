@@ -34,6 +34,12 @@ def holder(**fields: Any) -> Manifest:
     return {"name": "holder", "image": "x", "resources": {"limits": {GPU: 1}}, **fields}
 
 
+def commands(name: str, text: str) -> Manifest:
+    """A container that runs `text` and mounts a path of the node."""
+    mounts = [{"name": "host", "mountPath": "/host"}]
+    return container(name, args=[text], volumeMounts=mounts)
+
+
 def env(name: str, value: str = "1") -> Manifest:
     """A variable."""
     return {"name": name, "value": value}
