@@ -22,26 +22,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
 from rules.finding import Action, Finding
-from rules.gpu.visibility import Visibility, parse_visibility
+from rules.gpu.container_settings import uncounted_gpus
 from rules.objects.container_setting import ContainerSetting
 from rules.profile.context import Context
 from rules.rule import define_rule
 
+MESSAGE = "{holder} gets GPUs by {what}, which no scheduler of Kubernetes counts"
+
 
 def check(setting: ContainerSetting, _context: Context) -> Iterator[Finding]:
     """Yield the setting if it gives a service a GPU."""
-    value, known = setting.value, setting.variable
-    if known and value is not None and parse_visibility(value, known) is not Visibility.GRANTED:
-        return
-    what = f"{setting.name}={display(value)}" if value else setting.name
-    yield Finding(
-        path=(),
-        key=setting.name,
-        message=f"{setting.holder} gets GPUs by {what}, which no scheduler of Kubernetes counts",
-        help="on a cluster, run it as a pod that requests a GPU in resources.limits",
-    )
+    return uncounted_gpus(setting, MESSAGE)
 
 
 RULE = define_rule(check, subject=ContainerSetting, action=Action.WARN, since="0.1", needs=())
