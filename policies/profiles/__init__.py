@@ -9,7 +9,8 @@ from typing import Any
 
 from kubeyaml import Chunk, read
 from policies.suggestions import did_you_mean
-from rules.profile.profile import Profile, merge_profiles
+from rules.profile.merging import merge_profiles
+from rules.profile.profile import Profile
 from rules.profile.records import (
     Component,
     Fraction,

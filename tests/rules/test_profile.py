@@ -15,7 +15,8 @@ from policies.loading import default_policy
 from policies.profiles import ProfileError, built_in, merged_profile
 from policies.validation import schema
 from rules.base.patterns import matches
-from rules.profile.profile import Profile, merge_profiles
+from rules.profile.merging import merge_profiles
+from rules.profile.profile import Profile
 from rules.profile.records import Component, Resource, Scheduler, Taint
 
 # Every family of resources in the registry, by one name each.
