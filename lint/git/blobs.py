@@ -36,7 +36,10 @@ class Blobs:
 
     def read(self, name: str, limit: int) -> bytes:
         """The content of the object called `name`, up to `limit` bytes. Raises BlobError."""
-        process = self._process = self._process or start_git("cat-file", "--batch")
+        if self._process is None:
+            errors = subprocess.DEVNULL  # nobody reads them while git runs
+            self._process = start_git("cat-file", "--batch", errors=errors)
+        process = self._process
         requests, output = pipe(process.stdin), pipe(process.stdout)
         try:
             requests.write(name.encode() + b"\n")

@@ -13,6 +13,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryFile
 from typing import IO
 
 from lint.sources import UsageError
@@ -20,6 +21,7 @@ from lint.sources import UsageError
 MAX_LISTING = 64 * 1024 * 1024
 """The most bytes of a listing, which is enough for half a million files."""
 _READ = 1 << 16
+_MAX_ERRORS = 1 << 16
 _OPTIONS = (
     "--no-pager",
     "--no-optional-locks",
@@ -61,7 +63,8 @@ def git_records(*arguments: str, limit: int = MAX_LISTING) -> Iterator[bytes]:
 
     Raises GitError if git fails, or if its output is longer than `limit` bytes.
     """
-    with _started(arguments) as process:
+    # Not a pipe: git waits until somebody reads its warnings, of which there may be one for a file.
+    with TemporaryFile() as errors, _started(arguments, errors) as process:
         output = pipe(process.stdout)
         rest, size = b"", 0
         while chunk := output.read(_READ):
@@ -70,16 +73,17 @@ def git_records(*arguments: str, limit: int = MAX_LISTING) -> Iterator[bytes]:
                 raise GitError(f"git {arguments[0]} lists more than {limit >> 20} MiB of names")
             *records, rest = (rest + chunk).split(b"\0")
             yield from records
-        errors = pipe(process.stderr).read()
-        process.wait()
-    if process.returncode:
-        raise GitError(_failure(arguments, errors))
+        if process.wait():
+            errors.seek(0)
+            raise GitError(_failure(arguments, errors.read(_MAX_ERRORS)))
 
 
 @contextmanager
-def _started(arguments: tuple[str, ...]) -> Iterator[subprocess.Popen[bytes]]:
+def _started(
+    arguments: tuple[str, ...], errors: int | IO[bytes] = subprocess.PIPE
+) -> Iterator[subprocess.Popen[bytes]]:
     """A process of git, which ends with the block."""
-    process = start_git(*arguments)
+    process = start_git(*arguments, errors=errors)
     with process:
         try:
             yield process
@@ -88,14 +92,19 @@ def _started(arguments: tuple[str, ...]) -> Iterator[subprocess.Popen[bytes]]:
                 process.kill()
 
 
-def start_git(*arguments: str) -> subprocess.Popen[bytes]:
-    """A process of git with pipes. The caller ends it. Raises GitError without git."""
+def start_git(
+    *arguments: str, errors: int | IO[bytes] = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
+    """A process of git with pipes. The caller ends it. Raises GitError without git.
+
+    `errors` is where its messages go, as `stderr` of `Popen`.
+    """
     try:
         return subprocess.Popen(  # noqa: S603  # the arguments are ours
             ("git", *_OPTIONS, *arguments),  # noqa: S607  # git is where the user has it
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=errors,
             env={**os.environ, **ENVIRONMENT},
         )
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import io
 import os
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from lint.git.blobs import Blobs
 from lint.git.command import GitError, git_line
 from lint.git.inputs import changed_sources
 from lint.git.trees import GitTree, commit_entries
+from lint.hooks.time_limit import OutOfTimeError, time_limit
 from lint.linter import Linter, reduce_garbage_collection
 from lint.report import Style, Writer, printable
 from lint.results import Results
@@ -25,6 +27,8 @@ from rules.profile.context import Context
 MAX_REFS = 100
 MAX_MANIFESTS = 20_000
 MAX_CHARACTERS = 64 * 1024 * 1024
+DEFAULT_TIMEOUT = 60.0  # seconds
+MAX_TIMEOUT = 86_400.0
 DESCRIPTION = """\
 Judge the manifests that a push changes, as a pre-receive hook of a Git server, which gives
 the old commit, the new commit and the name of each ref on standard input. The changes of a
@@ -54,6 +58,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exclude", metavar="GLOB", action="append", default=[])
     parser.add_argument("--format", choices=("text", "concise"), default="text")
     parser.add_argument("--fail-on", choices=("error", "warning", "note"), default="error")
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        default=DEFAULT_TIMEOUT,
+        help="refuse a push that takes longer; default: %(default)g. Choose less than the time "
+        "after which the server ends hooks",
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= MAX_TIMEOUT:
+        raise ValueError(text)
+    return seconds
 
 
 def judge(options: argparse.Namespace, pushed: BinaryIO, out: TextIO) -> int:
@@ -63,26 +82,36 @@ def judge(options: argparse.Namespace, pushed: BinaryIO, out: TextIO) -> int:
     """
     reduce_garbage_collection()
     policy = load_policy_file(options.policy, options.profile)
-    today = datetime.datetime.now(tz=datetime.UTC).date()
-    context = Context(today=today, namespace=options.namespace)
-    style = Style(notes=options.fail_on == "note", fail_on=options.fail_on)
-    writer: Writer = import_module(f"lint.report.{options.format}").write
-    git_line("rev-parse", "--git-dir")  # an error once, rather than for each ref
-    status = 0
-    for push in _pushes(pushed):
-        if not push.new.strip("0"):
-            continue  # the ref is deleted
-        try:
-            results = _evaluate(push, policy, context, options)
-        except GitError as error:
-            out.write(printable(f"gpuward: {push.ref}: not evaluated: {error}") + "\n")
-            status = 3
-            continue
-        judged = results.status(options.fail_on)
-        if judged:
-            out.write(printable(f"gpuward: {push.ref}:") + "\n")
-            writer(out, results, style)
-        status = max(status, judged)
+    status, place = 0, "standard input"
+    try:
+        with time_limit(options.timeout):
+            git_line("rev-parse", "--git-dir")  # an error once, rather than for each ref
+            for push in _pushes(pushed):
+                place = push.ref
+                status = max(status, _judge(push, policy, options, out))
+    except OutOfTimeError:
+        why = f"judging this push took more than {options.timeout:g} seconds"
+        remedy = "push fewer changes at once, or raise --timeout in the server's hook"
+        out.write(printable(f"gpuward: {place}: not evaluated: {why}: {remedy}") + "\n")
+        return 3
+    return status
+
+
+def _judge(push: Push, policy: Policy, options: argparse.Namespace, out: TextIO) -> int:
+    """Judge one ref, and report to `out` unless it may pass; the exit status."""
+    if not push.new.strip("0"):
+        return 0  # the ref is deleted
+    try:
+        results = _evaluate(push, policy, options)
+    except GitError as error:
+        out.write(printable(f"gpuward: {push.ref}: not evaluated: {error}") + "\n")
+        return 3
+    status = results.status(options.fail_on)
+    if status:
+        report = io.StringIO()  # the time may end within a line
+        writer: Writer = import_module(f"lint.report.{options.format}").write
+        writer(report, results, Style(notes=options.fail_on == "note", fail_on=options.fail_on))
+        out.write(printable(f"gpuward: {push.ref}:") + f"\n{report.getvalue()}")
     return status
 
 
@@ -96,8 +125,10 @@ def _pushes(pushed: BinaryIO) -> Iterator[Push]:
         yield Push(*map(os.fsdecode, match.groups()))
 
 
-def _evaluate(push: Push, policy: Policy, context: Context, options: argparse.Namespace) -> Results:
+def _evaluate(push: Push, policy: Policy, options: argparse.Namespace) -> Results:
     """What the rules say about the manifests that `push` changes. Raises GitError."""
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    context = Context(today=today, namespace=options.namespace)
     if not _has_tree(push.new):
         return Results()  # a tag of a file
     base = push.old if push.old.strip("0") else _base(push.new)

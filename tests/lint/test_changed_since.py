@@ -56,6 +56,19 @@ def commit(message: str) -> None:
 CHANGED = {"changed.yaml", "staged.yaml", "sub/ä b\n.yaml", "new.yaml"}
 
 
+def test_git_may_warn_about_every_file(repository: Path) -> None:
+    """More than a pipe takes, before git lists anything: it warns of each changed line break."""
+    names = {f"{number:0200}.yaml" for number in range(400)}
+    for name in names:
+        Path(name).write_text("a: 1\n")
+    Path(".gitattributes").write_text("* text=auto\n")
+    commit("many")
+    for name in names:
+        Path(name).write_bytes(b"a: 2\r\n")
+    is_changed = changed_since("HEAD", ["."])
+    assert {file.name for file in repository.iterdir() if is_changed(file.name)} == names
+
+
 @pytest.mark.parametrize("folder", [".", "sub"])
 def test_what_the_branch_changed_and_what_is_not_committed(
     repository: Path, monkeypatch: pytest.MonkeyPatch, folder: str

@@ -247,6 +247,20 @@ def test_a_tree_with_billions_of_files_is_not_read_to_its_end(
         deque(git_records("ls-tree", "-r", "-z", tree, limit=1 << 20), maxlen=0)
 
 
+def test_a_push_that_takes_too_long_is_refused(tmp_path: Path, git: str) -> None:
+    """Git never comes to the end of a tree of 10 ** 15 empty folders, and never lists anything."""
+    assert git
+    server = Server(tmp_path, "--timeout", "2")
+    clone = server.clone
+    tree = clone.run("git", "mktree").stdout.strip()
+    for _ in range(15):
+        listing = "".join(f"040000 tree {tree}\t{number}\n" for number in range(10))
+        tree = clone.run("git", "mktree", stdin=listing).stdout.strip()
+    refused = server.push(commit_of(clone, tree))
+    assert "refs/heads/main: not evaluated: judging this push took more than 2 seconds" in refused
+    assert "raise --timeout in the server's hook" in refused
+
+
 def commit_of(repository: GitRepository, tree: str) -> str:
     """A commit of the tree, as the main branch to push."""
     return repository.git("commit-tree", "-m", "x", tree) + ":refs/heads/main"
