@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from cluster.connection import Connection, MissingError
+from cluster.connection import Connection
+from cluster.errors import MissingError
 from cluster.protocols import ClusterError, ConfigurationRef, Object
 
 FIELD_MANAGER = "gpuward-certs"

@@ -17,9 +17,11 @@ import yaml
 from kubernetes import client, config
 from kubernetes.config import kube_config
 
-from cluster.protocols import ClusterError, ConflictError, Object
+from cluster.errors import TooLargeError, UnreachableError, error_of
+from cluster.protocols import ClusterError, Object
 
 _SECONDS = 10.0  # for one request
+_NO_CREDENTIALS = "no credentials for the Kubernetes API"
 
 
 class Connection:
@@ -33,7 +35,13 @@ class Connection:
         try:
             load(self._configuration)
         except (config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
-            raise ClusterError(f"no credentials for the Kubernetes API: {error}") from error
+            raise ClusterError(f"{_NO_CREDENTIALS}: {error}") from error
+        except (AttributeError, KeyError, TypeError) as error:  # where the client expects a list
+            why = "a part of the kubeconfig file is missing or has another type than it must have"
+            raise ClusterError(f"{_NO_CREDENTIALS}: {why}") from error
+        if not self._configuration.host.startswith(("http://", "https://")):
+            host = self._configuration.host
+            raise ClusterError(f"{_NO_CREDENTIALS}: the cluster's server is no address: {host!r}")
         # Callers decide themselves when to retry.
         self._configuration.retries = urllib3.Retry(0)
         self._pool = client.ApiClient(self._configuration).rest_client.pool_manager
@@ -62,7 +70,7 @@ class Connection:
         if any(os.path.exists(os.path.expanduser(file)) for file in files.split(os.pathsep)):
             return cls(load)
         if kubeconfig or context or "KUBERNETES_SERVICE_HOST" not in os.environ:
-            raise ClusterError(f"no credentials for the Kubernetes API: there is no file {files}")
+            raise ClusterError(f"{_NO_CREDENTIALS}: there is no file {files}")
         return cls.in_cluster()
 
     def request(
@@ -71,8 +79,12 @@ class Connection:
         path: str,
         body: Object | list[dict[str, str]] | None = None,
         sent: str = "application/json",
+        max_bytes: int | None = None,
     ) -> Object:
-        """The JSON response to one request. Raises ClusterError; MissingError for status 404."""
+        """The JSON response to one request, which may have up to `max_bytes`.
+
+        Raises ClusterError: one of those below for what a caller can do something about.
+        """
         headers = {"Accept": "application/json", **self._credentials()}
         if body is not None:
             headers["Content-Type"] = sent
@@ -84,25 +96,19 @@ class Connection:
                 headers=headers,
                 body=None if body is None else json.dumps(body),
                 timeout=_SECONDS,
+                preload_content=False,
             )
-        except urllib3.exceptions.HTTPError as error:
-            raise ClusterError(f"{what}: {type(error).__name__}: {error}") from error
-        return _answered(what, answer)
+            data = _read(answer, max_bytes)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise _failure(what, error) from error
+        if data is None:
+            raise TooLargeError(f"{what}: the answer has more than {max_bytes} bytes")
+        return _answered(what, answer, data)
 
     def _credentials(self) -> dict[str, str]:
         # Read for each request: tokens of pods are replaced every hour.
         found = self._configuration.auth_settings().get("BearerToken", {}).get("value")
         return {"Authorization": found.strip()} if found else {}
-
-
-class MissingError(ClusterError):
-    """There is no such object."""
-
-
-_ERRORS: dict[int, type[ClusterError]] = {
-    HTTPStatus.CONFLICT: ConflictError,
-    HTTPStatus.NOT_FOUND: MissingError,
-}
 
 
 def _current_context(files: str) -> str | None:
@@ -115,22 +121,43 @@ def _current_context(files: str) -> str | None:
     return next(filter(None, found), None)
 
 
-def _answered(what: str, answer: urllib3.BaseHTTPResponse) -> Object:
+def _read(answer: urllib3.BaseHTTPResponse, max_bytes: int | None) -> bytes | None:
+    """The body, and the connection given back; None if it has more than `max_bytes`."""
+    try:
+        data = answer.read(None if max_bytes is None else max_bytes + 1)
+    except BaseException:
+        answer.close()
+        raise
+    if max_bytes is not None and len(data) > max_bytes:
+        answer.close()
+        return None
+    answer.release_conn()
+    return data
+
+
+def _failure(what: str, error: Exception) -> ClusterError:
+    """The error for a request that was not answered."""
+    reason = getattr(error, "reason", None)
+    cause = reason if isinstance(reason, Exception) else error
+    # A certificate, or a file of one, does not get better by waiting.
+    is_final = isinstance(cause, urllib3.exceptions.SSLError) or isinstance(error, OSError)
+    kind = ClusterError if is_final else UnreachableError
+    return kind(f"{what}: {type(cause).__name__}: {cause}")
+
+
+def _answered(what: str, answer: urllib3.BaseHTTPResponse, data: bytes) -> Object:
+    found: Any
+    try:
+        found = json.loads(data)
+    except ValueError:
+        found = None
     if answer.status >= HTTPStatus.BAD_REQUEST:
-        raise _ERRORS.get(answer.status, ClusterError)(
-            f"{what}: {answer.status} {_message(answer.data)}"
+        raise error_of(
+            f"{what}: {answer.status}",
+            answer.status,
+            found if isinstance(found, dict) else {},
+            answer.headers.get("Retry-After", ""),
         )
-    try:
-        found: Any = json.loads(answer.data)
-    except ValueError as error:
-        raise ClusterError(f"{what}: the answer is no JSON") from error
     if not isinstance(found, dict):
-        raise ClusterError(f"{what}: the answer is no object")
+        raise ClusterError(f"{what}: the answer is no JSON object")
     return found
-
-
-def _message(data: bytes) -> str:
-    try:
-        return str(json.loads(data)["message"])
-    except (ValueError, KeyError, TypeError):
-        return "without a message"

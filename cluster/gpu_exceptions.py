@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Protocol
 from urllib.parse import quote, urlencode
 
-from cluster.connection import Connection, MissingError
+from cluster.connection import Connection
+from cluster.errors import MissingError
 from cluster.protocols import ClusterError, Object
 
 _OBJECTS = "apis/gpuward.io/v1alpha1"

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from cluster.connection import MissingError
+from cluster.errors import MissingError
 from cluster.gpu_exceptions import GpuExceptions
 from cluster.protocols import ClusterError, ConflictError, Object
 from delegation.conditions import with_condition

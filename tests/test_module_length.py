@@ -14,6 +14,7 @@ PACKAGES = (
         "benchmarks",
         "certs",
         "cluster",
+        "cluster_commands",
         "delegation",
         "kubeyaml",
         "lint",

@@ -1,0 +1,65 @@
+"""Why a request to an API server failed, for callers that can do something about it."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from cluster.protocols import ClusterError, ConflictError, Object
+
+
+class MissingError(ClusterError):
+    """There is no such object, or no such resource."""
+
+
+class ForbiddenError(ClusterError):
+    """The account lacks a right."""
+
+
+class TooLargeError(ClusterError):
+    """The answer is larger than the caller wants to read."""
+
+
+class ExpiredError(ClusterError):
+    """The API server has forgotten the state of which it has listed a part.
+
+    `continue_token` lists the rest of the present state; it may be empty.
+    """
+
+    continue_token = ""
+
+
+class UnavailableError(ClusterError):
+    """The API server does not answer, or not now; the same request may succeed later.
+
+    `retry_after` is how many seconds it asks to wait, if it does.
+    """
+
+    retry_after: float | None = None
+
+
+class UnreachableError(UnavailableError):
+    """No answer came, or not all of it."""
+
+
+_ERRORS: dict[int, type[ClusterError]] = {
+    HTTPStatus.CONFLICT: ConflictError,
+    HTTPStatus.FORBIDDEN: ForbiddenError,
+    HTTPStatus.GONE: ExpiredError,
+    HTTPStatus.NOT_FOUND: MissingError,
+    HTTPStatus.TOO_MANY_REQUESTS: UnavailableError,
+}
+
+
+def error_of(what: str, code: int, status: Object, retry_after: str) -> ClusterError:
+    """The error for an answer with the HTTP status `code`.
+
+    `status` is its body, which API servers send as an object of the kind Status; `retry_after` is
+    the header of this name. The message begins with `what`.
+    """
+    default = UnavailableError if code >= HTTPStatus.INTERNAL_SERVER_ERROR else ClusterError
+    error = _ERRORS.get(code, default)(f"{what} {status.get('message') or 'without a message'}")
+    if isinstance(error, ExpiredError):
+        error.continue_token = str((status.get("metadata") or {}).get("continue") or "")
+    elif isinstance(error, UnavailableError):
+        error.retry_after = float(retry_after) if retry_after.isdecimal() else None
+    return error

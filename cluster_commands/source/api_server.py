@@ -1,0 +1,144 @@
+"""Objects from an API server, page by page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+from urllib.parse import quote, urlencode
+
+from cluster.connection import Connection
+from cluster.errors import (
+    ExpiredError,
+    ForbiddenError,
+    MissingError,
+    TooLargeError,
+    UnavailableError,
+    UnreachableError,
+)
+from cluster.protocols import ClusterError
+from cluster_commands.source.objects import (
+    MissingRightError,
+    NotServedError,
+    Object,
+    Resource,
+    SourceError,
+)
+
+_PAGE = 250  # objects: of pods about five megabytes
+_MAX_BYTES = 32 << 20  # of a page; one object has at most about three
+_ATTEMPTS = 6  # of a request, so that an API server may restart meanwhile
+_MAX_WAIT = 60.0  # seconds
+_MAX_RESTARTS = 5  # of a list, without one more page
+
+
+class ApiServerSource:
+    """The objects of a cluster, as its API server lists them.
+
+    A request that the API server does not answer, or answers with 429 or 5xx, is sent again: after
+    as many seconds as the API server asks for, at most a minute, else after 1, 2, 4, … seconds.
+    If the very first request reaches nobody, the address is wrong, and there is no second one.
+    `wait` waits so many seconds.
+    """
+
+    def __init__(
+        self, connection: Connection, wait: Callable[[float], object] = time.sleep
+    ) -> None:
+        self._connection = connection
+        self._wait = wait
+        self._has_answered = False
+
+    def list(self, resource: Resource, namespace: str | None = None) -> Iterator[Object]:
+        """The objects of `resource`: see `ObjectSource`."""
+        for version in resource.versions:
+            try:
+                yield from self._list(resource, version, namespace)
+            except MissingError:
+                continue
+            except ForbiddenError as error:
+                raise MissingRightError(resource, namespace) from error
+            except ClusterError as error:
+                raise SourceError(f"cannot list {resource}: {error}") from error
+            return
+        raise NotServedError(resource)
+
+    def _list(self, resource: Resource, version: str, namespace: str | None) -> Iterator[Object]:
+        """The objects in the order of their keys, in which API servers keep them."""
+        group = f"apis/{resource.group}/{version}" if resource.group else f"api/{version}"
+        scope = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
+        pages = _Pages(lambda query: self._get(f"/{group}/{scope}{resource.name}?{query}"))
+        last = ""
+        while (page := pages.next()) is not None:
+            for item in page.objects:
+                key = _key(item)
+                if key > last or not page.may_repeat:
+                    last = max(key, last)
+                    yield {"apiVersion": page.api_version, "kind": resource.kind, **item}
+
+    def _get(self, path: str) -> Object:
+        for attempt in range(_ATTEMPTS):
+            try:
+                answer = self._connection.request("GET", path, max_bytes=_MAX_BYTES)
+                self._has_answered = True
+                return answer  # noqa: TRY300  # the loop goes on after an error
+            except UnavailableError as error:
+                is_first = isinstance(error, UnreachableError) and not self._has_answered
+                if is_first or attempt == _ATTEMPTS - 1:
+                    raise
+                seconds = error.retry_after if error.retry_after is not None else 2.0**attempt
+            self._wait(min(seconds, _MAX_WAIT))
+        raise AssertionError("unreachable")
+
+
+class _Page(NamedTuple):
+    api_version: str
+    objects: list[Object]
+    may_repeat: bool
+
+
+class _Pages:
+    """The pages of one list; `get` requests one, by its query.
+
+    The API server forgets the state of a list after some minutes. It then says how to go on with
+    the present state; if it does not, the list begins again, and its pages may repeat objects.
+    """
+
+    def __init__(self, get: Callable[[str], Object]) -> None:
+        self._get = get
+        self._limit = _PAGE
+        self._token: str | None = ""
+        self._may_repeat = False
+        self._restarts = 0
+
+    def next(self) -> _Page | None:
+        """The next page; None after the last."""
+        while self._token is not None:
+            query = {"limit": str(self._limit)} | ({"continue": self._token} if self._token else {})
+            try:
+                answer = self._get(urlencode(query))
+            except ExpiredError as error:
+                if self._restarts == _MAX_RESTARTS:
+                    raise
+                self._restarts += 1
+                self._token = error.continue_token
+                self._may_repeat |= not self._token
+                continue
+            except TooLargeError:
+                if self._limit == 1:
+                    raise
+                self._limit = max(1, self._limit // 4)
+                continue
+            token = (answer.get("metadata") or {}).get("continue")
+            self._token = token or None
+            version = str(answer.get("apiVersion", ""))
+            if not self._may_repeat:
+                self._restarts = 0
+            return _Page(version, answer.get("items") or [], self._may_repeat)
+        return None
+
+
+def _key(item: Object) -> str:
+    """What API servers order the objects of a list by."""
+    metadata = item.get("metadata") or {}
+    namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
+    return f"{namespace}/{name}" if namespace else str(name)

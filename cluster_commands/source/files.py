@@ -1,0 +1,95 @@
+"""Objects from files: manifests, or what `kubectl get -o json` has written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import IO
+
+from cluster_commands.source.objects import Object, Resource, SourceError
+from lint.inputs import inputs
+from lint.large_files.parts import in_parts
+from lint.manifests import File, UnparsedDocument
+from lint.sources import (
+    SkippedSource,
+    Source,
+    StandardInput,
+    UnreadableSource,
+    UnreadFile,
+    UsageError,
+)
+from rules.base.json_access import as_object, as_text
+from rules.workloads.lists import flatten_lists
+
+_BLOCK = 1 << 20
+_IN_MEMORY = 16 << 20  # bytes of standard input; more is in a temporary file
+
+
+class FileSource:
+    """What is in files: of any version, and in no order.
+
+    `paths` are files, folders, globs, and `-` for standard input, of which `stdin` is the stream.
+    The files are read again for each list, so that they are never in memory as a whole. An object
+    that names no namespace is in every one, as kubectl would put it there.
+    """
+
+    def __init__(self, paths: Sequence[str], stdin: IO[bytes]) -> None:
+        self._paths = paths
+        self._stream = stdin
+
+    def list(self, resource: Resource, namespace: str | None = None) -> Iterator[Object]:
+        """The objects of `resource`: see `ObjectSource`."""
+        for raw in self.objects():
+            group = as_text(raw.get("apiVersion")).rpartition("/")[0]
+            if as_text(raw.get("kind")) == resource.kind and group == resource.group:
+                home = as_text(as_object(raw.get("metadata")).get("namespace"))
+                if namespace is None or home in {namespace, ""}:
+                    yield raw
+
+    def objects(self) -> Iterator[Object]:
+        """Every object in the files, those of Lists one by one. Raises SourceError."""
+        try:
+            for item in in_parts(inputs(self._paths, read_stdin=self._read_stdin())):
+                given = item.read() if isinstance(item, UnreadFile | StandardInput) else item
+                if isinstance(given, UnreadableSource):
+                    raise SourceError(f"{given.name}: {given.why}")
+                if not isinstance(given, SkippedSource):
+                    yield from _objects(given)
+        except UsageError as error:
+            raise SourceError(str(error)) from error
+
+    def _read_stdin(self) -> Callable[[int], bytes]:
+        """Reads standard input from its beginning."""
+        self._stdin.seek(0)
+        return self._stdin.read
+
+    @cached_property
+    def _stdin(self) -> IO[bytes]:
+        kept = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  # as long as the source
+        weakref.finalize(self, kept.close)
+        if "-" in self._paths:
+            shutil.copyfileobj(self._stream, kept, _BLOCK)
+        return kept
+
+
+def _objects(source: Source) -> Iterator[Object]:
+    for value in _documents(source):
+        for raw, _ in flatten_lists(as_object(value), ()):
+            yield {**raw}
+
+
+def _documents(source: Source) -> Iterator[object]:
+    if source.text.startswith("{"):  # as kubectl writes it: reading it as YAML takes much longer
+        with suppress(ValueError, RecursionError):
+            yield json.loads(source.text)
+            return
+    for document in File(source).manifests():
+        if isinstance(document, UnparsedDocument):
+            where = f"{source.name}:{document.line}:{document.column}"
+            raise SourceError(f"{where}: {document.why}")
+        yield document.value

@@ -1,0 +1,62 @@
+"""What a source of Kubernetes objects is, for every command that looks at a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+Object = dict[str, Any]
+"""A Kubernetes object as JSON, with its `apiVersion` and `kind`."""
+
+
+class Resource(NamedTuple):
+    """A resource of the Kubernetes API.
+
+    `name` is what requests and rights call it, such as `pods`; `kind` is what its objects say.
+    `versions` are tried in this order: the first that the API server serves is used.
+    """
+
+    name: str
+    kind: str
+    group: str = ""
+    versions: tuple[str, ...] = ("v1",)
+    is_namespaced: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.name}.{self.group}" if self.group else self.name
+
+
+class SourceError(Exception):
+    """Objects could not be read; the message says which, why, and what to do about it."""
+
+
+class MissingRightError(SourceError):
+    """The account must not list a resource."""
+
+    def __init__(self, resource: Resource, namespace: str | None) -> None:
+        where = f" in namespace {namespace}" if namespace else ""
+        needed = f"it needs the right to list {resource}{where or ' in all namespaces'}"
+        if not resource.is_namespaced:
+            needed = f"it needs the right to list {resource}"
+        super().__init__(f"cannot list {resource}{where}: the account must not; {needed}")
+        self.resource = resource
+
+
+class NotServedError(SourceError):
+    """The API server does not know a resource, as when its definition is not installed."""
+
+    def __init__(self, resource: Resource) -> None:
+        super().__init__(f"cannot list {resource}: the API server does not serve this resource")
+        self.resource = resource
+
+
+class ObjectSource(Protocol):
+    """A cluster, or files with what is in one."""
+
+    def list(self, resource: Resource, namespace: str | None = None) -> Iterator[Object]:
+        """The objects of a resource, of one namespace or of all, each once.
+
+        They come as they are read, so that no more than a part of them is in memory. Raises
+        SourceError: MissingRightError and NotServedError, before the first object, say that
+        nothing is known about this resource, while others may well be readable.
+        """

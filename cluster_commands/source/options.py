@@ -1,0 +1,48 @@
+"""The options that say which cluster a command looks at, and the source that they mean."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from cluster_commands.source.objects import ObjectSource, SourceError
+
+
+def add_options(made: argparse.ArgumentParser) -> None:
+    """Add the options to the parser of a command."""
+    group = made.add_argument_group("where the objects are")
+    group.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file to use")
+    group.add_argument("--context", metavar="NAME", help="the context in it to use")
+    scope = group.add_mutually_exclusive_group()
+    scope.add_argument("--namespace", "-n", metavar="NS", help="only objects in this namespace")
+    scope.add_argument(
+        "--all-namespaces", "-A", action="store_true", help="all namespaces: the default"
+    )
+    group.add_argument(
+        "--from",
+        metavar="FILE",
+        dest="files",
+        action="append",
+        default=[],
+        help="no cluster, but what kubectl get -o json wrote into a file, or manifests; "
+        "- for standard input; repeatable",
+    )
+
+
+def open_source(options: argparse.Namespace) -> ObjectSource:
+    """The source that the options mean; nothing is read yet. Raises SourceError."""
+    if options.files:
+        if options.kubeconfig or options.context:
+            raise SourceError("--from reads files: leave --kubeconfig and --context out")
+        from cluster_commands.source.files import FileSource  # noqa: PLC0415  # one of two
+
+        return FileSource(options.files, sys.stdin.buffer)
+    # With files, the Kubernetes client need not be installed.
+    from cluster.connection import Connection  # noqa: PLC0415
+    from cluster.protocols import ClusterError  # noqa: PLC0415
+    from cluster_commands.source.api_server import ApiServerSource  # noqa: PLC0415
+
+    try:
+        return ApiServerSource(Connection.like_kubectl(options.kubeconfig, options.context))
+    except ClusterError as error:
+        raise SourceError(f"{error}; or read files with --from") from error

@@ -1,0 +1,1 @@
+"""Tests of the webhook configurations, their check and removal."""

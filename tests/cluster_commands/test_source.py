@@ -1,0 +1,205 @@
+"""Tests of where the commands get their objects."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.connection import Connection
+from cluster_commands.source import api_server as module
+from cluster_commands.source.api_server import ApiServerSource
+from cluster_commands.source.files import FileSource
+from cluster_commands.source.objects import (
+    MissingRightError,
+    NotServedError,
+    Resource,
+    SourceError,
+)
+from cluster_commands.source.options import add_options, open_source
+from tests.testkit.cluster_commands.paged_server import Fault, Listed, PagedServer, paged_server
+from tests.testkit.control_plane.cluster import Cluster
+
+PODS = Resource("pods", "Pod")
+NODES = Resource("nodes", "Node", is_namespaced=False)
+COUNT = 1000
+EXPIRED = Fault(410, body={"message": "too old", "metadata": {"continue": "250"}})
+
+
+def parse(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    return parser.parse_args(arguments)
+
+
+def make_pod(number: int, size: int = 0) -> dict[str, Any]:
+    return {"metadata": {"namespace": "a", "name": f"p{number:06}"}, "spec": {"x": "x" * size}}
+
+
+def source_of(served: PagedServer, folder: Path, waits: list[float]) -> ApiServerSource:
+    return ApiServerSource(Connection.like_kubectl(served.kubeconfig(folder)), waits.append)
+
+
+@pytest.mark.parametrize(
+    ("faults", "waits"),
+    [
+        ({}, []),
+        ({1: Fault(0), 2: Fault(0)}, [1, 2]),  # the connection breaks twice
+        ({0: Fault(429, {"Retry-After": "7"}), 2: Fault(503)}, [7, 1]),
+        ({0: Fault(429, {"Retry-After": "86400"})}, [60]),
+        ({1: EXPIRED}, []),  # goes on with the state of now
+        ({2: Fault(410), 4: Fault(410)}, []),  # begins again, twice
+    ],
+)
+def test_each_object_is_listed_once_whatever_happens(
+    faults: dict[int, Fault], waits: list[float], tmp_path: Path
+) -> None:
+    waited: list[float] = []
+    with paged_server({"/api/v1/pods": Listed(COUNT, make_pod)}, faults) as served:
+        found = [*source_of(served, tmp_path, waited).list(PODS)]
+    assert [item["metadata"]["name"] for item in found] == [f"p{n:06}" for n in range(COUNT)]
+    assert (found[0]["apiVersion"], found[0]["kind"]) == ("v1", "Pod")
+    assert waited == waits
+    assert len(served.requests) == COUNT // 250 + len(faults) + (2 + 1 if 4 in faults else 0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (Fault(503), "503 without a message"),
+        (Fault(0), "IncompleteRead"),
+        (Fault(401, body={"message": "Unauthorized"}), "401 Unauthorized"),
+        (Fault(410), "410 without a message"),
+        (Fault(200, body={}), None),  # no items: an empty list
+    ],
+)
+def test_an_api_server_that_goes_away_is_an_error(
+    fault: Fault, message: str | None, tmp_path: Path
+) -> None:
+    listed = {"/api/v1/pods": Listed(COUNT, make_pod)}
+    with paged_server(listed, dict.fromkeys(range(2, 99), fault)) as served:
+        source = source_of(served, tmp_path, [])
+        if message is None:
+            assert len([*source.list(PODS)]) == 500
+            return
+        with pytest.raises(SourceError, match=f"^cannot list pods: .*{message}") as raised:
+            list(source.list(PODS))
+    assert "\n" not in str(raised.value)
+    assert len(served.requests) < 10
+
+
+def test_pages_of_huge_objects_are_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAX_BYTES", 100_000)
+    listed = {"/api/v1/pods": Listed(100, lambda number: make_pod(number, 5000))}
+    with paged_server(listed) as served:
+        assert len([*source_of(served, tmp_path, []).list(PODS)]) == 100
+        monkeypatch.setattr(module, "_MAX_BYTES", 5000)
+        with pytest.raises(SourceError, match=r"cannot list pods: .* more than 5000 bytes"):
+            list(source_of(served, tmp_path, []).list(PODS))
+    assert {request["limit"] for request in served.requests} >= {"250", "62", "15", "1"}
+
+
+WHOLE: dict[str, Any] = {
+    "current-context": "x",
+    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+    "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+    "users": [{"name": "u", "user": {"token": "x"}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({}, "Expected key current-context in "),
+        ([], "a part of the kubeconfig file is missing or has another type"),
+        (WHOLE | {"contexts": []}, "Expected object with name x in "),
+        (WHOLE | {"clusters": [{"name": "c"}]}, "Expected key cluster in "),
+        (WHOLE | {"clusters": [{"name": "c", "cluster": {}}]}, "the cluster's server is no addr"),
+        (WHOLE, "Connection refused"),  # and so nobody waits for it
+    ],
+)
+def test_half_a_kubeconfig_is_an_error_that_says_what_is_missing(
+    content: object, message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "config"
+    file.write_text(json.dumps(content), encoding="utf-8")
+    options = parse("--kubeconfig", str(file))
+    with pytest.raises(SourceError, match=message):
+        list(open_source(options).list(PODS))
+
+
+def test_files_give_what_a_cluster_gives(tmp_path: Path) -> None:
+    pods = [{"apiVersion": "v1", "kind": "Pod", **make_pod(number)} for number in range(3)]
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+    (tmp_path / "list.json").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [pods[0], node]})
+    )
+    (tmp_path / "typed.json").write_text(  # as an API server answers: the items have no kind
+        json.dumps({"apiVersion": "v1", "kind": "PodList", "items": [make_pod(1)]})
+    )
+    (tmp_path / "pod.yaml").write_text(f"---\n{json.dumps(pods[2])}\n---\n# nothing\n")
+    by_path = FileSource([str(tmp_path)], io.BytesIO())
+    by_stdin = FileSource(["-"], io.BytesIO(json.dumps({"kind": "List", "items": pods}).encode()))
+    for source in (by_path, by_stdin):
+        for namespace in (None, "a"):
+            found = source.list(PODS, namespace)
+            assert sorted(found, key=lambda pod: str(pod["metadata"]["name"])) == pods
+        assert [*source.list(PODS, "b")] == []
+    assert [*by_path.list(NODES)] == [node]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", r"bad.yaml:1:5: "),
+        ("{" * 9, r"bad.yaml:1:"),
+        (None, "bad.yaml does not exist"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_an_error_with_its_place(
+    text: str | None, message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "bad.yaml"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    with pytest.raises(SourceError, match=message):
+        list(open_source(parse("--from", str(file))).list(PODS))
+
+
+def test_a_real_api_server_lists_the_same(api_server: Cluster) -> None:
+    namespaces = [api_server.namespace() for _ in range(2)]
+    names = [f"pod-{number}" for number in range(7)]
+    for namespace in namespaces:
+        for name in names:
+            spec = {"containers": [{"name": "main", "image": "example/x"}]}
+            path = f"/api/v1/namespaces/{namespace}/pods"
+            api_server.create(path, {"metadata": {"name": name}, "spec": spec})
+    source = open_source(parse("--kubeconfig", str(api_server.kubeconfig)))
+    assert isinstance(source, ApiServerSource)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "_PAGE", 4)
+        patched.setattr(module, "_MAX_BYTES", 9_000)  # so that pages become smaller on the way
+        found = [*source.list(PODS, namespaces[0])]
+        everywhere = [*source.list(PODS)]
+    written = json.loads(api_server.kubectl("get", "pods", "-A", "-o", "json").stdout)["items"]
+    places = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in everywhere]
+    assert places == [(p["metadata"]["namespace"], p["metadata"]["name"]) for p in written]
+    assert [pod["metadata"]["name"] for pod in found] == names
+    assert (found[0]["apiVersion"], found[0]["kind"]) == ("v1", "Pod")
+    # What the account must not see, and what this API server does not know
+    account = "/api/v1/namespaces/default/serviceaccounts"
+    api_server.create(account, {"metadata": {"name": "blind"}})
+    kubeconfig = api_server.kubeconfig_for(api_server.token("blind", "default"))
+    blind = open_source(parse("--kubeconfig", str(kubeconfig)))
+    with pytest.raises(MissingRightError, match=r"it needs the right to list nodes$"):
+        list(blind.list(NODES))
+    with pytest.raises(MissingRightError, match=r"right to list pods in namespace default$"):
+        list(blind.list(PODS, "default"))
+    with pytest.raises(NotServedError, match=r"does not serve this resource$"):
+        list(source.list(Resource("workflows", "Workflow", "argoproj.io", ("v1alpha1",))))
+    old_first = Resource("jobs", "Job", "batch", ("v0", "v1"))
+    assert [*source.list(old_first)] == []

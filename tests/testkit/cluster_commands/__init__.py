@@ -1,0 +1,1 @@
+"""Servers in the place of clusters, for the commands that look at one."""
