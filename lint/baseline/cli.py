@@ -93,8 +93,8 @@ class _Compared(NamedTuple):
         A level is lowered to that of the finding; with a `reason` it is raised too.
         """
         found = self.found
-        entries = [entry._replace(level=located.level) for located, entry in found.accepted]
-        for located, entry in found.worse:
+        entries = [entry._replace(level=located.level) for located, entry, _ in found.accepted]
+        for located, entry, _ in found.worse:
             raised = entry._replace(level=located.level, reason=reason)
             entries.append(raised if reason else entry)
         return [*entries, *(match.entry for match in found.expired), *found.unseen]
@@ -140,6 +140,8 @@ def _update(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.baseline}: not written: {error}") from error
     removed = [*compared.found.stale, *compared.found.not_suppressible]
     changes = f"{_many(added, 'finding')} added, {_many(removed, 'entry', 'entries')} removed"
+    if compared.found.moved:
+        changes += f", {_many(compared.found.moved, 'entry', 'entries')} moved"
     if options.reason and compared.found.worse:
         changes += f", {_many(compared.found.worse, 'level')} raised"
     _say(f"{options.baseline}: {changes}")
@@ -151,7 +153,7 @@ def _update(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     compared = _compare(options, *read_baseline(options.baseline))
     said = complaints(compared.found)
-    for entry, message in said:
+    for entry, message, _ in said:
         _say(f"{options.baseline}:{entry.line}: {message}")
     status = _status(compared, compared.found.new)
     return max(status, int(bool(said)))
@@ -171,7 +173,7 @@ def _entries_for_new(compared: _Compared, reason: str) -> tuple[list[Entry], lis
 def _status(compared: _Compared, refused: list[LocatedFinding]) -> int:
     """Report what the baseline does not accept; the exit status."""
     policy = compared.run.policy
-    accepted_levels = {id(located): entry.level for located, entry in compared.found.worse}
+    accepted_levels = {id(located): entry.level for located, entry, _ in compared.found.worse}
     for located in refused:
         settings = policy.rules.get(located.finding.rule)
         is_suppressible = settings is None or settings.suppressible

@@ -21,10 +21,14 @@ _MAX_OBJECT = 300  # characters; people read it, and tenants choose it
 
 
 class Match(NamedTuple):
-    """A finding with its entry, whose `file` is where the finding is now."""
+    """A finding with its entry, whose `file` is where the finding is now.
+
+    `moved_from` is the file that the baseline names, if that is another one; otherwise empty.
+    """
 
     located: LocatedFinding
     entry: Entry
+    moved_from: str = ""
 
 
 class Comparison(NamedTuple):
@@ -46,6 +50,12 @@ class Comparison(NamedTuple):
     new: list[LocatedFinding]
     stale: list[Entry]
     unseen: list[Entry]
+
+    @property
+    def moved(self) -> list[Match]:
+        """Findings whose entries name another file."""
+        matches = (*self.accepted, *self.expired, *self.worse, *self.not_suppressible)
+        return [match for match in matches if match.moved_from]
 
 
 class Paths:
@@ -100,18 +110,18 @@ def compare(
     found = Comparison([], [], [], [], [], [], [])
     matches, unused = _matches(list(entries), results, paths)
     for located in results.findings:
-        entry = matches.get(id(located))
+        match = matches.get(id(located))
         settings = policy.rules.get(located.finding.rule)
-        if entry is None:
+        if match is None:
             found.new.append(located)
         elif settings and not settings.suppressible:
-            found.not_suppressible.append(Match(located, entry))
-        elif entry.has_expired(today):
-            found.expired.append(Match(located, entry))
-        elif located.finding.action > ACTIONS[entry.level]:
-            found.worse.append(Match(located, entry))
+            found.not_suppressible.append(match)
+        elif match.entry.has_expired(today):
+            found.expired.append(match)
+        elif located.finding.action > ACTIONS[match.entry.level]:
+            found.worse.append(match)
         else:
-            found.accepted.append(Match(located, entry))
+            found.accepted.append(match)
     evaluated = _evaluated_files(results, paths)
     for entry in unused:
         is_stale = entry.file in evaluated or not paths.exists(entry.file)
@@ -121,22 +131,22 @@ def compare(
 
 def _matches(
     entries: list[Entry], results: Results, paths: Paths
-) -> tuple[dict[int, Entry], list[Entry]]:
-    """The entry of each finding, by the finding's `id()`; and the entries that have none.
+) -> tuple[dict[int, Match], list[Entry]]:
+    """The match of each finding that has an entry, by the finding's `id()`; and unused entries.
 
     Of findings with the same fingerprint, the worst get the entries that accept most.
     """
     by_place: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for entry in sorted(entries, key=_use_order):
         by_place[entry.fingerprint, entry.file].append(entry)
-    matches: dict[int, Entry] = {}
-    moved: list[tuple[LocatedFinding, str, str]] = []
+    matches: dict[int, Match] = {}
+    elsewhere: list[tuple[LocatedFinding, str, str]] = []
     for located in sorted(results.findings, key=lambda one: one.finding.action, reverse=True):
         place = fingerprint(located.finding.identity), paths.of(located.file)
         if by_place.get(place):
-            matches[id(located)] = by_place[place].pop()
+            matches[id(located)] = Match(located, by_place[place].pop())
         else:
-            moved.append((located, *place))
+            elsewhere.append((located, *place))
     movable: dict[str, list[Entry]] = defaultdict(list)
     evaluated = _evaluated_files(results, paths)
     rest = [entry for left in by_place.values() for entry in left]
@@ -144,11 +154,11 @@ def _matches(
         if entry.file in evaluated or not paths.exists(entry.file):
             movable[entry.fingerprint].append(entry)
     used = set()
-    for located, mark, file in moved:
+    for located, mark, file in elsewhere:
         if movable.get(mark):
             entry = movable[mark].pop()
             used.add(id(entry))
-            matches[id(located)] = entry._replace(file=file)
+            matches[id(located)] = Match(located, entry._replace(file=file), entry.file)
     unused = sorted((e for e in rest if id(e) not in used), key=lambda entry: entry.line)
     return matches, unused
 

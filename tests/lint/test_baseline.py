@@ -69,11 +69,23 @@ def test_an_entry_says_what_it_is_about(known: LintCommand) -> None:
 
 
 def test_a_finding_stays_known_when_lines_or_files_move(known: LintCommand) -> None:
+    edit(known, "reason: older than the rule\n", "reason: ticket 5\n  expires: 2999-12-31\n")
     (known.folder / "deploy/a.yaml").unlink()
     known.write("apps/a.yaml", "# moved\n\n" + POD.format(name="a"))
     assert known(*KNOWN, "--fail-on", "warning", ".").status == 0
-    assert known.run("baseline", "update", ".").status == 0
-    assert [entry["file"] for entry in entries(known)] == ["apps/a.yaml", "deploy/b.yaml"]
+    moved = f"{RULE} in deploy/a.yaml, Pod ml/a is in apps/a.yaml now"
+    assert f"note: {FILE}:5:1: {moved}: " in known(*KNOWN, "--notes", ".").out
+    checked = known.run("baseline", "check", ".")
+    assert (checked.status, checked.out.count("\n")) == (1, 1)
+    assert checked.out.startswith(f"{FILE}:5: {moved}: run gpuward baseline update, which keeps")
+    updated = known.run("baseline", "update", ".")
+    assert updated == (0, f"{FILE}: 0 findings added, 0 entries removed, 1 entry moved\n", "")
+    assert [(entry["file"], entry["reason"]) for entry in entries(known)] == [
+        ("apps/a.yaml", "ticket 5"),
+        ("deploy/b.yaml", "ticket 5"),
+    ]
+    assert {entry["expires"] for entry in entries(known)} == {"2999-12-31"}
+    assert known.run("baseline", "check", ".").status == 0
 
 
 def test_an_entry_accepts_one_finding(known: LintCommand) -> None:
