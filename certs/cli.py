@@ -8,10 +8,8 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
-import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -153,28 +151,22 @@ def _run(options: argparse.Namespace) -> int:
         return _fail(f"not given: --{', --'.join(missing)}", 2)
     from certs.controller.factory import make_controller  # noqa: PLC0415
     from certs.pki.keypairs import CertificateError  # noqa: PLC0415
-    from cluster.json_log import log_as_json  # noqa: PLC0415
     from cluster.protocols import ClusterError  # noqa: PLC0415
-    from cluster.status_server import serve_status  # noqa: PLC0415  # `check` needs none of these
+    from cluster.service import Service, run_service  # noqa: PLC0415  # `check` needs none of these
 
-    log_as_json()
     options.identity = f"{options.identity}_{secrets.token_hex(4)}"
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    try:
+
+    def make() -> Service:
         controller = make_controller(options)
         status = controller.status
-        server = serve_status(
-            options.status_port, alive=lambda: status.alive, metrics=status.metrics
-        )
+        return Service(controller.run, lambda: status.alive, status.metrics)
+
+    try:
+        run_service(make, options.status_port)
     except CertificateError as error:
         return _fail(f"--also-trust: {error}", 2)
     except (ClusterError, OSError) as error:
         return _fail(str(error), 1)
-    controller.run(stop)
-    server.shutdown()
-    server.server_close()
     return 0
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
 
 from cluster.protocols import ClusterError
 from registration.durations import seconds_between
@@ -66,29 +64,21 @@ def _run(options: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT; the exit status."""
     from cluster.connection import Connection  # noqa: PLC0415  # --help needs none of this
     from cluster.gpu_exceptions import KubernetesGpuExceptions  # noqa: PLC0415
-    from cluster.json_log import log_as_json  # noqa: PLC0415
-    from cluster.status_server import serve_status  # noqa: PLC0415
+    from cluster.service import Service, repeat, run_service  # noqa: PLC0415
     from delegation.controller import ExceptionsController  # noqa: PLC0415
     from delegation.policy_source import PolicySource  # noqa: PLC0415
 
-    log_as_json()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    try:
+    def make() -> Service:
         connection = Connection.in_cluster(options.kubeconfig)
         cluster = KubernetesGpuExceptions(connection, options.namespace, options.config_map)
         policy = PolicySource(options.policy, options.fallback_policy)
         controller = ExceptionsController(cluster, policy.load)
-        server = serve_status(
-            options.status_port, alive=lambda: controller.alive, metrics=controller.metrics
-        )
+        run = repeat(controller.reconcile, options.interval)
+        return Service(run, lambda: controller.alive, controller.metrics)
+
+    try:
+        run_service(make, options.status_port)
     except (ClusterError, OSError) as error:
         sys.stderr.write(f"gpuward exceptions: {error}\n")
         return 1
-    while not stop.is_set():
-        controller.reconcile()
-        stop.wait(options.interval)
-    server.shutdown()
-    server.server_close()
     return 0

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
 
 from cluster.protocols import ClusterError
 from registration.durations import seconds, seconds_between
@@ -64,28 +62,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Watch until SIGTERM or SIGINT; the exit status."""
     from cluster.connection import Connection  # noqa: PLC0415  # --help needs none of this
-    from cluster.json_log import log_as_json  # noqa: PLC0415
-    from cluster.status_server import serve_status  # noqa: PLC0415
+    from cluster.service import Service, repeat, run_service  # noqa: PLC0415
     from registration.policy_watch import make_policy_watch  # noqa: PLC0415
     from registration.watch import make_watch  # noqa: PLC0415
 
-    log_as_json()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    try:
+    def make() -> Service:
         connection = Connection.in_cluster(options.kubeconfig)
         watch = make_watch(connection, options.expected, options.settle_seconds, options.interval)
         policy_watch = make_policy_watch(connection, options.policy) if options.policy else None
-        server = serve_status(options.status_port, alive=lambda: watch.alive, metrics=watch.metrics)
+
+        def compare() -> None:
+            watch.compare()
+            if policy_watch is not None:
+                policy_watch.check()
+
+        return Service(repeat(compare, options.interval), lambda: watch.alive, watch.metrics)
+
+    try:
+        run_service(make, options.status_port)
     except (ClusterError, OSError) as error:
         sys.stderr.write(f"gpuward webhooks: {error}\n")
         return 1
-    while not stop.is_set():
-        watch.compare()
-        if policy_watch is not None:
-            policy_watch.check()
-        stop.wait(options.interval)
-    server.shutdown()
-    server.server_close()
     return 0
