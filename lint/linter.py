@@ -178,7 +178,7 @@ class Linter:
         self.results.objects += item.objects
         self.results.pods += result.pods
         self.results.components += result.components
-        self.results.quotas_and_claims += result.quotas_and_claims
+        self.results.other_objects += result.other_objects
         self.results.suppressed += result.suppressed
         self.results.excepted += len(result.excepted)
         self._used_exceptions |= result.used_exceptions

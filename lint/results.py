@@ -70,7 +70,7 @@ class Results:
         self.objects = 0
         self.pods = 0
         self.components = 0
-        self.quotas_and_claims = 0
+        self.other_objects = 0
         self.gpu_exceptions = 0
         self.policy = ""
         self.suppressed = 0
@@ -103,13 +103,13 @@ class Results:
     @property
     def nothing_to_evaluate(self) -> str:
         """Why there was nothing to evaluate; empty if there was something, readable or not."""
-        evaluated = self.pods or self.quotas_and_claims or self.gpu_exceptions
+        evaluated = self.pods or self.other_objects or self.gpu_exceptions
         if evaluated or self.container_files or self.not_evaluated:
             return ""
         found = "no Kubernetes object"
         if self.objects:
             found = f"{self.objects} Kubernetes object{'s'[self.objects == 1 :]}, "
-            found += "none of which is or has a pod, a quota or a claim"
+            found += "none of which rules are about"
         return f"nothing to evaluate: {found}{_SKIPPED if self.skipped else ''}"
 
     def status(self, fail_on: str) -> int:

@@ -39,6 +39,7 @@ COVERED = (
     traits.GPU_KEY,
     traits.QUOTA,
     traits.DEVICE_CLAIM,
+    traits.OBJECTS,
     traits.NODE_CONSTRAINT,  # only on labels of GPU nodes: on others, rules need a GPU as well
     traits.RUNTIME_CLASS,  # only those that a profile lists
     traits.EPHEMERAL,  # only with resources, which the API server refuses there

@@ -12,11 +12,12 @@ from typing import Any
 
 from rules.base.json_access import as_object, as_objects, as_text, display
 from rules.finding import Finding
-from rules.objects.device_claim import DeviceClaim
+from rules.objects.kubernetes_object import KubernetesObject
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
 from rules.placement.node_affinity import expressions, required_terms
+from rules.workloads.subjects import Subject
 
 # Built-in objects of fewer bytes, which are nearly all, are not compared with the bounds below: no
 # rule takes long with them.
@@ -130,16 +131,31 @@ class StepLimit:
             raise TooManyStepsError
 
 
-def steps_of(subject: Pod | Quota | DeviceClaim) -> int:
+def steps_of(subject: Subject) -> int:
     """How many steps a rule takes that looks at `subject` and finds nothing."""
     if isinstance(subject, Pod):
         if subject.steps is None:
             subject.steps = _steps_of_pod(subject)
         return subject.steps
+    if isinstance(subject, KubernetesObject):
+        if subject.steps is None:
+            subject.steps = 1 + _count_values(subject.raw) // _ELEMENTS_IN_A_STEP
+        return subject.steps
     if isinstance(subject, Quota):
         return 1 + len(subject.hard) // _ELEMENTS_IN_A_STEP
     requests = as_objects(as_object(subject.spec.get("devices")).get("requests"))
     return 1 + len(requests) // _ELEMENTS_IN_A_STEP
+
+
+def _count_values(raw: Any) -> int:
+    """How many values there are in an object."""
+    waiting, count = [raw], 0
+    while waiting:
+        node = waiting.pop()
+        count += len(node)
+        children = node.values() if isinstance(node, dict) else node
+        waiting += [child for child in children if isinstance(child, (dict, list))]
+    return count
 
 
 def _steps_of_pod(pod: Pod) -> int:

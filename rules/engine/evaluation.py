@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from typing import Any, TypeAlias
+from typing import Any
 
 from rules.base.caching import cached_property
 from rules.base.json_access import as_object
@@ -17,17 +17,14 @@ from rules.engine.suppression import Suppress
 from rules.finding import Finding, FixScope
 from rules.gpu.components import is_component, is_mirror
 from rules.objects.circumstances import set_circumstances
-from rules.objects.device_claim import DeviceClaim
+from rules.objects.kubernetes_object import KubernetesObject
 from rules.objects.pod import Pod
-from rules.objects.quota import Quota
 from rules.policy import ActiveRule, RuleSet
 from rules.profile.context import Context
 from rules.traits.bits import satisfies
 from rules.traits.extraction import raw_traits, set_traits, traits_of
 from rules.workloads.discovery import find_subjects
-from rules.workloads.subjects import MalformedField
-
-Subject: TypeAlias = Pod | Quota | DeviceClaim
+from rules.workloads.subjects import MalformedField, Subject
 
 
 class Evaluation:
@@ -81,15 +78,15 @@ class Evaluation:
         for subject in find_subjects(manifest, profile, namespace):
             if isinstance(subject, MalformedField):
                 self.result.malformed_fields.append(subject)
-            elif isinstance(subject, Quota | DeviceClaim):
-                self.result.quotas_and_claims += 1
-                subjects.append((subject, traits_of(subject)))
-            else:
+                continue
+            if isinstance(subject, Pod):
                 self.result.pods += 1
                 self._steps.take(bounds.STEPS_OF_A_POD + len(subject.path))
-                traits = traits_of(subject)
-                if self._rule_set.relevant_rules(traits) and self._should_evaluate(subject):
-                    subjects.append((subject, traits))
+            elif not (isinstance(subject, KubernetesObject) and subject.pods):
+                self.result.other_objects += 1
+            traits = traits_of(subject)
+            if self._rule_set.relevant_rules(traits) and self._should_evaluate(subject):
+                subjects.append((subject, traits))
         return subjects
 
     def _use(self, subjects: list[tuple[Subject, int]]) -> None:
@@ -103,12 +100,13 @@ class Evaluation:
         """The context of rules without options; most evaluations need none."""
         return self._request_context.with_profile(self._rule_set.profile)
 
-    def _should_evaluate(self, pod: Pod) -> bool:
-        set_circumstances(pod, self._request_context)
-        if is_component(pod, self._request_context):
-            self.result.components += 1
-            return False
-        return not is_mirror(pod, self._request_context)
+    def _should_evaluate(self, subject: Subject) -> bool:
+        if not isinstance(subject, Pod):
+            return True
+        set_circumstances(subject, self._request_context)
+        subject.is_component = is_component(subject, self._request_context)
+        self.result.components += subject.is_component
+        return not (subject.is_component or is_mirror(subject, self._request_context))
 
     def _new_exceptions(self) -> ExceptionMatcher:
         return ExceptionMatcher(self._rule_set, self._request_context.today)
@@ -121,6 +119,7 @@ class Evaluation:
             return
         self.result = EvaluationResult()
         self.result.pods, self.result.components = previous.pods, previous.components
+        self.result.other_objects = previous.other_objects
         self._superseded, self._exceptions = set(), self._new_exceptions()
         for subject, _ in self._subjects if edited_by else ():
             findings, _ = subject.results_by_rule.get(edited_by, ((), ""))

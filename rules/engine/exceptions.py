@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from rules.base.json_patch import Path
 from rules.finding import Finding
-from rules.objects.device_claim import DeviceClaim
 from rules.objects.pod import Pod
-from rules.objects.quota import Quota
 from rules.policy import PolicyException, RuleSet
+from rules.workloads.subjects import Subject
 
 
 class ExceptionMatcher:
@@ -21,11 +20,11 @@ class ExceptionMatcher:
         self._today = today
         self._fitting_pods: dict[tuple[PolicyException, Path], bool] = {}
 
-    def find(self, finding: Finding, subject: Pod | Quota | DeviceClaim) -> PolicyException | None:
+    def find(self, finding: Finding, subject: Subject) -> PolicyException | None:
         """The first exception that accepts `finding` about `subject`, or None."""
         return next(self._matches(finding, subject, expired=False), None)
 
-    def with_hint(self, finding: Finding, subject: Pod | Quota | DeviceClaim) -> Finding:
+    def with_hint(self, finding: Finding, subject: Subject) -> Finding:
         """`finding`, whose help says when an exception for it ended, if there was one."""
         matches = self._matches(finding, subject, expired=True)
         ends = [exception.expires for exception in matches if exception.expires is not None]
@@ -35,7 +34,7 @@ class ExceptionMatcher:
         return finding._replace(help=f"{finding.help}; {hint}" if finding.help else hint)
 
     def _matches(
-        self, finding: Finding, subject: Pod | Quota | DeviceClaim, *, expired: bool
+        self, finding: Finding, subject: Subject, *, expired: bool
     ) -> Iterator[PolicyException]:
         """The exceptions for `finding` about `subject`: those that have expired, or the others."""
         if finding.object is None:
@@ -49,9 +48,7 @@ class ExceptionMatcher:
             ):
                 yield exception
 
-    def _fits(
-        self, exception: PolicyException, finding: Finding, subject: Pod | Quota | DeviceClaim
-    ) -> bool:
+    def _fits(self, exception: PolicyException, finding: Finding, subject: Subject) -> bool:
         """Whether `exception` fits every container that `finding` concerns.
 
         These are its own, those that mount its volume, or, for the whole pod, all of them.

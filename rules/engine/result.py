@@ -28,7 +28,7 @@ class EvaluationResult:
     - `suppressed`: how many findings were suppressed.
     - `pods`: how many pods the manifest holds; `components`: how many of them are components of
       the GPU platform, which no rule is run for.
-    - `quotas_and_claims`: how many quotas and claims for devices it holds.
+    - `other_objects`: how many objects it holds that are no pods, and that rules are about.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class EvaluationResult:
         self.suppressed = 0
         self.pods = 0
         self.components = 0
-        self.quotas_and_claims = 0
+        self.other_objects = 0
         self.used_exceptions: set[PolicyException] = set()
 
 

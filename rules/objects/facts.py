@@ -20,7 +20,15 @@ GIVEN_TO_CONTAINER = frozenset(
 GIVEN_TO_POD = frozenset(
     {
         *("object", "profile", "spec", "path", "metadata", "metadata_path", "stable_path"),
-        *("layout", "exists", "is_partial", "has_status", "steps", "results_by_rule"),
+        *(
+            "layout",
+            "exists",
+            "is_partial",
+            "has_status",
+            "steps",
+            "results_by_rule",
+            "is_component",
+        ),
     }
 )
 # The facts that depend on each field.

@@ -35,9 +35,18 @@ HOST_NAMESPACE = 1 << 18
 POD_RESOURCES = 1 << 19  # resources or overhead of the pod itself
 QUOTA = 1 << 20  # not a pod at all
 DEVICE_CLAIM = 1 << 21  # no pod either, but a ResourceClaim or a template of one
+# Of objects as a whole (`workloads.object_kinds`). Traits of pods are below, these from here on.
+NODE = 1 << 40
+LIMIT_RANGE = 1 << 41
+KUBELET_CONFIG = 1 << 42  # a KubeletConfiguration, or the ConfigMap with one
+WEBHOOK_CONFIGURATION = 1 << 43
+GPU_WORKLOAD = 1 << 44  # a built-in workload whose pods ask for a GPU and are no components
+NODE_AGENT = 1 << 45  # a DaemonSet whose pods mount a path of the node
 
 GPU = GPU_RESOURCE | CLAIM | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
+# What API servers send whole, if at all: a match condition tests the fields of pods only.
+OBJECTS = NODE | LIMIT_RANGE | KUBELET_CONFIG | WEBHOOK_CONFIGURATION | GPU_WORKLOAD | NODE_AGENT
 
 # The taints that Kubernetes makes pods tolerate, and the resources of one sharing system.
 NATIVE_TAINT_PREFIX = "node.kubernetes.io/"

@@ -7,39 +7,37 @@ from typing import Any, NamedTuple
 
 from rules.base.caching import cached_by_text
 from rules.base.json_access import as_object, as_objects, as_text
-from rules.gpu.devices import NATIVE, Device, parse_device
 from rules.gpu.images import is_cuda_image
 from rules.objects.container import Container, is_host_process
-from rules.objects.device_claim import DeviceClaim
+from rules.objects.kubernetes_object import KubernetesObject
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.objects.pod_layout import POD_SPEC
 from rules.objects.quota import Quota
 from rules.profile.profile import Profile
 from rules.traits.bits import (
-    ALIYUN_PREFIX,
     ANNOTATION_WORDS,
-    CLAIM,
     CUDA_IMAGE,
     CUSTOM_SCHEDULER,
     DEVICE_CLAIM,
     EPHEMERAL,
+    GPU,
     GPU_ANNOTATION,
     GPU_KEY,
-    GPU_RESOURCE,
     GPU_VARIABLE,
+    GPU_WORKLOAD,
     HOST_PATH,
     KEY_WORDS,
     NATIVE_TAINT_PREFIX,
-    ODD_AMOUNT,
+    NODE_AGENT,
     OWN_PREFIX,
     POD_FIELD_TRAITS,
     PRIVILEGED,
     QUOTA,
-    SHARE,
     TOLERATION,
-    UNKNOWN_RESOURCE,
 )
+from rules.traits.resources import resource_traits
 from rules.traits.variables import variable_traits
+from rules.workloads.subjects import Subject
 
 _POD_FIELDS = frozenset(POD_FIELD_TRAITS)
 _ROLE_TRAITS = tuple(
@@ -59,8 +57,10 @@ class PodTraits(NamedTuple):
     containers: list[tuple[int, int, int]]
 
 
-def traits_of(subject: Pod | Quota | DeviceClaim) -> int:
-    """The traits of `subject`, computed once and stored in its view."""
+def traits_of(subject: Subject) -> int:
+    """The traits of `subject`; those of a pod are computed once and stored in its view."""
+    if isinstance(subject, KubernetesObject):
+        return subject.kind_trait or _workload_traits(subject)
     if not isinstance(subject, Pod):
         return QUOTA if isinstance(subject, Quota) else DEVICE_CLAIM
     if subject.traits is None:
@@ -69,6 +69,17 @@ def traits_of(subject: Pod | Quota | DeviceClaim) -> int:
             traits |= _container_traits(container)
         subject.traits = traits
     return subject.traits
+
+
+def _workload_traits(workload: KubernetesObject) -> int:
+    traits = 0
+    for pod in workload.pods:
+        of_pod = traits_of(pod)
+        if of_pod & GPU and not pod.is_component:
+            traits |= GPU_WORKLOAD
+        if of_pod & HOST_PATH and workload.object.kind == "DaemonSet":
+            traits |= NODE_AGENT
+    return traits
 
 
 def raw_traits(spec: Mapping[str, Any], metadata: Mapping[str, Any], profile: Profile) -> PodTraits:
@@ -84,7 +95,7 @@ def raw_traits(spec: Mapping[str, Any], metadata: Mapping[str, Any], profile: Pr
             resources = raw.get("resources")
             if resources:
                 limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-                by_resources = _resource_traits(limits, requests, resources.get("claims"), profile)
+                by_resources = resource_traits(limits, requests, resources.get("claims"), profile)
             others = role_traits | _other_traits(raw)
             traits |= by_variables | by_resources | others
             containers.append((by_variables, by_resources, others))
@@ -149,7 +160,7 @@ def key_traits(key: str) -> int:
 def _container_traits(container: Container) -> int:
     raw, profile = container.raw, container.profile
     if container.resource_traits is None:
-        container.resource_traits = _resource_traits(
+        container.resource_traits = resource_traits(
             container.limits, container.requests, container.claims, profile
         )
     if container.variable_traits is None:
@@ -173,22 +184,3 @@ def _other_traits(raw: Mapping[str, Any]) -> int:
         if security.get("privileged") is True or added or is_host_process(raw):
             traits |= PRIVILEGED
     return traits
-
-
-def _resource_traits(
-    limits: Mapping[str, Any], requests: Mapping[str, Any], claims: Any, profile: Profile
-) -> int:
-    traits = CLAIM if claims else 0
-    if not (NATIVE.issuperset(limits) and NATIVE.issuperset(requests)):
-        for name in {*limits, *requests} - NATIVE:
-            traits |= _single_resource_traits(name, parse_device(name, limits, requests, profile))
-    return traits
-
-
-def _single_resource_traits(name: str, device: Device | None) -> int:
-    traits = SHARE if name.startswith(ALIYUN_PREFIX) else 0
-    if device is None:
-        return traits | UNKNOWN_RESOURCE
-    if device.resource.sharing == "share":
-        traits |= SHARE
-    return traits | GPU_RESOURCE if device.is_plain_count else traits | GPU_RESOURCE | ODD_AMOUNT

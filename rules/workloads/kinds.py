@@ -24,7 +24,7 @@ POD_TEMPLATE_PATHS: Mapping[str, Path] = {
 # Common kinds of the core group that contain no pods: a look-up is faster than a search.
 KINDS_WITHOUT_PODS = frozenset(
     {"ConfigMap", "Secret", "Service", "ServiceAccount", "Namespace", "Endpoints", "Event"}
-    | {"PersistentVolume", "PersistentVolumeClaim", "LimitRange", "Node"}
+    | {"PersistentVolume", "PersistentVolumeClaim"}
 )
 
 # API groups whose objects contain patterns of pods or schemas, never pods.

@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 from rules.base.json_patch import Path
 from rules.objects.device_claim import DeviceClaim
+from rules.objects.kubernetes_object import KubernetesObject
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
@@ -19,4 +20,5 @@ class MalformedField(NamedTuple):
     why: str
 
 
-Subject: TypeAlias = Pod | Quota | DeviceClaim | MalformedField
+Subject: TypeAlias = Pod | Quota | DeviceClaim | KubernetesObject
+SearchResult: TypeAlias = Subject | MalformedField

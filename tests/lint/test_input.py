@@ -39,7 +39,7 @@ NOTHING = {
     "no path, as in CI": ((), "-: nothing to evaluate: no Kubernetes object"),
     "a folder without manifests": (("empty",), "empty: nothing to evaluate: no Kubernetes object"),
     "templates only": (("chart",), "no Kubernetes object; the report names what was skipped"),
-    "no pods": (("services",), "1 Kubernetes object, none of which is or has a pod, a quota or a "),
+    "no pods": (("services",), "1 Kubernetes object, none of which rules are about"),
 }
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rules.base.json_patch import pointer, value_at
+from rules.objects.kubernetes_object import KubernetesObject
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
 from rules.workloads.discovery import find_subjects
+from rules.workloads.subjects import MalformedField
 from tests.testkit.workload_table import PROFILE, WORKLOADS, manifest_of, parsed, pods_in
 
 
@@ -175,3 +177,29 @@ def test_a_quota_is_a_subject() -> None:
     partial = next(find_subjects(parsed("{apiVersion: v1, kind: ResourceQuota}"), PROFILE))
     assert isinstance(partial, Quota)
     assert partial.hard == {}
+
+
+def test_an_object_of_a_listed_kind_is_a_subject_as_a_whole() -> None:
+    manifest = parsed("{apiVersion: v1, kind: Node, metadata: {labels: [x]}, status: {}}")
+    error, node = find_subjects({"kind": "List", "items": [manifest]}, PROFILE)
+    assert isinstance(error, MalformedField)
+    assert pointer(error.path) == "/items/0/metadata/labels"
+    assert isinstance(node, KubernetesObject)
+    assert node.raw is manifest
+    assert pointer(node.path) == "/items/0"
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("kubelet-config", 1), ("kubelet-config-1.23", 1), ("x", 0)]
+)
+def test_of_some_kinds_only_objects_of_a_name_are_subjects(name: str, count: int) -> None:
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+    assert len(list(find_subjects(manifest, PROFILE))) == count
+
+
+def test_a_workload_is_a_subject_beside_its_pod() -> None:
+    manifest = manifest_of("CronJob")
+    pod, workload = find_subjects(manifest, PROFILE)
+    assert isinstance(workload, KubernetesObject)
+    assert workload.pods == (pod,)
+    assert workload.raw is manifest

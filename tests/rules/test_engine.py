@@ -16,14 +16,24 @@ from rules.engine.fixing import FixResult, check, fix
 from rules.engine.result import EvaluationResult, introduced
 from rules.finding import Action, Finding, Fix, FixScope
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
+from rules.objects.kubernetes_object import KubernetesObject
 from rules.objects.pod import MIRROR, Pod
 from rules.objects.quota import Quota
 from rules.policy import ActiveRule, PolicyException, RuleSet
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.profile.records import Component
+from rules.profile.records import Component, Resource
 from rules.rule import Rule
-from rules.traits.bits import GPU_KEY, HOST_NAMESPACE, NODE_CONSTRAINT, NODE_NAME
+from rules.traits.bits import (
+    GPU_KEY,
+    GPU_RESOURCE,
+    GPU_WORKLOAD,
+    HOST_NAMESPACE,
+    NODE,
+    NODE_AGENT,
+    NODE_CONSTRAINT,
+    NODE_NAME,
+)
 from tests.testkit.cases import TODAY
 from webhook.admission.fixed_annotation import FIXED_ANNOTATION
 
@@ -40,7 +50,7 @@ def active(
     *,
     action: Action = Action.DENY,
     scope: FixScope = FixScope.ALL,
-    subject: type[Pod | Quota] = Pod,
+    subject: type[Pod | Quota | KubernetesObject] = Pod,
     **facts: Any,
 ) -> ActiveRule:
     rule: Rule[Any] = Rule(
@@ -185,6 +195,52 @@ def test_a_rule_runs_on_its_own_kind_of_subject() -> None:
     both = {"kind": "List", "items": [pod({}), quota()]}
     run_check(both, active("pods", body), active("quotas", body, subject=Quota))
     assert recorded == [Pod, Quota]
+
+
+def test_rules_about_whole_objects_run_on_their_kinds_and_on_workloads_with_gpus() -> None:
+    recorded = []
+
+    def body(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+        recorded.append((subject.object.kind, subject.object.name))
+        yield Finding(path=(*subject.path, "metadata"), key="x", message="x")
+
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+    gpu = pod({"resources": {"limits": {"gpu.example.com/card": 1}}})["spec"]
+    workloads = [
+        ("Deployment", "plain", pod({})["spec"]),
+        ("Deployment", "gpu", gpu),
+        ("DaemonSet", "component", {**gpu, "serviceAccountName": "agent"}),
+        ("DaemonSet", "agent", {**pod({})["spec"], "volumes": [{"name": "v", "hostPath": {}}]}),
+    ]
+    items = [
+        {
+            "apiVersion": "apps/v1",
+            "kind": kind,
+            "metadata": {"name": name, "namespace": "system"},
+            "spec": {"template": {"spec": spec}},
+        }
+        for kind, name, spec in workloads
+    ]
+    rules = [
+        active(name, body, subject=KubernetesObject)._replace(needs=(needed,))
+        for name, needed in (("node", NODE), ("gpu", GPU_WORKLOAD), ("agent", NODE_AGENT))
+    ]
+    pods = active("pods", find_field("absent"))._replace(needs=(GPU_RESOURCE,))
+    profile = Profile(
+        "p",
+        resources={"gpu.example.com/card": Resource("gpu.example.com/card", "v")},
+        components=PROFILE.components,
+    )
+    result = check(
+        {"kind": "List", "items": [node, *items]},
+        RuleSet((*rules, pods), profile),
+        CONTEXT._replace(operation=None),
+    )
+    assert recorded == [("Node", "n"), ("Deployment", "gpu"), ("DaemonSet", "agent")]
+    assert [f.path for f in result.findings] == [
+        ("items", index, "metadata") for index in (0, 2, 4)
+    ]
+    assert (result.pods, result.other_objects) == (4, 1)
 
 
 def test_a_rule_runs_only_on_pods_with_the_traits_that_it_needs() -> None:

@@ -1,0 +1,74 @@
+"""The one table of the kinds that rules are about, apart from pods.
+
+A built-in workload is a subject beside its pod without being listed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rules.objects.device_claim import GROUP as CLAIM_GROUP
+from rules.traits.bits import (
+    DEVICE_CLAIM,
+    KUBELET_CONFIG,
+    LIMIT_RANGE,
+    NODE,
+    QUOTA,
+    WEBHOOK_CONFIGURATION,
+)
+
+
+class ObjectKind(NamedTuple):
+    """The trait of a kind, and the types of the fields that rules read, as in `field_types`.
+
+    With `name`, only objects are subjects whose name begins with it.
+    """
+
+    trait: int
+    fields: Mapping[str, Any]
+    name: str = ""
+
+
+_NODE: Mapping[str, Any] = {
+    "metadata": {"labels": {}, "annotations": {}},
+    "spec": {"taints": [{}]},
+    "status": {"capacity": {}, "allocatable": {}, "nodeInfo": {}},
+}
+_LIMIT_RANGE: Mapping[str, Any] = {
+    "spec": {
+        "limits": [
+            {"default": {}, "defaultRequest": {}, "max": {}, "min": {}, "maxLimitRequestRatio": {}}
+        ]
+    }
+}
+_CLAIM: Mapping[str, Any] = {"devices": {"requests": [{"exactly": {}}]}}
+_WEBHOOKS: Mapping[str, Any] = {
+    "webhooks": [
+        {
+            "clientConfig": {"service": {}},
+            "rules": [{}],
+            "namespaceSelector": {"matchLabels": {}, "matchExpressions": [{}]},
+            "objectSelector": {},
+            "matchConditions": [{}],
+        }
+    ]
+}
+
+# Group and kind -> what rules are about.
+OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
+    ("", "Node"): ObjectKind(NODE, _NODE),
+    ("", "ResourceQuota"): ObjectKind(QUOTA, {"spec": {"hard": {}}}),
+    (CLAIM_GROUP, "ResourceClaim"): ObjectKind(DEVICE_CLAIM, {"spec": _CLAIM}),
+    (CLAIM_GROUP, "ResourceClaimTemplate"): ObjectKind(DEVICE_CLAIM, {"spec": {"spec": _CLAIM}}),
+    ("", "LimitRange"): ObjectKind(LIMIT_RANGE, _LIMIT_RANGE),
+    ("kubelet.config.k8s.io", "KubeletConfiguration"): ObjectKind(KUBELET_CONFIG, {}),
+    # kubeadm keeps the configuration of the kubelets here.
+    ("", "ConfigMap"): ObjectKind(KUBELET_CONFIG, {"data": {}}, name="kubelet-config"),
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): ObjectKind(
+        WEBHOOK_CONFIGURATION, _WEBHOOKS
+    ),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): ObjectKind(
+        WEBHOOK_CONFIGURATION, _WEBHOOKS
+    ),
+}

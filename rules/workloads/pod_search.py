@@ -1,0 +1,139 @@
+"""Search one object for pods: at known paths of it, or in anything shaped like a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rules.base.json_access import as_object, as_objects
+from rules.base.json_patch import Path, find_value
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.object_ref import ObjectRef
+from rules.objects.pod import Pod
+from rules.objects.pod_layout import CONTAINER_LISTS, POD_SPEC, PodLayout
+from rules.profile.profile import Profile
+from rules.workloads import field_types as types
+from rules.workloads.json_node import JsonNode, matches_path
+from rules.workloads.kinds import PodLayouts
+from rules.workloads.misplaced import misplaced_containers
+from rules.workloads.subjects import MalformedField, SearchResult
+
+_CONTAINER_FIELDS = frozenset(CONTAINER_LISTS)
+# Fields of a pod spec in which there are no other pods.
+_POD_FIELDS = _CONTAINER_FIELDS | {*types.POD, "resources", "securityContext"}
+# Fields of an object that request no pod; `status` is what a controller saw.
+_OBJECT_FIELDS = frozenset({"metadata", "status"})
+
+
+class PodSearch:
+    """The search for pods in one object, which is at `base` of the manifest."""
+
+    def __init__(self, owner: ObjectRef, profile: Profile, base: Path) -> None:
+        self._owner = owner
+        self._profile = profile
+        self._base = base
+        self._reported: set[Path] = set()
+
+    def template(self, raw: Mapping[str, Any], path: Path) -> Iterator[SearchResult]:
+        """The pod whose template is at `path` of a built-in kind, if there is one."""
+        holder: Any = raw
+        spec, steps = holder, (*path, "spec")
+        if not any(as_object(find_value(holder, steps)).get(name) for name in _CONTAINER_FIELDS):
+            for place, why in misplaced_containers(raw, self._owner.kind, steps):
+                yield MalformedField(self._owner, (*self._base, *place), why)
+        for depth, step in enumerate(steps, start=1):
+            holder, spec = spec, spec.get(step)
+            if spec is None:
+                return  # a partial object, such as a patch of the labels
+            if not isinstance(spec, dict):
+                yield from self._malformed(spec, {}, steps[:depth])
+                return
+        metadata = (holder.get("metadata"), (*path, "metadata"))
+        for subject in self._read((spec, steps), metadata, ".".join(map(str, steps)), POD_SPEC):
+            if isinstance(subject, Pod):
+                subject.has_status = bool(raw.get("status"))
+            yield subject
+            if isinstance(subject, Pod) and path:
+                yield KubernetesObject(self._owner, self._profile, raw, self._base, pods=(subject,))
+
+    def custom_resource(
+        self, raw: Mapping[str, Any], layouts: PodLayouts
+    ) -> Iterator[SearchResult]:
+        """The pods at the paths of `layouts`, then every object with a list of containers."""
+        known = set()
+        for pattern, layout in layouts:
+            known |= {(*pattern, *path[:-1]) for path, _ in layout.container_lists}
+            yield from self._pods_at(raw, pattern, layout)
+        waiting = [JsonNode(raw)]
+        while waiting:
+            node = waiting.pop()
+            skipped = _OBJECT_FIELDS if node.parent is None else frozenset[str]()
+            if isinstance(node.value, dict) and not _CONTAINER_FIELDS.isdisjoint(node.value):
+                skipped |= _POD_FIELDS
+                if not known or not any(matches_path(node.path, pattern) for pattern in known):
+                    yield from self._candidate(node)
+            waiting += [child for child in node.children() if child.key not in skipped][::-1]
+
+    def _pods_at(
+        self, raw: Mapping[str, Any], pattern: Path, layout: PodLayout
+    ) -> Iterator[SearchResult]:
+        """The pods at every path that matches `pattern`."""
+        nodes = [JsonNode(raw)]
+        for depth, step in enumerate(pattern, start=1):
+            if step == "*":
+                nodes = [child for node in nodes for child in node.children()]
+                continue
+            objects = [node for node in nodes if isinstance(node.value, dict)]
+            nodes = [node.child(step) for node in objects if step in node.value]
+            # Of a list of lists only the outer type is checked.
+            following = pattern[depth : depth + 2]
+            wanted: Any = {} if following[:1] != ("*",) else [] if following[1:] == ("*",) else [{}]
+            for node in nodes:
+                yield from self._malformed(node.value, wanted, node.path)
+            nodes = [node for node in nodes if isinstance(node.value, type(wanted))]
+        for node in nodes:
+            if isinstance(node.value, dict):
+                yield from self._pod(node, layout)
+
+    def _candidate(self, node: JsonNode) -> Iterator[SearchResult]:
+        containers = node.value.get("containers")
+        if any(as_objects(node.value.get(name)) for name in _CONTAINER_FIELDS):
+            yield from self._pod(node, POD_SPEC)
+        elif containers is not None and node.path[-2:] == ("template", "spec"):
+            yield from self._malformed(containers, [{}], (*node.path, "containers"))
+
+    def _pod(self, node: JsonNode, layout: PodLayout) -> Iterator[SearchResult]:
+        """The pod at `node`, after its malformed fields."""
+        # The metadata is beside a `spec`, even if there is none yet.
+        holder = (node.parent if layout is POD_SPEC and node.key == "spec" else None) or node
+        metadata = holder.value if layout.metadata_in_spec else holder.value.get("metadata")
+        path = holder.path if layout.metadata_in_spec else (*holder.path, "metadata")
+        yield from self._read((node.value, node.path), (metadata, path), node.stable_path, layout)
+
+    def _read(
+        self,
+        spec: tuple[Any, Path],
+        metadata: tuple[Any, Path],
+        stable_path: str,
+        layout: PodLayout,
+    ) -> Iterator[SearchResult]:
+        if not types.conforms(spec[0], types.compiled_field_types(layout)):
+            yield from self._malformed(spec[0], types.field_types_of(layout), spec[1])
+        if not types.conforms(metadata[0], types.COMPILED_METADATA):
+            yield from self._malformed(metadata[0], types.METADATA, metadata[1])
+        pod = Pod(
+            self._owner,
+            self._profile,
+            spec=(spec[0], (*self._base, *spec[1])),
+            metadata=(as_object(metadata[0]), (*self._base, *metadata[1])),
+            stable_path=stable_path,
+            layout=layout,
+        )
+        if layout is POD_SPEC or pod.containers:  # a step of a workflow may be no pod
+            yield pod
+
+    def _malformed(self, value: Any, wanted: Any, path: Path) -> Iterator[MalformedField]:
+        for place, why in types.type_errors(value, wanted, path):
+            if place not in self._reported:
+                self._reported.add(place)
+                yield MalformedField(self._owner, (*self._base, *place), why)
