@@ -27,6 +27,11 @@ COMMANDS = {
         "check whether the webhook works, watch or remove it",
     ),
     "exceptions": ("delegation.cli", "certs", "accept GpuExceptions as the policy delegates"),
+    "gpus": (
+        "cluster_commands.gpus.cli",
+        "cluster",
+        "show the GPUs of a cluster, and who has them",
+    ),
     "hook": ("lint.hooks.cli", "", "judge commits and pushes, as Git hooks"),
     "policy": ("lint.policy.cli", "", "check, show, test and compare policies"),
     "explain": ("lint.explain", "", "explain what a rule does and why"),

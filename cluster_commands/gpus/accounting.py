@@ -1,0 +1,168 @@
+"""Count a cluster's GPUs as its schedulers count them. Pure: objects in, an account out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from cluster_commands.gpus.claimed_devices import (
+    Device,
+    allocated_claims,
+    offered_devices,
+    waiting_devices,
+)
+from cluster_commands.gpus.consumers import NodeLoad, PodLedger, card_totals
+from cluster_commands.gpus.node_cards import Card, cards_of, model_of
+from cluster_commands.gpus.node_status import status_of, takes_pods
+from cluster_commands.gpus.node_totals import node_totals
+from cluster_commands.gpus.pod_requests import amount_of, whole
+from cluster_commands.gpus.shares import FRACTION, Amount
+from cluster_commands.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
+from rules.base.json_access import as_object, as_text
+from rules.profile.profile import Profile
+
+Object = Mapping[str, Any]
+
+
+class PodSize(NamedTuple):
+    """What a pod needs beside a card, in units of 1e-9: see `ResourceUsage.stranded`."""
+
+    cpu: int = 10**9
+    memory: int = 2**30 * 10**9
+
+
+DEFAULT_POD_SIZE = PodSize()
+
+
+def account(
+    nodes: Iterable[Object],
+    pods: Iterable[Object],
+    *,
+    slices: Iterable[Object] = (),
+    claims: Iterable[Object] = (),
+    profile: Profile,
+    pod_size: PodSize = DEFAULT_POD_SIZE,
+) -> Usage:
+    """Count the GPUs of `nodes` and what `pods` and `claims` have of them.
+
+    Each argument is objects as an API server lists them; `profile` says which resources are GPUs.
+    Pods are read once and not kept.
+    """
+    ledger = PodLedger(profile)
+    for pod in pods:
+        ledger.add(pod)
+    devices = offered_devices(slices, profile)
+    listed = list(claims)
+    for claim in allocated_claims(listed, devices):
+        ledger.add_claim(claim)
+    for item in listed:
+        if waiting := waiting_devices(item, profile):
+            ledger.add_waiting_claim(as_object(item.get("metadata")), waiting)
+    offered: dict[str, list[Device]] = defaultdict(list)
+    for device in devices.values():
+        offered[device.node].append(device)
+    found = _Nodes(ledger, offered, profile, pod_size)
+    counted = sorted(filter(None, map(found.count, nodes)), key=lambda node: node.name)
+    return Usage(tuple(counted), tuple(ledger.consumers))
+
+
+class _Nodes:
+    """Counts the GPUs of one node after another."""
+
+    def __init__(
+        self,
+        ledger: PodLedger,
+        offered: Mapping[str, list[Device]],
+        profile: Profile,
+        pod_size: PodSize,
+    ) -> None:
+        self._loads, self._offered = ledger.loads, offered
+        self._profile, self._size = profile, pod_size
+        self._allocated: dict[str, dict[str, Amount]] = {}
+        self._starting: dict[str, dict[str, Amount]] = {}
+        for consumer in ledger.consumers:
+            _add(self._allocated, consumer)
+            if consumer.is_starting:
+                _add(self._starting, consumer)
+        self._shares = card_totals(ledger.consumers)
+
+    def count(self, node: Object) -> NodeUsage | None:
+        """The GPUs of `node`; None if it has none and no pod there asks for any."""
+        name = as_text(as_object(node.get("metadata")).get("name"))
+        status = as_object(node.get("status"))
+        allocatable = as_object(status.get("allocatable"))
+        load = self._loads.get(name) or NodeLoad()
+        cards = cards_of(node)
+        offered = self._offered.get(name, [])
+        shared = {card for card, what in self._shares.get(name, ()) if what == FRACTION}
+        totals = node_totals(status, cards, offered, shared, self._profile)
+        rows = sorted({*totals, *self._allocated.get(name, ())})
+        if not any(totals.get(row) or self._allocated.get(name, {}).get(row) for row in rows):
+            return None
+        slots = self._room_for_pods(allocatable, load) if takes_pods(node) else None
+        usages = (self._resource(name, row, totals.get(row), slots) for row in rows)
+        return NodeUsage(
+            name,
+            status_of(node),
+            model_of(node, cards) or next((d.model for d in offered if d.model), ""),
+            tuple(usages),
+            tuple(self._cards(name, cards, offered)),
+            amount_of(allocatable.get("cpu")) - load.requests.get("cpu", 0),
+            amount_of(allocatable.get("memory")) - load.requests.get("memory", 0),
+            load.pods,
+        )
+
+    def _room_for_pods(self, allocatable: Object, load: NodeLoad) -> int:
+        """How many pods of the size fit beside those that are there."""
+        sizes = (("cpu", self._size.cpu), ("memory", self._size.memory))
+        room = [
+            (amount_of(allocatable[name]) - load.requests.get(name, 0)) // size
+            for name, size in sizes
+            if name in allocatable and size
+        ]
+        if "pods" in allocatable:
+            room.append(whole(amount_of(allocatable["pods"])) - load.pods)
+        return max(min(room, default=1 << 62), 0)
+
+    def _resource(
+        self, node: str, resource: str, total: tuple[Amount, Amount] | None, slots: int | None
+    ) -> ResourceUsage:
+        allocated = self._allocated.get(node, {}).get(resource, 0)
+        if any(
+            device.driver == resource for device in self._offered.get(node, ())
+        ):  # two claims may have parts of one card
+            allocated = len({c for c, what in self._shares.get(node, ()) if what == resource})
+        starting = self._starting.get(node, {}).get(resource, 0)
+        usage = ResourceUsage(resource, total[0] if total else None, allocated, starting)
+        rest = max(total[1] - allocated, 0) if total else 0
+        if slots is None or not rest:
+            return usage
+        known = self._profile.resource(resource)
+        if resource == FRACTION or (known is not None and known.unit != "device"):
+            free = rest if slots else 0
+        else:
+            free = min(rest, slots)
+        return usage._replace(free=free, stranded=rest - free)
+
+    def _cards(
+        self, name: str, cards: tuple[Card, ...], offered: list[Device]
+    ) -> Iterable[CardUsage]:
+        """Each card of the node, and what is taken of it."""
+        taken = dict(self._shares.get(name, {}))
+        for card in cards:
+            for resource, total in card.amounts.items():
+                allocated = taken.pop((card.card, resource), 0)
+                yield CardUsage(card.card, card.model, resource, total, allocated)
+        for device in {d.card: d for d in offered}.values():
+            allocated = min(taken.pop((device.card, device.driver), 0), 1)
+            yield CardUsage(device.card, device.model, device.driver, 1, allocated)
+        for (number, resource), allocated in sorted(taken.items()):
+            total_here = 1 if resource == FRACTION else None
+            yield CardUsage(number, "", resource, total_here, allocated)
+
+
+def _add(amounts: dict[str, dict[str, Amount]], consumer: Consumer) -> None:
+    here = amounts.setdefault(consumer.node, {})
+    for resource, amount in consumer.amounts.items():
+        here[resource] = here.get(resource, 0) + amount

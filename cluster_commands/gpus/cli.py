@@ -1,0 +1,121 @@
+"""The command `gpuward gpus`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+
+from cluster_commands.gpus import rows
+from cluster_commands.gpus.cgpu import inspect
+from cluster_commands.gpus.document import to_document
+from cluster_commands.gpus.options import make_parser, parse, pod_size
+from cluster_commands.gpus.reading import NODES, PODS, read_usage
+from cluster_commands.gpus.tables import ALLOCATED, LEGEND, join
+from cluster_commands.gpus.usage import Usage
+from cluster_commands.source.objects import ObjectSource, SourceError
+from cluster_commands.source.options import open_source
+from lint.terminal import use_color
+from policies.files import load_policy_or_config_map
+from policies.loading import PolicyError
+from rules.base.json_access import as_object, as_text
+from rules.profile.profile import Profile
+
+__all__ = ["main", "make_parser"]
+
+_INCOMPLETE = 3
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+def main(arguments: list[str], wait: Callable[[float], object] = time.sleep) -> int:
+    """Run the command with these arguments; the exit status. `wait` waits so many seconds."""
+    options = parse(arguments)
+    try:
+        profile = load_policy_or_config_map(options.policy, []).profile
+        source = open_source(options)
+        text, status = _output(options, source, profile)
+    except (PolicyError, SourceError) as error:
+        return _fail(error)
+    sys.stdout.write(text)
+    while options.watch:
+        sys.stdout.flush()
+        wait(options.watch)
+        try:
+            text, status = _output(options, source, profile)
+        except SourceError as error:  # the cluster may be back next time
+            _fail(error)
+            continue
+        sys.stdout.write((_CLEAR if sys.stdout.isatty() else "\n") + text)
+    return status
+
+
+def _output(options: argparse.Namespace, source: ObjectSource, profile: Profile) -> tuple[str, int]:
+    """What to print, and the exit status."""
+    if options.format == "cgpu":
+        return _cgpu(options, source), 0
+    usage, missing = read_usage(source, profile, pod_size(options), options.namespace)
+    if options.names:
+        known = {node.name for node in usage.nodes}
+        absent = [name for name in options.names if name not in known]
+        missing += tuple(f"there is no node {name!r} with GPUs" for name in absent)
+        usage = usage.on_nodes(frozenset(options.names))
+    for line in missing:
+        _fail(line)
+    return _written(usage, options), _INCOMPLETE if missing else 0
+
+
+def _cgpu(options: argparse.Namespace, source: ObjectSource) -> str:
+    nodes = (
+        node
+        for node in source.list(NODES)
+        if not options.names
+        or as_text(as_object(node.get("metadata")).get("name")) in options.names
+    )
+    return inspect(nodes, source.list(PODS), details=options.details)
+
+
+def _written(usage: Usage, options: argparse.Namespace) -> str:
+    if options.output == "json":
+        return json.dumps(to_document(usage), indent=2) + "\n"
+    if options.output == "yaml":
+        import yaml  # noqa: PLC0415  # few ask for it
+
+        text: str = yaml.safe_dump(to_document(usage), sort_keys=False)
+        return text
+    return _tables(usage, options)
+
+
+def _tables(usage: Usage, options: argparse.Namespace) -> str:
+    if not (usage.nodes or usage.consumers):
+        return "No GPUs found: no node offers any, and no pod asks for any.\n"
+    bars = use_color(options.color, sys.stdout) and _has_blocks()
+    by = options.by or ("owner" if options.namespace or not usage.nodes else "node")
+    if options.details:
+        tables = [rows.cards_table(usage), rows.pods_table(usage)]
+    elif by == "namespace":
+        tables = [rows.namespaces_table(usage)]
+    elif by == "owner":
+        tables = [rows.owners_table(usage)]
+    elif by == "model":
+        tables = [rows.models_table(usage), rows.totals_table(usage)]
+    else:
+        wide = options.output == "wide"
+        tables = [rows.nodes_table(usage, wide=wide), rows.totals_table(usage)]
+    text = join(tables, bars=bars)
+    return f"{text}\n{LEGEND}" if bars and ALLOCATED in text else text
+
+
+def _has_blocks() -> bool:
+    """Whether standard output can encode the characters of bars."""
+    try:
+        LEGEND.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _fail(message: object) -> int:
+    sys.stderr.write(f"gpuward gpus: {message}\n")
+    return 2

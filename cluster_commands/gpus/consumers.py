@@ -1,0 +1,118 @@
+"""Who has GPUs, or waits for them: pods and allocated claims; and what all pods take of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from cluster_commands.gpus.claimed_devices import Claim
+from cluster_commands.gpus.pod_requests import effective_requests, whole
+from cluster_commands.gpus.shares import FRACTION, Amount, Share, requested_fraction, shares_of
+from cluster_commands.gpus.usage import Consumer
+from lint.owners import Owners
+from rules.base.json_access import as_object, as_objects, as_text
+from rules.objects.object_ref import object_ref
+from rules.profile.profile import Profile
+
+_TERMINATED = ("Succeeded", "Failed")
+
+
+class NodeLoad:
+    """What the pods of a node take: amounts in units of 1e-9, and their number."""
+
+    __slots__ = ("pods", "requests")
+
+    def __init__(self) -> None:
+        self.requests: dict[str, int] = {}
+        self.pods = 0
+
+    def add(self, requests: Mapping[str, int]) -> None:
+        """Count one more pod."""
+        self.pods += 1
+        for name, amount in requests.items():
+            self.requests[name] = self.requests.get(name, 0) + amount
+
+
+class PodLedger:
+    """Counts pods one by one, so that they need not all be kept."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._owners = Owners()
+        self.loads: dict[str, NodeLoad] = {}
+        self.consumers: list[Consumer] = []
+        self._owner_of: dict[tuple[str, str], str] = {}
+
+    def add(self, pod: Mapping[str, Any]) -> None:
+        """Count `pod`, unless it has terminated: then the scheduler counts it no longer."""
+        spec, status = as_object(pod.get("spec")), as_object(pod.get("status"))
+        phase = as_text(status.get("phase"))
+        if phase in _TERMINATED:
+            return
+        node, requests = as_text(spec.get("nodeName")), effective_requests(pod)
+        for name in _names_given_by_claims(status):
+            requests.pop(name, None)
+        if node:
+            self.loads.setdefault(node, NodeLoad()).add(requests)
+        amounts: dict[str, Amount] = {
+            name: whole(amount)
+            for name, amount in requests.items()
+            if self._profile.resource(name) is not None
+        }
+        if fraction := requested_fraction(pod):
+            amounts[FRACTION] = fraction
+        shares = shares_of(pod) if amounts and node else ()
+        metadata = as_object(pod.get("metadata"))
+        namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
+        if amounts:
+            owner = self._owner(pod, metadata)
+            starting = bool(node) and phase != "Running"
+            self.consumers.append(Consumer(namespace, name, owner, node, starting, amounts, shares))
+        elif spec.get("resourceClaims"):
+            self._owner_of[namespace, name] = self._owner(pod, metadata)
+
+    def add_claim(self, claim: Claim) -> None:
+        """Count an allocated claim, for the pod that holds it if there is just one."""
+        only = claim.pods[0] if len(claim.pods) == 1 else ""
+        name = only or f"resourceclaim/{claim.name}"
+        owner = self._owner_of.get((claim.namespace, only), name)
+        by_node: dict[str, dict[tuple[str, str], int]] = {}
+        for device in claim.devices:
+            held = by_node.setdefault(device.node, {})
+            held[device.card, device.driver] = held.get((device.card, device.driver), 0) + 1
+        for node, cards in by_node.items():
+            shares = tuple(Share(card, driver, count) for (card, driver), count in cards.items())
+            amounts: dict[str, Amount] = {}
+            for _, driver in cards:
+                amounts[driver] = amounts.get(driver, 0) + 1
+            consumer = Consumer(claim.namespace, name, owner, node, False, amounts, shares)  # noqa: FBT003  # a claim does not start
+            self.consumers.append(consumer)
+
+    def add_waiting_claim(self, metadata: Mapping[str, Any], waiting: Mapping[str, int]) -> None:
+        """Count a claim that has no devices yet."""
+        namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
+        text = f"resourceclaim/{name}"
+        self.consumers.append(Consumer(namespace, text, text, "", False, waiting))  # noqa: FBT003  # the same
+
+    def _owner(self, pod: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+        self._owners.add(pod, None)
+        ref, _ = self._owners.top_owner(object_ref("Pod", "", metadata, None))
+        return f"{ref.kind.lower()}/{ref.name}"
+
+
+def _names_given_by_claims(status: Mapping[str, Any]) -> Iterator[str]:
+    """The resources of a pod for which the scheduler made a claim, which is counted itself."""
+    claim = as_object(status.get("extendedResourceClaimStatus"))
+    for _, mapping in as_objects(claim.get("requestMappings")):
+        yield as_text(mapping.get("resourceName"))
+
+
+def card_totals(consumers: Iterable[Consumer]) -> dict[str, dict[tuple[str, str], Amount]]:
+    """What consumers have of each card: by node, then by card and resource."""
+    found: dict[str, dict[tuple[str, str], Amount]] = {}
+    for consumer in consumers:
+        cards = found.setdefault(consumer.node, {})
+        for share in consumer.shares:
+            place = share.card, share.resource
+            cards[place] = cards.get(place, 0) + share.amount
+    return found

@@ -1,0 +1,57 @@
+"""How much of each GPU resource a node has."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from cluster_commands.gpus.claimed_devices import Device
+from cluster_commands.gpus.node_cards import Card
+from cluster_commands.gpus.pod_requests import amount_of, whole
+from cluster_commands.gpus.shares import FRACTION, Amount
+from rules.base.json_access import as_object
+from rules.profile.profile import Profile
+
+
+class Total(NamedTuple):
+    """What a node has of a resource, and how much of it pods may use."""
+
+    capacity: Amount
+    allocatable: Amount
+
+
+def node_totals(
+    status: Mapping[str, Any],
+    cards: Iterable[Card],
+    offered: Iterable[Device],
+    shared_cards: Collection[str],
+    profile: Profile,
+) -> Mapping[str, Total]:
+    """The totals of a node by resource.
+
+    They are from its `status`; of resources that are not there, from the `cards` that its device
+    plugin has registered; and from its devices in ResourceSlices, by driver. `shared_cards` are
+    those that KAI has divided.
+    """
+    capacity = as_object(status.get("capacity"))
+    allocatable = as_object(status.get("allocatable"))
+    totals: dict[str, Total] = {}
+    for resource in {**allocatable, **capacity}:
+        if profile.resource(resource) is not None:
+            usable = whole(amount_of(allocatable.get(resource)))
+            totals[resource] = Total(max(whole(amount_of(capacity.get(resource))), usable), usable)
+    registered: dict[str, int] = defaultdict(int)
+    for card in cards:
+        for resource, amount in card.amounts.items():
+            registered[resource] += amount
+    for resource, amount in registered.items():
+        totals.setdefault(resource, Total(amount, amount))
+    by_driver: dict[str, set[str]] = defaultdict(set)
+    for device in offered:
+        by_driver[device.driver].add(device.card)
+    for driver, found in by_driver.items():
+        totals[driver] = Total(len(found), len(found))
+    if shared_cards:
+        totals[FRACTION] = Total(len(shared_cards), len(shared_cards))
+    return totals

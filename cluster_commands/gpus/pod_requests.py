@@ -1,0 +1,81 @@
+"""What the scheduler counts for a pod: its effective requests.
+
+Source: Kubernetes, `staging/src/k8s.io/component-helpers/resource/helpers.go`, PodRequests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rules.base.json_access import as_object, as_objects
+from rules.base.quantity import Quantity, parse
+
+_NANO = 10**9
+# A pod states these for itself, in place of what its containers request.
+_POD_LEVEL = ("cpu", "memory", "hugepages-")
+
+Requests = dict[str, int]
+"""Amounts by name of the resource, in units of 1e-9."""
+
+
+def effective_requests(pod: Mapping[str, Any]) -> Requests:
+    """What a pod takes from its node.
+
+    The largest of: all containers that run together, which are app containers and sidecars; and
+    each ordinary init container together with the sidecars that start before it. Amounts that are
+    no quantities count as nothing.
+    """
+    spec = as_object(pod.get("spec"))
+    running = _sum(_requests_of(item) for _, item in as_objects(spec.get("containers")))
+    sidecars: Requests = {}
+    largest_init: Requests = {}
+    for _, container in as_objects(spec.get("initContainers")):
+        requests = _requests_of(container)
+        if container.get("restartPolicy") == "Always":
+            running = _sum((running, requests))
+            requests = sidecars = _sum((sidecars, requests))
+        else:
+            requests = _sum((sidecars, requests))
+        largest_init = _largest(largest_init, requests)
+    effective = _largest(running, largest_init)
+    own = _requests_of(spec)
+    effective.update({name: own[name] for name in own if name.startswith(_POD_LEVEL)})
+    return _sum((effective, _amounts(as_object(spec.get("overhead")))))
+
+
+def whole(amount: int) -> int:
+    """The whole number for `amount`, in units of 1e-9, as the scheduler rounds: up."""
+    return -(-amount // _NANO)
+
+
+def amount_of(value: object) -> int:
+    """A quantity in units of 1e-9; 0 if it is none."""
+    parsed = parse(value)
+    return max(parsed.nano, 0) if isinstance(parsed, Quantity) else 0
+
+
+def _requests_of(holder: Mapping[str, Any]) -> Requests:
+    """The requests in `resources`; a limit without a request is one, as API servers default it."""
+    resources = as_object(holder.get("resources"))
+    if not resources:
+        return {}
+    limits, requests = as_object(resources.get("limits")), as_object(resources.get("requests"))
+    return _amounts({**limits, **requests})
+
+
+def _amounts(quantities: Mapping[str, Any]) -> Requests:
+    amounts = ((name, amount_of(value)) for name, value in quantities.items())
+    return {name: amount for name, amount in amounts if amount}
+
+
+def _sum(parts: Iterable[Requests]) -> Requests:
+    total: Requests = {}
+    for part in parts:
+        for name, amount in part.items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def _largest(one: Requests, other: Requests) -> Requests:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}

@@ -1,0 +1,64 @@
+"""What the account is made of: the objects of a cluster, and what could not be read of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from cluster_commands.gpus.accounting import PodSize, account
+from cluster_commands.gpus.usage import Usage
+from cluster_commands.source.objects import (
+    MissingRightError,
+    NotServedError,
+    Object,
+    ObjectSource,
+    Resource,
+)
+from rules.profile.profile import Profile
+
+NODES = Resource("nodes", "Node", is_namespaced=False)
+PODS = Resource("pods", "Pod")
+# Kubernetes 1.34 has v1; releases before it have the others, if they were switched on.
+_VERSIONS = ("v1", "v1beta2", "v1beta1")
+SLICES = Resource("resourceslices", "ResourceSlice", "resource.k8s.io", _VERSIONS, False)  # noqa: FBT003
+CLAIMS = Resource("resourceclaims", "ResourceClaim", "resource.k8s.io", _VERSIONS)
+
+
+class Reading(NamedTuple):
+    """An account, and what it lacks: one line for each resource that could not be listed."""
+
+    usage: Usage
+    missing: tuple[str, ...]
+
+
+def read_usage(
+    source: ObjectSource, profile: Profile, pod_size: PodSize, namespace: str | None = None
+) -> Reading:
+    """Count the GPUs of a cluster, or of one namespace alone, without nodes.
+
+    Raises SourceError if pods cannot be listed, or nothing can be.
+    """
+    missing: list[str] = []
+    nodes = [] if namespace else _readable(source, NODES, None, missing)
+    usage = account(
+        nodes,
+        source.list(PODS, namespace),
+        slices=_readable(source, SLICES, None, missing),
+        claims=_readable(source, CLAIMS, namespace, missing),
+        profile=profile,
+        pod_size=pod_size,
+    )
+    return Reading(usage, tuple(missing))
+
+
+def _readable(
+    source: ObjectSource, resource: Resource, namespace: str | None, missing: list[str]
+) -> Iterable[Object]:
+    """The objects of a resource; none if the account must not list it, which is then `missing`."""
+    try:
+        return list(source.list(resource, namespace))
+    except NotServedError:
+        return []
+    except MissingRightError as error:
+        missing.append(str(error))
+        return []

@@ -1,0 +1,58 @@
+"""Print tables as kubectl does, with bars if a terminal shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cluster_commands.gpus.rows import Cell, Table, allocated_text
+from cluster_commands.gpus.tabwriter import align
+from cluster_commands.gpus.usage import ResourceUsage
+
+_PADDING = 3  # between columns, as in kubectl
+_WIDTH = 10
+ALLOCATED, STRANDED, UNAVAILABLE, FREE = "█", "▒", "x", "░"
+LEGEND = f"{ALLOCATED} allocated  {STRANDED} stranded  {FREE} free  {UNAVAILABLE} unavailable\n"
+
+
+def render(table: Table, *, bars: bool = False) -> str:
+    """The lines of `table`; with `bars` each amount of which something is allocated has one."""
+    lines = [table.header, *(tuple(_cell(cell, bars=bars) for cell in row) for row in table.rows)]
+    text = "\n".join("\t".join(map(_printable, line)) for line in lines)
+    return f"{align(text, _PADDING)}\n"
+
+
+def bar(used: ResourceUsage) -> str:
+    """A bar of ten characters; empty if the total is unknown or 0.
+
+    Whatever is there gets at least one character, so that a little is not taken for nothing.
+    """
+    if not used.total:
+        return ""
+    parts = (
+        (ALLOCATED, min(used.allocated, used.total)),
+        (STRANDED, used.stranded),
+        (UNAVAILABLE, used.unavailable),
+        (FREE, used.free),
+    )
+    lengths = [max(int(_WIDTH * part / used.total), 1) if part else 0 for _, part in parts]
+    while sum(lengths) != _WIDTH:
+        longest = lengths.index(max(lengths))
+        lengths[longest] += 1 if sum(lengths) < _WIDTH else -1
+    return "".join(mark * length for (mark, _), length in zip(parts, lengths, strict=True))
+
+
+def _cell(cell: Cell, *, bars: bool) -> str:
+    if isinstance(cell, str):
+        return cell
+    amount = allocated_text(cell)
+    return f"{bar(cell):{_WIDTH}} {amount}" if bars else amount
+
+
+def _printable(text: str) -> str:
+    """`text` without characters that a terminal would obey: labels and files may hold any."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
+
+
+def join(tables: Iterable[Table], *, bars: bool) -> str:
+    """The tables that have rows, with an empty line between them."""
+    return "\n".join(render(table, bars=bars) for table in tables if table.rows)

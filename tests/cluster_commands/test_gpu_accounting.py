@@ -1,0 +1,296 @@
+"""How GPUs are counted; the real scheduler's own decisions are in test_gpus_of_a_cluster.py."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from cluster_commands.gpus.accounting import DEFAULT_POD_SIZE, PodSize, account
+from cluster_commands.gpus.usage import CardUsage, ResourceUsage, Usage
+from policies.loading import default_policy
+from tests.testkit.cluster_commands.gpu_objects import Object, node, pod
+
+GPU = "nvidia.com/gpu"
+PROFILE = default_policy().profile
+_GIB = 2**30 * 10**9
+
+
+def counted(
+    nodes: list[Object], pods: list[Object], size: PodSize = DEFAULT_POD_SIZE, **more: Any
+) -> Usage:
+    return account(nodes, pods, profile=PROFILE, pod_size=size, **more)
+
+
+def only(usage: Usage, resource: str = GPU) -> ResourceUsage:
+    return next(used for used in usage.nodes[0].resources if used.resource == resource)
+
+
+def test_allocated_starting_and_pending() -> None:
+    usage = counted(
+        [node("n", {GPU: "8"})],
+        [
+            pod("runs", {GPU: 2}, on="n"),
+            pod("starts", {GPU: "1"}, on="n", phase="Pending"),
+            pod("waits", {GPU: 4}, phase="Pending"),
+            pod("done", {GPU: 1}, on="n", phase="Succeeded"),
+            pod("failed", {GPU: 1}, on="n", phase="Failed"),
+            pod("ordinary", {"cpu": "1"}, on="n"),
+        ],
+    )
+    assert only(usage) == ResourceUsage(GPU, 8, 3, starting=1, free=5)
+    assert usage.totals() == (ResourceUsage(GPU, 8, 3, starting=1, free=5, pending=4),)
+
+
+def test_effective_requests_are_the_schedulers() -> None:
+    sidecar = {"restartPolicy": "Always", "resources": {"requests": {GPU: 1}}}
+    init = {"resources": {"limits": {GPU: 3}}}
+    pods = [
+        pod("init", {GPU: 1}, on="n", initContainers=[init]),  # 3
+        pod("sidecar", {GPU: 1}, on="n", initContainers=[sidecar, {**init}]),  # 1 + 3
+        pod("sidecar-last", {GPU: 1}, on="n", initContainers=[init, sidecar]),  # 3
+    ]
+    assert only(counted([node("n", {GPU: 16})], pods)).allocated == 10
+
+
+@pytest.mark.parametrize(
+    ("spec", "cpu", "free", "stranded"),
+    [
+        pytest.param({}, "64", 6, 0, id="room for all"),
+        pytest.param({}, "5", 2, 4, id="CPU for two more pods"),
+        pytest.param({}, "3", 0, 6, id="no CPU left"),
+        pytest.param({"unschedulable": True}, "64", 0, 0, id="cordoned"),
+        pytest.param(
+            {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]},
+            *("64", 0, 0),
+            id="not ready",
+        ),
+        pytest.param(
+            {"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]},
+            *("64", 6, 0),
+            id="tainted for GPU pods",
+        ),
+    ],
+)
+def test_free_and_stranded_cards(spec: dict[str, Any], cpu: str, free: int, stranded: int) -> None:
+    used = only(
+        counted(
+            [node("n", {GPU: 8}, spec=spec, cpu=cpu)],
+            [pod("a", {GPU: 2, "cpu": "2500m"}, on="n")],
+        )
+    )
+    assert (used.free, used.stranded, used.unavailable) == (free, stranded, 6 - free - stranded)
+
+
+def test_memory_and_the_number_of_pods_strand_cards_too() -> None:
+    small = node("n", {GPU: 8, "pods": "3"})
+    used = only(counted([small], [pod("a", {GPU: 1}, on="n")]))
+    assert (used.free, used.stranded) == (2, 5)
+    used = only(counted([node("n", {GPU: 8})], [], PodSize(cpu=10**9, memory=100 * _GIB)))
+    assert (used.free, used.stranded) == (2, 6)
+
+
+def test_unhealthy_devices_are_unavailable() -> None:
+    used = only(counted([node("n", {GPU: 6}, capacity={GPU: 8})], [pod("a", {GPU: 2}, on="n")]))
+    assert (used.total, used.free, used.unavailable) == (8, 4, 2)
+
+
+def test_partitions_replicas_and_other_makers_are_resources_of_their_own() -> None:
+    amounts = {"nvidia.com/mig-1g.5gb": 7, "nvidia.com/gpu.shared": 10, "amd.com/gpu": 4}
+    usage = counted([node("n", amounts)], [pod("a", {"nvidia.com/mig-1g.5gb": 3}, on="n")])
+    assert {used.resource: (used.allocated, used.free) for used in usage.nodes[0].resources} == {
+        "amd.com/gpu": (0, 4),
+        "nvidia.com/gpu.shared": (0, 10),
+        "nvidia.com/mig-1g.5gb": (3, 4),
+    }
+
+
+def cards(usage: Usage) -> dict[tuple[str, str], tuple[Any, Any]]:
+    found: tuple[CardUsage, ...] = usage.nodes[0].cards
+    return {(card.card, card.resource): (card.allocated, card.total) for card in found}
+
+
+MEMORY, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"
+HAMI = [{"id": "GPU-1", "count": 10, "devmem": 32768, "devcore": 100, "health": True}]
+KOORDINATOR = {"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-core": "50"}}]}
+
+
+@pytest.mark.parametrize(
+    ("offering", "using", "expected"),
+    [
+        pytest.param(
+            node("n", {MEMORY: 30, "aliyun.com/gpu-count": 2, CORE: 200}),
+            pod(
+                "a",
+                {MEMORY: 8, CORE: 50},
+                on="n",
+                annotations={
+                    "scheduler.framework.gpushare.allocation": '{"0":{"1":1},"1":{"1":7}}',
+                    "gpushare.alibabacloud.com/core-percentage": '{"0":{"1":50}}',
+                },
+            ),
+            {
+                ("0", MEMORY): (0, 15),
+                ("0", CORE): (0, 100),
+                ("1", MEMORY): (8, 15),
+                ("1", CORE): (50, 100),
+            },
+            id="ACK",
+        ),
+        pytest.param(
+            node("n", {MEMORY: 15, "aliyun.com/gpu-count": 1}),
+            pod(
+                "a",
+                {MEMORY: 8},
+                on="n",
+                annotations={"ALIYUN_COM_GPU_MEM_IDX": "0", "ALIYUN_COM_GPU_MEM_POD": "8"},
+            ),
+            {("0", MEMORY): (8, 15)},
+            id="the older record of ACK",
+        ),
+        pytest.param(
+            node("n", {GPU: 10}, annotations={"hami.io/node-nvidia-register": json.dumps(HAMI)}),
+            pod(
+                "a",
+                {GPU: 1, "nvidia.com/gpumem": 3000},
+                on="n",
+                annotations={"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,3000,30:;"},
+            ),
+            {
+                ("GPU-1", "nvidia.com/gpumem"): (3000, 32768),
+                ("GPU-1", "nvidia.com/gpucores"): (30, 100),
+            },
+            id="HAMi",
+        ),
+        pytest.param(
+            node(
+                "n",
+                {"volcano.sh/vgpu-number": 10, "volcano.sh/vgpu-memory": 16380},
+                annotations={
+                    "volcano.sh/node-vgpu-register": "GPU-2,10,16380,NVIDIA-RTX,true,hami-core:"
+                },
+            ),
+            pod(
+                "a",
+                {"volcano.sh/vgpu-number": 1, "volcano.sh/vgpu-memory": 1126},
+                on="n",
+                annotations={"volcano.sh/vgpu-ids-new": "GPU-2,NVIDIA,1126,0:"},
+            ),
+            {
+                ("GPU-2", "volcano.sh/vgpu-memory"): (1126, 16380),
+                ("GPU-2", "volcano.sh/vgpu-cores"): (0, 100),
+            },
+            id="Volcano",
+        ),
+        pytest.param(
+            node("n", {"koordinator.sh/gpu-core": 200}),
+            pod(
+                "a",
+                {"koordinator.sh/gpu-core": 50},
+                on="n",
+                annotations={"scheduling.koordinator.sh/device-allocated": json.dumps(KOORDINATOR)},
+            ),
+            {("1", "koordinator.sh/gpu-core"): (50, None)},
+            id="koordinator",
+        ),
+        pytest.param(
+            node("n", {GPU: 8}),
+            pod(
+                "a",
+                on="n",
+                annotations={"gpu-fraction": "0.3"},
+                labels={"runai-gpu-group": "group-1"},
+            ),
+            {("group-1", "gpu-fraction"): (Decimal("0.3"), 1)},
+            id="KAI",
+        ),
+    ],
+)
+def test_shares_by_card(offering: Object, using: Object, expected: dict[Any, Any]) -> None:
+    assert cards(counted([offering], [using])) == expected
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"scheduler.framework.gpushare.allocation": "[" * 9000},
+        {"scheduler.framework.gpushare.allocation": '{"0": {"x": "y"}}'},
+        {"scheduler.framework.gpushare.allocation": '{"0": {"0": -5}}'},
+        {"hami.io/vgpu-devices-allocated": "," * 100_000},
+        {"scheduling.koordinator.sh/device-allocated": '{"gpu": [{"resources": [1]}]}'},
+        {"scheduler.framework.gpushare.allocation": '{"0": {"0": 1e999}}'},
+        {"hami.io/vgpu-devices-allocated": f"GPU-1,NVIDIA,{'9' * 9000},0:"},
+        {"gpu-fraction": "NaN"},
+        {"ALIYUN_COM_GPU_MEM_IDX": "²", "ALIYUN_COM_GPU_MEM_POD": "1"},
+    ],
+)
+def test_a_record_that_nobody_can_read_changes_no_sum(annotations: dict[str, str]) -> None:
+    usage = counted(
+        [node("n", {MEMORY: 15, "aliyun.com/gpu-count": 1})],
+        [pod("a", {MEMORY: 3}, on="n", annotations=annotations)],
+    )
+    assert only(usage, MEMORY).allocated == 3
+    assert cards(usage) == {("0", MEMORY): (0, 15)}
+
+
+def resource_slice(devices: list[Object], generation: int = 1) -> Object:
+    pool = {"name": "n", "generation": generation, "resourceSliceCount": 1}
+    return {"spec": {"driver": "gpu.nvidia.com", "nodeName": "n", "pool": pool, "devices": devices}}
+
+
+def claim(name: str, device: str | None, **result: Any) -> Object:
+    held = {"driver": "gpu.nvidia.com", "pool": "n", "device": device, **result}
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2}}
+    status = {
+        "allocation": {"devices": {"results": [held]}},
+        "reservedFor": [{"resource": "pods", "name": f"{name}-pod"}],
+    }
+    return {
+        "metadata": {"name": name, "namespace": "team-a"},
+        "spec": {"devices": {"requests": [request]}},
+        "status": status if device else {},
+    }
+
+
+def test_claimed_devices() -> None:
+    model = {"attributes": {"productName": {"string": "NVIDIA H100"}}}
+    devices = [{"name": f"gpu-{number}", **model} for number in range(4)]
+    usage = counted(
+        [node("n")],
+        [],
+        slices=[resource_slice([{"name": "old"}], 1), resource_slice(devices, 2)],
+        claims=[
+            claim("one", "gpu-1"),
+            claim("watches", "gpu-2", adminAccess=True),
+            claim("of-another-driver", "gpu-3", driver="net.example"),
+            claim("waits", None),
+        ],
+    )
+    assert usage.nodes[0].model == "NVIDIA H100"
+    assert usage.totals() == (ResourceUsage("gpu.nvidia.com", 4, 1, free=3, pending=2),)
+    assert [consumer.name for consumer in usage.consumers] == ["one-pod", "resourceclaim/waits"]
+
+
+def test_partitions_of_one_card_are_one_card() -> None:
+    def part(name: str, card: str) -> Object:
+        return {"name": name, "consumesCounters": [{"counterSet": card}]}
+
+    devices = [part("mig-0", "card-0"), part("mig-1", "card-0"), part("mig-2", "card-1")]
+    usage = counted(
+        [node("n")],
+        [],
+        slices=[resource_slice(devices)],
+        claims=[claim("a", "mig-0"), claim("b", "mig-1")],
+    )
+    assert only(usage, "gpu.nvidia.com") == ResourceUsage("gpu.nvidia.com", 2, 1, free=1)
+
+
+def test_a_resource_that_a_claim_stands_for_is_counted_once() -> None:
+    made_for = {"requestMappings": [{"resourceName": GPU}], "resourceClaimName": "one"}
+    with_claim = pod("a", {GPU: 1}, on="n")
+    with_claim["status"]["extendedResourceClaimStatus"] = made_for
+    slices = [resource_slice([{"name": "gpu-0"}])]
+    usage = counted([node("n")], [with_claim], slices=slices, claims=[claim("one", "gpu-0")])
+    assert usage.totals() == (ResourceUsage("gpu.nvidia.com", 1, 1),)

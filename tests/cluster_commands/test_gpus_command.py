@@ -1,0 +1,205 @@
+"""The command `gpuward gpus`, which reads what kubectl wrote into a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster_commands.gpus.cli import main
+from tests.testkit.cluster_commands.gpu_objects import Object, listed, node, pod
+
+GPU = "nvidia.com/gpu"
+A100 = {"nvidia.com/gpu.product": "A100"}
+ALLOCATION = {"scheduler.framework.gpushare.allocation": '{"0":{"1":3}}'}
+
+
+def written(folder: Path, *objects: Object) -> str:
+    file = folder / "cluster.json"
+    file.write_text(json.dumps(listed(*objects)), encoding="utf-8")
+    return str(file)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    """A file with three nodes, and pods of two namespaces."""
+    training = [
+        pod(f"train-{n}", {GPU: 2, "cpu": 2}, on="gpu-2", owner=("Job", "train")) for n in range(3)
+    ]
+    return written(
+        tmp_path,
+        node("gpu-2", {GPU: "8"}, labels=A100, cpu="7"),
+        node("gpu-1", {GPU: "8"}, labels=A100),
+        node("gpu-3", {"amd.com/gpu": "4"}, spec={"unschedulable": True}),
+        node("cpu-1"),
+        *training,
+        pod("notebook", {GPU: 1}, on="gpu-1", namespace="team-b", phase="Pending"),
+        pod("waits", {GPU: 16}, namespace="team-b", phase="Pending"),
+    )
+
+
+NODES = """\
+NAME    STATUS                     MODEL    RESOURCE         ALLOCATED/TOTAL   FREE   STRANDED
+gpu-1   Ready                      A100     nvidia.com/gpu   1/8               7      0
+gpu-2   Ready                      A100     nvidia.com/gpu   6/8               1      1
+gpu-3   Ready,SchedulingDisabled   <none>   amd.com/gpu      0/4               0      0
+
+RESOURCE         ALLOCATED/TOTAL   FREE   STRANDED   UNAVAILABLE   PENDING
+amd.com/gpu      0/4               0      0          4             0
+nvidia.com/gpu   7/16              8      1          0             16
+"""
+MODELS = """\
+MODEL    NODES   RESOURCE         ALLOCATED/TOTAL   FREE   STRANDED
+<none>   1       amd.com/gpu      0/4               0      0
+A100     2       nvidia.com/gpu   7/16              8      1
+
+RESOURCE         ALLOCATED/TOTAL   FREE   STRANDED   UNAVAILABLE   PENDING
+amd.com/gpu      0/4               0      0          4             0
+nvidia.com/gpu   7/16              8      1          0             16
+"""
+NAMESPACES = """\
+NAMESPACE   RESOURCE         ALLOCATED   PENDING   PODS
+team-a      nvidia.com/gpu   6           0         3
+team-b      nvidia.com/gpu   1           16        2
+"""
+OWNERS_OF_TEAM_B = """\
+NAMESPACE   OWNER          RESOURCE         ALLOCATED   PENDING   PODS
+team-b      pod/notebook   nvidia.com/gpu   1           0         1
+team-b      pod/waits      nvidia.com/gpu   0           16        1
+"""
+PODS_OF_GPU_1 = """\
+NODE    CARD        RESOURCE         AMOUNT   NAMESPACE   POD        OWNER
+gpu-1   <unknown>   nvidia.com/gpu   1        team-b      notebook   pod/notebook
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], NODES),
+        (["--by", "model"], MODELS),
+        (["--by", "namespace"], NAMESPACES),
+        (["--namespace", "team-b"], OWNERS_OF_TEAM_B),
+        (["-d", "gpu-1"], PODS_OF_GPU_1),
+        (["--pod-cpu", "8", "--by", "model"], MODELS.replace("8      1", "7      2")),
+    ],
+    ids=" ".join,
+)
+def test_tables(
+    capsys: pytest.CaptureFixture[str], cluster: str, arguments: list[str], expected: str
+) -> None:
+    assert main(["--from", cluster, *arguments]) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_wide_says_what_strands_cards(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    assert main(["--from", cluster, "-o", "wide", "gpu-2"]) == 0
+    header, row, *_ = capsys.readouterr().out.splitlines()
+    cells = dict(zip(header.split(), row.split(), strict=True))
+    assert cells["FREE-CPU"] == "1"
+    assert (cells["FREE-MEMORY"], cells["PODS"]) == ("256.0Gi", "3")
+
+
+def test_json_and_yaml_hold_the_same(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    assert main(["--from", cluster, "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert main(["--from", cluster, "-o", "yaml"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == document
+    assert document["version"] == 1
+    assert document["totals"][1] == {
+        "resource": GPU,
+        "total": 16,
+        "allocated": 7,
+        "starting": 1,
+        "free": 8,
+        "stranded": 1,
+        "unavailable": 0,
+        "pending": 16,
+    }
+
+
+def test_bars_and_cards(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    shared = node("cgpu", {"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2})
+    user = pod("a", {"aliyun.com/gpu-mem": 3}, on="cgpu", annotations=ALLOCATION)
+    file = written(tmp_path, shared, user)
+    assert main(["--from", file, "-d", "--color", "always"]) == 0
+    assert (
+        capsys.readouterr().out
+        == """\
+NODE   CARD   MODEL    RESOURCE             ALLOCATED/TOTAL
+cgpu   0      <none>   aliyun.com/gpu-mem   ░░░░░░░░░░ 0/15
+cgpu   1      <none>   aliyun.com/gpu-mem   ██░░░░░░░░ 3/15
+
+NODE   CARD   RESOURCE             AMOUNT   NAMESPACE   POD   OWNER
+cgpu   1      aliyun.com/gpu-mem   3        team-a      a     pod/a
+
+█ allocated  ▒ stranded  ░ free  x unavailable
+"""
+    )
+    assert main(["--from", file, "--format", "cgpu"]) == 0
+    assert "3/30 (10%)" in capsys.readouterr().out
+
+
+def test_names_cannot_command_the_terminal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    hostile = node("n", {GPU: 1}, labels={"nvidia.com/gpu.product": "\x1b[2J\ta\nb"})
+    assert main(["--from", written(tmp_path, hostile)]) == 0
+    assert "�[2J�a�b" in capsys.readouterr().out
+
+
+def test_no_gpus(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["--from", written(tmp_path, node("cpu-1"))]) == 0
+    assert capsys.readouterr().out.startswith("No GPUs found")
+
+
+def test_a_node_that_is_not_there(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    assert main(["--from", cluster, "nope"]) == 3
+    assert "there is no node 'nope' with GPUs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--namespace", "a", "--by", "node"],
+        ["--namespace", "a", "--format", "cgpu"],
+        ["--format", "cgpu", "-o", "json"],
+        ["--watch", "0.1"],
+        ["--watch", "nan"],
+        ["--pod-cpu", "much"],
+        ["--by", "node", "-d"],
+    ],
+    ids=" ".join,
+)
+def test_options_that_make_no_sense(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--from", "-", *arguments])
+    assert stopped.value.code == 2
+
+
+def test_watch_goes_on_when_the_cluster_is_away(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = Path(written(tmp_path, node("n", {GPU: 8})))
+    text, waited = file.read_text(encoding="utf-8"), list[float]()
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        match len(waited):
+            case 1:
+                file.unlink()
+            case 2:
+                file.write_text(text.replace('"8"', '"4"').replace(": 8", ": 4"), encoding="utf-8")
+            case _:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        main(["--from", str(file), "--watch", "5"], wait)
+    captured = capsys.readouterr()
+    assert waited == [5, 5, 5]
+    assert captured.out.count("n      Ready") == 2
+    assert "0/8" in captured.out
+    assert "0/4" in captured.out
+    assert "cluster.json" in captured.err

@@ -1,0 +1,3 @@
+module gpuward/tests/oracles/tabwriter
+
+go 1.24
