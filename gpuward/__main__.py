@@ -8,6 +8,7 @@ folder from it. Until then it uses only modules that the interpreter has loaded 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -79,7 +80,11 @@ def _run_command(verb: str, rest: list[str]) -> int:
         return 2
     from importlib import import_module  # noqa: PLC0415  # only after the import path is set
 
-    status: int = import_module(COMMANDS[verb][0]).main(rest)
+    # What modules create lives to the end: nothing of it is garbage.
+    gc.disable()
+    module = import_module(COMMANDS[verb][0])
+    gc.enable()
+    status: int = module.main(rest)
     return status
 
 

@@ -8,7 +8,7 @@ import re
 from typing import Any, Final
 
 # In a run of backslashes, each pair is one escaped backslash.
-_ESCAPES: Final = re.compile(r"\\\\|(\\)'")
+_ESCAPES: Final = r"\\\\|(\\)'"
 # Of the characters that Unicode leaves to private use.
 _CANDIDATES: Final = range(0xE000, 0xE040)
 
@@ -22,7 +22,7 @@ def mark_quotes(text: str) -> tuple[str, str]:
     marker = _unused_character(text) if "\\'" in text else ""
     if not marker:
         return "", text
-    return marker, _ESCAPES.sub(lambda match: f"{marker}'" if match[1] else match[0], text)
+    return marker, re.sub(_ESCAPES, lambda match: f"{marker}'" if match[1] else match[0], text)
 
 
 def _unused_character(text: str) -> str:

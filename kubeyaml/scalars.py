@@ -8,11 +8,9 @@ tests/data/yaml_scalars.tsv contains kubectl's results.
 """
 
 import base64
-import calendar
 import re
 import struct
 from datetime import date
-from decimal import Decimal
 from math import copysign, inf, isfinite, isnan, nan
 from types import NoneType
 from typing import Final
@@ -52,10 +50,10 @@ _INTEGER: Final = re.compile(
     re.VERBOSE,
 )
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_POINT_FLOAT: Final = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
+_POINT_FLOAT: Final = r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?"
 _TIME: Final = "(?:[01]?[0-9]|2[0-3]):[0-5]?[0-9]:[0-5]?[0-9](?:[.,][0-9]+)?"
 _ZONE: Final = "(?:Z|[-+](?:[01][0-9]|2[0-4]):(?:[0-5][0-9]|60))"
-_TIMESTAMP: Final = re.compile(
+_TIMESTAMP: Final = (
     f"([0-9]{{4}})-(0?[1-9]|1[0-2])-([0-9]{{1,2}})(?:[Tt]{_TIME}{_ZONE}|[ ]{_TIME})?"
 )
 _MAX_INT64: Final = 2**63 - 1
@@ -80,7 +78,7 @@ def number(text: str) -> int | float | str:
         return _NOT_FINITE[text]
     plain = text.replace("_", "")
     if text[0] == ".":
-        return _float(plain, text) if _POINT_FLOAT.fullmatch(text) else text
+        return _float(plain, text) if re.fullmatch(_POINT_FLOAT, text) else text
     if (integer := _integer(plain)) is not None:
         return integer
     return _float(plain, text) if _FLOAT.fullmatch(plain) else text
@@ -135,7 +133,9 @@ def _binary(text: str) -> str:
 
 
 def _is_timestamp(text: str) -> bool:
-    match = _TIMESTAMP.fullmatch(text)
+    import calendar  # noqa: PLC0415  # hardly a manifest has dates
+
+    match = re.fullmatch(_TIMESTAMP, text)
     if match is None:
         return False
     year, month, day = map(int, match.groups())
@@ -149,6 +149,8 @@ def json_value(value: Scalar) -> Scalar:
     if not isfinite(value):
         raise ValueError(f"{_not_finite_text(value)} cannot be written in JSON; kubectl refuses it")
     if value.is_integer() and abs(value) < _JSON_EXPONENT:
+        from decimal import Decimal  # noqa: PLC0415  # hardly a manifest has such numbers
+
         # JSON has the shortest digits that identify the float, not the exact digits of the float.
         return int(Decimal(repr(value)))
     return value
@@ -170,6 +172,8 @@ def key_text(value: Scalar) -> str:
 
 def _float_key(value: float) -> str:
     """Return the fewest digits that identify the value among floats of 32 bits."""
+    from decimal import Decimal  # noqa: PLC0415  # hardly a key is a number
+
     single = _single(value)
     if not isfinite(single):
         return _not_finite_text(single)

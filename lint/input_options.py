@@ -20,53 +20,56 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-def add_inputs(made: argparse.ArgumentParser) -> None:
-    """Add what says which files are linted, and by which policy."""
-    made.add_argument("paths", metavar="PATH", nargs="*", help="file, folder, glob, or - for stdin")
-    made.add_argument(
+def add_inputs(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add what says which files are linted, and by which policy; returns the group of these."""
+    group = made.add_argument_group("input")
+    group.add_argument(
+        "paths", metavar="PATH", nargs="*", help="file, folder, glob, or - for stdin"
+    )
+    group.add_argument(
         "--policy",
         metavar="FILE",
         help=f"instead of the nearest {POLICY_FILE}: a policy, or a ConfigMap with one",
     )
-    made.add_argument(
+    group.add_argument(
         "--isolated",
         action="store_true",
         help=f"do not look for {POLICY_FILE}: without --policy, use the default policy",
     )
-    made.add_argument(
+    group.add_argument(
         "--profile",
         metavar="NAME",
         action="append",
         default=[],
         help="the GPU platform that you run, such as gke; repeatable; default: nvidia",
     )
-    made.add_argument("--namespace", "-n", help="where objects go that name no namespace")
-    made.add_argument(
+    group.add_argument("--namespace", "-n", help="where objects go that name no namespace")
+    group.add_argument(
         "--exclude",
         metavar="GLOB",
         action="append",
         default=[],
         help="leave out files, or folders, whose path or name fits; repeatable",
     )
-    made.add_argument(
+    group.add_argument(
         "--stdin-filename",
         metavar="FILE",
         default=STANDARD_INPUT,
         help="the file that standard input is the text of, for editors",
     )
-    made.add_argument(
+    group.add_argument(
         "--jobs",
         "-j",
         metavar="N",
         type=_positive,
         help="processes for more than a few files; default: one for each processor, at most 8",
     )
-    made.add_argument(
+    group.add_argument(
         "--require-input",
         action="store_true",
         help="exit with status 3 if there is no pod, quota or claim to evaluate",
     )
-    made.add_argument(
+    group.add_argument(
         "--also",
         metavar="KINDS",
         default="",
@@ -74,6 +77,7 @@ def add_inputs(made: argparse.ArgumentParser) -> None:
         "them with commas",
     )
     _add_rendering(made.add_argument_group("charts and kustomizations"))
+    return group
 
 
 def _positive(text: str) -> int:

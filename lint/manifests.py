@@ -16,7 +16,7 @@ from rules.base.json_patch import Path
 
 MAX_DOCUMENTS = 20_000
 # Two escapes that make one character; an escaped backslash is stepped over.
-_PAIR = re.compile(r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})")
+_PAIR = r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 
 
 # How much longer than the character the two escapes are.
@@ -40,7 +40,7 @@ class File:
         self.original = source
         # JSON writes what lies beyond 16 bits as two escapes, which YAML has no place for.
         if source.text.lstrip().startswith(("{", "[")):
-            source = source._replace(text=_PAIR.sub(_join_surrogates, source.text))
+            source = source._replace(text=re.sub(_PAIR, _join_surrogates, source.text))
         self.source = source
         self._shift = 0
 
@@ -95,7 +95,7 @@ class File:
         """The offsets of characters that the original writes as two escapes."""
         joined: list[int] = []
         if self.source.text != self.original.text:
-            for pair in _PAIR.finditer(self.original.text):
+            for pair in re.finditer(_PAIR, self.original.text):
                 if pair[1]:
                     joined.append(pair.start() - _ESCAPES_LENGTH * len(joined))
         return joined

@@ -30,16 +30,20 @@ def parser(prog: str = "gpuward lint") -> argparse.ArgumentParser:
         description="Fix faults in GPU manifests." if is_fix else "Find faults in GPU manifests.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
     )
     made.set_defaults(fix=is_fix)
-    add_inputs(made)
-    add_selection(made.add_mutually_exclusive_group())
-    _add_outputs(made)
+    # Every option is in a group: argparse prepares to print help for each that is not.
+    add_selection(add_inputs(made).add_mutually_exclusive_group())
     _add_fixes(made.add_argument_group("fixes"), is_fix=is_fix)
+    _add_outputs(made.add_argument_group("report"))
+    made.add_argument_group("help").add_argument(
+        "--help", "-h", action="help", help="print this text"
+    )
     return made
 
 
-def _add_outputs(made: argparse.ArgumentParser) -> None:
+def _add_outputs(made: argparse._ArgumentGroup) -> None:
     made.add_argument("--format", choices=FORMATS, help="default: text")
     made.add_argument(
         "--statistics",

@@ -19,11 +19,13 @@ STANDARD_INPUT = "<stdin>"
 # An object must have an apiVersion, unless an escape or a tag hides the word.
 _MAY_BE_KUBERNETES = re.compile(r"apiVersion|\\|!").search
 # The names of the format that git-lfs reads: today's, and two older ones.
-_LFS_POINTER = re.compile(
-    r"\s*version (https://(git-lfs|hawser)\.github\.com/spec/|http://git-media\.io/v/)"
-).match
+_LFS_POINTERS = (
+    "version https://git-lfs.github.com/spec/",
+    "version https://hawser.github.com/spec/",
+    "version http://git-media.io/v/",
+)
 _LFS_POINTER_SIZE = 1024
-_PLACEHOLDER = re.compile(r"^[^#\n]*\{\{", re.MULTILINE).search
+_PLACEHOLDER = r"(?m)^[^#\n]*\{\{"
 
 
 class UsageError(Exception):
@@ -144,7 +146,7 @@ def may_be_large(given: Input) -> bool:
 
 def has_placeholder(text: str) -> bool:
     """Whether `text` has `{{` outside comments, as templates do."""
-    return "{{" in text and _PLACEHOLDER(text) is not None
+    return "{{" in text and re.search(_PLACEHOLDER, text) is not None
 
 
 def source_of(
@@ -170,7 +172,7 @@ def _decoded(name: str, content: bytes) -> Source | UnreadableSource:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         return UnreadableSource(name, f"not UTF-8 (byte {error.start})")
-    if len(text) <= _LFS_POINTER_SIZE and _LFS_POINTER(text):
+    if len(text) <= _LFS_POINTER_SIZE and text.lstrip().startswith(_LFS_POINTERS):
         why = "a Git LFS pointer: its content is not here; git lfs pull fetches it"
         return UnreadableSource(name, why)
     return Source(name, text)

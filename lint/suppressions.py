@@ -18,9 +18,7 @@ from rules.base.json_patch import Path
 from rules.finding import Finding
 from rules.policy import ActiveRule
 
-_COMMENT = re.compile(
-    r"(?:^|(?<=\s))#[ \t]*gpuward:[ \t]*ignore\b[ \t]*(?:\[([^\]\n]*)\])?[ \t]*([^\n]*)"
-)
+_COMMENT = r"(?:^|(?<=\s))#[ \t]*gpuward:[ \t]*ignore\b[ \t]*(?:\[([^\]\n]*)\])?[ \t]*([^\n]*)"
 _WORD = "gpuward:"
 
 
@@ -95,7 +93,7 @@ def find_suppressions(file: File, document: Document, end: int) -> Suppressions:
         return Suppressions([])
     outline = _DocumentOutline(file, document)
     found = []
-    for match in _COMMENT.finditer(text, document.start, end):
+    for match in re.compile(_COMMENT).finditer(text, document.start, end):
         if not outline.is_inside_text(match.start()):
             rules = tuple(name.strip() for name in (match[1] or "").split(",") if name.strip())
             covers = outline.covered_by(match.start())
@@ -110,7 +108,7 @@ def comments_in_text(file: File) -> Suppressions:
     """
     text = file.source.text
     found = []
-    for match in _COMMENT.finditer(text):
+    for match in re.finditer(_COMMENT, text):
         line = file.position(match.start())[0]
         if not text[text.rfind("\n", 0, match.start()) + 1 : match.start()].strip():
             line += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 from typing import NamedTuple, Self
 
 from rules.base.json_patch import Edit, Path
@@ -162,5 +161,12 @@ def _abbreviate(text: str) -> str:
     """`text` itself, or a short text in place of one that is longer than any valid name."""
     if len(text) <= _MAX_PART:
         return text
-    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-    return f"{text[: _MAX_PART - len(digest)]}{digest}"
+    short = digest(text)
+    return f"{text[: _MAX_PART - len(short)]}{short}"
+
+
+def digest(text: str) -> str:
+    """The SHA-256 of `text`, in 64 hexadecimal digits."""
+    import hashlib  # noqa: PLC0415  # it loads OpenSSL, and few findings need it
+
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

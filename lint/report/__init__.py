@@ -13,7 +13,7 @@ from lint.sources import STANDARD_INPUT
 WITH_EDITS = frozenset({"sarif"})
 """The formats that have the edits which fix a finding; these take time to find."""
 HOME = "https://github.com/gpuward/gpuward"
-_CONTROL = re.compile(
+_CONTROL = (
     "[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 
@@ -40,7 +40,9 @@ def printable(text: str) -> str:
 
     So are bytes in names of files that are no UTF-8, which no file of UTF-8 can hold.
     """
-    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    if text.isprintable():
+        return text
+    return re.sub(_CONTROL, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def position(located: LocatedFinding) -> str:

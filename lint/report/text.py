@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from typing import TextIO
 
@@ -122,6 +121,8 @@ def _flat(text: str) -> str:
 
 
 def _wrapped(gutter: str, label: str, text: str) -> Iterator[str]:
+    import textwrap  # noqa: PLC0415  # most files have no findings
+
     first = f"{gutter} = {label}: "
     lines = textwrap.wrap(
         text,

@@ -21,7 +21,7 @@ _BLANKS = " \x85\xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0
 # The possessive `*+` prevents backtracking over megabytes of digits.
 _FORM = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+)([+-]?[0-9]*+)")
 # Placeholders of templates: `$N`, `${N}`, `{{ .n }}`, and words for sed such as `NUM_GPUS`, `<n>`.
-_PLACEHOLDER = re.compile(r"\$[A-Za-z0-9_{(]|\{\{|\A[A-Z](?=[^_]*+_)[A-Z0-9_]++\Z|\A<[^<>]*+>\Z")
+_PLACEHOLDER = r"\$[A-Za-z0-9_{(]|\{\{|\A[A-Z](?=[^_]*+_)[A-Z0-9_]++\Z|\A<[^<>]*+>\Z"
 _POWERS_OF_TEN = dict(zip(("n", "u", "m", "", *"kMGTPE"), range(-9, 19, 3), strict=True))
 _POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
@@ -114,7 +114,7 @@ def parse(value: object) -> Quantity | Placeholder | Malformed:
 def _parse_text(text: str) -> Quantity | Placeholder | Malformed:
     form = _FORM.fullmatch(text.strip(_BLANKS))
     if form is None or not form[0]:
-        if _PLACEHOLDER.search(text):
+        if re.search(_PLACEHOLDER, text):
             return Placeholder(text)
         return Malformed(text, "not a number with an optional unit" if text.strip() else "empty")
     sign, whole, fraction, letters, exponent = form.groups(default="")

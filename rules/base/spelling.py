@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 # A word in which more letters differ is another word.
 MOST_SLIPS = 2
-_NO_LETTERS = re.compile(r"[^a-z0-9]+")
+_NO_LETTERS = r"[^a-z0-9]+"
 
 
 def nearest_word(word: str, known: Iterable[str]) -> str | None:
@@ -40,4 +40,4 @@ def within_slips(slips: int, one: str, other: str) -> bool:
 
 
 def _letters(word: str) -> str:
-    return _NO_LETTERS.sub("", word.lower())
+    return re.sub(_NO_LETTERS, "", word.lower())

@@ -22,9 +22,10 @@ def checked(*groups: Sequence[Rule[Any]]) -> tuple[Rule[Any], ...]:
     """
     rules = tuple(chain(*groups))
     position = {rule.name: number for number, rule in enumerate(rules)}
-    name, times = Counter(rule.name for rule in rules).most_common(1)[0]
-    if times > 1:
-        raise CatalogError(f"{name} is listed {times} times: name it once, in one group")
+    times = Counter(rule.name for rule in rules)
+    name = max(times, key=times.__getitem__)
+    if times[name] > 1:
+        raise CatalogError(f"{name} is listed {times[name]} times: name it once, in one group")
     for rule in rules:
         if not rule.summary:
             raise CatalogError(f"{rule.name} has no docstring: its first line is the summary")

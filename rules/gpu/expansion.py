@@ -6,7 +6,7 @@ import re
 
 from rules.objects.container import Container
 
-_REFERENCE = re.compile(r"\$\(([^()$]*)\)")
+_REFERENCE = r"\$\(([^()$]*)\)"
 # Many mounts may refer to one long value, so a longer result counts as unknown.
 LONGEST = 256
 
@@ -23,7 +23,7 @@ def expand(container: Container, text: str) -> str | None:
         return None
     parts: list[str] = []
     length = end = 0
-    for reference in _REFERENCE.finditer(text):
+    for reference in re.finditer(_REFERENCE, text):
         value = container.value_of(reference[1])
         if value is None or "$" in value:
             return None

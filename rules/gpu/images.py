@@ -13,7 +13,7 @@ NVIDIA_REGISTRIES = ("nvcr.io/nvidia/", "nvcr.io/nim/")
 # No runtime accepts a longer one: 255 characters of a name, 128 of a tag, and a digest
 # (distribution/reference, `NameTotalLengthMax` and `TagRegexp`).
 _MAX_REFERENCE = 1024
-_PORT = re.compile(":[0-9]+(?=/)")
+_PORT = ":[0-9]+(?=/)"
 # NVIDIA's own agents. They need to see every card and request none, and their images set the
 # variable to all (NVIDIA/k8s-device-plugin deployments/container/Dockerfile, and the Dockerfiles of
 # NVIDIA/DCGM, NVIDIA/dcgm-exporter, NVIDIA/mig-parted and NVIDIA/k8s-dra-driver-gpu). The side
@@ -77,7 +77,7 @@ def is_agent_image(image: str) -> bool:
 def _parts(image: str) -> tuple[str, str, str, bool]:
     """The path of the repository with a slash at its end, its name, the tag, and if pinned."""
     # The registry's host may be written with capitals and with a port: it is the same registry.
-    repository, pinned, _ = _PORT.sub("", image.lower()).partition("@")
+    repository, pinned, _ = re.sub(_PORT, "", image.lower()).partition("@")
     path, slash, last = repository.rpartition("/")
     name, _, tag = last.partition(":")
     return path + slash, name, tag, bool(pinned)

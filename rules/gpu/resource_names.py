@@ -23,12 +23,11 @@ MISTAKES_FOR = {
 }
 MISTAKES = {wrong: right for right, texts in MISTAKES_FOR.items() for wrong in texts.split()}
 # A number of GPUs in the name, where it belongs in the amount.
-COUNT_IN_NAME = re.compile(r"nvidia\.com/gpu-[0-9]{1,3}")
+_COUNT_IN_NAME = r"nvidia\.com/gpu-[0-9]{1,3}"
 # A MIG profile with or without its punctuation: perhaps compute slices, slices, memory, and what
 # the instance has besides, such as `.me`, `.me.all`, `.gfx` and `-me`; or the name of its shares.
-MIG_PROFILE = re.compile(
-    r"nvidia\.com/mig[-_.]?(?:([0-9])c[-_.]?)?([0-9])g[-_.]?([0-9]{1,3})g(?:b|ib)?([.-][a-z.-]+)?",
-    re.IGNORECASE,
+_MIG_PROFILE = (
+    r"nvidia\.com/mig[-_.]?(?:([0-9])c[-_.]?)?([0-9])g[-_.]?([0-9]{1,3})g(?:b|ib)?([.-][a-z.-]+)?"
 )
 # Names that differ from the right one by a few letters. Short names have too many real neighbours
 # (gpu, vgpu, npu), so one difference is allowed for every five letters.
@@ -68,9 +67,9 @@ def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Miss
 
 def _right_shape(name: str) -> str:
     """The name that is meant, if `name` has a count in it or is no MIG profile's; else empty."""
-    if COUNT_IN_NAME.fullmatch(name):
+    if re.fullmatch(_COUNT_IN_NAME, name):
         return "nvidia.com/gpu"
-    profile = MIG_PROFILE.fullmatch(name)
+    profile = re.fullmatch(_MIG_PROFILE, name, re.IGNORECASE)
     if profile is None:
         return ""
     compute, slices, memory, rest = profile.groups()

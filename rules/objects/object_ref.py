@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rules.base.json_access import as_text
 
 BUILT_IN_GROUPS = frozenset({"", "apps", "batch", "extensions"})
-_NAMESPACE = re.compile(r"(?!.{64})[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.DOTALL)
+_NAMESPACE = r"(?s)(?!.{64})[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 
 
 class ObjectRef(NamedTuple):
@@ -35,7 +35,7 @@ def object_ref(
     has named an object, its `generateName` serves as its name.
     """
     home = as_text(metadata.get("namespace"))
-    if home != namespace and not _NAMESPACE.fullmatch(home):
+    if home != namespace and not re.fullmatch(_NAMESPACE, home):
         home = namespace or ""
     name = as_text(metadata.get("name")) or as_text(metadata.get("generateName"))
     return ObjectRef(kind, group, home, name)

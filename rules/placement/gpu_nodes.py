@@ -17,7 +17,7 @@ from rules.profile.profile import Profile
 from rules.profile.records import NodeAffinity, Scheduler, Taint
 
 SCHEDULE_ANYWAY = "ScheduleAnyway"
-_AT_MOST_ONE = re.compile(r"-[0-9]+|\+?0*[01]", re.ASCII)
+_AT_MOST_ONE = r"-[0-9]+|\+?0*[01]"
 # All nodes of some platform have these labels; only their values distinguish GPU nodes.
 LABELS_OF_EVERY_NODE = frozenset(
     {
@@ -152,7 +152,7 @@ def _has_only_gpu_nodes(profile: Profile, key: str) -> bool:
 def _is_below_one_card(values: Any) -> bool:
     """Whether a number below the bound in `values` cannot be 1 or more."""
     (bound,) = values if isinstance(values, list) and len(values) == 1 else ("",)
-    return isinstance(bound, str) and _AT_MOST_ONE.fullmatch(bound) is not None
+    return isinstance(bound, str) and re.fullmatch(_AT_MOST_ONE, bound) is not None
 
 
 def placement_skip_reason(pod: Pod) -> str | None:

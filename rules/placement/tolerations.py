@@ -16,8 +16,8 @@ from rules.gpu.devices import requested_resources
 from rules.objects.pod import Pod
 from rules.profile.records import Taint
 
-_NO_LETTERS = re.compile(r"[^a-z0-9]+")
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_NO_LETTERS = r"[^a-z0-9]+"
+_INTEGER = r"[+-]?[0-9]{1,19}"
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
@@ -45,11 +45,11 @@ def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
 
 
 def _compare_integers(operator: str, tainted: str | None, own: str) -> bool:
-    if operator not in {"Lt", "Gt"} or not _INTEGER.fullmatch(own):
+    if operator not in {"Lt", "Gt"} or not re.fullmatch(_INTEGER, own):
         return False
     if tainted is None:
         return True
-    if not _INTEGER.fullmatch(tainted):
+    if not re.fullmatch(_INTEGER, tainted):
         return False
     return int(tainted) < int(own) if operator == "Lt" else int(tainted) > int(own)
 
@@ -85,7 +85,7 @@ def near_miss_toleration(pod: Pod, taint: Taint) -> tuple[int, Mapping[str, Any]
 
 @cached_by_text
 def _words(key: str) -> list[str]:
-    words = _NO_LETTERS.split(key.lower())
+    words = re.split(_NO_LETTERS, key.lower())
     return [word.removesuffix("s") for word in words if word not in {"", "com"}]
 
 

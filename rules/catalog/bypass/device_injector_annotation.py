@@ -72,9 +72,9 @@ DOMAINS = (
 DEVICE_LISTS = "/var/run/nvidia-container-devices"
 LONGEST = 4096
 # Without these characters, every path and number of a YAML text stands in it as it is.
-UNREADABLE = re.compile(r"[\\&*!|>%]")
-SEPARATORS = re.compile(r"[\s\"'\[\]{},]+")
-DECIMAL = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
+UNREADABLE = r"[\\&*!|>%]"
+SEPARATORS = r"[\s\"'\[\]{},]+"
+DECIMAL = r"0|[1-9][0-9]{0,8}"
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
@@ -84,7 +84,7 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
         return
     for key in keys:
         value = as_text(pod.annotations[key])
-        if len(value) > LONGEST or UNREADABLE.search(value):
+        if len(value) > LONGEST or re.search(UNREADABLE, value):
             yield _finding(pod, key, "for devices in a way that gpuward does not read", _PLAIN)
         elif name := next(_gpus(value, pod), None):
             what = f"for {display(name)}, and with it for a GPU that the scheduler has not counted"
@@ -117,7 +117,7 @@ def _is_whole(device: Device, container: Container) -> bool:
 
 def _gpus(value: str, pod: Pod) -> Iterator[str]:
     """Yield what `value` names that gives access to a GPU."""
-    words = [word.lstrip(":-?") for word in SEPARATORS.split(value)]
+    words = [word.lstrip(":-?") for word in re.split(SEPARATORS, value)]
     words = [word for word in words if word]
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if word.lower().rstrip(":") == "major" and _is_gpu_number(following):
@@ -140,7 +140,7 @@ def _is_foreign(path: str, pod: Pod) -> bool:
 
 
 def _is_gpu_number(number: str) -> bool:
-    return DECIMAL.fullmatch(number) is None or int(number) in MAJOR_NUMBERS
+    return re.fullmatch(DECIMAL, number) is None or int(number) in MAJOR_NUMBERS
 
 
 def _is_gpu_class(device_class: str, pod: Pod) -> bool:

@@ -48,7 +48,7 @@ NATIVE = "kubernetes.io/"
 COUNTED_OTHERWISE = ("count/", "openshift.io/")
 KUBERNETES_OWN = ".k8s.io"
 # A qualified name whose domain is short enough to carry a quota's prefix.
-EXTENDED = re.compile(
+EXTENDED = (
     r"(?=.{1,243}/)[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 )
 
@@ -90,7 +90,7 @@ def _resource(key: str) -> str | None:
         return None
     if name.startswith(COUNTED_OTHERWISE):
         return None
-    return name if EXTENDED.fullmatch(name) else None
+    return name if re.fullmatch(EXTENDED, name) else None
 
 
 RULE = define_rule(check, subject=Quota, action=Action.WARN, since="0.1", needs=(QUOTA,))

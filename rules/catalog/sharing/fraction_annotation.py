@@ -34,9 +34,9 @@ from rules.profile.records import Fraction
 from rules.rule import define_rule
 from rules.traits.bits import GPU_ANNOTATION, GPU_KEY
 
-_WHOLE = re.compile(r"[0-9]{1,20}", re.ASCII)
+_WHOLE = r"[0-9]{1,20}"
 # Digits with a decimal point or an exponent, as both of KAI's parsers read them.
-_DECIMAL = re.compile(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
+_DECIMAL = r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?"
 _LONGEST = 60
 NANO = 10**9
 
@@ -114,14 +114,14 @@ def _is_portion(value: object) -> bool:
     amount = parse(value[:_LONGEST])
     if isinstance(amount, Placeholder):
         return True
-    is_decimal = len(value) <= _LONGEST and bool(_DECIMAL.fullmatch(value))
+    is_decimal = len(value) <= _LONGEST and bool(re.fullmatch(_DECIMAL, value))
     return is_decimal and isinstance(amount, Quantity) and 0 < amount.nano < NANO
 
 
 def _is_positive(value: object) -> bool:
     if not isinstance(value, str):
         return False
-    is_number = bool(_WHOLE.fullmatch(value)) and int(value) > 0
+    is_number = bool(re.fullmatch(_WHOLE, value)) and int(value) > 0
     return is_number or isinstance(parse(value[:_LONGEST]), Placeholder)
 
 

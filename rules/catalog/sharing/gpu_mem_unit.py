@@ -40,7 +40,7 @@ from rules.traits.bits import SHARE
 GPU_MEM = "aliyun.com/gpu-mem"
 BYTES_FROM = 10**6
 GIGA = (2**30, 10**9)
-_WRITTEN = re.compile(r"\s*([0-9]{1,6})\s*gi?b?\s*", re.ASCII | re.IGNORECASE)
+_WRITTEN = r"(?ai)\s*([0-9]{1,6})\s*gi?b?\s*"
 BYTE_UNITS = frozenset("kMGTPE") | frozenset(f"{letter}i" for letter in "KMGTPE")
 
 
@@ -94,7 +94,7 @@ def _fault(amount: Quantity | Placeholder | Malformed, context: Context) -> str 
 def _meant(amount: Quantity | Placeholder | Malformed) -> int:
     """The number of GiB that was meant, 0 if that cannot be said."""
     if isinstance(amount, Malformed):
-        written = _WRITTEN.fullmatch(amount.text)
+        written = re.fullmatch(_WRITTEN, amount.text)
         return int(written[1]) if written else 0
     if not isinstance(amount, Quantity) or amount.value < BYTES_FROM:
         return 0

@@ -45,7 +45,6 @@ References
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -53,7 +52,7 @@ from typing import Any
 from rules.base.json_access import as_text, display
 from rules.base.json_patch import remove
 from rules.base.patterns import matches_any
-from rules.finding import Action, Finding, Fix
+from rules.finding import Action, Finding, Fix, digest
 from rules.gpu.allocation_keys import is_allocation_key
 from rules.gpu.devices import Device, devices
 from rules.gpu.prefixes import prefix_findings
@@ -137,7 +136,7 @@ def _annotation(pod: Pod, context: Context, key: str, value: Any) -> Finding:
     advice = "remove it: the scheduler writes its own"
     if context.operation == "UPDATE" and pod.object.kind == "Pod":
         # A changed value is a new fault, so the value is part of the identity.
-        identity += f"={hashlib.sha256(as_text(value).encode('utf-8', 'replace')).hexdigest()[:16]}"
+        identity += f"={digest(as_text(value))[:16]}"
         advice = "leave it to the scheduler; the option `writers` names who may write it"
     fix = Fix("remove the annotation", (remove(path),))
     return Finding(path=path, key=identity, message=message, help=advice, fix=fix)
