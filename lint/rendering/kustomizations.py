@@ -112,21 +112,33 @@ def kustomization_in(folder: str) -> str:
     return next(filter(os.path.isfile, names), "")
 
 
-def roots(found: Collection[Kustomization]) -> Iterator[tuple[Kustomization, ...]]:
-    """The kustomizations to render, each with its parts: those that no other one includes.
+class RenderedParts(NamedTuple):
+    """Which kustomizations are rendered, each with its parts.
 
-    Of those that include each other, one is rendered, so that kustomize says what is wrong.
-    Components are left out.
+    - `tops`: those that no other one includes.
+    - `bases`: all others but components. They are also rendered in the tops that include them.
+    """
+
+    tops: list[tuple[Kustomization, ...]]
+    bases: list[tuple[Kustomization, ...]]
+
+
+def choose_rendered(found: Collection[Kustomization]) -> RenderedParts:
+    """Which of the kustomizations are rendered.
+
+    Of those that include each other, one is a top, so that kustomize says what is wrong.
     """
     included = {os.path.realpath(folder) for one in found for folder in one.folders}
+    chosen = RenderedParts([], [])
     covered: set[str] = set()
     for one in sorted(found, key=lambda one: os.path.realpath(one.folder) in included):
         real = os.path.realpath(one.folder)
-        if one.is_component or real in covered:
+        if one.is_component:
             continue
         parts = all_parts(one)
+        (chosen.bases if real in covered else chosen.tops).append(parts)
         covered |= {os.path.realpath(part.folder) for part in parts}
-        yield parts
+    return chosen
 
 
 def render_kustomization(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple, TypeVar
 
 from lint.findings import LocatedFinding, SuppressedFinding
@@ -10,16 +11,21 @@ from lint.rendering.origins import Origin, OriginFinder, SourceFiles, Work, line
 from lint.results import InputNotEvaluated, Remark, Results
 from lint.sources import Source
 from lint.suppressions import Suppressions, find_suppressions
+from rules.finding import Action
 from rules.policy import ActiveRule
 
 _E = TypeVar("_E", Remark, InputNotEvaluated)
 
 
 class _Rendering(NamedTuple):
-    """What was rendered, and where what is in it is from."""
+    """What was rendered, and where what is in it is from.
+
+    `is_base`: it is a kustomization that is also rendered in others.
+    """
 
     file: str
     finder: OriginFinder
+    is_base: bool
 
 
 class Places:
@@ -31,17 +37,18 @@ class Places:
         self._renderings: dict[str, _Rendering] = {}
         self._comments: dict[tuple[str, int], Suppressions] = {}
 
-    def add(self, command: str, file: str, finder: OriginFinder) -> None:
-        """Remember that `command` renders `file`."""
-        self._renderings[command] = _Rendering(file, finder)
+    def add(self, command: str, file: str, finder: OriginFinder, *, is_base: bool = False) -> None:
+        """Remember that `command` renders `file`, which may be a base that others include."""
+        self._renderings[command] = _Rendering(file, finder, is_base)
 
     def move(self, results: Results, rules: dict[str, ActiveRule]) -> None:
         """Give everything that was found in renderings the places that it is from.
 
         The same fault of the same object in several renderings stays once, at its highest level.
         What a comment at its origin suppresses becomes a suppressed finding; `rules` are those that
-        act.
+        act. Of what only a base has, errors stay, as warnings.
         """
+        of_bases = self._take_from_bases(results)
         found: dict[object, LocatedFinding] = {}
         suppressed: dict[object, SuppressedFinding] = {}
         for number, located in enumerate(results.findings):
@@ -62,11 +69,43 @@ class Places:
             origin = self._origin(entry.located)
             place = _place(entry.located, origin)
             suppressed[place] = entry._replace(located=_moved(entry.located, origin))
+        faults = {_fault(located) for located in found.values()}
+        faults |= {_fault(entry.located) for entry in suppressed.values()}
+        for located in of_bases:
+            origin = self._origin(located)
+            moved, place = _moved(located, origin), _place(located, origin)
+            if _fault(moved) in faults:
+                continue
+            if reason := self._reason(located, origin, rules):
+                suppressed[place] = SuppressedFinding(moved, reason)
+            else:
+                found[place] = self._as_warning(moved)
         results.findings = list(found.values())
         results.suppressed_findings = list(suppressed.values())
         results.suppressed = len(suppressed)
         results.remarks = self._without_lines(results.remarks)
         results.not_evaluated = self._without_lines(results.not_evaluated)
+
+    def _take_from_bases(self, results: Results) -> list[LocatedFinding]:
+        """The errors in the renderings of bases; nothing else of these stays in `results`."""
+        bases = {name for name, rendering in self._renderings.items() if rendering.is_base}
+        errors = [
+            one
+            for one in results.findings
+            if one.file in bases and one.finding.action is Action.DENY
+        ]
+        results.findings = [one for one in results.findings if one.file not in bases]
+        results.remarks = [one for one in results.remarks if one.file not in bases]
+        results.not_evaluated = [one for one in results.not_evaluated if one.file not in bases]
+        return errors
+
+    def _as_warning(self, located: LocatedFinding) -> LocatedFinding:
+        """A finding that only a base has: whoever includes the base changes the field."""
+        folder = os.path.dirname(self._renderings[located.rendered_by].file) or "."
+        message = f"{located.finding.message} (only where {folder} is applied by itself: every "
+        message += "kustomization here that includes it changes this)"
+        finding = located.finding._replace(message=message, action=Action.WARN)
+        return located._replace(finding=finding)
 
     def _origin(self, located: LocatedFinding) -> Origin:
         rendering = self._renderings[located.file]
@@ -108,6 +147,11 @@ def _moved(located: LocatedFinding, origin: Origin) -> LocatedFinding:
         rendered_by=located.file,
         rendered_line=located.span.line,
     )
+
+
+def _fault(located: LocatedFinding) -> object:
+    """What the same fault has in common in every object that is rendered from one place."""
+    return located.finding.rule, located.file, located.span
 
 
 def _place(located: LocatedFinding, origin: Origin) -> object:

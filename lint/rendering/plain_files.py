@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from hashlib import sha256
 
 from kubeyaml import Document
 from lint.manifests import File
 from lint.rendering.charts import RenderedChart
+from lint.rendering.helm_ignore import ignored_by_helm
 from lint.rendering.origins import SourceFiles
 from lint.sources import Source, has_placeholder
 
@@ -24,22 +26,32 @@ class ChartFiles:
 
     def __init__(self, files: SourceFiles) -> None:
         self._files = files
+        self._is_ignored: dict[str, Callable[[str], bool]] = {}
         self._renderings: dict[str, list[Source]] = {}
         self._objects: dict[str, set[bytes]] = {}
 
     def add(self, rendered: RenderedChart) -> None:
         """Remember a rendering."""
         for name in _FOLDERS:
-            folder = os.path.join(rendered.folder, name)
+            folder = os.path.normpath(os.path.join(rendered.folder, name))
             self._renderings.setdefault(folder, []).append(rendered.source)
+
+    def is_ignored(self, name: str) -> bool:
+        """Whether the file is a template that helm leaves out, so that nothing can evaluate it."""
+        folder = self._folder_of(name)
+        file = self._files.read(name) if folder else None
+        if file is None or not has_placeholder(file.source.text):
+            return False
+        chart = os.path.dirname(folder)
+        if chart not in self._is_ignored:
+            self._is_ignored[chart] = ignored_by_helm(chart)
+        return self._is_ignored[chart](os.path.relpath(name, chart or "."))
 
     def has(self, name: str) -> bool:
         """Whether the file is evaluated as it is rendered."""
-        folder = os.path.dirname(name)
-        while folder not in self._renderings:
-            if folder == os.path.dirname(folder):
-                return False
-            folder = os.path.dirname(folder)
+        folder = self._folder_of(name)
+        if not folder:
+            return False
         file = self._files.read(name)
         if file is None:
             return False
@@ -47,6 +59,15 @@ class ChartFiles:
             return True
         own = _objects(file)
         return not own or own <= self._rendered(folder)
+
+    def _folder_of(self, name: str) -> str:
+        """The folder of templates or charts that the file is in; empty if it is in none."""
+        folder = os.path.dirname(os.path.normpath(name))
+        while folder not in self._renderings:
+            if folder == os.path.dirname(folder):
+                return ""
+            folder = os.path.dirname(folder)
+        return folder
 
     def _rendered(self, folder: str) -> set[bytes]:
         if folder not in self._objects:

@@ -12,13 +12,18 @@ from lint.rendering.chart_origins import ChartOrigins
 from lint.rendering.charts import CHART, ChartOptions, RenderedChart, is_library, render_chart
 from lint.rendering.discovery import find_charts, find_kustomizations
 from lint.rendering.kustomization_origins import KustomizationOrigins
-from lint.rendering.kustomizations import read_kustomization, render_kustomization, roots
+from lint.rendering.kustomizations import (
+    choose_rendered,
+    read_kustomization,
+    render_kustomization,
+)
 from lint.rendering.places import Places
 from lint.rendering.plain_files import ChartFiles
 from lint.rendering.programs import MAX_SECONDS_OF_RUN, TOO_LONG, is_late
 from lint.sources import Input, SkippedSource, UnreadableSource, UsageError
 
 _LIBRARY = "a library chart: it is evaluated in the charts that use it"
+_IGNORED = "a template in no rendering: helm leaves it out, as .helmignore says or as it is hidden"
 
 
 def start(paths: Iterable[str], options: argparse.Namespace) -> Renderer:
@@ -48,7 +53,8 @@ class Renderer:
         if len(self._charts) > 1 and (self._options.values or self._options.sets):
             names = ", ".join(list(self._charts)[:5])
             raise UsageError(f"--values and --set are for one chart; here are several: {names}")
-        self._kustomizations = list(find_kustomizations(paths, options.exclude))
+        found = [read_kustomization(file) for file in find_kustomizations(paths, options.exclude)]
+        self._kustomizations = choose_rendered(found)
         # The files of kustomizations that are evaluated as they are rendered
         self._rendered: set[str] = set()
         self._places = Places()
@@ -68,8 +74,13 @@ class Renderer:
             yield from self._chart(folder, root)
         yield from self._kustomized()
         for item in files:
-            if item.name not in self._rendered and not self._chart_files.has(item.name):
+            if self._chart_files.is_ignored(item.name):
+                yield SkippedSource(item.name, _IGNORED)
+            elif os.path.normpath(item.name) not in self._rendered and not self._chart_files.has(
+                item.name
+            ):
                 yield item
+        yield from self._bases()
 
     def _chart(self, folder: str, root: str) -> Iterator[Input]:
         file = os.path.join(folder, CHART)
@@ -86,7 +97,7 @@ class Renderer:
                 yield rendered
 
     def _kustomized(self) -> Iterator[Input]:
-        for parts in roots([read_kustomization(file) for file in self._kustomizations]):
+        for parts in self._kustomizations.tops:
             file = parts[0].file
             if is_late(self._deadline):
                 yield UnreadableSource(file, TOO_LONG)
@@ -102,6 +113,20 @@ class Renderer:
             self._places.add(rendered.source.name, file, finder)
             yield rendered.source
         self._rendered -= {name for name, objects in self._not_rendered.items() if objects}
+
+    def _bases(self) -> Iterator[Input]:
+        """What users of a base get who apply it by itself."""
+        for parts in self._kustomizations.bases:
+            file = parts[0].file
+            if is_late(self._deadline):
+                yield UnreadableSource(file, TOO_LONG)
+                continue
+            rendered = render_kustomization(parts, self._deadline)
+            if isinstance(rendered, UnreadableSource):
+                continue  # nobody can apply it by itself
+            finder = KustomizationOrigins(rendered, self._places.files, self._places.work)
+            self._places.add(rendered.source.name, file, finder, is_base=True)
+            yield rendered.source
 
 
 def _chart_options(options: argparse.Namespace) -> ChartOptions:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from lint.rendering.charts import ChartOptions, RenderedChart, render_chart
+from lint.rendering.helm_ignore import ignored_by_helm
 from lint.rendering.origins import Work
 from lint.rendering.template_lines import Outline
 from lint.sources import UnreadableSource
@@ -247,6 +249,46 @@ def test_a_file_that_helm_ignores_is_evaluated(helm: LintCommand, forged: str) -
     assert places(done)["visible-devices-env"] == ("chart/templates/model.yaml", 11, 18)
     (helm.folder / "chart/.helmignore").unlink()
     assert len(helm.json("--render", "chart").report["findings"]) == len(done.found)
+
+
+def test_a_template_that_helm_ignores_is_named(helm: LintCommand) -> None:
+    helm.write("chart/.helmignore", "templates/model.yaml\n")
+    why = "a template in no rendering: helm leaves it out"
+    assert f"skipped: chart/templates/model.yaml: {why}" in helm("--render", "chart").out
+
+
+MANY_RULES = """\
+# a.yaml
+ a.yaml \n/templates/b.yaml\ntemplates/c?.yaml\nd/\ne.yaml/
+templates/f/*.yaml\n[^a-z].yaml\n/g.yaml\nf/h.yaml\n!*
+"""
+
+
+@pytest.mark.parametrize("lines", [MANY_RULES, "!*.yaml\n"])
+def test_what_is_said_to_be_ignored_helm_ignores(
+    helm: LintCommand, monkeypatch: pytest.MonkeyPatch, lines: str
+) -> None:
+    monkeypatch.setenv("PATH", helm.path)
+    names = [f"{name}.yaml" for name in ("a", "b", "c1", "c12", "e", "g", "h", "z", "1", ".x")]
+    names += [f"{folder}/{name}" for folder in ("d", "f", "f/i") for name in ("b.yaml", "h.yaml")]
+    chart = helm.folder / "ignoring"
+    helm.write("ignoring/Chart.yaml", CHART)
+    helm.write("ignoring/.helmignore", lines)
+    for name in names:
+        helm.write(f"ignoring/templates/{name}", "a: {{ 1 }}\n")
+    (rendered,) = render_chart(str(chart), ChartOptions(), str(chart))
+    assert isinstance(rendered, RenderedChart)
+    known = set(re.findall("# Source: serving/(.*)", rendered.source.text))
+    is_ignored = ignored_by_helm(str(chart))
+    paths = {f"templates/{name}" for name in names}
+    assert {path for path in paths if is_ignored(path)} == paths - known
+
+
+def test_a_chart_in_the_working_folder(helm: LintCommand) -> None:
+    inside = LintCommand(helm.folder / "chart")
+    inside.path = helm.path
+    report = inside.json("--render", ".").report
+    assert (report["summary"]["renderings"], report["skipped"]) == (1, [])
 
 
 def test_the_work_of_finding_lines_is_bounded() -> None:

@@ -93,9 +93,9 @@ def test_a_patch_is_judged_with_what_it_patches(kubectl: LintCommand) -> None:
     assert places(done) == [(BYPASS, "overlays/b/gpu.yaml", 12)]
     assert done.report["findings"][0]["rendered_by"] == "kubectl kustomize overlays/b"
     assert done.report["skipped"] == []
-    # The base is evaluated in the overlays, and not by itself.
-    assert done.report["summary"]["renderings"] == 2
-    assert done.report["summary"]["objects"] == 2
+    # The base is evaluated in the overlays, and by itself.
+    assert done.report["summary"]["renderings"] == 3
+    assert done.report["summary"]["objects"] == 3
 
 
 def test_the_name_of_a_rendering_is_no_path(kubectl: LintCommand) -> None:
@@ -189,7 +189,31 @@ def test_what_an_overlay_deletes_is_evaluated_as_it_is(kubectl: LintCommand, nam
     assert (BYPASS, "base/model.yaml", 18) in places(kubectl.json("--render", "base", "overlays/a"))
     # Unless another overlay has it.
     (kubectl.folder / "overlays/b/gpu.yaml").write_text(PATCH.replace("all", "void"))
-    assert places(kubectl.json("--render", "base", "overlays")) == []
+    assert kubectl.json("--render", "base", "overlays").found == {BYPASS: "warning"}
+
+
+def test_what_every_overlay_changes_is_a_warning_at_the_base(kubectl: LintCommand) -> None:
+    """An overlay that nobody applies could hide the fault of a base that somebody applies."""
+    faulty = DEPLOYMENT.replace("value: void", "value: all")
+    kubectl.write("base/model.yaml", faulty)
+    kubectl.write("overlays/b/gpu.yaml", PATCH.replace("all", "void"))
+    (kubectl.folder / "overlays/a/kustomization.yaml").unlink()
+    done = kubectl.json("--render", ".")
+    assert (done.status, done.found) == (0, {BYPASS: "warning"})
+    assert places(done) == [(BYPASS, "base/model.yaml", 18)]
+    message = done.report["findings"][0]["message"]
+    assert "(only where base is applied by itself: every kustomization" in message
+    assert kubectl.json("--render", "base").found == {BYPASS: "error"}
+    # It is reported once, and can be suppressed where it is.
+    reason = f"value: all # gpuward: ignore[{BYPASS}] nobody applies it"
+    kubectl.write("base/model.yaml", faulty.replace("value: all", reason))
+    assert kubectl.json("--render", ".").found == {}
+    # A base that cannot be evaluated by itself is no complete set of resources.
+    kubectl.write("base/model.yaml", DEPLOYMENT + "      volumes: later\n")
+    patch = PATCH.replace("all", "void") + "      volumes: null\n"
+    kubectl.write("overlays/b/gpu.yaml", patch)
+    assert kubectl.json("--render", ".").report["not_evaluated"] == []
+    assert kubectl.json("--render", "base").status == 3
 
 
 @pytest.mark.parametrize("renamed", ["", "namePrefix: my-\n"])
