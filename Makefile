@@ -45,6 +45,7 @@ check: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/rumdl check .
+	$(BIN)/python -m tools.profiles --check
 	$(BIN)/python -m tools.generate --check
 	$(BIN)/python -m tools.chart_files --check
 	$(BIN)/python -m tools.dashboard --check
@@ -55,6 +56,7 @@ format: .venv/.dev
 	$(BIN)/rumdl check --fix .
 
 docs: .venv/.dev
+	$(BIN)/python -m tools.profiles
 	$(BIN)/python -m tools.generate
 	$(BIN)/python -m tools.chart_files
 	$(BIN)/python -m tools.dashboard
