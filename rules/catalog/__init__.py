@@ -72,11 +72,13 @@ from rules.catalog.sharing import (
     gpu_mem_fraction,
     gpu_mem_unit,
     inconsistent_containers,
+    memory_exceeds_card,
     placement_label,
     reserved_gpushare_keys,
     share_limit_override,
     share_visible_devices,
     share_without_card,
+    small_share,
 )
 from rules.rule import Rule
 
@@ -142,6 +144,8 @@ REPORTS = (
     fraction_annotation.RULE,
     inconsistent_containers.RULE,
     gpu_count_label.RULE,
+    memory_exceeds_card.RULE,
+    small_share.RULE,
     placement_label.RULE,
     scheduler_mismatch.RULE,
     affinity_contradiction.RULE,

@@ -1,0 +1,133 @@
+"""A container asks for more GPU memory than any card has.
+
+What it does
+------------
+Finds amounts of shared GPU memory that are larger than the memory of the largest card that is
+known. Evaluates resources that count GiB or MiB of one NVIDIA card, such as `aliyun.com/gpu-mem`
+and `nvidia.com/gpumem`. With the pod label `aliyun.com/gpu-count` the memory is divided by that
+number first. If the pod selects cards by a label of nodes, such as
+`aliyun.accelerator/nvidia_name`, `aliyun.com/gpu-mem` is compared with these cards. HAMi and
+Volcano can be configured to hand out more memory than a card has, so their shares are compared
+with the largest card only.
+
+Only a note: 1,024 and more of `aliyun.com/gpu-mem`. The device plugin of such a cluster
+probably counts in MiB.
+
+Not reported: amounts that `gpu-mem-unit` reports.
+
+Why it matters
+--------------
+A share is a part of one card, and several cards do not add up to one. No node has room for such a
+share, so the pod stays Pending. The cause is often a number of MiB where GiB are counted.
+
+Where the plugin counts in MiB, say so in a profile of the policy:
+
+```yaml
+profiles:
+  - name: ack-in-mebibytes
+    extends: [ack]
+    resources:
+      aliyun.com/gpu-mem: {vendor: nvidia, sharing: share, unit: MiB}
+```
+
+References
+----------
+- https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-gpus.html
+- https://github.com/AliyunContainerService/gpushare-scheduler-extender/issues/219
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import as_text, display
+from rules.base.quantity import Quantity
+from rules.finding import Action, Finding
+from rules.gpu.devices import Device, devices
+from rules.objects.pod import Pod
+from rules.placement.selected_cards import selected_card_memory
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import SHARE
+
+GPU_MEM = "aliyun.com/gpu-mem"
+CARDS_LABEL = "aliyun.com/gpu-count"
+MEBIBYTES = {"GiB": 1024, "MiB": 1}
+# No card for data centres has less memory, so smaller amounts need no table.
+SMALLEST_CARD = 8 * 1024
+PROBABLY_MIB = 1024  # of an amount in GiB
+BYTES_FROM = 10**6  # `gpu-mem-unit` takes larger amounts for bytes
+MOST_DIGITS = 4
+
+
+def check(pod: Pod, context: Context) -> Iterator[Finding]:
+    """Yield each share of a card's memory that is larger than a card."""
+    for container in pod.containers:
+        for name, device in devices(container).items():
+            field, amount = "limits", device.limit
+            if amount is None:
+                field, amount = "requests", device.request
+            if not isinstance(amount, Quantity) or not _is_memory(device):
+                continue
+            if name == GPU_MEM and _is_reported_as_bytes(amount, context):
+                continue
+            if fault := _fault(pod, device, amount.value):
+                in_gib = name == GPU_MEM and device.resource.unit == "GiB"
+                probably_mib = in_gib and amount.value >= PROBABLY_MIB
+                yield Finding(
+                    path=(*container.resources_path, field, name),
+                    key=f"card.{name}",
+                    message=f"{container} asks for {display(f'{name}: {amount.text}')}, {fault}",
+                    container=container,
+                    help=_advice(device),
+                    action=Action.AUDIT if probably_mib else Action.DENY,
+                )
+
+
+def _is_memory(device: Device) -> bool:
+    return device.resource.vendor == "nvidia" and device.resource.unit in MEBIBYTES
+
+
+def _is_reported_as_bytes(amount: Quantity, context: Context) -> bool:
+    # At admission the API server has rewritten a plain 16000 as 16k.
+    return amount.value >= BYTES_FROM or (context.operation is None and bool(amount.suffix))
+
+
+def _fault(pod: Pod, device: Device, amount: int) -> str | None:
+    asked = amount * MEBIBYTES[device.resource.unit]
+    cards = _cards(pod) if device.name == GPU_MEM else 1
+    if asked <= SMALLEST_CARD * cards:
+        return None
+    from rules.platforms.cards import LARGEST  # noqa: PLC0415  # not for a usual amount
+
+    # HAMi can hand out more memory than a card has (deviceMemoryScaling).
+    selected = selected_card_memory(pod) if device.name == GPU_MEM else None
+    limit = selected.largest if selected else LARGEST * 1024
+    if asked <= limit * cards:
+        return None
+    share = "which is" if cards == 1 else f"which for each of {cards} cards is"
+    owner = display(selected.cards) if selected else "the largest known card"
+    return f"{share} {_in_gib(asked, cards)} GiB, and {owner} has at most {_in_gib(limit)} GiB"
+
+
+def _cards(pod: Pod) -> int:
+    text = as_text(pod.labels.get(CARDS_LABEL))
+    is_count = text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+    return max(int(text), 1) if is_count else 1
+
+
+def _in_gib(mebibytes: int, cards: int = 1) -> str:
+    return f"{mebibytes / 1024 / cards:.1f}".removesuffix(".0")
+
+
+def _advice(device: Device) -> str:
+    unit = device.resource.unit
+    advice = f"ask for no more {unit} than one card has"
+    if device.name != GPU_MEM:
+        return advice
+    if unit == "GiB":
+        advice += ", or set `unit: MiB` in a profile if the device plugin counts in MiB"
+    return f"{advice}; the pod label {CARDS_LABEL} spreads memory over several cards"
+
+
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(SHARE,), needs_resources=True)

@@ -1,0 +1,81 @@
+"""A share is so small that a card full of such shares has memory left.
+
+What it does
+------------
+Compares `aliyun.com/gpu-mem` with the card that the pod selects by a label of nodes, such as
+`aliyun.accelerator/nvidia_name`. Finds a share below a twentieth of the card's memory. Pods that
+name no card, or only nodes without cGPU (`ack.node.gpu.schedule: share`), are not reported.
+
+Why it matters
+--------------
+cGPU runs at most 20 pods on one card, and the 21st fails with `Error occurs when creating cGPU
+instance`. Twenty shares of less than a twentieth leave memory of the card that no pod can use. That
+is no fault where larger shares are on the same card.
+
+References
+----------
+- Alibaba Cloud, "Manage the shared GPU scheduling component", limitations
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.base.quantity import Quantity
+from rules.finding import Action, Finding
+from rules.gpu.devices import devices
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.placement.node_modes import allowed_values
+from rules.placement.selected_cards import CardMemory, selected_card_memory
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import NODE_CONSTRAINT, SHARE
+
+GPU_MEM = "aliyun.com/gpu-mem"
+CARDS_LABEL = "aliyun.com/gpu-count"
+MEBIBYTES = {"GiB": 1024, "MiB": 1}
+PODS_PER_CARD = 20
+MODE_LABEL = "ack.node.gpu.schedule"
+CGPU_MODES = {"cgpu", "core_mem"}
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each share of which twenty do not fill the selected card."""
+    modes = allowed_values(pod, MODE_LABEL)
+    # A share that is spread over several cards is not compared with one.
+    if (modes is not None and not modes & CGPU_MODES) or CARDS_LABEL in pod.labels:
+        return
+    card: CardMemory | None = None
+    for container in pod.containers:
+        device = devices(container).get(GPU_MEM)
+        amount = device.limit if device else None
+        if device is None or not isinstance(amount, Quantity) or amount.nano <= 0:
+            continue
+        card = card or selected_card_memory(pod)
+        if card is None:
+            return
+        asked = amount.value * MEBIBYTES.get(device.resource.unit, 0)
+        if 0 < asked * PODS_PER_CARD < card.smallest:
+            yield _finding(container, amount, asked, card)
+
+
+def _finding(container: Container, amount: Quantity, asked: int, card: CardMemory) -> Finding:
+    used, whole = asked * PODS_PER_CARD // 1024, card.smallest // 1024
+    message = (
+        f"{container} asks for {display(f'{GPU_MEM}: {amount.text}')}: {PODS_PER_CARD} such pods, "
+        f"the most that cGPU runs on a card, use {used} of the {whole} GiB of {display(card.cards)}"
+    )
+    return Finding(
+        path=(*container.resources_path, "limits", GPU_MEM),
+        key=f"small.{GPU_MEM}",
+        message=message,
+        container=container,
+        help="select smaller cards, or ask for a larger share, unless larger pods share the card",
+    )
+
+
+RULE = define_rule(
+    check, action=Action.AUDIT, since="0.1", needs=(SHARE, NODE_CONSTRAINT), needs_resources=True
+)
