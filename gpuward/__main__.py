@@ -20,6 +20,7 @@ COMMANDS = {
     "fix": ("lint.fix.cli", "", "fix faults in files, in place"),
     "baseline": ("lint.baseline.cli", "", "list known findings, so that only new ones fail"),
     "lsp": ("lint.language_server.cli", "lsp", "serve an editor: findings, fixes, explanations"),
+    "audit": ("cluster_commands.audit.cli", "cluster", "find faults in what a cluster runs"),
     "serve": ("webhook.cli", "webhook", "run the admission webhook"),
     "certs": ("certs.cli", "certs", "make, renew and check the certificates of the webhook"),
     "webhooks": (

@@ -26,23 +26,7 @@ def add_inputs(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group.add_argument(
         "paths", metavar="PATH", nargs="*", help="file, folder, glob, or - for stdin"
     )
-    group.add_argument(
-        "--policy",
-        metavar="FILE",
-        help=f"instead of the nearest {POLICY_FILE}: a policy, or a ConfigMap with one",
-    )
-    group.add_argument(
-        "--isolated",
-        action="store_true",
-        help=f"do not look for {POLICY_FILE}: without --policy, use the default policy",
-    )
-    group.add_argument(
-        "--profile",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="the GPU platform that you run, such as gke; repeatable; default: nvidia",
-    )
+    add_policy(group)
     group.add_argument("--namespace", "-n", help="where objects go that name no namespace")
     group.add_argument(
         "--exclude",
@@ -78,6 +62,27 @@ def add_inputs(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     )
     _add_rendering(made.add_argument_group("charts and kustomizations"))
     return group
+
+
+def add_policy(group: argparse._ArgumentGroup) -> None:
+    """Add what says which policy is used."""
+    group.add_argument(
+        "--policy",
+        metavar="FILE",
+        help=f"instead of the nearest {POLICY_FILE}: a policy, or a ConfigMap with one",
+    )
+    group.add_argument(
+        "--isolated",
+        action="store_true",
+        help=f"do not look for {POLICY_FILE}: without --policy, use the default policy",
+    )
+    group.add_argument(
+        "--profile",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="the GPU platform that you run, such as gke; repeatable; default: nvidia",
+    )
 
 
 def _positive(text: str) -> int:

@@ -36,14 +36,21 @@ def parser(prog: str = "gpuward lint") -> argparse.ArgumentParser:
     # Every option is in a group: argparse prepares to print help for each that is not.
     add_selection(add_inputs(made).add_mutually_exclusive_group())
     _add_fixes(made.add_argument_group("fixes"), is_fix=is_fix)
-    _add_outputs(made.add_argument_group("report"))
+    reports = made.add_argument_group("report")
+    add_reports(reports)
+    reports.add_argument(
+        "--baseline",
+        metavar="FILE",
+        help="report only findings that are not in this file: gpuward baseline",
+    )
     made.add_argument_group("help").add_argument(
         "--help", "-h", action="help", help="print this text"
     )
     return made
 
 
-def _add_outputs(made: argparse._ArgumentGroup) -> None:
+def add_reports(made: argparse._ArgumentGroup) -> None:
+    """Add what says which reports are written, what they have, and the exit status."""
     made.add_argument("--format", choices=FORMATS, help="default: text")
     made.add_argument(
         "--statistics",
@@ -68,11 +75,6 @@ def _add_outputs(made: argparse._ArgumentGroup) -> None:
         choices=("error", "warning", "note"),
         default="error",
         help="what makes the exit status 1; default: error",
-    )
-    made.add_argument(
-        "--baseline",
-        metavar="FILE",
-        help="report only findings that are not in this file: gpuward baseline",
     )
     made.add_argument(
         "--notes", action="store_true", help="show notes too: what admission sets by default"

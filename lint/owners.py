@@ -64,7 +64,8 @@ class Owners:
         Several places of one object stay apart, and so do several owners of the same name, or of
         none.
         The finding that stays is one of the highest level, and of these one in the object next to
-        the owner. It says who the owner is, and how many objects have the fault.
+        the owner. It says who the owner is, and how many objects have the fault. Merged findings
+        can be merged again with others.
         """
         owned = [self._with_owner(located) for located in findings]
         # The objects next to the owner that have the fault: pods below them only repeat it.
@@ -104,7 +105,11 @@ def _place(located: LocatedFinding, distance: int) -> tuple[Any, ...]:
 
 def _representative(group: list[tuple[LocatedFinding, int]]) -> LocatedFinding:
     best, _ = max(group, key=lambda member: (member[0].finding.action, -member[1]))
-    return best._replace(objects=len({located.finding.object for located, _ in group}))
+    objects: dict[ObjectRef | None, int] = {}
+    for located, _ in group:  # of which some may stand for several after an earlier merge
+        ref = located.finding.object
+        objects[ref] = max(objects.get(ref, 0), located.objects)
+    return best._replace(objects=sum(objects.values()))
 
 
 def _group(raw: Mapping[str, Any]) -> str:

@@ -17,10 +17,14 @@ _ERASE = "\r\x1b[K"
 
 
 class Progress:
-    """A bar on standard error, if that is a terminal and the run takes more than a second."""
+    """A bar on standard error, if that is a terminal and the run takes more than a second.
 
-    def __init__(self, total: int) -> None:
+    Without a `total` there is no bar, only how many are done. `what` they are is in the plural.
+    """
+
+    def __init__(self, total: int | None, what: str = "files") -> None:
         self._total = total
+        self._what = what
         self._done = 0
         self._is_shown = False
         self._next = time.monotonic() + _DELAY
@@ -47,9 +51,12 @@ class Progress:
             return
         self._next = time.monotonic() + _INTERVAL
         self._is_shown = True
-        full = _WIDTH * self._done // self._total
-        bar = "#" * full + "." * (_WIDTH - full)
-        self._write(f"{_ERASE}gpuward: [{bar}] {self._done:,} of {self._total:,} files")
+        done = f"{self._done:,}"
+        if self._total is not None:
+            full = _WIDTH * self._done // self._total
+            bar = "#" * full + "." * (_WIDTH - full)
+            done = f"[{bar}] {done} of {self._total:,}"
+        self._write(f"{_ERASE}gpuward: {done} {self._what}")
 
     def _write(self, text: str) -> None:
         sys.stderr.write(text)

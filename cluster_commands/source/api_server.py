@@ -22,6 +22,7 @@ from cluster_commands.source.objects import (
     NotServedError,
     Object,
     Resource,
+    ResourceNames,
     SourceError,
 )
 
@@ -61,6 +62,43 @@ class ApiServerSource:
                 raise SourceError(f"cannot list {resource}: {error}") from error
             return
         raise NotServedError(resource)
+
+    def list_all(
+        self,
+        names: ResourceNames,
+        namespace: str | None,
+        on_error: Callable[[SourceError], object],
+    ) -> Iterator[Object]:
+        """The objects of all these resources: see `ObjectSource`."""
+        try:
+            resources = [*self._served(names, on_error)]
+        except ClusterError as error:
+            on_error(SourceError(f"cannot list the API groups: {error}"))
+            return
+        for resource in resources:
+            try:
+                yield from self.list(resource, namespace)
+            except SourceError as error:
+                on_error(error)
+
+    def _served(
+        self, names: ResourceNames, on_error: Callable[[SourceError], object]
+    ) -> Iterator[Resource]:
+        """Those resources that the API server serves, each in its preferred version."""
+        groups = self._get("/apis").get("groups") or ()
+        versions = {group["name"]: group["preferredVersion"]["version"] for group in groups}
+        versions[""] = "v1"
+        for group, wanted in names.items():
+            if (version := versions.get(group)) is None:
+                continue
+            path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+            try:
+                served = {found["name"]: found for found in self._get(path).get("resources") or ()}
+            except ClusterError as error:
+                on_error(SourceError(f"cannot list the resources of {path}: {error}"))
+                continue
+            for found in (served[name] for name in wanted if name in served):
+                yield Resource(found["name"], found["kind"], group, (version,), found["namespaced"])
 
     def _list(self, resource: Resource, version: str, namespace: str | None) -> Iterator[Object]:
         """The objects in the order of their keys, in which API servers keep them."""

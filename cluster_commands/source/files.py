@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import IO
 
-from cluster_commands.source.objects import Object, Resource, SourceError
+from cluster_commands.source.objects import Object, Resource, ResourceNames, SourceError
 from lint.inputs import inputs
 from lint.large_files.parts import in_parts
 from lint.manifests import File, UnparsedDocument
@@ -44,15 +44,31 @@ class FileSource:
 
     def list(self, resource: Resource, namespace: str | None = None) -> Iterator[Object]:
         """The objects of `resource`: see `ObjectSource`."""
-        for raw in self.objects():
+        for raw in self._all(namespace):
             group = as_text(raw.get("apiVersion")).rpartition("/")[0]
             if as_text(raw.get("kind")) == resource.kind and group == resource.group:
-                home = as_text(as_object(raw.get("metadata")).get("namespace"))
-                if namespace is None or home in {namespace, ""}:
-                    yield raw
+                yield raw
 
-    def objects(self) -> Iterator[Object]:
-        """Every object in the files, those of Lists one by one. Raises SourceError."""
+    def list_all(
+        self,
+        names: ResourceNames,  # noqa: ARG002  # files give all that they have
+        namespace: str | None,
+        on_error: Callable[[SourceError], object],
+    ) -> Iterator[Object]:
+        """All objects: see `ObjectSource`. What comes after an error is not read."""
+        try:
+            yield from self._all(namespace)
+        except SourceError as error:
+            on_error(error)
+
+    def _all(self, namespace: str | None) -> Iterator[Object]:
+        """The objects in the files, those of Lists one by one."""
+        for raw in self._of_all_namespaces():
+            home = as_text(as_object(raw.get("metadata")).get("namespace"))
+            if namespace is None or home in {namespace, ""}:
+                yield raw
+
+    def _of_all_namespaces(self) -> Iterator[Object]:
         try:
             for item in in_parts(inputs(self._paths, read_stdin=self._read_stdin())):
                 given = item.read() if isinstance(item, UnreadFile | StandardInput) else item

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 Object = dict[str, Any]
@@ -24,6 +24,10 @@ class Resource(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name}.{self.group}" if self.group else self.name
+
+
+ResourceNames = Mapping[str, Sequence[str]]
+"""Names of resources by their API group, such as `pods` by the empty text."""
 
 
 class SourceError(Exception):
@@ -59,4 +63,16 @@ class ObjectSource(Protocol):
         They come as they are read, so that no more than a part of them is in memory. Raises
         SourceError: MissingRightError and NotServedError, before the first object, say that
         nothing is known about this resource, while others may well be readable.
+        """
+
+    def list_all(
+        self,
+        names: ResourceNames,
+        namespace: str | None,
+        on_error: Callable[[SourceError], object],
+    ) -> Iterator[Object]:
+        """The objects of all resources of `names` that there are, in its order.
+
+        What cannot be read is given to `on_error`, and the rest is still read. Files are read once,
+        in their order, and give all that they have: they do not say what an object's resource is.
         """

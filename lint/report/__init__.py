@@ -48,12 +48,20 @@ def printable(text: str) -> str:
 def position(located: LocatedFinding) -> str:
     """FILE:LINE:COLUMN; empty for what a program wrote to standard input, as nobody has its lines.
 
-    Reports then say where the finding is by its object and its JSON Pointer.
+    It is empty for objects of a cluster, too. Reports then say where the finding is by its object
+    and its JSON Pointer.
     """
     name = located.file
-    if name == STANDARD_INPUT and located.finding.object:
+    if name in {STANDARD_INPUT, ""} and located.finding.object:
         return ""
     return f"{name}:{located.span.line}:{located.span.column}"
+
+
+def place(file: str, line: int, column: int) -> str:
+    """FILE:LINE:COLUMN and a space, to begin a line with; empty if there is no file."""
+    if not file:
+        return ""
+    return f"{file}:{line}:{column}: " if line else f"{file}: "
 
 
 def affected(located: LocatedFinding) -> str:

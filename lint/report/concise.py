@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from lint.report import Style, affected, position, printable
+from lint.report import Style, affected, place, position, printable
 from lint.report.fixes import fixed_files, why_not_fixed
 from lint.results import Results
 
@@ -18,15 +18,15 @@ def write(out: TextIO, results: Results, style: Style) -> None:
             out.write(f"{printable(where)}: {printable(what)}\n")
     for remark in results.remarks:
         if remark.level != "note" or style.notes:
-            where = f"{remark.file}:{remark.line}:{remark.column}"
-            out.write(f"{printable(where)}: {remark.level}: {printable(remark.message)}\n")
+            where = printable(place(remark.file, remark.line, remark.column))
+            out.write(f"{where}{remark.level}: {printable(remark.message)}\n")
     out.writelines(
         f"{printable(skipped.file)}: skipped: {printable(skipped.why)}\n"
         for skipped in (() if style.quiet else results.skipped)
     )
     for failed in results.not_evaluated:
-        where = f"{failed.file}:{failed.line}:{failed.column}"
-        out.write(f"{printable(where)}: not evaluated: {printable(failed.message)}\n")
+        where = printable(f"{failed.file}:{failed.line}:{failed.column}: " if failed.file else "")
+        out.write(f"{where}not evaluated: {printable(failed.message)}\n")
     out.writelines(f"{printable(file)}: fixed: {rules}\n" for file, rules in fixed_files(results))
     for entry in results.not_fixed:
         where = f"{entry.file}:{entry.line}:{entry.column}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from lint.findings import LocatedFinding
-from lint.report import Style, affected, many, position, printable, rule_page
+from lint.report import Style, affected, many, place, position, printable, rule_page
 from lint.report.fixes import fixed_files, why_not_fixed
 from lint.results import Results
 
@@ -32,7 +32,7 @@ def write_rest(out: TextIO, results: Results, style: Style) -> None:
     paint = _Paint(style)
     for remark in results.remarks:
         if remark.level != "note" or style.notes:
-            where = _where(remark.file, remark.line, remark.column)
+            where = printable(place(remark.file, remark.line, remark.column))
             out.write(f"{paint(remark.level, remark.level)}: {where}{printable(remark.message)}\n")
     skipped = [] if style.quiet else results.skipped
     out.writelines(
@@ -40,7 +40,7 @@ def write_rest(out: TextIO, results: Results, style: Style) -> None:
         for passed in skipped
     )
     for failed in results.not_evaluated:
-        where = _where(failed.file, failed.line, failed.column)
+        where = printable(place(failed.file, failed.line, failed.column))
         out.write(f"{paint('error', 'not evaluated')}: {where}{printable(failed.message)}\n")
     _write_fixes(out, results, paint)
     if not style.quiet:
@@ -53,12 +53,12 @@ def _write_fixes(out: TextIO, results: Results, paint: _Paint) -> None:
         for file, rules in fixed_files(results)
     )
     for entry in results.not_fixed:
-        where = _where(entry.file, entry.line, entry.column)
+        where = printable(place(entry.file, entry.line, entry.column))
         why = printable(why_not_fixed(entry))
         out.write(f"{paint('warning', 'not fixed')}: {where}{why}\n")
         out.writelines(f"  by hand: {printable(edit)}\n" for edit in entry.by_hand)
     for failed in results.not_written:
-        where = _where(failed.file, failed.line, failed.column)
+        where = printable(place(failed.file, failed.line, failed.column))
         out.write(f"{paint('error', 'not written')}: {where}{printable(failed.message)}\n")
 
 
@@ -78,10 +78,6 @@ class _Paint:
         return f"\x1b]8;;{address}\x1b\\{text}\x1b]8;;\x1b\\"
 
 
-def _where(file: str, line: int, column: int) -> str:
-    return printable(f"{file}:{line}:{column}: " if line else f"{file}: ")
-
-
 def _finding(located: LocatedFinding, paint: _Paint, *, explain: bool) -> Iterator[str]:
     finding, span = located.finding, located.span
     rule = paint.link(rule_page(finding.rule), finding.rule)
@@ -91,9 +87,8 @@ def _finding(located: LocatedFinding, paint: _Paint, *, explain: bool) -> Iterat
     where = position(located)
     if not where or located.rendered_by:  # the place may be that of a template, or of its parent
         holder = f"{holder}: {located.pointer_in_object}"
-    place = f"{where}   {holder}" if where else holder
-    gutter = " " * len(str(span.line))
-    yield printable(f"{gutter}--> {place}")
+    gutter = " " * len(_line_number(span.line))
+    yield printable(f"{gutter}--> {f'{where}   {holder}' if where else holder}")
     yield from _excerpt(located, gutter, paint)
     if located.rendered_by:
         command = printable(located.rendered_by)
@@ -111,8 +106,12 @@ def _finding(located: LocatedFinding, paint: _Paint, *, explain: bool) -> Iterat
 def _excerpt(located: LocatedFinding, gutter: str, paint: _Paint) -> Iterator[str]:
     excerpt = located.excerpt
     yield f"{gutter} |"
-    yield f"{located.span.line} | {_flat(excerpt.text)}"
+    yield f"{_line_number(located.span.line)} | {_flat(excerpt.text)}"
     yield f"{gutter} | {' ' * excerpt.start}{paint(located.level, '^' * excerpt.width)}"
+
+
+def _line_number(line: int) -> str:
+    return str(line) if line else " "  # of an object in a cluster
 
 
 def _flat(text: str) -> str:
@@ -139,7 +138,7 @@ def _summary(results: Results, style: Style) -> str:
     hidden = results.count("note") and not style.notes
     shown = [f for f in results.findings if f.level != "note" or style.notes]
     parts = [
-        many(results.files, "file"),
+        *([many(results.files, "file")] if results.files or not results.objects else []),
         *([many(results.renderings, "rendering")] if results.renderings else []),
         many(results.objects, "object"),
         many(results.pods, "pod"),

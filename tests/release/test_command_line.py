@@ -26,6 +26,7 @@ for _option in ("namespace", "service", "headless-service", "secret", "ca-secret
         ("cryptography", ["certs", "check", "."], "'.[certs]'"),
         ("structlog", CERTS_RUN, "'.[certs]'"),
         ("kubernetes", CERTS_RUN, "'.[certs]'"),
+        ("kubernetes", ["audit"], "'.[cluster]'"),
         ("yaml", ["lint", "examples"], "."),
     ],
 )

@@ -13,20 +13,24 @@ from lint.sources import STANDARD_INPUT
 
 
 class Article(NamedTuple):
-    """An entry of the report, with its finding if a rule made it."""
+    """An entry of the report, with its finding if a rule made it.
+
+    `nameless` is what the page calls what is in no file.
+    """
 
     entry: Entry
     located: LocatedFinding | None = None
+    nameless: str = STANDARD_INPUT
 
     @property
     def file(self) -> str:
         """The name under which the page lists it."""
-        return self.entry.file or STANDARD_INPUT
+        return self.entry.file or self.nameless
 
 
 def add_article(section: Element, article: Article) -> None:
     """Add what is wrong, where, why, and what to do about it."""
-    entry, located = article
+    entry, located = article.entry, article.located
     data = {"data_level": entry.level, "data_rule": entry.code}
     element = add(section, "article", css=entry.level, **data)
     head = add(element, "h3")
@@ -76,7 +80,7 @@ def _add_excerpt(element: Element, located: LocatedFinding) -> None:
 
 
 def _add_line(pre: Element, number: int, text: str) -> Element:
-    row = add(pre, "span", _visible(text), data_line=str(number))
+    row = add(pre, "span", _visible(text), data_line=str(number or ""))
     row.tail = "\n"
     return row
 

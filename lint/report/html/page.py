@@ -17,6 +17,7 @@ from lint.report.fixes import fixed_files
 from lint.report.html.article import Article, add_article
 from lint.report.html.elements import add
 from lint.results import Results
+from lint.sources import STANDARD_INPUT
 
 # Browsers get slow with more.
 _MAX_ARTICLES = 5_000
@@ -46,10 +47,12 @@ def write(out: TextIO, results: Results, style: Style) -> None:
 
 def _articles(results: Results, style: Style) -> Iterable[Article]:
     """What was not evaluated comes first: without it the rest may say too little."""
-    yield from map(Article, other_entries(results, style))
+    nameless = STANDARD_INPUT if results.files or not results.objects else "the cluster"
+    for entry in other_entries(results, style):
+        yield Article(entry, nameless=nameless)
     for located, mark in zip(results.findings, fingerprints(results.findings), strict=True):
         if located.level != "note" or style.notes:
-            yield Article(finding_entry(located, mark), located)
+            yield Article(finding_entry(located, mark), located, nameless)
 
 
 def _add_head(page: Element, heading: str) -> None:
@@ -75,7 +78,8 @@ def _add_header(body: Element, results: Results, articles: list[Article]) -> Non
         item = add(counts, "li", css=level if number else f"{level} none")
         add(item, "strong", str(number))
         add(item, "span", f"{level}{'s'[number == 1 :]}")
-    facts = [many(results.files, "file"), many(results.objects, "object")]
+    facts = [many(results.files, "file")] if results.files or not results.objects else []
+    facts += [many(results.objects, "object")]
     facts += [many(results.pods, "pod"), f"{results.suppressed} suppressed"]
     facts += [f"{results.excepted} excepted"] if results.excepted else []
     facts += [f"{results.baselined} in the baseline"] if results.baselined else []

@@ -1,0 +1,129 @@
+"""The command `gpuward audit`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+import time
+from importlib import import_module
+
+from cluster_commands.audit.evaluation import ObjectEvaluator
+from cluster_commands.audit.facts import read_facts
+from cluster_commands.audit.objects import EVALUATED
+from cluster_commands.audit.remarks import PodRemarks
+from cluster_commands.source.objects import ObjectSource, SourceError
+from cluster_commands.source.options import add_options, open_source
+from lint.input_options import add_policy
+from lint.linter import reduce_garbage_collection
+from lint.options import add_reports
+from lint.outputs import plan
+from lint.policy_file import PolicyChoice
+from lint.progress import Progress
+from lint.report import Style, Writer, printable
+from lint.results import InputNotEvaluated, Remark, Results
+from lint.sources import UsageError
+from lint.terminal import use_color, use_hyperlinks
+from policies.loading import PolicyError
+from rules.policy import Policy
+from rules.profile.context import Context
+
+_DESCRIPTION = """\
+Evaluate the pods, workloads, quotas and claims of a cluster by the rules of gpuward lint.
+Findings in pods are reported once, at the object that controls them. Nothing is changed."""
+_EPILOG = """\
+The credentials are those that kubectl would use: from a kubeconfig file, or else from the
+pod in which this runs. The account needs the right to list what is evaluated; what it may
+not list is reported, and the rest is evaluated. Nodes and namespaces, if it may list them,
+tell which running pods can use GPUs that they did not request, and which pods mode deny
+would refuse.
+
+exit status:
+  0  nothing found that reaches --fail-on
+  1  findings at or above --fail-on
+  2  wrong usage, no credentials, a policy that cannot be used, or a report that cannot be
+     written
+  3  something could not be listed or evaluated"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    made = argparse.ArgumentParser(
+        prog="gpuward audit",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.set_defaults(diff=False, patch=False)
+    add_options(made)
+    rules = made.add_argument_group("rules")
+    add_policy(rules)
+    rules.add_argument(
+        "--as",
+        dest="mode",
+        choices=("deny",),
+        help="only what mode deny would refuse if it were created again, after its fixes",
+    )
+    add_reports(made.add_argument_group("report"))
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    """Audit as the command line says; the exit status."""
+    options = make_parser().parse_args(arguments)
+    started = time.perf_counter()
+    try:
+        outputs = plan(options, options.files)
+        choice = PolicyChoice(options.policy, options.profile, isolated=options.isolated)
+        policy, policy_file = choice.load()
+        source = open_source(options)
+    except (UsageError, PolicyError, SourceError) as error:
+        lines = (printable(line) for line in str(error).split("\n"))
+        sys.stderr.write("gpuward: " + "\n".join(lines) + "\n")
+        return 2
+    reduce_garbage_collection()
+    results = audit(source, policy, options.namespace, only_refused=options.mode == "deny")
+    results.policy = policy_file
+    results.seconds = time.perf_counter() - started
+    notes = options.notes or options.fail_on == "note"
+    style = Style(notes=notes, quiet=options.quiet, fail_on=options.fail_on)
+    # The files first: whoever reads standard output may close it early.
+    is_written = outputs.write(results, style)
+    out = sys.stdout
+    writer: Writer = import_module(f"lint.report.{outputs.on_standard_output}").write
+    color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
+    writer(out, results, style._replace(color=color, hyperlinks=links))
+    return results.status(options.fail_on) if is_written else 2
+
+
+def audit(
+    source: ObjectSource, policy: Policy, namespace: str | None, *, only_refused: bool = False
+) -> Results:
+    """Evaluate the objects of `source`, of one namespace or of all, by `policy`.
+
+    With `only_refused`, only what mode `deny` would refuse counts, after what it would fix.
+    """
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    evaluator = ObjectEvaluator(policy, Context(today=today), only_refused=only_refused)
+    results = evaluator.results
+
+    def on_missing_fact(error: SourceError) -> None:
+        results.remarks.append(Remark("warning", "", 0, 0, str(error)))
+
+    def on_error(error: SourceError) -> None:
+        results.not_evaluated.append(InputNotEvaluated("", 0, 0, str(error)))
+
+    profile = policy.rule_set().profile
+    pods = PodRemarks(profile, read_facts(source, profile, on_missing_fact))
+    with Progress(None, "objects") as progress:
+        for raw in progress.count(source.list_all(EVALUATED, namespace, on_error)):
+            pods.add(evaluator.evaluate(raw))
+            progress.show()
+    evaluator.finish()
+    results.remarks.extend(pods.remarks())
+    for exception in policy.exceptions:
+        if exception.expired(today):
+            what = f"({exception.reason}) expired on {exception.expires}"
+            message = f"the exception to {', '.join(exception.rules)} {what}"
+            results.remarks.append(Remark("warning", results.policy, 0, 0, message))
+    return results

@@ -1,0 +1,126 @@
+"""Evaluate objects as they are in a cluster: without a text, and each once for its owner."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from cluster_commands.source.objects import Object
+from lint.excerpts import Excerpt, Span
+from lint.findings import LocatedFinding, reported
+from lint.owners import Owners
+from lint.results import InputNotEvaluated, Results
+from rules.base.json_access import as_object, as_text
+from rules.base.json_patch import Path
+from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
+from rules.engine.fixing import check, fix
+from rules.engine.result import EvaluationResult
+from rules.finding import Action, Finding
+from rules.objects.object_ref import object_ref
+from rules.policy import Policy, PolicyException
+from rules.profile.context import Context
+
+_NOWHERE = Span(0, 0, 0, 0)
+_EXCERPT = 120  # characters
+# Findings that are kept until those of one owner are merged, which bounds memory
+_UNMERGED = 20_000
+
+
+class Evaluated(NamedTuple):
+    """An object and what the rules found in it."""
+
+    raw: Object
+    name: str
+    findings: list[Finding]
+
+
+class ObjectEvaluator:
+    """Adds what the rules of `policy` say about objects to `results`.
+
+    Owners must come before what they own, such as Deployments before pods. With `only_refused`,
+    only what mode `deny` would refuse counts, after what it would fix.
+    """
+
+    def __init__(self, policy: Policy, context: Context, *, only_refused: bool = False) -> None:
+        self.results = Results()
+        self.used_exceptions: set[PolicyException] = set()
+        self._context = context
+        self._rules = policy.rule_set()
+        self._only_refused = only_refused
+        self._owners = Owners()
+        self._merge_at = _UNMERGED
+
+    def evaluate(self, raw: Object) -> Evaluated:
+        """Evaluate one object; no fault of it, or of gpuward, keeps the others from theirs."""
+        kind, metadata = as_text(raw.get("kind")), as_object(raw.get("metadata"))
+        group = as_text(raw.get("apiVersion")).rpartition("/")[0]
+        ref = object_ref(kind, group, metadata, self._context.namespace)
+        self.results.objects += 1
+        findings: list[Finding] = []
+        try:
+            if why := oversized_reason(raw, len(json.dumps(raw))):
+                self._not_evaluated(f"{ref}: gpuward cannot evaluate this object because of {why}")
+            else:
+                findings = self._check(raw, str(ref))
+        except TooManyStepsError:
+            self._not_evaluated(f"{ref}: the rules take too many steps for its size")
+        except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the other results
+            why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
+            self._not_evaluated(f"{ref}: {why}")
+        if findings or kind != "Pod":
+            self._owners.add(raw, self._context.namespace)
+        self.results.findings += [_located(finding, raw) for finding in findings]
+        if len(self.results.findings) >= self._merge_at:
+            self.finish()
+            self._merge_at = _UNMERGED + 2 * len(self.results.findings)
+        return Evaluated(raw, str(ref), findings)
+
+    def finish(self) -> None:
+        """Merge what pods of one owner share."""
+        self.results.findings = self._owners.merge(self.results.findings)
+
+    def _check(self, raw: Object, name: str) -> list[Finding]:
+        result = check(raw, self._rules, self._context, steps=StepLimit(MAX_STEPS))
+        results = self.results
+        results.pods += result.pods
+        results.components += result.components
+        results.other_objects += result.other_objects
+        results.excepted += len(result.excepted)
+        self.used_exceptions |= result.used_exceptions
+        self._unread_parts(result, name)
+        if not (self._only_refused and result.findings):
+            return result.findings
+        after = fix(raw, self._rules, self._context, steps=StepLimit(MAX_STEPS)).remaining
+        refused = {f.identity for f in after.findings if f.action is Action.DENY}
+        return [finding for finding in result.findings if finding.identity in refused]
+
+    def _unread_parts(self, result: EvaluationResult, name: str) -> None:
+        for field in result.malformed_fields:
+            self._not_evaluated(f"{field.object}: {field.why}")
+        for failure in result.failures:
+            why = f"the rule {failure.rule} failed here, please report it: {failure.error}"
+            self._not_evaluated(f"{name}: {why}")
+
+    def _not_evaluated(self, message: str) -> None:
+        self.results.not_evaluated.append(InputNotEvaluated("", 0, 0, message))
+
+
+def _located(finding: Finding, raw: Object) -> LocatedFinding:
+    """`finding` with the field at fault as its text: nobody has a file of the object."""
+    text = _field(raw, finding.path)
+    excerpt = Excerpt(text, 0, max(1, len(text)), (), (), 0, 0, 0, 0)
+    return LocatedFinding(reported(finding), "", _NOWHERE, excerpt, finding.object)
+
+
+def _field(raw: Object, path: Path) -> str:
+    """The field at `path`, or its nearest parent that exists, as one line of JSON."""
+    value: Any = raw
+    name = ""
+    for step in path:
+        try:
+            value, name = value[step], str(step)
+        except (KeyError, IndexError, TypeError):
+            break
+    if isinstance(value, dict | list):
+        return f"{name}:"
+    return f"{name}: {json.dumps(value, ensure_ascii=False)}"[:_EXCERPT]

@@ -1,0 +1,16 @@
+"""What an audit reads: the resources that API servers send to the webhook, and two for facts."""
+
+from __future__ import annotations
+
+from cluster_commands.source.objects import Resource, ResourceNames
+from registration.configurations import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS
+
+NAMESPACES = Resource("namespaces", "Namespace", is_namespaced=False)
+NODES = Resource("nodes", "Node", is_namespaced=False)
+# Owners come before their pods, as findings are reported at owners.
+EVALUATED: ResourceNames = {
+    **CUSTOM_WORKLOADS,
+    "resource.k8s.io": ("resourceclaims", "resourceclaimtemplates"),
+    **{group: names for group, names in BUILT_IN_WORKLOADS.items() if group},
+    "": (*BUILT_IN_WORKLOADS[""], "resourcequotas", "pods"),
+}

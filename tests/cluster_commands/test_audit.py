@@ -1,0 +1,162 @@
+"""Tests of `gpuward audit`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster_commands.audit import evaluation
+from cluster_commands.audit.cli import main
+from tests.testkit.lint_in_process import LintInProcess
+from tests.testkit.paths import ROOT
+
+BYPASS = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
+
+
+def pod(name: str, *, node: str = "", owner: str = "", **changes: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "example/x", "env": [BYPASS]}
+    metadata: dict[str, Any] = {"name": name, "namespace": "ml", "uid": name}
+    if owner:
+        reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner}
+        metadata["ownerReferences"] = [reference | {"controller": True}]
+        metadata["labels"] = {"pod-template-hash": owner.rpartition("-")[2]}
+    status = {"phase": "Running"} if node else {}
+    spec = {"containers": [container | changes], **({"nodeName": node} if node else {})}
+    head = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    return {**head, "spec": spec, "status": status}
+
+
+def node(name: str, gpus: int) -> dict[str, Any]:
+    capacity = {"cpu": "8"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    head = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    return {**head, "status": {"capacity": capacity}}
+
+
+class Audit:
+    """The command on objects in a file."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._file = folder / "objects.json"
+        self._capsys = capsys
+
+    def __call__(self, objects: list[dict[str, Any]], *arguments: str) -> dict[str, Any]:
+        self._file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects}))
+        self.status = main(["--from", str(self._file), "--isolated", "--format=json", *arguments])
+        report: dict[str, Any] = json.loads(self._capsys.readouterr().out)
+        return report
+
+
+@pytest.fixture
+def audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Audit:
+    return Audit(tmp_path, capsys)
+
+
+def test_the_audit_finds_what_the_linter_finds(
+    audit: Audit,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    manifests = []
+    for file in sorted((ROOT / "tests" / "cases").glob("*/*.yaml")):
+        if not file.name.endswith((".case.yaml", ".expected.yaml")):
+            manifests += [m for m in yaml.safe_load_all(file.read_text()) if isinstance(m, dict)]
+    for number, manifest in enumerate(manifests):  # in a cluster, no two have the same name
+        if isinstance(metadata := manifest.get("metadata"), dict):
+            metadata["name"] = f"{metadata.get('name')}-{number}"
+    lint = LintInProcess(tmp_path, capsys, monkeypatch)
+    some = json.loads(json.dumps(manifests[::3], default=str))
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": some})
+    expected = lint("--isolated", "--format=json", "-", stdin=text).report
+    found = audit(some)
+    for report in (expected, found):
+        report["places"] = [
+            (f["identity"], f["level"], f["owner"], f["objects"]) for f in report["findings"]
+        ]
+    assert len(found["places"]) > 50
+    assert sorted(found["places"], key=str) == sorted(expected["places"], key=str)
+    for count in ("objects", "pods", "components", "errors", "warnings", "notes"):
+        assert found["summary"][count] == expected["summary"][count]
+    assert len(found["not_evaluated"]) == len(expected["not_evaluated"])
+
+
+@pytest.mark.parametrize("unmerged", [1, 3, 20_000])
+def test_pods_of_one_owner_are_one_finding_however_often_they_are_merged(
+    unmerged: int, audit: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "_UNMERGED", unmerged)
+    pods = [pod(f"web-{n}", owner=f"web-{n % 2}", node="a") for n in range(9)]
+    found = audit([*pods, pod("alone")])["findings"]
+    assert [(f["owner"], f["objects"]) for f in found] == [
+        ({"kind": "Deployment", "name": "web"}, 9),
+        ({"kind": "Pod", "name": "alone"}, 1),
+    ]
+    assert audit.status == 1
+
+
+def test_running_pods_that_can_use_gpus_without_a_request_are_named(audit: Audit) -> None:
+    limits = {"limits": {"nvidia.com/gpu": 1}}
+    pods = [
+        *(pod(f"thief-{n}", node="gpus") for n in range(7)),
+        pod("pending"),
+        pod("elsewhere", node="cpus"),
+        pod("owner", node="gpus", resources=limits),
+        pod("harmless", node="gpus", env=[]),
+    ]
+    nodes = [node("gpus", 8), node("cpus", 0)]
+    named = ", ".join(f"Pod ml/thief-{n}" for n in range(5))
+    text = f"node gpus: 7 running pods can use GPUs that nobody requested: {named} and 2 more"
+    remarks = audit([*pods, *nodes])["remarks"]
+    assert [(remark["level"], remark["message"]) for remark in remarks] == [("warning", text)]
+    # Without nodes nobody knows which of them have GPUs.
+    messages = [remark["message"] for remark in audit(pods)["remarks"]]
+    assert [message.split(":")[0] for message in messages] == ["node cpus", "node gpus"]
+
+
+def test_what_mode_deny_would_refuse_is_told_apart(audit: Audit) -> None:
+    fixable = pod("fixable", env=[], resources={"limits": {"nvidia.com/gpu": "1000m"}})
+    fixable["spec"]["containers"][0]["resources"] = {"requests": {"nvidia.com/gpu": 1}}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}}
+    namespace["metadata"] = {"name": "ml", "labels": {"gpuward.io/mode": "deny"}}
+    objects = [pod("passed"), fixable, namespace]
+    everything, refused = audit(objects), audit(objects, "--as", "deny")
+    assert {f["name"] for f in everything["findings"]} == {"passed", "fixable"}
+    assert {f["name"] for f in refused["findings"]} == {"passed"}
+    assert {f["level"] for f in refused["findings"]} == {"error"}
+    [remark] = refused["remarks"]
+    assert remark["message"].startswith("namespace ml: 1 pod would be refused now: created before")
+    assert remark["message"].endswith(": Pod ml/passed")
+
+
+def test_every_report_shows_objects_without_a_file(
+    audit: Audit, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    formats = ("text", "concise", "summary", "statistics", "sarif", "html", "markdown")
+    files = {form: tmp_path / f"report.{form}" for form in formats}
+    outputs = [f"--output={form}={file}" for form, file in files.items()]
+    audit(
+        [pod("notebook"), node("gpus", 1), {"kind": "Pod", "apiVersion": "v1", "spec": []}],
+        *outputs,
+    )
+    assert audit.status == 3
+    for form, file in files.items():
+        text = file.read_text(encoding="utf-8")
+        assert "visible-devices-env" in text
+        assert "<stdin>" not in text or form == "markdown"
+        assert ":0:0" not in text
+        assert "notebook" in text or form == "statistics"
+    assert capsys.readouterr().err == ""
+
+
+def test_wrong_usage_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, message in (
+        (["--kubeconfig", "/nonexistent"], "there is no file /nonexistent; or read files with"),
+        (["--from", "-", "--context", "x"], "leave --kubeconfig and --context out"),
+        (["--from", "x", "--policy", "/nonexistent"], "/nonexistent"),
+    ):
+        assert main(arguments) == 2
+        assert message in capsys.readouterr().err
