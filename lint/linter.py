@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from itertools import chain, repeat
 from typing import NamedTuple, Protocol
 
@@ -13,19 +14,20 @@ from lint.findings import RULES, SuppressedFinding, locate_finding
 from lint.gpu_exceptions import check_gpu_exceptions
 from lint.kustomizations import Kustomizations
 from lint.manifests import File, UnparsedDocument
-from lint.not_evaluated import unread_parts
+from lint.not_evaluated import report_unparsed, unread_parts
 from lint.owners import Owners
 from lint.preview import Preview, preview
-from lint.remarks import remarks, unread_requests
-from lint.results import InputNotEvaluated, Remark, Results, SkippedFile
+from lint.remarks import exception_remarks, remarks, unread_requests
+from lint.results import InputNotEvaluated, Results, SkippedFile
 from lint.sources import Input, Source, StandardInput, UnreadableSource, UnreadFile
 from rules.base.json_access import as_object
+from rules.inventory.inventory import EMPTY, Inventory
+from rules.inventory.records import KINDS
 from rules.policy import Policy, PolicyException, RuleSet
 from rules.profile.context import Context
 from rules.workloads.lists import flatten_lists
 
 RULE_NAMES = frozenset(RULES)
-TEMPLATE = "a chart's template: lint the chart with --render"
 
 
 def reduce_garbage_collection() -> None:
@@ -78,11 +80,15 @@ class Linter:
         self.results.policy = policy_file
         self.previews: list[Preview] = []
         self._rules = policy.rule_set() if rules is None else rules
-        self._fixer = fixer
-        self._suggest = suggest
+        self._fixer, self._suggest = fixer, suggest
         self._used_exceptions: set[PolicyException] = set()
         self._kustomizations = Kustomizations(tree)
+        self._inventory: Inventory | None = None
         self._owners = Owners()
+
+    def gather(self, inputs: Iterable[Input]) -> None:
+        """Let rules know of all objects in `inputs`, not only of those in the same text."""
+        self._inventory = self._inventory_of(inputs)
 
     def evaluate(self, inputs: Iterable[Input]) -> None:
         """Evaluate every input and add the findings to the results."""
@@ -116,15 +122,9 @@ class Linter:
     def finish(self) -> None:
         """Merge what pods of one owner share; report exceptions that expired or had no effect."""
         self.results.findings = self._owners.merge(self.results.findings)
-        for exception in self.policy.exceptions:
-            if exception.expired(self.context.today):
-                self._remark("warning", exception, f"expired on {exception.expires}")
-            elif exception not in self._used_exceptions:
-                self._remark("note", exception, "accepted nothing in these files")
-
-    def _remark(self, level: str, exception: PolicyException, what: str) -> None:
-        message = f"the exception to {', '.join(exception.rules)} ({exception.reason}) {what}"
-        self.results.remarks.append(Remark(level, self.results.policy, 1, 1, message))
+        self.results.remarks += exception_remarks(
+            self.policy, self.results.policy, self._used_exceptions, self.context.today
+        )
 
     def _evaluate_file(self, file: File) -> None:
         name = file.source.name
@@ -132,11 +132,12 @@ class Linter:
         if not file.source.is_rendering:  # whose name is a command, and no path
             self.results.skipped.extend(self._kustomizations.passed_over_by(name))
             context = self._kustomizations.context_of(name, context)
+        context = context._replace(inventory=self._inventory_for(file.source))
         evaluator = Evaluator(self._rules, context)
         try:
             for current, item in self._items(file, evaluator):
                 if isinstance(item, UnparsedDocument):
-                    self._report_unparsed(file.source, item)
+                    report_unparsed(self.results, file.source, item)
                 elif isinstance(item, InputNotEvaluated):
                     self.results.objects += 1
                     self.results.not_evaluated.append(item)
@@ -148,22 +149,26 @@ class Linter:
             why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
             self.results.not_evaluated.append(InputNotEvaluated(name, 0, 0, why))
 
+    def _inventory_for(self, source: Source) -> Inventory:
+        """What is known of other objects when `source` is evaluated.
+
+        A rendering has objects that no file has, with names that other renderings may use as well.
+        """
+        known = self._inventory
+        if known is None or source.is_rendering:
+            has_some = any(kind in source.text for kind in KINDS)
+            known = self._inventory_of((source,)) if has_some else EMPTY
+        return known.seen_from(source.home) if known else EMPTY
+
+    def _inventory_of(self, inputs: Iterable[Input]) -> Inventory:
+        gather = import_module("lint.inventory").gather
+        run = (self.results, self._rules.profile, self.context, self._kustomizations)
+        return gather(inputs, *run)  # type: ignore[no-any-return]
+
     def _items(self, file: File, evaluator: Evaluator) -> Iterator[tuple[File, Item]]:
         if self._fixer:
             return self._fixer.fix_file(file, evaluator, self.results)
         return ((file, item) for item in evaluator.evaluate_file(file))
-
-    def _report_unparsed(self, source: Source, document: UnparsedDocument) -> None:
-        why = document.why
-        if document.is_template:
-            skipped = SkippedFile(source.name, TEMPLATE)
-            if not source.is_named:
-                if skipped not in self.results.skipped[-1:]:
-                    self.results.skipped.append(skipped)
-                return
-            why = f"{TEMPLATE} ({why})"
-        where = (source.name, document.line, document.column)
-        self.results.not_evaluated.append(InputNotEvaluated(*where, why))
 
     def _report(
         self, file: File, item: EvaluatedDocument, context: Context, evaluator: Evaluator

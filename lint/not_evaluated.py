@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kubeyaml import Document
-from lint.manifests import File
-from lint.results import InputNotEvaluated
+from lint.manifests import File, UnparsedDocument
+from lint.results import InputNotEvaluated, Results, SkippedFile
+from lint.sources import Source
 from rules.base.json_access import as_object
 from rules.base.json_patch import Path
 from rules.engine.bounds import oversized_reason
@@ -14,6 +15,22 @@ from rules.engine.result import EvaluationResult
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
 from rules.workloads.lists import flatten_lists
+
+TEMPLATE = "a chart's template: lint the chart with --render"
+
+
+def report_unparsed(results: Results, source: Source, document: UnparsedDocument) -> None:
+    """Report a document that is no YAML. A chart's template that nobody named is only skipped."""
+    why = document.why
+    if document.is_template:
+        skipped = SkippedFile(source.name, TEMPLATE)
+        if not source.is_named:
+            if skipped not in results.skipped[-1:]:
+                results.skipped.append(skipped)
+            return
+        why = f"{TEMPLATE} ({why})"
+    where = (source.name, document.line, document.column)
+    results.not_evaluated.append(InputNotEvaluated(*where, why))
 
 
 def oversized_object(file: File, document: Document, profile: Profile) -> InputNotEvaluated | None:

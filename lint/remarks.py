@@ -1,14 +1,16 @@
-"""Remarks about a document: what no rule reports."""
+"""Remarks about a document, or about the policy: what no rule reports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import datetime
+from collections.abc import Collection, Iterator
 
 from kubeyaml import Document
 from lint.manifests import File
 from lint.results import Remark
 from lint.suppressions import Suppressions
 from rules.base.json_access import display
+from rules.policy import Policy, PolicyException
 from rules.profile.profile import Profile
 from rules.workloads.unread_requests import unread_gpu_requests
 
@@ -39,3 +41,18 @@ def unread_requests(file: File, document: Document, profile: Profile) -> Iterato
             "the pods that its controller makes are evaluated only at admission"
         )
         yield Remark("note", file.source.name, span.line, span.column, message)
+
+
+def exception_remarks(
+    policy: Policy, file: str, used: Collection[PolicyException], today: datetime.date
+) -> Iterator[Remark]:
+    """The exceptions of `policy`, which `file` has, that expired or are not in `used`."""
+    for exception in policy.exceptions:
+        if exception.expired(today):
+            level, what = "warning", f"expired on {exception.expires}"
+        elif exception not in used:
+            level, what = "note", "accepted nothing in these files"
+        else:
+            continue
+        message = f"the exception to {', '.join(exception.rules)} ({exception.reason}) {what}"
+        yield Remark(level, file, 1, 1, message)

@@ -70,11 +70,16 @@ def run(
     if others:
         given = (item for item in given if item.name not in others)
     if options.render or options.values or options.sets or options.kube_version:
-        import_module("lint.rendering.renderer").start(paths, options).evaluate(linter, given)
+        files = [*given]
+        linter.gather(files)
+        import_module("lint.rendering.renderer").start(paths, options).evaluate(linter, files)
     elif staged:
+        linter.gather(staged.sources(paths, options.exclude))
         linter.evaluate(given)
     else:
         files = [*given]
+        if len(files) > 1:
+            linter.gather(files)
         # What is written needs whole files, and one process: files may be links to each other.
         if mode or options.patch or not _are_many(files):
             linter.evaluate(files)

@@ -64,6 +64,11 @@ class Source(NamedTuple):
     is_rendering: bool = False
     part: Part | None = None
 
+    @property
+    def home(self) -> str:
+        """What stands for the namespace of objects that name none: their folder, or rendering."""
+        return f"/{self.name if self.is_rendering else os.path.dirname(self.name)}"
+
 
 class SkippedSource(NamedTuple):
     """Something that is not read on purpose, and why."""

@@ -137,6 +137,17 @@ class Finding(_FindingFields):
             fixable=fixable,
         )
 
+    def has_fix(self, scope: FixScope, *, is_partial: bool) -> bool:
+        """Whether there is a fix that is made within `scope`.
+
+        `is_partial`: the object around the pod may have what the fix would add, or ask for what it
+        would take away. Then no fix is safe.
+        """
+        if self.fix is None:
+            return False
+        is_safe = self.fix.safe and not is_partial
+        return scope is FixScope.ALL or (scope is FixScope.SAFE and is_safe)
+
     @property
     def container_name(self) -> str:
         """The container's name, empty if the finding concerns the whole object."""

@@ -44,6 +44,7 @@ COVERED = (
     traits.RUNTIME_CLASS,  # only those that a profile lists
     traits.EPHEMERAL,  # only with resources, which the API server refuses there
     traits.POD_RESOURCES,  # only those that Kubernetes does not define
+    traits.INVENTORY,  # no pod at admission has it
     traits.TOLERATION,  # only of taints of GPU nodes, in pods with a privileged container
 )
 # Options of rules that the condition allows for. With `every_container` a rule finds something in

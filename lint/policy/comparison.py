@@ -9,8 +9,8 @@ from kubeyaml import Document
 from lint.evaluation import Evaluator
 from lint.file_trees import DISK
 from lint.kustomizations import Kustomizations
-from lint.linter import TEMPLATE
 from lint.manifests import File, UnparsedDocument
+from lint.not_evaluated import TEMPLATE
 from lint.results import InputNotEvaluated
 from lint.sources import Input, SkippedSource, StandardInput, UnreadableSource, UnreadFile
 from lint.suppressions import Suppressions

@@ -28,6 +28,7 @@ from rules.catalog.bypass import (
     runtime_socket,
     runtimeclass_nvidia_no_gpu,
     swarm_resource_env,
+    visible_devices_configmap,
     visible_devices_env,
     visible_devices_envfrom,
     visible_devices_valuefrom,
@@ -100,6 +101,7 @@ SAFE_FIXES = (
 """Rules most of whose fixes are safe. Safe fixes are made by default."""
 OPT_IN_FIXES = (
     visible_devices_envfrom.RULE,
+    visible_devices_configmap.RULE,
     swarm_resource_env.RULE,
     mig_admin_env.RULE,
     imex_channels.RULE,

@@ -14,14 +14,14 @@ from rules.engine.exceptions import ExceptionMatcher
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.engine.result import EvaluationResult, RuleFailure
 from rules.engine.suppression import Suppress
-from rules.finding import Finding, FixScope
+from rules.finding import Finding
 from rules.gpu.components import is_component, is_mirror
 from rules.objects.circumstances import set_circumstances
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.objects.pod import Pod
 from rules.policy import ActiveRule, RuleSet
 from rules.profile.context import Context
-from rules.traits.bits import satisfies
+from rules.traits.bits import INVENTORY, satisfies
 from rules.traits.extraction import raw_traits, set_traits, traits_of
 from rules.workloads.discovery import find_subjects
 from rules.workloads.subjects import MalformedField, Subject
@@ -46,6 +46,7 @@ class Evaluation:
         self._rule_set = rule_set
         self._request_context = context
         self._suppress = suppress
+        self._common_traits = INVENTORY if context.inventory else 0
         self._start(manifest)
 
     def _start(self, manifest: Json) -> None:
@@ -64,13 +65,14 @@ class Evaluation:
     def _start_with_pod(self, spec: Any, metadata: Any, status: Any) -> None:
         profile, self.result.pods = self._rule_set.profile, 1
         traits = raw_traits(spec, metadata, profile)
-        if self._rule_set.relevant_rules(traits.all):
+        all_traits = traits.all | self._common_traits
+        if self._rule_set.relevant_rules(all_traits):
             namespace = self._request_context.namespace
             pod = pod_from_raw(spec, metadata, profile, namespace)
             pod.has_status = bool(status)
             if self._should_evaluate(pod):
                 set_traits(pod, traits)
-                self._use([(pod, traits.all)])
+                self._use([(pod, all_traits)])
 
     def _find_subjects(self, manifest: Json) -> list[tuple[Subject, int]]:
         subjects: list[tuple[Subject, int]] = []
@@ -84,10 +86,13 @@ class Evaluation:
                 self._steps.take(bounds.STEPS_OF_A_POD + len(subject.path))
             elif not (isinstance(subject, KubernetesObject) and subject.pods):
                 self.result.other_objects += 1
-            traits = traits_of(subject)
+            traits = self._traits_of(subject)
             if self._rule_set.relevant_rules(traits) and self._should_evaluate(subject):
                 subjects.append((subject, traits))
         return subjects
+
+    def _traits_of(self, subject: Subject) -> int:
+        return traits_of(subject) | self._common_traits
 
     def _use(self, subjects: list[tuple[Subject, int]]) -> None:
         self._subjects = subjects
@@ -124,7 +129,7 @@ class Evaluation:
         for subject, _ in self._subjects if edited_by else ():
             findings, _ = subject.results_by_rule.get(edited_by, ((), ""))
             subject.refresh(manifest, [e.path for f in findings if f.fixable for e in f.fix.edits])
-        self._use([(subject, traits_of(subject)) for subject, _ in self._subjects])
+        self._use([(subject, self._traits_of(subject)) for subject, _ in self._subjects])
 
     def run_rule(self, active: ActiveRule) -> list[Finding]:
         """Run one rule for every subject; the findings, which are also added to `result`."""
@@ -166,7 +171,8 @@ class Evaluation:
             for finding in rule.check(subject, context):
                 self._steps.take(bounds.steps_of_finding(finding))
                 action = min(finding.action, active.action)
-                fixable = _is_fixable(finding, active.scope, subject)
+                is_partial = isinstance(subject, Pod) and subject.is_partial
+                fixable = finding.has_fix(active.scope, is_partial=is_partial)
                 findings.append(finding.with_rule(rule.name, subject, action, fixable=fixable))
         except (bounds.TooManyStepsError, MemoryError):
             raise
@@ -189,11 +195,3 @@ class Evaluation:
         if active.rule.supersedes:
             self._superseded.update((other, *spot) for other in active.rule.supersedes)
         return exception is None
-
-
-def _is_fixable(finding: Finding, scope: FixScope, subject: Subject) -> bool:
-    if finding.fix is None:
-        return False
-    # The object around a part may have what a fix would add, or ask for what it would take away.
-    is_safe = finding.fix.safe and not (isinstance(subject, Pod) and subject.is_partial)
-    return scope is FixScope.ALL or (scope is FixScope.SAFE and is_safe)

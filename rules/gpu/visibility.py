@@ -184,3 +184,14 @@ def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool
         and name_prefix == pod.annotations.get(known.annotation)
         for known in pod.profile.injected_references
     )
+
+
+def is_platform_config_map(pod: Pod, container: Container, name: str) -> bool:
+    """Whether the GPU platform itself hands out devices by the ConfigMap `name` in `envFrom`.
+
+    KAI's webhook adds one, whose name begins as that of the ConfigMap in `is_platform_reference`
+    (KAI, `pkg/binder/common/gpusharingconfigmap/config_map.go`).
+    """
+    annotations = {reference.annotation for reference in pod.profile.injected_references}
+    prefixes = filter(None, (as_text(pod.annotations.get(key)) for key in annotations))
+    return container.is_fraction_target and any(name.startswith(f"{p}-") for p in prefixes)

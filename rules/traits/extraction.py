@@ -19,6 +19,7 @@ from rules.traits.bits import (
     CUDA_IMAGE,
     CUSTOM_SCHEDULER,
     DEVICE_CLAIM,
+    ENV_FROM,
     EPHEMERAL,
     GPU,
     GPU_ANNOTATION,
@@ -174,8 +175,8 @@ def _container_traits(container: Container) -> int:
 def _other_traits(raw: Mapping[str, Any]) -> int:
     traits = 0
     sources = raw.get("envFrom")
-    if sources and any(source.get("prefix") for _, source in as_objects(sources)):
-        traits |= GPU_VARIABLE
+    for _, source in as_objects(sources):
+        traits |= GPU_VARIABLE if source.get("prefix") else ENV_FROM
     if is_cuda_image(as_text(raw.get("image"))):
         traits |= CUDA_IMAGE
     security = raw.get("securityContext")

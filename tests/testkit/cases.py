@@ -10,11 +10,13 @@ The format is that of `gpuward policy test` (`policies/cases.py`).
     namespace, user, operation:  as in the engine's Context
     pod_only:  why the case applies to Pods and not to pod templates
     built_in_only:  why the case does not apply to custom resources
+    inventory: manifests of other objects that the rules know
 """
 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,11 +27,16 @@ import yaml
 from kubeyaml import Chunk, read
 from policies.cases import describe_finding as describe
 from policies.loading import load_policy
+from rules.base.patterns import matches_any
 from rules.engine.fixing import FixResult, check, fix
 from rules.engine.result import EvaluationResult
 from rules.finding import Finding
+from rules.inventory.builder import InventoryBuilder
+from rules.inventory.inventory import Inventory
 from rules.policy import Policy, RuleSet
 from rules.profile.context import Context
+from rules.profile.profile import Profile
+from rules.workloads.inventory import add_objects
 from tests.testkit.paths import CASES
 
 TODAY = datetime.date(2030, 6, 15)
@@ -102,6 +109,7 @@ class Case:
             namespace=given.get("namespace"),
             user=given.get("user"),
             operation=given.get("operation"),
+            inventory=inventory_of(given.get("inventory", ()), self.policy.profile),
         )
 
     def check(self, manifest: Any, rules: RuleSet | None = None) -> EvaluationResult:
@@ -111,6 +119,15 @@ class Case:
     def fix(self, manifest: Any, rules: RuleSet | None = None) -> FixResult:
         """Fix `manifest` with the case's rule, or with `rules`."""
         return fix(manifest, rules or self.alone, self.context)
+
+
+def inventory_of(manifests: Iterable[Any], profile: Profile) -> Inventory:
+    """What `manifests` say about objects."""
+    variables = (*profile.visible_devices, *profile.alternative_variables)
+    builder = InventoryBuilder(lambda name: matches_any(variables, name))
+    for manifest in manifests:
+        add_objects(builder, manifest, None)
+    return builder.inventory()
 
 
 def without_needs(rules: RuleSet) -> RuleSet:

@@ -3,7 +3,9 @@
 What it does
 ------------
 Finds pods whose `runtimeClassName` is one of the profile's GPU runtime classes (such as `nvidia`,
-`nvidia-cdi` and `nvidia-legacy`), while no container requests a GPU or uses a resource claim.
+`nvidia-cdi` and `nvidia-legacy`), while no container requests a GPU or uses a resource claim. If
+the RuntimeClass is among the manifests of the same run, its `handler` counts as well, which is the
+name by which the container runtime knows it.
 
 Why it matters
 --------------
@@ -20,10 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_access import as_text, display
 from rules.finding import Action, Finding
 from rules.gpu.advice import REQUEST_IN_LIMITS
 from rules.gpu.devices import pod_requests_gpu, uses_gpu_runtime
+from rules.inventory.records import RuntimeClass
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
@@ -32,13 +35,18 @@ from rules.traits.bits import RUNTIME_CLASS
 FIELD = "runtimeClassName"
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield the GPU runtime class of a pod that requests no GPU."""
     if pod.is_partial:
         return  # the rest of the pod may ask for the GPU
-    if FIELD in pod.spec and uses_gpu_runtime(pod) and not pod_requests_gpu(pod):
+    known = context.inventory.find(RuntimeClass, as_text(pod.spec.get(FIELD)))
+    has_handler = known is not None and known.handler in pod.profile.runtime_classes
+    if FIELD in pod.spec and (uses_gpu_runtime(pod) or has_handler) and not pod_requests_gpu(pod):
+        named = display(pod.spec[FIELD])
+        if known and has_handler and not uses_gpu_runtime(pod):
+            named += f", whose handler is {known.handler},"
         message = (
-            f"the pod names the runtime class {display(pod.spec[FIELD])} and none of its "
+            f"the pod names the runtime class {named} and none of its "
             "containers asks for a GPU: they may get GPUs that the scheduler has not counted"
         )
         advice = f"remove runtimeClassName, or {REQUEST_IN_LIMITS}"

@@ -1,0 +1,114 @@
+"""Gather what the manifests of a run say about other objects, before any of them is evaluated.
+
+Only documents that name a kind of an inventory are parsed, so that this costs a search of the text
+for all others.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from typing import Any
+
+from kubeyaml import YamlError, read, split
+from lint.file_trees import DISK
+from lint.kustomizations import Kustomizations
+from lint.results import Remark, Results
+from lint.sources import LARGE, Input, Source, UnreadFile
+from rules.base.patterns import matches_any
+from rules.inventory.builder import MAX_OBJECTS, InventoryBuilder
+from rules.inventory.inventory import Inventory
+from rules.inventory.records import KINDS, ConfigMap
+from rules.profile.context import Context
+from rules.profile.profile import Profile
+from rules.workloads.inventory import add_objects
+
+TOO_MANY = f"{MAX_OBJECTS:,} objects that others refer to are known; what more there are is not"
+_CONFIG_MAP = ConfigMap.__name__
+
+
+def gather(
+    inputs: Iterable[Input],
+    results: Results,
+    profile: Profile,
+    context: Context,
+    kustomizations: Kustomizations,
+) -> Inventory:
+    """What `inputs` say about objects; what it lacks is remarked in `results`.
+
+    Standard input is left out, which can be read only once.
+    """
+    gatherer = _Gatherer(profile, context, kustomizations)
+    for source in _texts(inputs, gatherer.may_matter):
+        gatherer.add(source)
+    if gatherer.builder.is_full:
+        results.remarks.append(Remark("warning", "", 1, 1, TOO_MANY))
+    return gatherer.builder.inventory()
+
+
+class _Gatherer:
+    def __init__(self, profile: Profile, context: Context, kustomizations: Kustomizations) -> None:
+        variables = (*profile.visible_devices, *profile.alternative_variables)
+        self.builder = InventoryBuilder(lambda name: matches_any(variables, name))
+        self._context = context
+        self._kustomizations = kustomizations
+        self._kind = _search_of_kinds(kind for kind in KINDS if kind != _CONFIG_MAP)
+        self._config_map = _search_of_kinds([_CONFIG_MAP])
+        # Most ConfigMaps set no variable that matters.
+        stems = "|".join(re.escape(name.partition("*")[0]) for name in variables)
+        self._variable = re.compile(stems).search
+
+    def may_matter(self, text: str) -> bool:
+        if self._kind(text):
+            return True
+        return bool(self._variable(text) and self._config_map(text))
+
+    def add(self, source: Source) -> None:
+        context = self._context
+        if not source.is_rendering:
+            context = self._kustomizations.context_of(source.name, context)
+        if context.is_patch:
+            return  # a patch says only a part of what its object says
+        for chunk in split(source.text):
+            if not self.may_matter(chunk.text):
+                continue
+            try:
+                document = read(chunk)
+            except YamlError:
+                continue  # the linter reports it
+            if document is not None:
+                add_objects(self.builder, document.value, context.namespace, source.home)
+
+
+def _search_of_kinds(kinds: Iterable[str]) -> Callable[[str], Any]:
+    """The search of a text for one of `kinds`, in YAML or JSON, or for a list of them."""
+    return re.compile(rf"""\bkind["']?\s*:\s*["']?(?:{"|".join(sorted(kinds))})""").search
+
+
+def _texts(inputs: Iterable[Input], may_matter: Callable[[str], bool]) -> Iterator[Source]:
+    """The inputs that can be read twice, as far as their text may matter."""
+    for given in inputs:
+        if isinstance(given, UnreadFile):
+            yield from _texts_of_file(given, may_matter)
+        elif isinstance(given, Source) and may_matter(given.text):
+            yield given
+
+
+def _texts_of_file(given: UnreadFile, may_matter: Callable[[str], bool]) -> Iterator[Source]:
+    try:
+        status = os.stat(given.name)
+        if not stat.S_ISREG(status.st_mode):
+            return
+        if status.st_size >= LARGE:
+            parts = import_module("lint.large_files.parts").in_parts((given,))
+            yield from (p for p in parts if isinstance(p, Source) and may_matter(p.text))
+            return
+        text = DISK.read(given.name, LARGE).decode(errors="replace")
+    except OSError:
+        return  # the linter reports it
+    source = given.read() if may_matter(text) else None
+    if isinstance(source, Source):
+        yield source

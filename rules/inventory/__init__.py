@@ -1,0 +1,1 @@
+"""What rules know about other objects than the one that they evaluate."""

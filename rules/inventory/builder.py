@@ -1,0 +1,76 @@
+"""Make an inventory of manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from rules.base.json_access import as_object, as_text
+from rules.inventory.inventory import Inventory
+from rules.inventory.records import ConfigMap, RuntimeClass
+
+MAX_OBJECTS = 100_000
+# Rules read no longer values of variables.
+_MAX_VALUE = 4096
+
+IsVariable: TypeAlias = Callable[[str], bool]
+
+
+class _Reader(NamedTuple):
+    """How a kind is read: the record of a manifest, None if it has nothing that a rule asks for."""
+
+    kind: type
+    read: Callable[[Mapping[str, Any], IsVariable], Any]
+    is_namespaced: bool = True
+
+
+def _config_map(raw: Mapping[str, Any], is_variable: IsVariable) -> ConfigMap:
+    data = as_object(raw.get("data"))
+    return ConfigMap({k: as_text(v)[: _MAX_VALUE + 1] for k, v in data.items() if is_variable(k)})
+
+
+def _runtime_class(raw: Mapping[str, Any], _is_variable: IsVariable) -> RuntimeClass:
+    return RuntimeClass(as_text(raw.get("handler")))
+
+
+_READERS: Mapping[tuple[str, str], _Reader] = {
+    ("", "ConfigMap"): _Reader(ConfigMap, _config_map),
+    ("node.k8s.io", "RuntimeClass"): _Reader(RuntimeClass, _runtime_class, is_namespaced=False),
+}
+
+
+class InventoryBuilder:
+    """Collects the records of objects, up to MAX_OBJECTS; `is_full` says that there were more.
+
+    `is_variable` says whether container runtimes read a variable, by its name.
+    """
+
+    def __init__(self, is_variable: IsVariable) -> None:
+        self._is_variable = is_variable
+        self._records: dict[type, dict[str, dict[str, Any]]] = {}
+        self._count = 0
+        self.is_full = False
+
+    def add(self, kind: str, group: str, namespace: str, name: str, raw: Mapping[str, Any]) -> None:
+        """Add an object, unless its kind is of no interest or it has no name.
+
+        The namespace may be any text that stands for the one that the object does not name.
+        """
+        reader = _READERS.get((group, kind))
+        if reader is None or not name:
+            return
+        home = namespace if reader.is_namespaced else ""
+        records = self._records.setdefault(reader.kind, {}).setdefault(home, {})
+        record = reader.read(raw, self._is_variable)
+        if name in records:
+            if records[name] != record:
+                records[name] = None
+        elif self._count < MAX_OBJECTS:
+            self._count += 1
+            records[name] = record
+        else:
+            self.is_full = True
+
+    def inventory(self) -> Inventory:
+        """What has been added so far."""
+        return Inventory(self._records)

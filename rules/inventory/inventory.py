@@ -1,0 +1,52 @@
+"""A frozen value: what is known about other objects, such as the manifests of the same run.
+
+"Inventory" is Gatekeeper's word for the objects to which policies may refer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeVar
+
+R = TypeVar("R")
+
+Records: TypeAlias = Mapping[type, Mapping[str, Mapping[str, Any]]]
+"""Records by kind (a class of `records`), namespace and name. Cluster-wide ones have no namespace.
+
+A record is None if the object was given with different contents: nobody knows which one counts.
+"""
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Inventory:
+    """Records of objects by kind, namespace and name. It is false if it has none.
+
+    `unnamed` stands for the namespace of objects that name none, and whose namespace is therefore
+    not known: the folder that they are in, for example.
+    """
+
+    __slots__ = ("_records", "_unnamed")
+
+    def __init__(self, records: Records = MappingProxyType({}), unnamed: str = "") -> None:
+        self._records = records
+        self._unnamed = unnamed
+
+    def __bool__(self) -> bool:
+        return bool(self._records)
+
+    def seen_from(self, unnamed: str) -> Inventory:
+        """The same for an evaluation in which `unnamed` stands for the namespace not named."""
+        return Inventory(self._records, unnamed)
+
+    def find(self, kind: type[R], name: str, namespace: str | None = None) -> R | None:
+        """The record of an object, such as `find(ConfigMap, "gpus", "team")`; None if unknown.
+
+        An object of the cluster has the namespace None; an object that names none has an empty one.
+        """
+        home = "" if namespace is None else namespace or self._unnamed
+        found: R | None = self._records.get(kind, _NOTHING).get(home, _NOTHING).get(name)
+        return found
+
+
+EMPTY = Inventory()

@@ -1,0 +1,89 @@
+"""Tests of what the linter knows of other objects of the same run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from tests.testkit.lint_command import LintCommand
+
+RULE = "visible-devices-configmap"
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: model%s}
+spec:
+  containers:
+    - name: main
+      image: example.com/main:1
+      envFrom: [{configMapRef: {name: settings}}]
+"""
+SETTINGS = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings%s}
+data: {NVIDIA_VISIBLE_DEVICES: all}
+"""
+IN_TEAM, IN_OTHER = ", namespace: team", ", namespace: other"
+
+
+def test_a_namespace_is_known_wherever_its_objects_are(in_process: LintCommand) -> None:
+    in_process.write("team/pod.yaml", POD % IN_TEAM)
+    in_process.write("other/pod.yaml", POD % IN_OTHER)
+    in_process.write("settings/team.yaml", SETTINGS % IN_TEAM)
+    (found,) = in_process.json(".").report["findings"]
+    assert (found["rule"], found["file"]) == (RULE, "team/pod.yaml")
+
+
+def test_objects_without_a_namespace_belong_to_those_of_their_folder(
+    in_process: LintCommand,
+) -> None:
+    in_process.write("one/pod.yaml", POD % "")
+    in_process.write("two/pod.yaml", POD % "")
+    in_process.write("two/settings.yaml", SETTINGS % "")
+    (found,) = in_process.json(".").report["findings"]
+    assert found["file"] == "two/pod.yaml"
+    # The user says that all are of one namespace.
+    assert len(in_process.json("-n", "team", ".").report["findings"]) == 2
+
+
+def test_a_change_of_the_content_makes_an_object_unknown(in_process: LintCommand) -> None:
+    in_process.write("pod.yaml", POD % IN_TEAM)
+    in_process.write("production/settings.yaml", SETTINGS % IN_TEAM)
+    in_process.write("copy/settings.yaml", SETTINGS % IN_TEAM)
+    assert RULE in in_process.json(".").found
+    in_process.write("test/settings.yaml", (SETTINGS % IN_TEAM).replace("all", "void"))
+    assert RULE not in in_process.json(".").found
+
+
+def test_one_text_has_an_inventory_of_its_own(in_process: LintCommand) -> None:
+    objects = f"{SETTINGS % ''}---\n{POD % ''}"
+    assert RULE in in_process.json("-", stdin=objects).found
+    items = [yaml.safe_load(text) for text in (SETTINGS % "", POD % "")]
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    assert RULE in in_process.json("-", stdin=listed).found
+
+
+def test_a_patch_tells_nothing(in_process: LintCommand) -> None:
+    in_process.write("pod.yaml", POD % "")
+    in_process.write("settings.yaml", SETTINGS % "")
+    in_process.write("kustomization.yaml", "patches: [{path: settings.yaml}]\n")
+    assert RULE not in in_process.json(".").found
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_processes_share_the_inventory(in_process: LintCommand, jobs: str) -> None:
+    for number in range(300):
+        in_process.write(f"pods/{number}.yaml", POD % IN_TEAM)
+    in_process.write("settings.yaml", SETTINGS % IN_TEAM)
+    report = in_process.json("--jobs", jobs, ".").report
+    assert [f["rule"] for f in report["findings"]] == [RULE] * 300
+
+
+def test_what_cannot_be_read_is_reported_once(in_process: LintCommand) -> None:
+    in_process.write("pod.yaml", POD % "")
+    in_process.write("bad.yaml", "kind: RuntimeClass\napiVersion: [")
+    done = in_process.json(".")
+    assert (done.status, len(done.report["not_evaluated"])) == (3, 1)
