@@ -11,6 +11,7 @@ import pytest
 
 from rules.engine.fixing import check
 from rules.finding import Action
+from rules.inventory.inventory import EMPTY
 from tests.testkit.admission.reviews import (
     Admission,
     container,
@@ -649,7 +650,7 @@ def test_mutating_twice_is_mutating_once_even_with_a_sidecar_in_between(case: Ca
 def test_a_case_gets_the_same_findings_at_admission_as_in_a_file(case: Case) -> None:
     decider, request = decider_and_request(case)
     context = case.context._replace(
-        operation="CREATE", namespace=request.namespace, user=request.user
+        operation="CREATE", namespace=request.namespace, user=request.user, inventory=EMPTY
     )
     in_a_file = check(request.object, case.policy.rule_set(), context).findings
     at_admission = decider.validate(request, Action.DENY, TODAY).findings

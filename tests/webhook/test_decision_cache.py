@@ -17,6 +17,7 @@ from policies.loading import load_policy
 from registration.routes import ROUTES
 from rules.engine.bounds import StepLimit, TooManyStepsError
 from rules.engine.fixing import fix
+from rules.profile.context import Context
 from rules.traits.names import read_keys
 from tests.testkit.admission.replicas import ACCOUNT_MOUNT, CONTAINER_LISTS, review_of_replica
 from tests.testkit.admission.reviews import container, deployment, gpus, pod, review_body, variable
@@ -309,7 +310,7 @@ def test_the_cache_keeps_every_field_that_rules_read() -> None:
     reads: set[tuple[str, str]] = set()
     for case in PODS:
         manifest = recording(case.manifest, "", reads)
-        context = case.context._replace(namespace="team-vision", user="alice", operation="CREATE")
+        context = Context(TODAY, "team-vision", "alice", "CREATE")
         fix(manifest, case.policy.rule_set(), context)
     kept = {(place, field) for place, record in RECORDS.items() for field in fields_of(record)}
     read = {(place, field) for place, field in reads if place in RECORDS}
@@ -332,7 +333,7 @@ def test_the_cache_keeps_every_key_that_rules_ask_for(part: str) -> None:
     for case in PODS:
         reads: set[tuple[str, str]] = set()
         manifest = recording(case.manifest, "", reads)
-        context = case.context._replace(namespace="team-vision", user="alice", operation="CREATE")
+        context = Context(TODAY, "team-vision", "alice", "CREATE")
         fix(manifest, case.policy.rule_set(), context)
         kept = read_keys(case.policy.profile)
         present = (case.manifest.get("metadata") or {}).get(part) or {}
