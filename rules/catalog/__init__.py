@@ -34,6 +34,7 @@ from rules.catalog.bypass import (
     visible_devices_valuefrom,
 )
 from rules.catalog.checks import checked
+from rules.catalog.nodes import node_below_requirements
 from rules.catalog.quota import quota_fraction, quota_inert_key, unknown_quota_resource
 from rules.catalog.requests import (
     absurd_count,
@@ -155,6 +156,7 @@ REPORTS = (
     unknown_node_label_value.RULE,
     quota_fraction.RULE,
     admin_access_claim.RULE,
+    node_below_requirements.RULE,
 )
 """Rules without fixes."""
 

@@ -1,0 +1,1 @@
+"""Rules about nodes, and about what makes them."""
