@@ -34,6 +34,14 @@ from rules.catalog.bypass import (
     visible_devices_valuefrom,
 )
 from rules.catalog.checks import checked
+from rules.catalog.hygiene import (
+    cpu_or_memory_missing,
+    memory_volume_without_limit,
+    mutable_image_tag,
+    rdma_without_ipc_lock,
+    shared_memory_exceeds_limit,
+    shared_memory_missing,
+)
 from rules.catalog.nodes import node_below_requirements
 from rules.catalog.quota import quota_fraction, quota_inert_key, unknown_quota_resource
 from rules.catalog.requests import (
@@ -157,6 +165,12 @@ REPORTS = (
     quota_fraction.RULE,
     admin_access_claim.RULE,
     node_below_requirements.RULE,
+    shared_memory_missing.RULE,
+    shared_memory_exceeds_limit.RULE,
+    memory_volume_without_limit.RULE,
+    rdma_without_ipc_lock.RULE,
+    cpu_or_memory_missing.RULE,
+    mutable_image_tag.RULE,
 )
 """Rules without fixes."""
 

@@ -74,6 +74,20 @@ def is_agent_image(image: str) -> bool:
     return name in _AGENTS and _is_in_nvidia_registry(path)
 
 
+def image_tag(image: str) -> str:
+    """The tag of `image`, `latest` if it has none; empty beside a digest, and for a placeholder.
+
+    A repository with a capital letter is no valid one: it stands for another.
+    """
+    if len(image) > _MAX_REFERENCE:
+        return ""
+    path, name, tag, pinned = _parts(image)
+    host, slash, repository = image.partition("/")
+    named = repository if slash else host
+    is_placeholder = "<" in image or named.partition(":")[0] not in f"{path}{name}"
+    return "" if pinned or is_placeholder else tag or "latest"
+
+
 def _parts(image: str) -> tuple[str, str, str, bool]:
     """The path of the repository with a slash at its end, its name, the tag, and if pinned."""
     # The registry's host may be written with capitals and with a port: it is the same registry.

@@ -21,6 +21,10 @@ from tests.testkit.policy_mistakes import POLICY_HEADER
 
 # Notes about what admission sets by default; no bundle makes them more.
 PLACEMENT_DEFAULTS = {"affinity-default", "toleration-default"}
+# Rules of hygiene about what cannot be meant; strict shows the others as notes.
+WARNINGS_OF_HYGIENE = {"shared-memory-exceeds-limit"}
+# What may well be meant: a policy has to name it.
+OFF_EVERYWHERE: set[str] = set()
 POLICIES = {
     "nothing": "",
     "everything": """\
@@ -74,7 +78,10 @@ def test_bundles_are_policies_that_set_rules_only() -> None:
 
 @pytest.mark.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
 def test_every_rule_has_its_place_in_the_bundles(rule: Rule[Any]) -> None:
-    """Whoever adds a rule decides about it: essential refuses, strict refuses every warning."""
+    """Whoever adds a rule decides about it: essential refuses, strict refuses every warning.
+
+    Rules of hygiene are off, and strict shows them.
+    """
     settings = {name: bundle(name).get("rules", {}).get(rule.name, {}) for name in BUNDLES}
     refuses = rule.action is Action.DENY
     assert settings["essential"] == ({} if refuses else {"action": "off"})
@@ -84,6 +91,8 @@ def test_every_rule_has_its_place_in_the_bundles(rule: Rule[Any]) -> None:
         wanted["action"] = "deny"
     elif rule.action is Action.AUDIT and rule.name not in PLACEMENT_DEFAULTS:
         wanted["action"] = "warn"
+    elif rule.family == "hygiene" and rule.name not in OFF_EVERYWHERE:
+        wanted["action"] = "warn" if rule.name in WARNINGS_OF_HYGIENE else "audit"
     if rule.family in SECURITY_FAMILIES:
         wanted["suppressible"] = False
     assert settings["strict"] == wanted

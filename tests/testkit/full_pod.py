@@ -46,7 +46,10 @@ FULL_POD = {
         "initContainers": [FULL_CONTAINER],
         "containers": [FULL_CONTAINER, {"name": "side"}],
         "ephemeralContainers": [FULL_CONTAINER],
-        "volumes": [{"name": "d", "hostPath": {"path": "/dev"}}],
+        "volumes": [
+            {"name": "d", "hostPath": {"path": "/dev"}},
+            {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
+        ],
         "nodeSelector": {"nvidia.com/gpu.present": "true"},
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "affinity": {"nodeAffinity": FULL_AFFINITY},

@@ -54,6 +54,7 @@ class Volume(Struct, omit_defaults=True, gc=False):
     """A volume of a pod."""
 
     name: Text = UNSET
+    emptyDir: AnyJson = UNSET
     hostPath: AnyJson = UNSET
 
 

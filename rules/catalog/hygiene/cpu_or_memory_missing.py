@@ -1,0 +1,64 @@
+"""A GPU container requests no CPU or no memory.
+
+What it does
+------------
+Finds containers that request a GPU resource and for CPU, or for memory, have neither a request nor
+a limit, nor has the pod (`spec.resources`).
+
+Why it matters
+--------------
+The scheduler then counts nothing for the container: it puts other pods on the CPUs that should feed
+the GPU, and when memory runs short the kernel kills a container without a request first. In a
+namespace whose quota counts CPU or memory, the API server refuses the pod.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/
+- https://kubernetes.io/docs/concepts/policy/resource-quotas/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import as_object
+from rules.finding import Action, Finding
+from rules.gpu.devices import request_of
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE
+
+_NAMES = {"cpu": "CPU", "memory": "memory"}
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each GPU container for which the scheduler counts no CPU or no memory."""
+    if pod.is_partial or pod.layout.resources_overlay:
+        return
+    resources = as_object(pod.spec.get("resources")) if not pod.layout.is_container else {}
+    given = as_object(resources.get("requests")).keys() | as_object(resources.get("limits")).keys()
+    for container in pod.containers:
+        if container.role == "ephemeral" or not request_of(container).first:
+            continue
+        missing = [name for name in _NAMES if name not in given and not _has(container, name)]
+        if missing:
+            words = " and no ".join(_NAMES[name] for name in missing)
+            yield Finding(
+                path=container.resources_path,
+                key="resources.cpu-memory",
+                message=f"{container} asks for a GPU and requests no {words}: the scheduler counts "
+                "none for it",
+                container=container,
+                help=f"set resources.requests of {' and '.join(missing)}",
+            )
+
+
+def _has(container: Container, name: str) -> bool:
+    return name in container.requests or name in container.limits
+
+
+RULE = define_rule(
+    check, action=Action.OFF, since="0.1", needs=(GPU_RESOURCE,), needs_resources=True
+)

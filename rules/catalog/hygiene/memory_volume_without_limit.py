@@ -1,0 +1,63 @@
+"""A GPU pod has a volume in memory without a sizeLimit.
+
+What it does
+------------
+Finds volumes in memory (`emptyDir` with `medium: Memory`) without a `sizeLimit` that a container
+mounts, in pods that request a GPU resource.
+
+Why it matters
+--------------
+Such a volume may grow to the memory limits of all containers together, and if one of them has no
+limit, to all memory that the node gives to pods. A program that writes too much then takes memory
+from the other pods of an expensive node, or is killed, where an error of the file system would have
+said what is wrong.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/storage/volumes/#emptydir
+- https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/1967-size-memory-backed-volumes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import as_text, display
+from rules.finding import Action, Finding
+from rules.gpu.devices import pod_requests_gpu
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.objects.shared_memory import memory_volumes
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each volume in memory that has no `sizeLimit`."""
+    if not pod_requests_gpu(pod):
+        return
+    unlimited = [v for v in memory_volumes(pod) if v.source.get("sizeLimit") is None]
+    mounting = _containers_by_volume(pod) if unlimited else {}
+    for volume in unlimited:
+        if volume.name not in mounting:
+            continue
+        yield Finding(
+            path=(*pod.path, "volumes", volume.position, "emptyDir", "sizeLimit"),
+            key=f"sizeLimit.{volume.name}",
+            message=f"the volume {display(volume.name)} is in memory and has no sizeLimit: it may "
+            "take all memory that the pod, or without memory limits the node, has",
+            containers=tuple(mounting[volume.name]),
+            help="set emptyDir.sizeLimit to what the program needs",
+        )
+
+
+def _containers_by_volume(pod: Pod) -> dict[str, list[Container]]:
+    found: dict[str, dict[int, Container]] = {}
+    for number, container in enumerate(pod.containers):
+        for _, mount in container.mounts:
+            found.setdefault(as_text(mount.get("name")), {})[number] = container
+    return {name: list(containers.values()) for name, containers in found.items()}
+
+
+RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(GPU_RESOURCE,))

@@ -1,0 +1,75 @@
+"""A GPU container asks for an RDMA device and may not lock memory.
+
+What it does
+------------
+Finds containers that request a GPU and a device for RDMA (InfiniBand, RoCE, EFA, eRDMA), and that
+neither add the capability `IPC_LOCK` nor are privileged. It knows the device by the words `rdma`,
+`efa`, `roce`, `hca` and `infiniband` in the name of the resource.
+
+Why it matters
+--------------
+RDMA needs memory that the kernel does not move or swap out. How much a process without `IPC_LOCK`
+may lock is a setting of the node's container runtime (`RLIMIT_MEMLOCK`). Where that is low, NCCL
+fails to register memory, or falls back to a network that is many times slower.
+
+References
+----------
+- https://man7.org/linux/man-pages/man7/capabilities.7.html
+- https://github.com/Mellanox/k8s-rdma-shared-dev-plugin
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.devices import requests_gpu
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE, UNKNOWN_RESOURCE
+
+_PARTS = ("rdma", "infiniband")
+_WORDS = frozenset({"efa", "roce", "hca"})
+_SEPARATORS = str.maketrans("/._-", "    ")
+_MAY_LOCK = frozenset({"IPC_LOCK", "ALL"})
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield the first RDMA device of each GPU container that may not lock memory."""
+    if pod.is_partial:
+        return
+    for container in pod.containers:
+        name = _rdma_resource(container) if requests_gpu(container) else None
+        if name is None or container.privileged:
+            continue
+        if any(added in _MAY_LOCK for _, added in container.added_capabilities):
+            continue
+        yield Finding(
+            path=(*container.resources_path, "limits", name),
+            key=f"rdma.{name}",
+            message=f"{container} asks for {display(name)} and does not add the capability "
+            "IPC_LOCK: it can lock only as much memory for RDMA as the node allows everybody",
+            container=container,
+            help="add IPC_LOCK under securityContext.capabilities.add",
+        )
+
+
+def _rdma_resource(container: Container) -> str | None:
+    return min((name for name in container.limits if _is_rdma(name.lower())), default=None)
+
+
+def _is_rdma(name: str) -> bool:
+    words = name.translate(_SEPARATORS).split()
+    return any(part in name for part in _PARTS) or not _WORDS.isdisjoint(words)
+
+
+RULE = define_rule(
+    check,
+    action=Action.OFF,
+    since="0.1",
+    needs=(GPU_RESOURCE, UNKNOWN_RESOURCE),
+    needs_resources=True,
+)

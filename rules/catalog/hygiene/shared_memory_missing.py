@@ -1,0 +1,58 @@
+"""A container with several GPUs has no volume at /dev/shm.
+
+What it does
+------------
+Finds containers that request two or more whole GPUs and mount nothing at `/dev/shm`. A pod with
+`hostIPC` has the node's. For Ray's kinds the operator KubeRay adds the volume.
+
+Why it matters
+--------------
+Processes that work on several GPUs of a machine exchange data through shared memory: NCCL does, and
+so do the workers of PyTorch's data loaders. Without a volume, containerd gives a container 64 MiB
+of it. A process that needs more fails, often only after hours.
+
+References
+----------
+- https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory
+- https://docs.vllm.ai/en/stable/deployment/k8s.html
+- KubeRay, `ray-operator/controllers/ray/common/pod.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.finding import Action, Finding
+from rules.gpu.counts import whole_gpus
+from rules.objects.pod import Pod
+from rules.objects.shared_memory import SHARED_MEMORY, shared_memory_mount
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE
+
+# The kinds of KubeRay, and those of others in which there is one of them.
+_RAY_KINDS = "Ray"
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each container that holds several GPUs and has only the default shared memory."""
+    if pod.is_partial or pod.spec.get("hostIPC") is True:
+        return
+    if pod.object.kind.startswith(_RAY_KINDS):
+        return
+    for container in pod.containers:
+        held = whole_gpus(container) or 0
+        if held > 1 and container.role != "ephemeral" and shared_memory_mount(container) is None:
+            yield Finding(
+                path=(*container.path, "volumeMounts"),
+                key="volumeMounts.shm",
+                message=f"{container} asks for {held} GPUs and mounts no volume at "
+                f"{SHARED_MEMORY}: its processes share 64 MiB, the container runtime's default",
+                container=container,
+                help=f"mount an emptyDir with medium: Memory and a sizeLimit at {SHARED_MEMORY}",
+            )
+
+
+RULE = define_rule(
+    check, action=Action.OFF, since="0.1", needs=(GPU_RESOURCE,), needs_resources=True
+)
