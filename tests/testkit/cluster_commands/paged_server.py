@@ -19,11 +19,11 @@ Json = dict[str, Any]
 
 
 class Listed(NamedTuple):
-    """The objects of one resource: how many, and what makes the one with a number."""
+    """The objects of one resource: how many, what makes the one with a number, and their kind."""
 
     size: int
     make: Callable[[int], Json]
-    api_version: str = "v1"
+    kind: str = "Pod"
 
 
 class Fault(NamedTuple):
@@ -62,13 +62,32 @@ class PagedServer:
     def page(self, path: str, query: Mapping[str, str]) -> bytes | None:
         """The page that a query asks for; None if nothing is listed at `path`."""
         if (found := self.listed.get(path)) is None:
-            return None
+            known = self._discovery().get(path)
+            return json.dumps(known).encode() if known else None
         first = int(query.get("continue", "0"))
         end = min(found.size, first + int(query.get("limit", found.size)))
         metadata = {"continue": str(end)} if end < found.size else {}
         items = [found.make(number) for number in range(first, end)]
-        content = {"apiVersion": found.api_version, "metadata": metadata, "items": items}
+        version = _version(path).removeprefix("/apis/").removeprefix("/api/")
+        content = {"apiVersion": version, "metadata": metadata, "items": items}
         return json.dumps(content).encode()
+
+    def _discovery(self) -> dict[str, Json]:
+        """By path, what the API server says about the resources that it lists."""
+        found: dict[str, Json] = {}
+        groups = []
+        for path, listed in self.listed.items():
+            version = found.setdefault(_version(path), {"resources": []})
+            name = path.rpartition("/")[2]
+            version["resources"].append({"name": name, "kind": listed.kind, "namespaced": True})
+            if path.startswith("/apis/"):
+                _, _, group, number, _ = path.split("/")
+                groups.append({"name": group, "preferredVersion": {"version": number}})
+        return found | {"/apis": {"groups": groups}}
+
+
+def _version(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 @contextmanager
