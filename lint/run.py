@@ -23,6 +23,7 @@ from rules.profile.context import Context
 if TYPE_CHECKING:
     from lint.container_files.files import ContainerFiles
     from lint.fix.modes import Mode
+    from lint.git.changed import ChangedFiles
     from lint.git.staged import StagedFiles
 
 
@@ -66,13 +67,20 @@ def run(
         suggest=suggest,
     )
     others = _other_files(options)
-    given = staged.sources(paths, options.exclude) if staged else _inputs(options, paths, mode)
+    changed = _changed_files(options, paths)
+    wanted = changed.has if changed else None
+    given: Iterator[Input]
+    if staged:
+        given = staged.sources(paths, options.exclude)
+    else:
+        given = _inputs(options, paths, mode, wanted)
     if others:
         given = (item for item in given if item.name not in others)
     if options.render or options.values or options.sets or options.kube_version:
         files = [*given]
         linter.gather(files)
-        import_module("lint.rendering.renderer").start(paths, options).evaluate(linter, files)
+        evaluate = import_module("lint.rendering.renderer").evaluate
+        evaluate(linter, files, paths, options, staged or changed)
     elif staged:
         linter.gather(staged.sources(paths, options.exclude))
         linter.evaluate(given)
@@ -87,7 +95,7 @@ def run(
             import_module("lint.many_files").evaluate(linter, files, options.jobs)
     if others:
         evaluate = import_module("lint.container_files.evaluation").evaluate
-        evaluate(linter, others.find(paths, options.exclude, _wanted(options, paths)))
+        evaluate(linter, others.find(paths, options.exclude, wanted))
     linter.finish()
     return Run(linter.results, policy, today, linter.previews)
 
@@ -99,19 +107,24 @@ def _are_many(given: list[Input]) -> bool:
     return any(map(may_be_large, given))
 
 
-def _inputs(options: argparse.Namespace, paths: list[str], mode: Mode | None) -> Iterator[Input]:
+def _inputs(
+    options: argparse.Namespace,
+    paths: list[str],
+    mode: Mode | None,
+    wanted: Callable[[str], bool] | None,
+) -> Iterator[Input]:
     read_stdin = mode.streams.read if mode and mode.streams else None
-    wanted = _wanted(options, paths)
     return inputs(paths, options.exclude, options.stdin_filename, read_stdin, wanted)
 
 
-def _wanted(options: argparse.Namespace, paths: list[str]) -> Callable[[str], bool] | None:
-    """Which files the user wants to have linted; None for all."""
+def _changed_files(options: argparse.Namespace, paths: list[str]) -> ChangedFiles | None:
+    """The files that have changed, if the user wants only those to be linted."""
     if not options.changed_since:
         return None
-    changed_since: Callable[[str, list[str]], Callable[[str], bool]]
-    changed_since = import_module("lint.git.changed").changed_since
-    return changed_since(options.changed_since, paths)
+    changed: ChangedFiles = import_module("lint.git.changed").changed_since(
+        options.changed_since, paths
+    )
+    return changed
 
 
 def _other_files(options: argparse.Namespace) -> ContainerFiles | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from types import TracebackType
 from typing import Self
@@ -17,10 +18,12 @@ class Blobs:
     """Reads contents one after the other, by one process of git.
 
     It reads what is stored: no filter and no conversion of the repository is run. The process
-    starts with the first content and ends with the block.
+    starts with the first content, in the folder that was the working folder when this object was
+    made, and ends with the block.
     """
 
     def __init__(self) -> None:
+        self._folder = os.getcwd()
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -38,7 +41,7 @@ class Blobs:
         """The content of the object called `name`, up to `limit` bytes. Raises BlobError."""
         if self._process is None:
             errors = subprocess.DEVNULL  # nobody reads them while git runs
-            self._process = start_git("cat-file", "--batch", errors=errors)
+            self._process = start_git("-C", self._folder, "cat-file", "--batch", errors=errors)
         process = self._process
         requests, output = pipe(process.stdin), pipe(process.stdout)
         try:

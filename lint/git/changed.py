@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator
+from functools import cache, cached_property
 
 from lint.git.command import GitError, git, git_line, git_records
 from lint.sources import UsageError
 
 _DIFF = (
-    *("diff", "--name-only", "-z", "--no-renames", "--no-relative", "--diff-filter=d"),
+    *("diff", "--name-only", "-z", "--no-renames", "--no-relative"),
     *("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"),
 )
 # `git diff` may write the index, to note that a touched file is the same; then a hook runs.
@@ -19,8 +19,45 @@ _MAX_LINKS = 40  # as Linux follows
 _UNTRACKED = ("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/")
 
 
-def changed_since(revision: str, paths: Iterable[str]) -> Callable[[str], bool]:
-    """Whether a file differs from where the history of HEAD left `revision`.
+class ChangedFiles:
+    """The files that differ from the commit `base`, in the repository at `root`."""
+
+    def __init__(self, root: str, base: str) -> None:
+        self._root = root
+        self._base = base
+        self._changed = {
+            *self._paths(_differing(base, "d")),
+            *self._paths(git_records(*_UNTRACKED)),
+        }
+        self._way_to_folder = cache(_way)
+
+    def has(self, name: str) -> bool:
+        """Whether the file differs, or a link on the way to it, or the submodule it is in."""
+        folder, base = os.path.split(name)
+        *links, real_folder = self._way_to_folder(folder)
+        place = os.path.join(real_folder, base)
+        way = [*links, *(_way(place) if os.path.islink(place) else [place])]
+        changed = self._changed
+        return not changed.isdisjoint(way) or not changed.isdisjoint(_folders_above(way[-1]))
+
+    def any_in(self, folder: str) -> bool:
+        """Whether a file in the folder, or below, differs or is gone."""
+        inside = os.path.join(os.path.realpath(folder), "")
+        if any(path.startswith(inside) for path in self._gone):
+            return True
+        files = (os.path.join(here, name) for here, _, names in os.walk(folder) for name in names)
+        return any(map(self.has, files))
+
+    @cached_property
+    def _gone(self) -> set[str]:
+        return set(self._paths(_differing(self._base, "D")))
+
+    def _paths(self, names: Iterable[bytes]) -> Iterator[str]:
+        return (os.path.join(self._root, os.fsdecode(name).rstrip("/")) for name in names)
+
+
+def changed_since(revision: str, paths: Iterable[str]) -> ChangedFiles:
+    """The files that differ from where the history of HEAD left `revision`.
 
     This includes what is not committed, files that git neither tracks nor ignores, all files of a
     submodule whose commit differs, and links if a link or file on their way does.
@@ -36,18 +73,7 @@ def changed_since(revision: str, paths: Iterable[str]) -> Callable[[str], bool]:
     for path in paths:
         if path != "-" and os.path.commonpath((os.path.realpath(path), root)) != root:
             raise UsageError(f"{option}: {path} is outside of the repository {root}")
-    names = (os.fsdecode(name).rstrip("/") for name in _changed(revision, option))
-    changed = {os.path.join(root, name) for name in names}
-    way_to_folder = cache(_way)
-
-    def is_changed(name: str) -> bool:
-        folder, base = os.path.split(name)
-        *links, real_folder = way_to_folder(folder)
-        place = os.path.join(real_folder, base)
-        way = [*links, *(_way(place) if os.path.islink(place) else [place])]
-        return not changed.isdisjoint(way) or not changed.isdisjoint(_folders_above(way[-1]))
-
-    return is_changed
+    return ChangedFiles(root, _merge_base(revision, option))
 
 
 def _way(path: str) -> list[str]:
@@ -78,10 +104,10 @@ def _folders_above(path: str) -> Iterator[str]:
         path = above
 
 
-def _changed(revision: str, option: str) -> Iterator[bytes]:
-    base = _merge_base(revision, option)
-    yield from git_records(*_NO_HOOKS, *_without_filters(), *_DIFF, base, "--")
-    yield from git_records(*_UNTRACKED)
+def _differing(base: str, kinds: str) -> Iterator[bytes]:
+    """The files that differ from `base`, of these `kinds` in the words of `--diff-filter`."""
+    chosen = (f"--diff-filter={kinds}", base, "--")
+    return git_records(*_NO_HOOKS, *_without_filters(), *_DIFF, *chosen)
 
 
 def _merge_base(revision: str, option: str) -> str:

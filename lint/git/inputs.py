@@ -23,17 +23,25 @@ def changed_sources(
 ) -> Iterator[Source | SkippedSource | UnreadableSource]:
     """The manifests of `tree` that `before`, which has entries by path, does not have like this.
 
-    So are links if a link or file on their way has changed, and changed submodules. The names are
-    relative to the working folder; those that fit a pattern of `exclude` are left out.
+    So are changed submodules. The names are relative to the working folder; those that fit a
+    pattern of `exclude` are left out.
     """
-    changed = {path for path, entry in tree.entries.items() if entry != before.get(path)}
-    submodules = {path for path in changed if tree.entries[path].mode == SUBMODULE}
-    for path in sorted({*filter(_is_manifest, tree.entries), *submodules}):
-        place = os.path.join(tree.root, path)
-        if path in changed or (tree.is_link(place) and not changed.isdisjoint(tree.way(place))):
-            name = os.path.relpath(place)
+    for path in sorted(changed_paths(tree, before)):
+        if _is_manifest(path) or tree.entries[path].mode == SUBMODULE:
+            name = os.path.relpath(os.path.join(tree.root, path))
             if not any(is_excluded(name, pattern) for pattern in exclude):
                 yield _source(tree, path, name)
+
+
+def changed_paths(tree: GitTree, before: Mapping[str, Entry]) -> set[str]:
+    """The paths of `tree` that `before` does not have like this.
+
+    So are links if a link or file on their way has changed.
+    """
+    changed = {path for path, entry in tree.entries.items() if entry != before.get(path)}
+    links = (path for path, entry in tree.entries.items() if entry.mode == LINK)
+    ways = {path: tree.way(os.path.join(tree.root, path)) for path in links}
+    return changed | {path for path, way in ways.items() if not changed.isdisjoint(way)}
 
 
 def _is_manifest(path: str) -> bool:

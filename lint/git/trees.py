@@ -46,12 +46,14 @@ def commit_entries(revision: str) -> dict[str, Entry]:
 class GitTree:
     """Entries as a tree of files, which lies in the folder `root`.
 
-    Nothing outside of `entries` is ever read. Links are followed within the tree.
+    Nothing outside of `entries` is ever read. Links are followed within the tree. Relative paths
+    are from the folder that was the working folder when this object was made.
     """
 
     def __init__(self, root: str, entries: dict[str, Entry], blobs: Blobs) -> None:
         self.root = root
         self.entries = entries
+        self._here = os.getcwd()
         self._blobs = blobs
         self._targets: dict[str, str] = {}
         self._links = {path for path, entry in entries.items() if entry.mode == LINK}
@@ -71,7 +73,7 @@ class GitTree:
         links: list[str] = []
         inner = self._inside(path)
         if inner is None:
-            return os.path.abspath(path), links
+            return os.path.normpath(os.path.join(self._here, path)), links
         for _ in range(_MAX_LINKS):
             link = self._first_link(inner)
             if link is None:
@@ -113,7 +115,7 @@ class GitTree:
 
     def _inside(self, path: str) -> str | None:
         """`path` from the root of the tree on; None if it is outside."""
-        full = os.path.normpath(os.path.join(os.getcwd(), path))
+        full = os.path.normpath(os.path.join(self._here, path))
         if full == self.root:
             return ""
         inside = full.removeprefix(os.path.join(self.root, ""))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Protocol, cast
 
 from lint.linter import Linter
 from lint.rendering.chart_origins import ChartOrigins
@@ -20,34 +22,68 @@ from lint.rendering.kustomizations import (
 from lint.rendering.places import Places
 from lint.rendering.plain_files import ChartFiles
 from lint.rendering.programs import MAX_SECONDS_OF_RUN, TOO_LONG, is_late
-from lint.sources import Input, SkippedSource, UnreadableSource, UsageError
+from lint.sources import KUSTOMIZATIONS, Input, SkippedSource, UnreadableSource, UsageError
 
+if TYPE_CHECKING:
+    from lint.git.staged import StagedFiles
+
+_MARKS = (CHART, *KUSTOMIZATIONS)
 _LIBRARY = "a library chart: it is evaluated in the charts that use it"
 _IGNORED = "a template in no rendering: helm leaves it out, as .helmignore says or as it is hidden"
 
 
-def start(paths: Iterable[str], options: argparse.Namespace) -> Renderer:
-    """The renderer of a run.
+class Changes(Protocol):
+    """What has changed, if only that is linted."""
+
+    def has(self, name: str) -> bool:
+        """Whether the file has changed."""
+
+    def any_in(self, folder: str) -> bool:
+        """Whether a file in the folder, or below, has changed or is gone."""
+
+
+def evaluate(
+    linter: Linter,
+    files: Collection[Input],
+    paths: Collection[str],
+    options: argparse.Namespace,
+    changes: Changes | StagedFiles | None,
+) -> None:
+    """Have `linter` evaluate what `paths` render, and those of `files` that are in no rendering.
+
+    With `changes`, only charts and kustomizations of which a file has changed are rendered.
 
     Raises UsageError for options that do not fit, and for files that do not exist.
     """
     if not options.render:
         raise UsageError("--values, --set and --kube-version are for charts: add --render")
     if options.fix or options.diff:
-        raise UsageError("what --render evaluates is in no file: fix the templates by hand")
-    if options.staged or options.changed_since:
-        raise UsageError("--render needs all files: leave --staged and --changed-since out")
+        why = "what --render evaluates is in no file, so that no edit of a file can be verified"
+        raise UsageError(f"{why}: fix the templates and patches by hand, where the findings are")
     if os.name != "posix":
         raise UsageError("--render works on Linux and macOS only")
-    return Renderer(paths, options)
+    if not options.staged:
+        Renderer(paths, options, changes).evaluate(linter, files)
+        return
+    staged = cast("StagedFiles", changes)
+    options = argparse.Namespace(**vars(options))
+    options.values = staged.relative(options.values)
+    names = staged.relative(paths or [staged.tree.root])
+    with staged.written_out(_MARKS, options.values):
+        there = [name for name in names if os.path.lexists(name)]
+        Renderer(there, options, staged).evaluate(linter, files)
 
 
 class Renderer:
     """The renderings of one run."""
 
-    def __init__(self, paths: Iterable[str], options: argparse.Namespace) -> None:
+    def __init__(
+        self, paths: Iterable[str], options: argparse.Namespace, changes: Changes | None
+    ) -> None:
         """Raises UsageError for options that do not fit, and for files that do not exist."""
         paths = list(paths)
+        self._changes = changes
+        self._has_changes = cache(changes.any_in) if changes else _always
         self._options = _chart_options(options)
         self._charts = dict(find_charts(paths, options.exclude))
         if len(self._charts) > 1 and (self._options.values or self._options.sets):
@@ -70,8 +106,10 @@ class Renderer:
         self._places.move(linter.results, active)
 
     def _inputs(self, files: Iterable[Input]) -> Iterator[Input]:
+        has_values = self._changes and any(map(self._changes.has, self._options.values))
         for folder, root in self._charts.items():
-            yield from self._chart(folder, root)
+            if has_values or self._has_changes(folder):
+                yield from self._chart(folder, root)
         yield from self._kustomized()
         for item in files:
             if self._chart_files.is_ignored(item.name):
@@ -98,6 +136,8 @@ class Renderer:
 
     def _kustomized(self) -> Iterator[Input]:
         for parts in self._kustomizations.tops:
+            if not any(self._has_changes(part.folder) for part in parts):
+                continue
             file = parts[0].file
             if is_late(self._deadline):
                 yield UnreadableSource(file, TOO_LONG)
@@ -117,6 +157,8 @@ class Renderer:
     def _bases(self) -> Iterator[Input]:
         """What users of a base get who apply it by itself."""
         for parts in self._kustomizations.bases:
+            if not any(self._has_changes(part.folder) for part in parts):
+                continue
             file = parts[0].file
             if is_late(self._deadline):
                 yield UnreadableSource(file, TOO_LONG)
@@ -127,6 +169,10 @@ class Renderer:
             finder = KustomizationOrigins(rendered, self._places.files, self._places.work)
             self._places.add(rendered.source.name, file, finder, is_base=True)
             yield rendered.source
+
+
+def _always(_folder: str) -> bool:
+    return True
 
 
 def _chart_options(options: argparse.Namespace) -> ChartOptions:

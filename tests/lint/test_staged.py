@@ -193,8 +193,7 @@ def test_paths_restrict_what_is_judged(repository: GitRepository) -> None:
         "../ab/z.yaml",
     ]
     assert staged(repository, "--exclude=b", "--exclude=ab/z.yaml")[1] == ["a/x.yaml:7 error"]
-    for option in ("--render", "--changed-since=HEAD"):
-        assert repository.gpuward("lint", "--staged", option).returncode == 2
+    assert repository.gpuward("lint", "--staged", "--changed-since=HEAD").returncode == 2
     done = repository.gpuward("lint", "--staged", "/")
     assert (done.returncode, "outside of the repository" in done.stderr) == (2, True)
 
