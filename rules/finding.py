@@ -10,6 +10,7 @@ from rules.objects.container import Container
 from rules.objects.container_setting import ContainerSetting
 from rules.objects.device_claim import DeviceClaim
 from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.label_command import LabelCommand
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
@@ -115,7 +116,7 @@ class Finding(_FindingFields):
     def with_rule(
         self,
         rule: str,
-        subject: Pod | Quota | DeviceClaim | KubernetesObject | ContainerSetting,
+        subject: Pod | Quota | DeviceClaim | KubernetesObject | ContainerSetting | LabelCommand,
         action: Action,
         *,
         fixable: bool,

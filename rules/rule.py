@@ -14,11 +14,12 @@ from rules.finding import Action, Finding
 from rules.objects.container_setting import ContainerSetting
 from rules.objects.device_claim import DeviceClaim
 from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.label_command import LabelCommand
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
 from rules.profile.context import NO_OPTIONS, Context
 
-S = TypeVar("S", Pod, Quota, DeviceClaim, KubernetesObject, ContainerSetting)
+S = TypeVar("S", Pod, Quota, DeviceClaim, KubernetesObject, ContainerSetting, LabelCommand)
 
 Check = Callable[[S, Context], Iterable[Finding]]
 """Yields the findings about one subject. The engine catches and reports whatever it raises."""
@@ -81,8 +82,8 @@ def define_rule(check: Check[Any], *, subject: type[Any] = Pod, **fields: Any) -
 
     The name is that of the module, with dashes; the summary is the first line of its docstring.
 
-    - `subject`: what the rule is about, Pod (default), Quota, DeviceClaim, KubernetesObject
-      or ContainerSetting.
+    - `subject`: what the rule is about, Pod (default), Quota, DeviceClaim, KubernetesObject,
+      ContainerSetting or LabelCommand.
     - `action`: what happens by default.
     - `since`: the version of the catalog that brought the rule; it never changes.
     - `needs`: an AND of ORs. Each entry is one or several traits, joined by `|`; the engine runs

@@ -17,15 +17,21 @@ from lint.results import InputNotEvaluated, Remark
 from lint.sources import Source, UnreadFile
 from lint.suppressions import Suppression, Suppressions, comments_in_text, find_suppressions
 from rules.base.json_patch import Path
-from rules.container_files import RULES, compose_gpu, image_visible_devices, run_gpu
+from rules.container_files import (
+    RULES,
+    compose_gpu,
+    image_visible_devices,
+    node_mode_by_kubectl,
+    run_gpu,
+)
 from rules.finding import Action
 from rules.objects.object_ref import ObjectRef
 from rules.policy import ActiveRule
 
-_RULE_OF = {
-    DOCKERFILE: image_visible_devices.RULE.name,
-    COMPOSE: compose_gpu.RULE.name,
-    SHELL: run_gpu.RULE.name,
+_RULES_OF = {
+    DOCKERFILE: (image_visible_devices.RULE.name,),
+    COMPOSE: (compose_gpu.RULE.name,),
+    SHELL: (run_gpu.RULE.name, node_mode_by_kubectl.RULE.name),
 }
 _OBJECT_KINDS = {DOCKERFILE: "Dockerfile", COMPOSE: "Compose file", SHELL: "Script"}
 
@@ -42,25 +48,28 @@ def evaluate(linter: Linter, files: Iterable[UnreadFile]) -> None:
         kind = kind_of(file.name)
         linter.results.file_names.append(file.name)
         linter.results.container_files += 1
-        _FileEvaluation(linter, File(source), kind, rules.get(_RULE_OF[kind])).run()
+        own = [rules[name] for name in _RULES_OF[kind] if name in rules]
+        _FileEvaluation(linter, File(source), kind, own).run()
 
 
 class _FileEvaluation:
-    """One file, and the rule about it; None if the policy has it off."""
+    """One file, and the rules about it that the policy has not turned off."""
 
-    def __init__(self, linter: Linter, file: File, kind: str, active: ActiveRule | None) -> None:
+    def __init__(self, linter: Linter, file: File, kind: str, rules: list[ActiveRule]) -> None:
         self._linter = linter
         self._file = file
         self._kind = kind
-        self._active = active
+        self._rules = rules
         self._comments: dict[int, Suppressions] = {}
 
     def run(self) -> None:
-        """Add what the rule says to the results."""
+        """Add what the rules say to the results."""
         results, name = self._linter.results, self._file.source.name
         try:
             for placed in self._settings():
-                self._evaluate(placed)
+                for active in self._rules:
+                    if isinstance(placed.setting, active.rule.subject):
+                        self._evaluate(placed, active)
         except UnreadableError as error:
             line, column = self._file.position(error.offset)
             results.not_evaluated.append(InputNotEvaluated(name, line, column, str(error)))
@@ -79,10 +88,8 @@ class _FileEvaluation:
             return compose_settings(text, ref, profile)
         return script_settings(text, ref, profile, is_ci=is_ci_file(name))
 
-    def _evaluate(self, placed: PlacedSetting) -> None:
-        active, setting = self._active, placed.setting
-        if active is None:
-            return
+    def _evaluate(self, placed: PlacedSetting, active: ActiveRule) -> None:
+        setting = placed.setting
         for found in active.rule.check(setting, self._linter.context):
             action = min(found.action, active.action)
             finding = found.with_rule(active.rule.name, setting, action, fixable=False)

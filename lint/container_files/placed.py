@@ -7,6 +7,7 @@ from typing import NamedTuple
 from kubeyaml import Document
 from rules.base.json_patch import Path
 from rules.objects.container_setting import ContainerSetting
+from rules.objects.label_command import LabelCommand
 
 
 class PlacedSetting(NamedTuple):
@@ -16,7 +17,7 @@ class PlacedSetting(NamedTuple):
     `document` and `path` say where it is instead.
     """
 
-    setting: ContainerSetting
+    setting: ContainerSetting | LabelCommand
     start: int = 0
     end: int = 0
     statement: int = 0

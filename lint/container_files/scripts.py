@@ -1,4 +1,4 @@
-"""Read which commands of a script, and settings of a CI file, give containers GPUs."""
+"""Read which commands of a script, and settings of a CI file, give GPUs or label nodes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 
 from lint.container_files.placed import PlacedSetting
+from rules.gpu.label_commands import find_node_labels
 from rules.gpu.run_commands import RunOption, find_run_options, gives_gpu, run_options
 from rules.objects.container_setting import ContainerSetting
+from rules.objects.label_command import LabelCommand
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
 
@@ -25,6 +27,9 @@ def script_settings(
     for found in find_run_options(text):
         if setting := _setting(found.option, file, profile):
             yield PlacedSetting(setting, found.start, found.end, found.command)
+    for label in find_node_labels(text):
+        command = LabelCommand(file, label.name, label.value, label.overwrites)
+        yield PlacedSetting(command, *label.span, label.command)
     for match in _VARIABLE.finditer(text) if is_ci else ():
         known = profile.visible_variable(match[1])
         if known:

@@ -42,7 +42,16 @@ from rules.catalog.hygiene import (
     shared_memory_exceeds_limit,
     shared_memory_missing,
 )
-from rules.catalog.nodes import node_below_requirements
+from rules.catalog.nodes import (
+    cgpu_outside_ecs,
+    legacy_gpushare_label,
+    node_below_requirements,
+    node_mode_without_resource,
+    node_share_totals,
+    placement_without_sharing,
+    static_cpu_manager,
+    unknown_node_mode,
+)
 from rules.catalog.quota import quota_fraction, quota_inert_key, unknown_quota_resource
 from rules.catalog.requests import (
     absurd_count,
@@ -171,6 +180,13 @@ REPORTS = (
     rdma_without_ipc_lock.RULE,
     cpu_or_memory_missing.RULE,
     mutable_image_tag.RULE,
+    unknown_node_mode.RULE,
+    placement_without_sharing.RULE,
+    legacy_gpushare_label.RULE,
+    node_mode_without_resource.RULE,
+    node_share_totals.RULE,
+    cgpu_outside_ecs.RULE,
+    static_cpu_manager.RULE,
 )
 """Rules without fixes."""
 

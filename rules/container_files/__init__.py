@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from rules.container_files import compose_gpu, image_visible_devices, run_gpu
+from rules.container_files import (
+    compose_gpu,
+    image_visible_devices,
+    node_mode_by_kubectl,
+    run_gpu,
+)
 from rules.rule import Rule
 
-RULES: tuple[Rule[Any], ...] = (image_visible_devices.RULE, compose_gpu.RULE, run_gpu.RULE)
+RULES: tuple[Rule[Any], ...] = (
+    image_visible_devices.RULE,
+    compose_gpu.RULE,
+    run_gpu.RULE,
+    node_mode_by_kubectl.RULE,
+)

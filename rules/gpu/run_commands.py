@@ -5,25 +5,18 @@ Every function is linear in its input.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import NamedTuple
 
 from rules.gpu.device_files import is_gpu_file
 from rules.gpu.host_paths import clean_path
+from rules.gpu.shell_words import find_commands
 from rules.gpu.visibility import Visibility, parse_visibility
 from rules.profile.records import VisibleDevices
 
 _TOOLS = frozenset({"docker", "podman", "nerdctl", "ctr"})
 _VERBS = frozenset({"run", "create"})
 _START = r"(?<![\w.-])(?:docker|podman|nerdctl|ctr)(?=[ \t])"
-# The words of a command: quoted texts, escaped characters and others, up to what ends the command.
-_WORD = r"""[ \t]* (?: \\\r?\n [ \t]* )*
-    ((?: "(?:[^"\\]|\\.){0,4096}" | '[^']{0,4096}' | \\[^\n] | [^\s"'\\;|&()<>`] )+)"""
-_MAX_WORDS = 200
-# How far back the beginning of a line is looked for
-_MAX_LINE = 1000
 # Before the verb: options of the tools themselves that take a word
 _TOOL_OPTIONS = frozenset(
     {"-n", "--namespace", "-a", "--address", "-H", "--host", "-c", "--context", "--config"}
@@ -68,14 +61,9 @@ class FoundOption(NamedTuple):
 
 def find_run_options(text: str) -> Iterator[FoundOption]:
     """The options of all commands in `text` that may give a container GPUs."""
-    end = 0
-    for match in _pattern(_START).finditer(text):
-        if match.start() < end or _is_comment(text, match.start()):
-            continue
-        spans = list(_words(text, match.start()))
-        end = spans[-1][1] if spans else match.end()
-        for option in run_options([_unquoted(text[a:b]) for a, b in spans]):
-            yield FoundOption(option, *spans[option.word], match.start())
+    for words, spans in find_commands(text, _START):
+        for option in run_options(words):
+            yield FoundOption(option, *spans[option.word], spans[0][0])
 
 
 def run_options(words: Sequence[str]) -> Iterator[RunOption]:
@@ -138,30 +126,3 @@ def _is_flag(word: str) -> bool:
     if word.startswith("--"):
         return word in _FLAGS
     return len(word) > 1 and _FLAG_LETTERS.issuperset(word[1:])
-
-
-def _words(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """Where the words of the command at `start` are."""
-    for _ in range(_MAX_WORDS):
-        match = _pattern(_WORD).match(text, start)
-        if not match or match[1].startswith("#"):
-            return
-        yield match.span(1)
-        start = match.end()
-
-
-@cache
-def _pattern(text: str) -> re.Pattern[str]:
-    """The pattern, compiled when it is needed: few pods and files are searched for commands."""
-    return re.compile(text, re.DOTALL | (re.VERBOSE if text is _WORD else 0))
-
-
-def _unquoted(word: str) -> str:
-    return re.sub(r"\\(.)|[\"']", r"\1", word)
-
-
-def _is_comment(text: str, offset: int) -> bool:
-    """Whether the line of `offset` has begun a comment before it."""
-    start = max(0, offset - _MAX_LINE)
-    line = text[max(start, text.rfind("\n", start, offset) + 1) : offset].lstrip()
-    return line.startswith(("#", "//")) or " #" in line

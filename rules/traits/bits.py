@@ -44,11 +44,13 @@ KUBELET_CONFIG = 1 << 42  # a KubeletConfiguration, or the ConfigMap with one
 WEBHOOK_CONFIGURATION = 1 << 43
 GPU_WORKLOAD = 1 << 44  # a built-in workload whose pods ask for a GPU and are no components
 NODE_AGENT = 1 << 45  # a DaemonSet whose pods mount a path of the node
+NODE_POOL = 1 << 46  # what gives labels to nodes that it makes or registers
 
 GPU = GPU_RESOURCE | CLAIM | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
 # What API servers send whole, if at all: a match condition tests the fields of pods only.
-OBJECTS = NODE | LIMIT_RANGE | KUBELET_CONFIG | WEBHOOK_CONFIGURATION | GPU_WORKLOAD | NODE_AGENT
+OBJECTS = NODE | NODE_POOL | LIMIT_RANGE | KUBELET_CONFIG | WEBHOOK_CONFIGURATION
+OBJECTS |= GPU_WORKLOAD | NODE_AGENT
 
 # The taints that Kubernetes makes pods tolerate, and the resources of one sharing system.
 NATIVE_TAINT_PREFIX = "node.kubernetes.io/"

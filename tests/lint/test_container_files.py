@@ -215,3 +215,22 @@ def test_hostile_files_end(command: LintCommand, name: str, text: str) -> None:
     """The reading is linear: any of these would take hours if it were not."""
     command.write(name, text)
     assert command("--also", "dockerfile,shell", name).status in (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("command_line", "count"),
+    [
+        ("kubectl label node n ack.node.gpu.schedule=core_mem", 1),
+        ("kubectl --context c label nodes -l pool=gpu a=b ack.node.gpu.schedule=cgpu", 1),
+        ("kubectl label --overwrite nodes/n \\\n  ack.node.gpu.schedule=default", 1),
+        ("kubectl label no n ack.node.gpu.schedule-", 1),
+        # As ACK documents it for nodes on premises
+        ("kubectl label node n ack.node.gpu.schedule=share", 0),
+        ("kubectl label pod p ack.node.gpu.schedule=cgpu", 0),
+        ("kubectl label node n gpu-type=a100 --overwrite", 0),
+        ("# kubectl label node n ack.node.gpu.schedule=cgpu", 0),
+    ],
+)
+def test_modes_of_nodes(command: LintCommand, command_line: str, count: int) -> None:
+    done = lint(command, "setup.sh", f"set -e\n{command_line}\n")
+    assert [f["rule"] for f in done.report["findings"]] == ["node-mode-by-kubectl"] * count

@@ -1,0 +1,54 @@
+"""A node that is no ECS instance has a label that turns on cGPU.
+
+What it does
+------------
+Finds `ack.node.gpu.schedule` with the value `cgpu` or `core_mem` on a Node whose
+`spec.providerID` is not that of an ECS instance: a region and an instance, as in
+`cn-beijing.i-2ze…`, perhaps after `alicloud://`. A Node without `providerID` is not checked.
+
+Why it matters
+--------------
+These modes need the kernel module cGPU, which ACK supports on ECS instances only. On other nodes
+of a registered cluster the memory of a card is not isolated, or pods do not start. There the mode
+is `share`.
+
+References
+----------
+- https://www.alibabacloud.com/help/doc-detail/191140.html
+- kubernetes/cloud-provider-alibaba-cloud, the test of `NodeFromProviderID`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rules.base.json_access import as_object, as_text, display
+from rules.finding import Action, Finding
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.placement.ack_nodes import CGPU_MODES, MODE
+from rules.placement.node_labels import node_labels
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import NODE
+
+_ECS = re.compile(r"(?:alicloud://)?[a-z0-9-]{1,63}\.[A-Za-z0-9-]{1,63}")
+
+
+def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield the label if the node is known to be no ECS instance."""
+    provider = as_text(as_object(node.raw.get("spec")).get("providerID"))
+    if not provider or _ECS.fullmatch(provider):
+        return
+    for label in node_labels(node):
+        if label.name == MODE and label.value in CGPU_MODES:
+            yield Finding(
+                path=label.path,
+                key=f"nodes.{MODE}",
+                message=f"the node has the label {MODE}: {label.value}, and by its providerID "
+                f"{display(provider)} it is no ECS instance: cGPU runs only there",
+                help=f"write {MODE}: share",
+            )
+
+
+RULE = define_rule(check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE,))

@@ -1,0 +1,53 @@
+"""A node has a label of ACK's old GPU sharing.
+
+What it does
+------------
+Finds the labels `cgpu: "true"` and `gpushare: "true"` on Nodes and where new nodes get their
+labels, if the node has no `ack.node.gpu.schedule` beside them.
+
+Why it matters
+--------------
+These are the labels of the first GPU sharing on ACK, whose device plugin chose its nodes by
+`gpushare: "true"`. Today's components read `ack.node.gpu.schedule` instead, so the node does not
+share its GPUs.
+
+References
+----------
+- AliyunContainerService/gpushare-device-plugin, `device-plugin-ds.yaml`
+- https://www.alibabacloud.com/help/doc-detail/191140.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.finding import Action, Finding
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.placement.ack_nodes import MODE
+from rules.placement.node_labels import labels_by_node
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import NODE, NODE_POOL
+
+# The old label -> the mode that took its place.
+REPLACEMENTS = {"cgpu": "cgpu", "gpushare": "share"}
+
+
+def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield each old label of a node that has no new one."""
+    for labels in labels_by_node(subject):
+        for name, mode in REPLACEMENTS.items():
+            label = labels.get(name)
+            if label is not None and label.value == "true" and MODE not in labels:
+                yield Finding(
+                    path=label.path,
+                    key=f"nodes.{name}",
+                    message=f"the node label {name} belongs to ACK's old GPU sharing, and "
+                    f"today's components read {MODE}",
+                    help=f"where these components are installed, write {MODE}: {mode}",
+                )
+
+
+RULE = define_rule(
+    check, subject=KubernetesObject, action=Action.AUDIT, since="0.1", needs=(NODE | NODE_POOL,)
+)

@@ -1,0 +1,55 @@
+"""A node has the label of a GPU mode, and does not offer the resources of this mode.
+
+What it does
+------------
+Compares the label `ack.node.gpu.schedule` of a Node with what its `status` says. Finds a resource
+of the mode of which the node has none: `core_mem` without `aliyun.com/gpu-core.percentage`. The
+`nodeModes` of a profile say which resources belong to a mode. Only Nodes with a `status` are
+checked, as `kubectl get` prints them.
+
+Why it matters
+--------------
+Pods that ask for the resource stay Pending, although the label says that the node serves them. The
+device plugin of the mode does not run there, or the driver does not work. In the first minutes of
+a node this is usual.
+
+References
+----------
+- https://www.alibabacloud.com/help/doc-detail/191140.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.finding import Action, Finding
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.placement.ack_nodes import MODE
+from rules.placement.node_labels import node_labels
+from rules.placement.node_resources import amount_of, offered_resources
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import NODE
+
+
+def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield the label if the node lacks a resource of its mode."""
+    offered = offered_resources(node)
+    if not offered:
+        return
+    for label in node_labels(node):
+        if label.name != MODE:
+            continue
+        names = node.profile.node_modes.get(MODE, {}).get(label.value, ())
+        missing = [name for name in names if amount_of(offered, name) == 0]
+        if missing:
+            yield Finding(
+                path=label.path,
+                key=f"nodes.{MODE}",
+                message=f"the node has the label {MODE}: {label.value}, and its status has no "
+                f"{' and no '.join(missing)}",
+                help="see whether the device plugin of this mode runs on the node, and its driver",
+            )
+
+
+RULE = define_rule(check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE,))

@@ -1,0 +1,62 @@
+"""What a node offers of its GPUs does not fit the number of its GPUs.
+
+What it does
+------------
+Checks what the `status` of a Node on ACK says: `aliyun.com/gpu-core.percentage` must be 100 for
+each of its `aliyun.com/gpu-count` cards, and `aliyun.com/gpu-mem` must be a multiple of that
+number.
+
+Why it matters
+--------------
+The scheduler divides the memory of a node evenly among its cards. If the totals do not fit, cards
+differ or one has dropped out, and the scheduler places pods on memory that no card has.
+
+References
+----------
+- https://www.alibabacloud.com/help/doc-detail/191140.html
+- AliyunContainerService/gpushare-scheduler-extender, `pkg/cache/nodeinfo.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.finding import Action, Finding
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.placement.node_resources import amount_of, offered_resources
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import NODE
+
+COUNT = "aliyun.com/gpu-count"
+MEMORY = "aliyun.com/gpu-mem"
+PERCENTAGE = "aliyun.com/gpu-core.percentage"
+
+
+def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield each total that does not fit the number of cards."""
+    offered = offered_resources(node)
+    count = amount_of(offered, COUNT)
+    if not count:
+        return
+    memory, percentage = amount_of(offered, MEMORY), amount_of(offered, PERCENTAGE)
+    if percentage and percentage != 100 * count:
+        yield _finding(
+            node, PERCENTAGE, f"{PERCENTAGE}: {percentage}, and {count} cards have {100 * count}"
+        )
+    if memory and memory % count:
+        yield _finding(
+            node, MEMORY, f"{MEMORY}: {memory}, which {count} cards of equal memory cannot have"
+        )
+
+
+def _finding(node: KubernetesObject, name: str, what: str) -> Finding:
+    return Finding(
+        path=(*node.path, "status"),
+        key=f"status.{name}",
+        message=f"the node offers {what}",
+        help="compare `nvidia-smi` on the node; after a card has failed, drain and repair the node",
+    )
+
+
+RULE = define_rule(check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE,))

@@ -1,0 +1,56 @@
+"""A node without shared GPUs has the label that places pods on shared GPUs.
+
+What it does
+------------
+Finds the label `ack.node.gpu.placement` on nodes whose label `ack.node.gpu.schedule` names none of
+the modes that share cards: `cgpu`, `core_mem`, `share`, `mps`. It looks at Nodes and at what gives
+new nodes their labels.
+
+Why it matters
+--------------
+The label chooses which card of a node the next pod shares. In every other mode it does nothing, so
+whoever wrote it expects something that does not happen: most often the mode is missing.
+
+References
+----------
+- https://www.alibabacloud.com/help/doc-detail/191140.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.patterns import has_placeholder
+from rules.finding import Action, Finding
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.placement.ack_nodes import MODE, PLACEMENT, SHARING_MODES
+from rules.placement.node_labels import labels_by_node
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import NODE, NODE_POOL
+
+
+def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield the label of each node whose mode shares no cards."""
+    for labels in labels_by_node(subject):
+        placement, mode = labels.get(PLACEMENT), labels.get(MODE)
+        known = subject.profile.node_modes.get(MODE, ())
+        value = mode.value if mode else ""
+        # A mode that no one knows is the fault of `unknown-node-mode`.
+        if placement is None or value in SHARING_MODES or (mode and value not in known):
+            continue
+        if has_placeholder(value):
+            continue
+        found = f"{MODE}: {value}" if mode else f"no {MODE}"
+        yield Finding(
+            path=placement.path,
+            key=f"nodes.{PLACEMENT}",
+            message=f"the node has the label {PLACEMENT} and {found}: only nodes that share "
+            "their GPUs heed it",
+            help=f"add {MODE} with one of {', '.join(SHARING_MODES)}, or remove the label",
+        )
+
+
+RULE = define_rule(
+    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE | NODE_POOL,)
+)

@@ -1,0 +1,60 @@
+"""A label of a node has a value that its GPU platform does not know.
+
+What it does
+------------
+Checks the labels that decide how a node offers its GPUs, such as `ack.node.gpu.schedule`, on Nodes
+and where new nodes get their labels: NodePools of Karpenter, configurations of kubeadm, Cluster
+API and eksctl. Finds values that the platform does not know: `cGPU` for `cgpu`. The `nodeModes` of
+a profile list the labels and all their values.
+
+Why it matters
+--------------
+Kubernetes compares values letter by letter and accepts every one. The platform does not set up the
+mode of a misspelt value, and pods that select the right value do not find the node.
+
+References
+----------
+- https://www.alibabacloud.com/help/doc-detail/191140.html
+- NVIDIA/k8s-device-plugin, `docs/gpu-feature-discovery/README.md`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.base.patterns import has_placeholder
+from rules.base.spelling import nearest_word
+from rules.finding import Action, Finding
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.placement.node_labels import node_labels
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import NODE, NODE_POOL
+
+
+def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield each label with an unknown value."""
+    modes = subject.profile.node_modes
+    reported: set[tuple[str, str]] = set()
+    for label in node_labels(subject):
+        known = modes.get(label.name)
+        mark = (label.name, label.value)
+        if known is None or label.value in known or mark in reported:
+            continue
+        if has_placeholder(label.value):
+            continue
+        reported.add(mark)
+        right = nearest_word(label.value, known)
+        yield Finding(
+            path=label.path,
+            key=f"nodes.{label.name}={label.value}",
+            message=f"the node label {label.name} is {display(label.value)}, a value that means "
+            "nothing to the GPU platform",
+            help=f"write {right}" if right else f"write one of {', '.join(known)}",
+        )
+
+
+RULE = define_rule(
+    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE | NODE_POOL,)
+)
