@@ -1,4 +1,4 @@
-"""Write `docs/rules/` and `docs/profiles.md`: `python -m tools.generate`.
+"""Write `docs/rules/`, `docs/vendors/` and `docs/profiles.md`: `python -m tools.generate`.
 
 With `--check`, only report the files that are stale.
 """
@@ -16,6 +16,7 @@ from rules.all_rules import ALL_RULES
 from rules.finding import Action
 from rules.rule import Rule
 from tests.testkit.cases import Case, cases
+from tools import vendor_pages
 
 ROOT = Path(__file__).parents[1]
 
@@ -40,7 +41,7 @@ def main(arguments: list[str]) -> int:
     Returns the exit status: 1 if a page is stale.
     """
     expected = dict(pages())
-    files = (DOCS / "profiles.md", *DOCS.glob("rules/*.md"))
+    files = (DOCS / "profiles.md", *DOCS.glob("rules/*.md"), *DOCS.glob("vendors/*.md"))
     existing = {
         str(file.relative_to(DOCS)): file.read_text(encoding="utf-8")
         for file in files
@@ -51,7 +52,8 @@ def main(arguments: list[str]) -> int:
         for name in stale:
             print(f"docs/{name} is stale: run make docs")
         return int(bool(stale))
-    (DOCS / "rules").mkdir(parents=True, exist_ok=True)
+    for folder in ("rules", "vendors"):
+        (DOCS / folder).mkdir(parents=True, exist_ok=True)
     for name in existing.keys() - expected.keys():
         (DOCS / name).unlink()
     for name, text in expected.items():
@@ -68,6 +70,7 @@ def pages() -> Iterator[tuple[str, str]]:
         yield f"rules/{rule.name}.md", "".join(_page(rule, cases_by_rule.get(rule.name, [])))
     yield "rules/README.md", "".join(_index())
     yield "profiles.md", "".join(_profiles())
+    yield from vendor_pages.pages()
 
 
 def _profiles() -> Iterator[str]:
