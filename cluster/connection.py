@@ -83,12 +83,36 @@ class Connection:
     ) -> Object:
         """The JSON response to one request, which may have up to `max_bytes`.
 
-        Raises ClusterError: one of those below for what a caller can do something about.
+        Raises ClusterError: one of those in `cluster.errors` for what a caller can do something
+        about.
         """
-        headers = {"Accept": "application/json", **self._credentials()}
+        what = f"{method} {path.partition('?')[0]}"
+        found = _object_in(self._send(what, method, path, body, sent, max_bytes))
+        if found is None:
+            raise ClusterError(f"{what}: the answer is no JSON object")
+        return found
+
+    def get_text(self, path: str, max_bytes: int) -> str:
+        """The text at `path`, such as metrics, which may have up to `max_bytes`.
+
+        Raises ClusterError, as `request` does.
+        """
+        data = self._send(f"GET {path}", "GET", path, None, "", max_bytes, accept="*/*")
+        return data.decode("utf-8", "replace")
+
+    def _send(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        body: Object | list[dict[str, str]] | None,
+        sent: str,
+        max_bytes: int | None,
+        accept: str = "application/json",
+    ) -> bytes:
+        headers = {"Accept": accept, **self._credentials()}
         if body is not None:
             headers["Content-Type"] = sent
-        what = f"{method} {path.partition('?')[0]}"
         try:
             answer = self._pool.request(
                 method,
@@ -103,7 +127,14 @@ class Connection:
             raise _failure(what, error) from error
         if data is None:
             raise TooLargeError(f"{what}: the answer has more than {max_bytes} bytes")
-        return _answered(what, answer, data)
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            raise error_of(
+                f"{what}: {answer.status}",
+                answer.status,
+                _object_in(data) or {},
+                answer.headers.get("Retry-After", ""),
+            )
+        return data
 
     def _credentials(self) -> dict[str, str]:
         # Read for each request: tokens of pods are replaced every hour.
@@ -145,19 +176,10 @@ def _failure(what: str, error: Exception) -> ClusterError:
     return kind(f"{what}: {type(cause).__name__}: {cause}")
 
 
-def _answered(what: str, answer: urllib3.BaseHTTPResponse, data: bytes) -> Object:
-    found: Any
+def _object_in(data: bytes) -> Object | None:
+    """The JSON object that `data` is; None if it is none."""
     try:
-        found = json.loads(data)
+        found: Any = json.loads(data)
     except ValueError:
-        found = None
-    if answer.status >= HTTPStatus.BAD_REQUEST:
-        raise error_of(
-            f"{what}: {answer.status}",
-            answer.status,
-            found if isinstance(found, dict) else {},
-            answer.headers.get("Retry-After", ""),
-        )
-    if not isinstance(found, dict):
-        raise ClusterError(f"{what}: the answer is no JSON object")
-    return found
+        return None
+    return found if isinstance(found, dict) else None

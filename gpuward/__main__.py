@@ -34,6 +34,7 @@ COMMANDS = {
         "cluster",
         "show the GPUs of a cluster, and who has them",
     ),
+    "doctor": ("cluster_commands.doctor.cli", "cluster", "check that a cluster is fit for GPUs"),
     "hook": ("lint.hooks.cli", "", "judge commits and pushes, as Git hooks"),
     "policy": ("lint.policy.cli", "", "check, show, test and compare policies"),
     "explain": ("lint.explain", "", "explain what a rule does and why"),

@@ -12,11 +12,12 @@ from cluster_commands.gpus import rows
 from cluster_commands.gpus.cgpu import inspect
 from cluster_commands.gpus.document import to_document
 from cluster_commands.gpus.options import make_parser, parse, pod_size
-from cluster_commands.gpus.reading import NODES, PODS, read_usage
+from cluster_commands.gpus.reading import read_usage
 from cluster_commands.gpus.tables import ALLOCATED, LEGEND, join
 from cluster_commands.gpus.usage import Usage
 from cluster_commands.source.objects import ObjectSource, SourceError
 from cluster_commands.source.options import open_source
+from cluster_commands.source.resources import NODES, PODS
 from lint.terminal import use_color
 from policies.files import load_policy_or_config_map
 from policies.loading import PolicyError

@@ -14,14 +14,8 @@ from cluster_commands.source.objects import (
     ObjectSource,
     Resource,
 )
+from cluster_commands.source.resources import CLAIMS, NODES, PODS, SLICES
 from rules.profile.profile import Profile
-
-NODES = Resource("nodes", "Node", is_namespaced=False)
-PODS = Resource("pods", "Pod")
-# Kubernetes 1.34 has v1; releases before it have the others, if they were switched on.
-_VERSIONS = ("v1", "v1beta2", "v1beta1")
-SLICES = Resource("resourceslices", "ResourceSlice", "resource.k8s.io", _VERSIONS, False)  # noqa: FBT003
-CLAIMS = Resource("resourceclaims", "ResourceClaim", "resource.k8s.io", _VERSIONS)
 
 
 class Reading(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from cluster_commands.gpus.rows import Cell, Table, allocated_text
 from cluster_commands.gpus.tabwriter import align
 from cluster_commands.gpus.usage import ResourceUsage
+from lint.report import printable
 
 _PADDING = 3  # between columns, as in kubectl
 _WIDTH = 10
@@ -17,7 +18,7 @@ LEGEND = f"{ALLOCATED} allocated  {STRANDED} stranded  {FREE} free  {UNAVAILABLE
 def render(table: Table, *, bars: bool = False) -> str:
     """The lines of `table`; with `bars` each amount of which something is allocated has one."""
     lines = [table.header, *(tuple(_cell(cell, bars=bars) for cell in row) for row in table.rows)]
-    text = "\n".join("\t".join(map(_printable, line)) for line in lines)
+    text = "\n".join("\t".join(map(printable, line)) for line in lines)
     return f"{align(text, _PADDING)}\n"
 
 
@@ -46,11 +47,6 @@ def _cell(cell: Cell, *, bars: bool) -> str:
         return cell
     amount = allocated_text(cell)
     return f"{bar(cell):{_WIDTH}} {amount}" if bars else amount
-
-
-def _printable(text: str) -> str:
-    """`text` without characters that a terminal would obey: labels and files may hold any."""
-    return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
 def join(tables: Iterable[Table], *, bars: bool) -> str:

@@ -100,6 +100,10 @@ class ApiServerSource:
             for found in (served[name] for name in wanted if name in served):
                 yield Resource(found["name"], found["kind"], group, (version,), found["namespaced"])
 
+    def get_text(self, path: str) -> str:
+        """The text at a path of the API server, such as its metrics. Raises ClusterError."""
+        return self._connection.get_text(path, _MAX_BYTES)
+
     def _list(self, resource: Resource, version: str, namespace: str | None) -> Iterator[Object]:
         """The objects in the order of their keys, in which API servers keep them."""
         group = f"apis/{resource.group}/{version}" if resource.group else f"api/{version}"

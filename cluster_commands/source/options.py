@@ -8,16 +8,17 @@ import sys
 from cluster_commands.source.objects import ObjectSource, SourceError
 
 
-def add_options(made: argparse.ArgumentParser) -> None:
-    """Add the options to the parser of a command."""
+def add_options(made: argparse.ArgumentParser, *, namespaced: bool = True) -> None:
+    """Add the options to the parser of a command, which may be for all namespaces alone."""
     group = made.add_argument_group("where the objects are")
     group.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file to use")
     group.add_argument("--context", metavar="NAME", help="the context in it to use")
-    scope = group.add_mutually_exclusive_group()
-    scope.add_argument("--namespace", "-n", metavar="NS", help="only objects in this namespace")
-    scope.add_argument(
-        "--all-namespaces", "-A", action="store_true", help="all namespaces: the default"
-    )
+    if namespaced:
+        scope = group.add_mutually_exclusive_group()
+        scope.add_argument("--namespace", "-n", metavar="NS", help="only objects in this namespace")
+        scope.add_argument(
+            "--all-namespaces", "-A", action="store_true", help="all namespaces: the default"
+        )
     group.add_argument(
         "--from",
         metavar="FILE",

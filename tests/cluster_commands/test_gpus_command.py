@@ -147,7 +147,7 @@ def test_names_cannot_command_the_terminal(
 ) -> None:
     hostile = node("n", {GPU: 1}, labels={"nvidia.com/gpu.product": "\x1b[2J\ta\nb"})
     assert main(["--from", written(tmp_path, hostile)]) == 0
-    assert "�[2J�a�b" in capsys.readouterr().out
+    assert r"\u001b[2J\u0009a\u000ab" in capsys.readouterr().out
 
 
 def test_no_gpus(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

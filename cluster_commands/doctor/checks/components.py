@@ -1,0 +1,43 @@
+"""The device plugins of the GPU platform, which pods of users must not push off a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cluster_commands.doctor.facts import Facts, by_name, why_missing
+from cluster_commands.doctor.rows import Row, ok, wrong
+from cluster_commands.source.resources import DAEMON_SETS
+from rules.base.json_access import as_object, as_objects, as_text
+
+_CHECK = "component priority"
+_PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
+_PRIORITIES = ("system-node-critical", "system-cluster-critical")
+
+
+def check_component_priority(facts: Facts) -> Iterator[Row]:
+    """One row for each DaemonSet that mounts the folder in which device plugins register."""
+    if row := why_missing(facts, _CHECK, DAEMON_SETS):
+        yield row
+        return
+    for name, item in by_name(facts.objects(DAEMON_SETS)):
+        namespace = as_text(as_object(item.get("metadata")).get("namespace"))
+        spec = as_object(as_object(as_object(item.get("spec")).get("template")).get("spec"))
+        if not _is_device_plugin(spec):
+            continue
+        subject = f"daemonset/{name} in {namespace}"
+        priority = as_text(spec.get("priorityClassName"))
+        if priority in _PRIORITIES:
+            yield ok(_CHECK, subject, f"has the priority class {priority}")
+        else:
+            found = f"the priority class {priority}" if priority else "no priority class"
+            message = f"has {found}: pods of higher priority can preempt it, and the GPUs are gone"
+            yield wrong(_CHECK, subject, message, f"set priorityClassName: {_PRIORITIES[0]}")
+
+
+def _is_device_plugin(spec: Mapping[str, Any]) -> bool:
+    paths = (
+        as_text(as_object(volume.get("hostPath")).get("path"))
+        for _, volume in as_objects(spec.get("volumes"))
+    )
+    return any(path.rstrip("/") == _PLUGIN_FOLDER for path in paths)

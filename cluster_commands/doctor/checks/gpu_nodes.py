@@ -1,0 +1,45 @@
+"""Nodes that are labelled as GPU nodes, and whether they offer GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cluster_commands.doctor.facts import Facts, by_name, why_missing
+from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
+from cluster_commands.source.resources import NODES
+from rules.base.json_access import as_object, as_text
+from rules.base.patterns import matches_any
+
+_CHECK = "GPU nodes"
+_REMEDY = (
+    "see whether the device plugin runs there and what it logs: "
+    "kubectl get pods -A --field-selector spec.nodeName=NODE"
+)
+
+
+def check_gpu_nodes(facts: Facts) -> Iterator[Row]:
+    """One row for the nodes that offer GPUs, and one for those that should and do not."""
+    if row := why_missing(facts, _CHECK, NODES):
+        yield row
+        return
+    profile = facts.policy.profile
+    usages = facts.usage.nodes if facts.usage else ()
+    offering = [node.name for node in usages if any(used.total for used in node.resources)]
+    known = set(offering)
+    empty = []
+    for name, node in by_name(facts.objects(NODES)):
+        labels = as_object(as_object(node.get("metadata")).get("labels"))
+        for key, value in labels.items():
+            values = profile.label_values(key)
+            if values is not None and (not values or matches_any(values, as_text(value))):
+                if name not in known and facts.usage is not None:
+                    empty.append(f"{name} ({key}={value})")
+                break
+    if empty:
+        message = "labelled as GPU nodes, and offer no GPU"
+        yield wrong(_CHECK, names(empty), message, _REMEDY)
+    if offering:
+        yield ok(_CHECK, names(offering), f"{len(offering):,} offer GPUs")
+    elif not empty:
+        remedy = "name your platform's profile in a policy: docs/profiles.md"
+        yield not_known(_CHECK, "all", "no node offers a GPU that gpuward knows", remedy)

@@ -1,0 +1,109 @@
+"""Nodes whose cards ACK's cGPU shares: versions, regions, and pods for each card."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from cluster_commands.doctor.facts import Facts, by_name, why_missing
+from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
+from cluster_commands.source.objects import Object
+from cluster_commands.source.resources import NODES, PODS
+from rules.base.json_access import as_object, as_text
+from rules.catalog.nodes.node_below_requirements import (
+    CARD_LABELS,
+    DRIVER_LABELS,
+    MODE_LABEL,
+    REGION_LABELS,
+)
+from rules.platforms.ack import FEATURES_BY_MODE, MEMORY_ISOLATION
+from rules.platforms.records import Feature
+from rules.platforms.support import (
+    Support,
+    card_support,
+    minimum_of,
+    os_support,
+    region_support,
+    runtime_support,
+    version_support,
+)
+
+_MEMORY = "aliyun.com/gpu-mem"
+_CHECK = "requirements"
+
+
+def check_requirements(facts: Facts) -> Iterator[Row]:
+    """One row for each requirement of a feature and each version that nodes have."""
+    answers: dict[tuple[str, str, str, Support], tuple[Feature, list[str]]] = {}
+    for name, node in by_name(facts.objects(NODES)):
+        labels = as_object(as_object(node.get("metadata")).get("labels"))
+        for feature in FEATURES_BY_MODE.get(as_text(labels.get(MODE_LABEL)), ()):
+            for what, value, support in _requirements(feature, node, labels):
+                key = feature.name, what, value, support
+                answers.setdefault(key, (feature, []))[1].append(name)
+    for (_, what, value, support), (feature, found) in sorted(
+        answers.items(), key=lambda item: item[0][:3]
+    ):
+        thing = f"{feature.title}: {what} {value}".rstrip()
+        remedy = f'see "{feature.source.title}" of {feature.source.publisher}'
+        match support:
+            case Support.SUPPORTED:
+                yield ok(_CHECK, names(found), f"{thing} is supported")
+            case Support.UNSUPPORTED:
+                yield wrong(_CHECK, names(found), f"{thing} is not supported", remedy)
+            case Support.UNKNOWN:
+                why = "is on no list" if value else "is not stated by the node"
+                yield not_known(_CHECK, names(found), f"{thing} {why}", remedy)
+
+
+def _requirements(
+    feature: Feature, node: Object, labels: Mapping[str, object]
+) -> Iterator[tuple[str, str, Support]]:
+    info = as_object(as_object(node.get("status")).get("nodeInfo"))
+    kubelet = as_text(info.get("kubeletVersion"))
+    if minimum_of(feature, "kubernetes", kubelet):
+        yield "Kubernetes", kubelet, version_support(feature, "kubernetes", kubelet)
+    runtime = as_text(info.get("containerRuntimeVersion"))
+    if minimum_of(feature, "containerd"):
+        yield "runtime", runtime, runtime_support(feature, runtime)
+    if minimum_of(feature, "driver"):
+        driver = _first(labels, DRIVER_LABELS)
+        yield "driver", driver, version_support(feature, "driver", driver)
+    if feature.operating_systems:
+        system = as_text(info.get("osImage"))
+        yield "operating system", system, os_support(feature, system)
+    if feature.regions:
+        region = _first(labels, REGION_LABELS)
+        yield "region", region, region_support(feature, region)
+    if feature.card_families:
+        card = _first(labels, CARD_LABELS)
+        yield "card", card, card_support(feature, card)
+
+
+def _first(labels: Mapping[str, object], keys: Iterable[str]) -> str:
+    """The value of the first label that the node has; empty if it has none."""
+    return next(filter(None, (as_text(labels.get(key)) for key in keys)), "")
+
+
+def check_pods_per_card(facts: Facts) -> Iterator[Row]:
+    """One row for each card with more pods than cGPU allows, or one for all."""
+    most = MEMORY_ISOLATION.max_pods_per_card
+    nodes = [
+        name
+        for name, node in by_name(facts.objects(NODES))
+        if _MEMORY in as_object(as_object(node.get("status")).get("allocatable"))
+    ]
+    if not nodes:
+        return  # no cards are shared so
+    if row := why_missing(facts, "pods per card", PODS):
+        yield row
+        return
+    pods: Counter[tuple[str, str]] = Counter()
+    for consumer in facts.usage.consumers if facts.usage else ():
+        pods.update({(consumer.node, s.card) for s in consumer.shares if s.resource == _MEMORY})
+    crowded = [(place, count) for place, count in sorted(pods.items()) if count > most]
+    for (node, card), count in crowded:
+        message = f"{count} pods share the card; cGPU allows {most}"
+        yield wrong("pods per card", f"card {card} of {node}", message, "move some of them away")
+    if not crowded:
+        yield ok("pods per card", names(nodes), f"no card has more than {most}")

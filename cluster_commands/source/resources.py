@@ -1,0 +1,32 @@
+"""The built-in resources that commands list."""
+
+from __future__ import annotations
+
+from cluster_commands.source.objects import Resource
+
+_REGISTRATION = "admissionregistration.k8s.io"
+_ALLOCATION = "resource.k8s.io"
+# Kubernetes 1.34 has v1; releases before it have the others, if they were switched on.
+_ALLOCATION_VERSIONS = ("v1", "v1beta2", "v1beta1")
+
+NODES = Resource("nodes", "Node", is_namespaced=False)
+PODS = Resource("pods", "Pod")
+NAMESPACES = Resource("namespaces", "Namespace", is_namespaced=False)
+DAEMON_SETS = Resource("daemonsets", "DaemonSet", "apps")
+ENDPOINTS = Resource("endpointslices", "EndpointSlice", "discovery.k8s.io")
+SLICES = Resource(
+    "resourceslices", "ResourceSlice", _ALLOCATION, _ALLOCATION_VERSIONS, is_namespaced=False
+)
+CLAIMS = Resource("resourceclaims", "ResourceClaim", _ALLOCATION, _ALLOCATION_VERSIONS)
+MUTATING = Resource(
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    _REGISTRATION,
+    is_namespaced=False,
+)
+VALIDATING = Resource(
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    _REGISTRATION,
+    is_namespaced=False,
+)

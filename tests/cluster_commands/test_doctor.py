@@ -1,0 +1,313 @@
+"""What `gpuward doctor` says about a cluster; its own webhook is in test_doctor_on_a_cluster.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from cluster.errors import ForbiddenError
+from cluster.protocols import ClusterError
+from cluster_commands.doctor.cli import all_rows, main
+from cluster_commands.doctor.facts import Facts, Request, read_facts
+from cluster_commands.doctor.label_selectors import matches
+from cluster_commands.doctor.rows import Row, State
+from cluster_commands.source.objects import MissingRightError, ObjectSource, Resource
+from policies.loading import default_policy
+from registration.configurations import RegistrationOptions, configurations
+from rules.finding import Action
+from tests.testkit.cluster_commands.gpu_objects import Object, listed, node, pod
+
+NO_METRICS = "# nothing\n"
+
+
+class Objects:
+    """Objects in memory; `forbidden` are the resources that the account must not list."""
+
+    def __init__(self, *objects: Object, forbidden: tuple[str, ...] = ()) -> None:
+        self._objects, self._forbidden = objects, forbidden
+
+    def list(self, resource: Resource, namespace: str | None = None) -> Any:
+        if resource.name in self._forbidden:
+            raise MissingRightError(resource, namespace)
+        return iter([item for item in self._objects if item["kind"] == resource.kind])
+
+
+def rows(
+    *objects: Object,
+    forbidden: tuple[str, ...] = (),
+    request: Request | None = lambda _path: NO_METRICS,
+    ask_kubelets: bool = False,
+) -> dict[str, list[Row]]:
+    """The rows by check."""
+    source = Objects(*objects, forbidden=forbidden)
+    facts: Facts = read_facts(cast("ObjectSource", source), default_policy(), request)
+    found: dict[str, list[Row]] = {}
+    for row in all_rows(facts, ask_kubelets=ask_kubelets):
+        found.setdefault(row.check, []).append(row)
+        assert bool(row.remedy) == (row.state is not State.OK), row
+    return found
+
+
+def states(found: list[Row]) -> dict[str, State]:
+    return {row.subject: row.state for row in found}
+
+
+def installed(**changes: Any) -> list[Object]:
+    """The configurations of gpuward; `changes` are made to the entries of the mutating one."""
+    target = {"service": {"name": "gpuward", "namespace": "gpuward-system", "port": 443}}
+    options = RegistrationOptions(default=Action.WARN)
+    pair = configurations("gpuward", lambda path: {**target, "path": path}, options)
+    for entry in pair[0]["webhooks"]:
+        entry.update(changes)
+    return list(pair)
+
+
+def endpoints(*ready: bool) -> Object:
+    labels = {"kubernetes.io/service-name": "gpuward"}
+    return {
+        "kind": "EndpointSlice",
+        "metadata": {"name": "x", "namespace": "gpuward-system", "labels": labels},
+        "endpoints": [{"conditions": {"ready": one}} for one in ready],
+    }
+
+
+def namespace(name: str, mode: str | None = None) -> Object:
+    labels = {"gpuward.io/mode": mode} if mode else {}
+    return {"kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def foreign(name: str, resource: str = "pods") -> Object:
+    rule = {"apiGroups": [""], "resources": [resource], "operations": ["CREATE"]}
+    entry = {"name": "mutate.example.com", "rules": [rule]}
+    return {
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [entry],
+    }
+
+
+def test_nothing_is_green_by_absence() -> None:
+    everything = (
+        *("nodes", "pods", "namespaces", "daemonsets", "endpointslices"),
+        *("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+    )
+
+    def refuse(_path: str) -> str:
+        raise ForbiddenError("403")
+
+    found = rows(forbidden=everything, request=refuse)
+    assert {row.state for of_check in found.values() for row in of_check} == {State.NOT_KNOWN}
+    assert {"webhook", "failed calls", "GPU nodes", "component priority"} <= found.keys()
+
+
+def test_gpuward_is_not_installed() -> None:
+    assert states(rows()["webhook"]) == {
+        "mutatingwebhookconfigurations": State.WRONG,
+        "validatingwebhookconfigurations": State.WRONG,
+    }
+
+
+@pytest.mark.parametrize(
+    ("ready", "state"), [([True, False], State.OK), ([False], State.WRONG), ([], State.WRONG)]
+)
+def test_replicas(ready: list[bool], state: State) -> None:
+    found = rows(*installed(), endpoints(*ready))["webhook"]
+    assert states(found)["service/gpuward in gpuward-system"] is state
+
+
+def test_modes_of_namespaces() -> None:
+    found = rows(
+        *installed(),
+        *(namespace("a", "deny"), namespace("b"), namespace("c", "Deny"), namespace("d", "off")),
+        namespace("kube-system"),
+        pod("p", {"nvidia.com/gpu": 1}, namespace="b"),
+    )["namespaces"]
+    assert states(found) == {
+        "c": State.WRONG,
+        "mode deny": State.OK,
+        "mode warn": State.OK,
+        "not sent to gpuward": State.OK,
+    }
+    messages = {row.subject: row.message for row in found}
+    assert messages["mode warn"] == "2; pods with GPUs in b"
+    assert messages["not sent to gpuward"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("IfNeeded", {"a-mutator": State.OK, "z-mutator": State.OK}),
+        ("Never", {"a-mutator": State.OK, "z-mutator": State.WRONG}),
+    ],
+)
+def test_other_webhooks(policy: str, expected: dict[str, State]) -> None:
+    others = (foreign("a-mutator"), foreign("z-mutator"), foreign("y-services", "services"))
+    found = rows(*installed(reinvocationPolicy=policy), *others)["webhook order"]
+    assert states(found) == expected
+
+
+REJECTED = "apiserver_admission_webhook_rejection_count"
+METRICS = f"""\
+apiserver_admission_webhook_fail_open_count{{name="deny.gpuward.io",type="validating"}} 3
+apiserver_admission_webhook_fail_open_count{{name="other.example.com",type="validating"}} 9
+{REJECTED}{{name="a.gpuward.io",error_type="calling_webhook_error"}} 1
+{REJECTED}{{error_type="no_error",name="deny.gpuward.io"}} 70
+"""
+
+
+def test_failed_calls() -> None:
+    found = {row.subject: row for row in rows(request=lambda _path: METRICS)["failed calls"]}
+    assert found["fail open"].message.startswith("3 objects")
+    assert found["fail closed"].message.startswith("1 objects")
+    calm = rows(request=lambda _path: NO_METRICS)["failed calls"]
+    assert set(states(calm).values()) == {State.OK}
+
+
+def plugin(
+    name: str, priority: str | None, path: str = "/var/lib/kubelet/device-plugins"
+) -> Object:
+    spec: dict[str, Any] = {"volumes": [{"name": "v", "hostPath": {"path": path}}]}
+    if priority:
+        spec["priorityClassName"] = priority
+    return {
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": "kube-system"},
+        "spec": {"template": {"spec": spec}},
+    }
+
+
+def test_priority_of_device_plugins() -> None:
+    found = rows(
+        plugin("good", "system-node-critical"),
+        plugin("none", None),
+        plugin("low", "gold"),
+        plugin("logs", None, "/var/log"),
+    )["component priority"]
+    assert states(found) == {
+        "daemonset/good in kube-system": State.OK,
+        "daemonset/low in kube-system": State.WRONG,
+        "daemonset/none in kube-system": State.WRONG,
+    }
+
+
+def test_nodes_that_should_offer_gpus() -> None:
+    labels = {"nvidia.com/gpu.present": "true"}
+    found = rows(
+        node("good", {"nvidia.com/gpu": 1}, labels=labels),
+        node("empty", labels=labels),
+        node("cpu", labels={"nvidia.com/gpu.deploy.driver": "false"}),
+    )["GPU nodes"]
+    assert states(found) == {
+        "good": State.OK,
+        "empty (nvidia.com/gpu.present=true)": State.WRONG,
+    }
+    assert states(rows(node("cpu"))["GPU nodes"]) == {"all": State.NOT_KNOWN}
+
+
+def cgpu_node(name: str, driver: str = "535.161.08", **info: str) -> Object:
+    made = node(
+        name,
+        {"aliyun.com/gpu-mem": 15, "aliyun.com/gpu-count": 1},
+        labels={
+            "ack.node.gpu.schedule": "cgpu",
+            "topology.kubernetes.io/region": "cn-beijing",
+            "nvidia.com/cuda.driver-version.full": driver,
+        },
+    )
+    node_info = {
+        "osImage": "Alibaba Cloud Linux 3",
+        "containerRuntimeVersion": "containerd://1.6.28",
+    }
+    made["status"]["nodeInfo"] = {**node_info, **info}
+    return made
+
+
+def test_requirements_have_three_answers() -> None:
+    found = rows(
+        cgpu_node("a"),
+        cgpu_node("b"),
+        cgpu_node("old", "390.1", containerRuntimeVersion="cri-o://1"),
+    )["requirements"]
+    by_message = {row.message.partition(": ")[2]: (row.state, row.subject) for row in found}
+    assert by_message["driver 535.161.08 is supported"] == (State.OK, "a, b")
+    assert by_message["driver 390.1 is not supported"] == (State.WRONG, "old")
+    assert by_message["runtime cri-o://1 is on no list"] == (State.NOT_KNOWN, "old")
+    assert by_message["card is not stated by the node"] == (State.NOT_KNOWN, "a, b, old")
+
+
+def test_pods_per_card() -> None:
+    def shares(count: int) -> list[Object]:
+        given = {"ALIYUN_COM_GPU_MEM_IDX": "0", "ALIYUN_COM_GPU_MEM_POD": "1"}
+        limits = {"aliyun.com/gpu-mem": 1}
+        return [pod(f"p{n}", limits, on="a", annotations=given) for n in range(count)]
+
+    assert states(rows(cgpu_node("a"), *shares(20))["pods per card"]) == {"a": State.OK}
+    crowded = rows(cgpu_node("a"), *shares(21))["pods per card"]
+    assert states(crowded) == {"card 0 of a": State.WRONG}
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        (lambda _: '{"kubeletconfig": {"cpuManagerPolicy": "static"}}', State.WRONG),
+        (lambda _: '{"kubeletconfig": {"cpuManagerPolicy": "none"}}', State.OK),
+        (lambda _: '{"kubeletconfig": {}}', State.NOT_KNOWN),
+        (lambda _: "not JSON", State.NOT_KNOWN),
+    ],
+)
+def test_cpu_policy(answer: Callable[[str], str], state: State) -> None:
+    asked = rows(cgpu_node("a"), request=answer, ask_kubelets=True)["CPU policy"]
+    assert states(asked) == {"a": state}
+
+    def nobody_may_ask(path: str) -> str:
+        if "proxy" in path:
+            raise AssertionError(path)
+        raise ClusterError("no metrics")
+
+    unasked = rows(cgpu_node("a"), request=nobody_may_ask)["CPU policy"]
+    assert states(unasked) == {"a": State.NOT_KNOWN}
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "expected"),
+    [
+        ({}, {"a": "1"}, True),
+        ({"matchLabels": {"a": "1"}}, {"a": "1"}, True),
+        ({"matchLabels": {"a": "1"}}, {}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]}, {}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, {}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {"a": ""}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {"a": ""}, False),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["0"]}]},
+            {"a": "1"},
+            False,
+        ),
+    ],
+)
+def test_label_selectors(selector: Object, labels: dict[str, str], expected: bool) -> None:  # noqa: FBT001
+    assert matches(selector, labels) is expected
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "cluster.json"
+    objects = [
+        node("n", {"nvidia.com/gpu": 1}),
+        {**plugin("plugin", None), "apiVersion": "apps/v1"},
+    ]
+    file.write_text(json.dumps(listed(*objects)), encoding="utf-8")
+    assert main(["--from", str(file)]) == 1
+    text = capsys.readouterr().out
+    assert "wrong       component priority   daemonset/plugin in kube-system" in text
+    assert "- component priority, daemonset/plugin in kube-system:\n  set priorityClassName" in text
+    assert main(["--from", str(file), "-o", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    found = [row for row in document["rows"] if row["state"] == "wrong"]
+    assert [row["check"] for row in found] == ["component priority"]
+    file.write_text(json.dumps(listed(objects[0])), encoding="utf-8")
+    assert main(["--from", str(file)]) == 3
+    assert main(["--from", str(tmp_path / "nothing.json")]) == 2

@@ -1,0 +1,51 @@
+"""`gpuward doctor` on a real API server, with the real webhook registered."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cluster_commands.doctor.cli import main
+from tests.testkit.admission.server_process import Server
+from tests.testkit.control_plane.plane import ControlPlane
+
+
+def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, list[Any]]:
+    main([*arguments, "-o", "json"])
+    found: dict[str, list[Any]] = {}
+    for row in json.loads(capsys.readouterr().out)["rows"]:
+        found.setdefault(row["check"], []).append(row)
+    return found
+
+
+def test_an_administrator_sees_that_the_webhook_answers(
+    plane: ControlPlane, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    namespace = plane.namespace({"gpuward.io/mode": "Deny"})
+    found = rows(capsys, "--kubeconfig", str(plane.kubeconfig))
+    answers = [row for row in found["webhook"] if row["subject"].startswith(server.url)]
+    assert len(answers) == 6
+    assert {row["state"] for row in answers} == {"ok"}
+    assert all("; certificate until 20" in row["message"] for row in answers)
+    assert [row["state"] for row in found["namespaces"] if row["subject"] == namespace] == ["wrong"]
+    # Other tests let calls fail, so only that the API server says is certain.
+    assert {row["state"] for row in found["failed calls"]} <= {"ok", "wrong"}
+
+
+def test_an_account_without_rights_learns_which_it_needs(
+    plane: ControlPlane, capsys: pytest.CaptureFixture[str]
+) -> None:
+    namespace = plane.namespace()
+    kubeconfig = plane.kubeconfig_for(plane.token("default", namespace))
+    found = rows(capsys, "--kubeconfig", str(kubeconfig))
+    assert {row["state"] for of_check in found.values() for row in of_check} == {"not known"}
+    needed = {row["remedy"] for of_check in found.values() for row in of_check}
+    assert needed == {
+        "grant the right to list daemonsets.apps",
+        "grant the right to list mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "grant the right to list nodes",
+        "grant the right to list validatingwebhookconfigurations.admissionregistration.k8s.io",
+        "grant `get` on the nonResourceURL /metrics",
+    }

@@ -1,0 +1,165 @@
+"""`gpuward gpus` agrees with what the real scheduler still places and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+from cluster_commands.gpus.cli import main
+from tests.testkit.control_plane.objects import gpu_node
+from tests.testkit.control_plane.plane import ControlPlane
+
+GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
+DRIVER = "gpu.nvidia.com"
+ONLY_HERE = {"gpuward.test/gpus-of-a-cluster": "true"}
+# Name -> CPU, and devices of each resource. Of some nodes CPU runs out first, of others devices.
+NODES = {"cards-few-cpu": (4, {GPU: 8}), "cards": (64, {GPU: 4}), "parts": (6, {GPU: 2, MIG: 7})}
+SCHEDULED = "PodScheduled"
+
+
+class Pods:
+    """Pods of one namespace that ask for GPUs of the nodes above."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self.namespace = plane.namespace()
+        self._path = f"/api/v1/namespaces/{self.namespace}/pods"
+        self._count = 0
+
+    def create(self, containers: list[Any], init: list[Any] | None = None, **spec: Any) -> None:
+        self._count += 1
+        named = [
+            [
+                {"name": f"{prefix}{number}", "image": "example/x", **c}
+                for number, c in enumerate(cs)
+            ]
+            for prefix, cs in (("main-", containers), ("init-", init or []))
+        ]
+        full = {
+            "containers": named[0],
+            "initContainers": named[1],
+            "nodeSelector": ONLY_HERE,
+            "terminationGracePeriodSeconds": 0,
+            **spec,
+        }
+        metadata = {"name": f"pod-{self._count}"}
+        self._plane.create(self._path, {"metadata": metadata, "spec": full})
+
+    def decided(self) -> list[Any]:
+        """All pods, once the scheduler has tried each."""
+        for _ in range(200):
+            pods: list[Any] = self._plane.request("GET", self._path).body["items"]
+            conditions = [pod["status"].get("conditions", []) for pod in pods]
+            if all(any(c["type"] == SCHEDULED for c in found) for found in conditions):
+                return pods
+            time.sleep(0.1)
+        raise AssertionError("the scheduler has not tried every pod")
+
+    def complete_one(self) -> None:
+        """Let one pod that has GPUs terminate; its devices are free again."""
+        done = next(pod for pod in self.decided() if "nodeName" in pod["spec"])
+        path = f"{self._path}/{done['metadata']['name']}/status"
+        patch = {"status": {"phase": "Succeeded"}}
+        answer = self._plane.request(
+            "PATCH", path, patch, content_type="application/merge-patch+json"
+        )
+        assert answer.status == HTTPStatus.OK
+
+
+@pytest.fixture
+def pods(plane: ControlPlane) -> Iterator[Pods]:
+    for name, (cpu, devices) in NODES.items():
+        node = gpu_node(name, GPU, 0, ONLY_HERE, taint=False)
+        amounts = {"cpu": str(cpu), **{key: str(count) for key, count in devices.items()}}
+        for field in ("capacity", "allocatable"):
+            node["status"][field] |= amounts
+        plane.create("/api/v1/nodes", node)
+    plane.kubectl("wait", "--for=condition=Ready", "node", *NODES)
+    created = Pods(plane)
+    yield created
+    for name in NODES:
+        plane.request("DELETE", f"/api/v1/nodes/{name}")
+    plane.kubectl("delete", "pods", "--all", "-n", created.namespace)
+
+
+def random_pod(chance: random.Random) -> dict[str, Any]:
+    def container(most: int, **more: Any) -> dict[str, Any]:
+        limits = {chance.choice((GPU, GPU, MIG)): chance.randint(0, most), "cpu": 1}
+        return {"resources": {"limits": limits}, **more}
+
+    init = [
+        container(2, **chance.choice(({}, {"restartPolicy": "Always"})))
+        for _ in range(chance.randint(0, 2))
+    ]
+    return {"containers": [container(2) for _ in range(chance.randint(1, 2))], "init": init}
+
+
+def counted(plane: ControlPlane, capsys: pytest.CaptureFixture[str], *nodes: str) -> dict[str, Any]:
+    options = ["--kubeconfig", str(plane.kubeconfig), "-o", "json", "--pod-memory", "1"]
+    assert main([*options, *(nodes or NODES)]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def free(document: dict[str, Any]) -> dict[str, int]:
+    return {total["resource"]: total["free"] for total in document["totals"]}
+
+
+def test_free_is_what_the_scheduler_still_places(
+    plane: ControlPlane, pods: Pods, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chance = random.Random(20)  # noqa: S311  # no secret
+    for _ in range(10):
+        pods.create(**random_pod(chance))
+    pods.decided()
+    pods.complete_one()
+    before = counted(plane, capsys)
+    assert sum(free(before).values()) > 0
+    for resource in (MIG, GPU):
+        expected = free(counted(plane, capsys))[resource]
+        placed = sum("nodeName" in pod["spec"] for pod in pods.decided())
+        for _ in range(expected + 2):
+            pods.create([{"resources": {"limits": {resource: 1, "cpu": 1}}}])
+        assert sum("nodeName" in pod["spec"] for pod in pods.decided()) == placed + expected
+    after = counted(plane, capsys)
+    assert set(free(after).values()) == {0}
+    # What is left is stranded: the scheduler refused two more pods of each resource.
+    assert sum(total["stranded"] for total in after["totals"]) > 0
+
+
+def test_devices_that_the_scheduler_allocates_to_claims(
+    plane: ControlPlane, pods: Pods, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api = "/apis/resource.k8s.io/v1"
+    if plane.request("GET", api).status != HTTPStatus.OK:
+        return  # this release allocates no devices
+    metadata = {"name": DRIVER}
+    selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
+    plane.create(f"{api}/deviceclasses", {"metadata": metadata, "spec": {"selectors": [selector]}})
+    pool = {"name": "cards", "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": f"gpu-{n}"} for n in range(3)]
+    spec = {"driver": DRIVER, "nodeName": "cards", "pool": pool, "devices": devices}
+    plane.create(f"{api}/resourceslices", {"metadata": metadata, "spec": spec})
+    request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
+    template = {"metadata": {"name": "gpu"}, "spec": {"spec": {"devices": {"requests": [request]}}}}
+    plane.create(f"{api}/namespaces/{pods.namespace}/resourceclaimtemplates", template)
+    for _ in range(2):
+        pods.create(
+            [{"resources": {"claims": [{"name": "gpu"}]}}],
+            resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+        )
+    assert all("nodeName" in pod["spec"] for pod in pods.decided())
+    document = counted(plane, capsys, "cards")
+    plane.request("DELETE", f"{api}/resourceslices/{DRIVER}")
+    plane.request("DELETE", f"{api}/deviceclasses/{DRIVER}")
+    assert {total["resource"]: total["allocated"] for total in document["totals"]}[DRIVER] == 2
+    assert free(document)[DRIVER] == 1
+    held = [share["card"] for consumer in document["consumers"] for share in consumer["shares"]]
+    assert len(set(held)) == 2
+    assert {consumer["owner"] for consumer in document["consumers"]} == {"pod/pod-1", "pod/pod-2"}
