@@ -1,4 +1,6 @@
-"""Write `docs/rules/`, `docs/vendors/` and `docs/profiles.md`: `python -m tools.generate`.
+"""Write pages of docs/ from the code and its data: `python -m tools.generate`.
+
+These are `rules/`, `vendors/`, `profiles.md`, and the cases in `compatibility.md`.
 
 With `--check`, only report the files that are stale.
 """
@@ -16,7 +18,7 @@ from rules.all_rules import ALL_RULES
 from rules.finding import Action
 from rules.rule import Rule
 from tests.testkit.cases import Case, cases
-from tools import vendor_pages
+from tools import compatibility_page, vendor_pages
 
 ROOT = Path(__file__).parents[1]
 
@@ -41,7 +43,12 @@ def main(arguments: list[str]) -> int:
     Returns the exit status: 1 if a page is stale.
     """
     expected = dict(pages())
-    files = (DOCS / "profiles.md", *DOCS.glob("rules/*.md"), *DOCS.glob("vendors/*.md"))
+    files = (
+        DOCS / "profiles.md",
+        compatibility_page.PAGE,
+        *DOCS.glob("rules/*.md"),
+        *DOCS.glob("vendors/*.md"),
+    )
     existing = {
         str(file.relative_to(DOCS)): file.read_text(encoding="utf-8")
         for file in files
@@ -71,6 +78,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "rules/README.md", "".join(_index())
     yield "profiles.md", "".join(_profiles())
     yield from vendor_pages.pages()
+    yield "compatibility.md", compatibility_page.page()
 
 
 def _profiles() -> Iterator[str]:
