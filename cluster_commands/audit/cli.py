@@ -13,14 +13,14 @@ from cluster_commands.audit.facts import read_facts
 from cluster_commands.audit.objects import EVALUATED
 from cluster_commands.audit.remarks import PodRemarks
 from cluster_commands.source.objects import ObjectSource, SourceError
-from cluster_commands.source.options import add_options, open_source
+from cluster_commands.source.options import add_options, open_connection, open_source
 from lint.input_options import add_policy
 from lint.linter import reduce_garbage_collection
 from lint.options import add_reports
 from lint.outputs import plan
 from lint.policy_file import PolicyChoice
 from lint.progress import Progress
-from lint.report import Style, Writer, printable
+from lint.report import Style, Writer, many, printable
 from lint.results import InputNotEvaluated, Remark, Results
 from lint.sources import UsageError
 from lint.terminal import use_color, use_hyperlinks
@@ -30,7 +30,8 @@ from rules.profile.context import Context
 
 _DESCRIPTION = """\
 Evaluate the pods, workloads, quotas and claims of a cluster by the rules of gpuward lint.
-Findings in pods are reported once, at the object that controls them. Nothing is changed."""
+Findings in pods are reported once, at the object that controls them. Nothing is changed,
+but with --publish the reports of the audit itself."""
 _EPILOG = """\
 The credentials are those that kubectl would use: from a kubeconfig file, or else from the
 pod in which this runs. The account needs the right to list what is evaluated; what it may
@@ -64,7 +65,14 @@ def make_parser() -> argparse.ArgumentParser:
         choices=("deny",),
         help="only what mode deny would refuse if it were created again, after its fixes",
     )
-    add_reports(made.add_argument_group("report"))
+    reports = made.add_argument_group("report")
+    add_reports(reports)
+    reports.add_argument(
+        "--publish",
+        choices=("policyreport", "openreports"),
+        help="also keep the findings in the cluster, as PolicyReports (wgpolicyk8s.io/v1alpha2) or "
+        "as Reports (openreports.io/v1alpha1), which are updated and deleted by the next audit",
+    )
     return made
 
 
@@ -78,9 +86,9 @@ def main(arguments: list[str]) -> int:
         policy, policy_file = choice.load()
         source = open_source(options)
     except (UsageError, PolicyError, SourceError) as error:
-        lines = (printable(line) for line in str(error).split("\n"))
-        sys.stderr.write("gpuward: " + "\n".join(lines) + "\n")
-        return 2
+        return _refuse(str(error))
+    if options.publish and options.files:
+        return _refuse("--publish writes into a cluster: leave --from out")
     reduce_garbage_collection()
     results = audit(source, policy, options.namespace, only_refused=options.mode == "deny")
     results.policy = policy_file
@@ -93,7 +101,38 @@ def main(arguments: list[str]) -> int:
     writer: Writer = import_module(f"lint.report.{outputs.on_standard_output}").write
     color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
     writer(out, results, style._replace(color=color, hyperlinks=links))
-    return results.status(options.fail_on) if is_written else 2
+    is_published = not options.publish or _publish(options, results, notes=notes)
+    return results.status(options.fail_on) if is_written and is_published else 2
+
+
+def _refuse(why: str) -> int:
+    lines = (printable(line) for line in why.split("\n"))
+    sys.stderr.write("gpuward: " + "\n".join(lines) + "\n")
+    return 2
+
+
+def _publish(options: argparse.Namespace, results: Results, *, notes: bool) -> bool:
+    """Write the findings into the cluster; whether that succeeded."""
+    publishing = import_module("cluster_commands.audit.publishing")
+    findings = [located for located in results.findings if notes or located.level != "note"]
+    try:
+        # What could not be listed may still have what an earlier audit found in it.
+        count = publishing.publish(
+            open_connection(options),
+            publishing.KINDS[options.publish],
+            findings,
+            options.namespace,
+            prune=not results.not_evaluated,
+        )
+    except SourceError as error:
+        _refuse(str(error))
+        return False
+    if not options.quiet:
+        kept = "; earlier reports stay, as not everything was evaluated"
+        sys.stderr.write(
+            f"gpuward: {many(count, 'report')} published{kept if results.not_evaluated else ''}\n"
+        )
+    return True
 
 
 def audit(

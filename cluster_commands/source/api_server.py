@@ -13,8 +13,6 @@ from cluster.errors import (
     ForbiddenError,
     MissingError,
     TooLargeError,
-    UnavailableError,
-    UnreachableError,
 )
 from cluster.protocols import ClusterError
 from cluster_commands.source.objects import (
@@ -25,35 +23,27 @@ from cluster_commands.source.objects import (
     ResourceNames,
     SourceError,
 )
+from cluster_commands.source.retries import RetryingConnection
 
 _PAGE = 250  # objects: of pods about five megabytes
-_MAX_BYTES = 32 << 20  # of a page; one object has at most about three
-_ATTEMPTS = 6  # of a request, so that an API server may restart meanwhile
-_MAX_WAIT = 60.0  # seconds
 _MAX_RESTARTS = 5  # of a list, without one more page
 
 
 class ApiServerSource:
-    """The objects of a cluster, as its API server lists them.
-
-    A request that the API server does not answer, or answers with 429 or 5xx, is sent again: after
-    as many seconds as the API server asks for, at most a minute, else after 1, 2, 4, … seconds.
-    If the very first request reaches nobody, the address is wrong, and there is no second one.
-    `wait` waits so many seconds.
-    """
+    """The objects of a cluster, as its API server lists them; see `RetryingConnection`."""
 
     def __init__(
         self, connection: Connection, wait: Callable[[float], object] = time.sleep
     ) -> None:
-        self._connection = connection
-        self._wait = wait
-        self._has_answered = False
+        self._requests = RetryingConnection(connection, wait)
 
-    def list(self, resource: Resource, namespace: str | None = None) -> Iterator[Object]:
-        """The objects of `resource`: see `ObjectSource`."""
+    def list(
+        self, resource: Resource, namespace: str | None = None, *, labels: str = ""
+    ) -> Iterator[Object]:
+        """The objects of `resource`: see `ObjectSource`. `labels` is a label selector."""
         for version in resource.versions:
             try:
-                yield from self._list(resource, version, namespace)
+                yield from self._list(resource, version, namespace, labels)
             except MissingError:
                 continue
             except ForbiddenError as error:
@@ -102,13 +92,17 @@ class ApiServerSource:
 
     def get_text(self, path: str) -> str:
         """The text at a path of the API server, such as its metrics. Raises ClusterError."""
-        return self._connection.get_text(path, _MAX_BYTES)
+        return self._requests.get_text(path)
 
-    def _list(self, resource: Resource, version: str, namespace: str | None) -> Iterator[Object]:
+    def _list(
+        self, resource: Resource, version: str, namespace: str | None, labels: str
+    ) -> Iterator[Object]:
         """The objects in the order of their keys, in which API servers keep them."""
         group = f"apis/{resource.group}/{version}" if resource.group else f"api/{version}"
         scope = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
-        pages = _Pages(lambda query: self._get(f"/{group}/{scope}{resource.name}?{query}"))
+        selector = f"&{urlencode({'labelSelector': labels})}" if labels else ""
+        path = f"/{group}/{scope}{resource.name}"
+        pages = _Pages(lambda query: self._get(f"{path}?{query}{selector}"))
         last = ""
         while (page := pages.next()) is not None:
             for item in page.objects:
@@ -118,18 +112,7 @@ class ApiServerSource:
                     yield {"apiVersion": page.api_version, "kind": resource.kind, **item}
 
     def _get(self, path: str) -> Object:
-        for attempt in range(_ATTEMPTS):
-            try:
-                answer = self._connection.request("GET", path, max_bytes=_MAX_BYTES)
-                self._has_answered = True
-                return answer  # noqa: TRY300  # the loop goes on after an error
-            except UnavailableError as error:
-                is_first = isinstance(error, UnreachableError) and not self._has_answered
-                if is_first or attempt == _ATTEMPTS - 1:
-                    raise
-                seconds = error.retry_after if error.retry_after is not None else 2.0**attempt
-            self._wait(min(seconds, _MAX_WAIT))
-        raise AssertionError("unreachable")
+        return self._requests.request("GET", path)
 
 
 class _Page(NamedTuple):

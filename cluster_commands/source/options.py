@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from cluster_commands.source.objects import ObjectSource, SourceError
+
+if TYPE_CHECKING:
+    from cluster.connection import Connection
 
 
 def add_options(made: argparse.ArgumentParser, *, namespaced: bool = True) -> None:
@@ -30,6 +34,18 @@ def add_options(made: argparse.ArgumentParser, *, namespaced: bool = True) -> No
     )
 
 
+def open_connection(options: argparse.Namespace) -> Connection:
+    """The connection to the cluster that the options mean. Raises SourceError."""
+    # With files, the Kubernetes client need not be installed.
+    from cluster.connection import Connection  # noqa: PLC0415
+    from cluster.protocols import ClusterError  # noqa: PLC0415
+
+    try:
+        return Connection.like_kubectl(options.kubeconfig, options.context)
+    except ClusterError as error:
+        raise SourceError(f"{error}; or read files with --from") from error
+
+
 def open_source(options: argparse.Namespace) -> ObjectSource:
     """The source that the options mean; nothing is read yet. Raises SourceError."""
     if options.files:
@@ -38,12 +54,6 @@ def open_source(options: argparse.Namespace) -> ObjectSource:
         from cluster_commands.source.files import FileSource  # noqa: PLC0415  # one of two
 
         return FileSource(options.files, sys.stdin.buffer)
-    # With files, the Kubernetes client need not be installed.
-    from cluster.connection import Connection  # noqa: PLC0415
-    from cluster.protocols import ClusterError  # noqa: PLC0415
-    from cluster_commands.source.api_server import ApiServerSource  # noqa: PLC0415
+    from cluster_commands.source.api_server import ApiServerSource  # noqa: PLC0415  # the other
 
-    try:
-        return ApiServerSource(Connection.like_kubectl(options.kubeconfig, options.context))
-    except ClusterError as error:
-        raise SourceError(f"{error}; or read files with --from") from error
+    return ApiServerSource(open_connection(options))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from cluster_commands.audit import publishing
 from cluster_commands.audit.cli import main
+from tests.testkit.cluster_commands.report_definitions import report_definitions
+from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 
@@ -79,3 +83,76 @@ def test_what_runs_is_evaluated_as_what_it_is(
     assert said[1].endswith("it needs the right to list namespaces")
     assert said[2].startswith("node audited: 4 running pods can use GPUs")
     assert plane.request("DELETE", "/api/v1/nodes/audited").status == 200
+
+
+@pytest.fixture
+def report_kinds(api_server: Cluster) -> Iterator[Cluster]:
+    """An API server with the kinds of reports."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    definitions = [api_server.create(path, made) for made in report_definitions()]
+    names = [f"crd/{made['metadata']['name']}" for made in definitions]
+    api_server.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+    yield api_server
+    api_server.kubectl("delete", *names)
+
+
+@pytest.mark.parametrize("kind", ["policyreport", "openreports"])
+def test_findings_are_kept_in_the_cluster(
+    kind: str,
+    report_kinds: Cluster,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publishing, "_MAX_RESULTS", 2)
+    cluster, namespace = report_kinds, report_kinds.namespace()
+    resource = str(publishing.KINDS[kind].namespaced)
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    names = ["a", "b", "c", "d", "a-name-that-is-as-long-as-one-can-be-" + "x" * 216]
+    for name in names:
+        cluster.create(pods, {"metadata": {"name": name}, "spec": pod_spec(env=BYPASS)})
+    # Reports of others, and reports in other namespaces, stay as they are.
+    made = publishing.KINDS[kind].namespaced
+    version = f"{made.group}/{made.versions[0]}"
+    theirs = {"apiVersion": version, "kind": made.kind, "metadata": {"name": "theirs"}}
+    cluster.create(f"/apis/{version}/namespaces/{namespace}/{made.name}", theirs)
+
+    def published(*arguments: str) -> dict[str, Any]:
+        options = ["--isolated", "-n", namespace, "--publish", kind, *arguments]
+        main(["--kubeconfig", str(cluster.kubeconfig), *options])
+        said = capsys.readouterr().err
+        shown = ("-o=json", "--show-managed-fields")
+        items = json.loads(cluster.kubectl("get", resource, "-n", namespace, *shown).stdout)
+        return {item["metadata"]["name"]: item for item in items["items"]} | {"said": said}
+
+    first = published()
+    assert first.pop("said") == "gpuward: 3 reports published\n"
+    assert sorted(first) == ["gpuward-audit-1", "gpuward-audit-2", "gpuward-audit-3", "theirs"]
+    results = [result for report in first.values() for result in report.get("results", ())]
+    assert sorted(result["resources"][0]["name"] for result in results) == sorted(names)
+    assert {(r["rule"], r["result"], r["severity"]) for r in results} == {
+        ("visible-devices-env", "fail", "high")
+    }
+    assert first["gpuward-audit-1"]["summary"]["fail"] == 2
+    assert results[0]["properties"]["field"] == "/spec/containers/0/env/0/value"
+    [manager] = first["gpuward-audit-1"]["metadata"]["managedFields"]
+    assert (manager["manager"], manager["operation"]) == ("gpuward-audit", "Apply")
+    # Without a change nothing is written.
+    again = published()
+    assert again.pop("said")
+    assert again == first
+    # What is mended is gone from the reports, and so are reports without findings.
+    for name in names[1:]:
+        cluster.request("DELETE", f"{pods}/{name}?gracePeriodSeconds=0")
+    assert sorted(published()) == ["gpuward-audit-1", "said", "theirs"]
+    cluster.request("DELETE", f"{pods}/a?gracePeriodSeconds=0")
+    assert sorted(published()) == ["said", "theirs"]
+
+
+def test_what_keeps_findings_from_being_published_is_named(
+    api_server: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--isolated", "-n", "default", "--publish", "policyreport"]
+    assert main(["--kubeconfig", str(api_server.kubeconfig), *options]) == 2
+    assert "install their CustomResourceDefinition" in capsys.readouterr().err
+    assert main(["--from", "x", *options]) == 2
+    assert "leave --from out" in capsys.readouterr().err

@@ -12,6 +12,7 @@ import pytest
 
 from cluster.connection import Connection
 from cluster_commands.source import api_server as module
+from cluster_commands.source import retries
 from cluster_commands.source.api_server import ApiServerSource
 from cluster_commands.source.files import FileSource
 from cluster_commands.source.objects import (
@@ -93,11 +94,11 @@ def test_an_api_server_that_goes_away_is_an_error(
 
 
 def test_pages_of_huge_objects_are_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MAX_BYTES", 100_000)
+    monkeypatch.setattr(retries, "_MAX_BYTES", 100_000)
     listed = {"/api/v1/pods": Listed(100, lambda number: make_pod(number, 5000))}
     with paged_server(listed) as served:
         assert len([*source_of(served, tmp_path, []).list(PODS)]) == 100
-        monkeypatch.setattr(module, "_MAX_BYTES", 5000)
+        monkeypatch.setattr(retries, "_MAX_BYTES", 5000)
         with pytest.raises(SourceError, match=r"cannot list pods: .* more than 5000 bytes"):
             list(source_of(served, tmp_path, []).list(PODS))
     assert {request["limit"] for request in served.requests} >= {"250", "62", "15", "1"}
@@ -182,7 +183,7 @@ def test_a_real_api_server_lists_the_same(api_server: Cluster) -> None:
     assert isinstance(source, ApiServerSource)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "_PAGE", 4)
-        patched.setattr(module, "_MAX_BYTES", 9_000)  # so that pages become smaller on the way
+        patched.setattr(retries, "_MAX_BYTES", 9_000)  # so that pages become smaller on the way
         found = [*source.list(PODS, namespaces[0])]
         everywhere = [*source.list(PODS)]
     written = json.loads(api_server.kubectl("get", "pods", "-A", "-o", "json").stdout)["items"]
