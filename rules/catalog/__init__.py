@@ -52,7 +52,16 @@ from rules.catalog.nodes import (
     static_cpu_manager,
     unknown_node_mode,
 )
-from rules.catalog.quota import quota_fraction, quota_inert_key, unknown_quota_resource
+from rules.catalog.quota import (
+    limit_range_exceeded,
+    limit_range_gpu,
+    quota_exceeded,
+    quota_fraction,
+    quota_inert_key,
+    quota_needs_requests,
+    quota_replicas,
+    unknown_quota_resource,
+)
 from rules.catalog.requests import (
     absurd_count,
     fractional_gpu,
@@ -172,6 +181,11 @@ REPORTS = (
     node_mode_mismatch.RULE,
     unknown_node_label_value.RULE,
     quota_fraction.RULE,
+    limit_range_gpu.RULE,
+    limit_range_exceeded.RULE,
+    quota_exceeded.RULE,
+    quota_needs_requests.RULE,
+    quota_replicas.RULE,
     admin_access_claim.RULE,
     node_below_requirements.RULE,
     shared_memory_missing.RULE,

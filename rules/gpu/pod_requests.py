@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rules.gpu.devices import request_of, requested_resources
+from rules.base.json_patch import Path
+from rules.base.quantity import Quantity
+from rules.gpu.devices import devices, request_of, requested_resources
 from rules.objects.pod import Pod
 
 
@@ -24,3 +26,31 @@ def excludes_nvidia(pod: Pod) -> bool:
     """
     known = (pod.profile.resource(name) for name in requested_resources(pod))
     return any(resource is not None and resource.exclusive for resource in known)
+
+
+def effective_request(pod: Pod, name: str) -> int | None:
+    """How much of the GPU resource `name` the scheduler and quotas count for `pod`.
+
+    Containers that run at the same time add up; init containers run one after the other, beside the
+    sidecars that were started before. None if an amount is no number.
+    """
+    highest = running = 0
+    for container in pod.containers:
+        device = devices(container).get(name)
+        amount = device and (device.request if device.limit is None else device.limit)
+        if amount is None:
+            continue
+        if not isinstance(amount, Quantity):
+            return None
+        if container.role == "init" and container.raw.get("restartPolicy") != "Always":
+            highest = max(highest, running + amount.value)
+        else:
+            running += amount.value
+    return max(highest, running)
+
+
+def first_request(pod: Pod, name: str) -> Path:
+    """The path of the amount of the GPU resource `name` in the first container that has one."""
+    container = next(c for c in pod.containers if name in devices(c))
+    field = "limits" if name in container.limits else "requests"
+    return (*container.resources_path, field, name)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from rules.base.json_access import as_object, as_text
+from rules.base.json_access import as_object, as_objects, as_text
 from rules.inventory.inventory import Inventory
-from rules.inventory.records import ConfigMap, RuntimeClass
+from rules.inventory.records import ConfigMap, LimitRange, ResourceQuota, RuntimeClass
 
 MAX_OBJECTS = 100_000
 # Rules read no longer values of variables.
@@ -29,12 +29,35 @@ def _config_map(raw: Mapping[str, Any], is_variable: IsVariable) -> ConfigMap:
     return ConfigMap({k: as_text(v)[: _MAX_VALUE + 1] for k, v in data.items() if is_variable(k)})
 
 
+def _limit_range(raw: Mapping[str, Any], _is_variable: IsVariable) -> LimitRange:
+    """The defaults are those that the API server fills in: `SetDefaults_LimitRangeItem`."""
+    most: dict[str, Any] = {}
+    limits: set[str] = set()
+    requests: set[str] = set()
+    for _, item in as_objects(as_object(raw.get("spec")).get("limits")):
+        if item.get("type") == "Container":
+            # Of several, the pod must obey all: a rule that reads only one says less.
+            most |= as_object(item.get("max"))
+            limits |= {*as_object(item.get("default")), *as_object(item.get("max"))}
+            requests |= {*as_object(item.get("defaultRequest")), *as_object(item.get("min"))}
+    return LimitRange(most, frozenset(limits), frozenset(requests | limits))
+
+
+def _resource_quota(raw: Mapping[str, Any], _is_variable: IsVariable) -> ResourceQuota:
+    spec = as_object(raw.get("spec"))
+    return ResourceQuota(
+        as_object(spec.get("hard")), bool(spec.get("scopes") or spec.get("scopeSelector"))
+    )
+
+
 def _runtime_class(raw: Mapping[str, Any], _is_variable: IsVariable) -> RuntimeClass:
     return RuntimeClass(as_text(raw.get("handler")))
 
 
 _READERS: Mapping[tuple[str, str], _Reader] = {
     ("", "ConfigMap"): _Reader(ConfigMap, _config_map),
+    ("", "LimitRange"): _Reader(LimitRange, _limit_range),
+    ("", "ResourceQuota"): _Reader(ResourceQuota, _resource_quota),
     ("node.k8s.io", "RuntimeClass"): _Reader(RuntimeClass, _runtime_class, is_namespaced=False),
 }
 

@@ -16,6 +16,8 @@ Records: TypeAlias = Mapping[type, Mapping[str, Mapping[str, Any]]]
 
 A record is None if the object was given with different contents: nobody knows which one counts.
 """
+MOST_IN_A_NAMESPACE = 50
+"""Objects of a kind in a namespace, of which a rule reads all for every pod."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -44,8 +46,24 @@ class Inventory:
 
         An object of the cluster has the namespace None; an object that names none has an empty one.
         """
+        found: R | None = self._in(kind, namespace).get(name)
+        return found
+
+    def all_in(self, kind: type[R], namespace: str) -> Mapping[str, R]:
+        """The records of all objects of a kind in `namespace`, by name.
+
+        None at all if the inventory `lacks_some`.
+        """
+        return _NOTHING if self.lacks_some(kind, namespace) else self._in(kind, namespace)
+
+    def lacks_some(self, kind: type, namespace: str) -> bool:
+        """Whether the content of an object is not known, or there are more than a rule can read."""
+        found = self._in(kind, namespace)
+        return len(found) > MOST_IN_A_NAMESPACE or None in found.values()
+
+    def _in(self, kind: type, namespace: str | None) -> Mapping[str, Any]:
         home = "" if namespace is None else namespace or self._unnamed
-        found: R | None = self._records.get(kind, _NOTHING).get(home, _NOTHING).get(name)
+        found: Mapping[str, Any] = self._records.get(kind, _NOTHING).get(home, _NOTHING)
         return found
 
 

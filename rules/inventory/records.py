@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class ConfigMap(NamedTuple):
@@ -12,11 +12,29 @@ class ConfigMap(NamedTuple):
     variables: Mapping[str, str]
 
 
+class LimitRange(NamedTuple):
+    """What the limits of the type Container say: their `max`, and what containers get unasked.
+
+    `limits` and `requests` are the resources of which a container gets a default.
+    """
+
+    max: Mapping[str, Any]
+    limits: frozenset[str]
+    requests: frozenset[str]
+
+
+class ResourceQuota(NamedTuple):
+    """The hard limits. With scopes they count only some of the pods of the namespace."""
+
+    hard: Mapping[str, Any]
+    has_scopes: bool
+
+
 class RuntimeClass(NamedTuple):
     """The name by which the container runtime on the node knows the class."""
 
     handler: str
 
 
-KINDS = tuple(kind.__name__ for kind in (ConfigMap, RuntimeClass))
+KINDS = tuple(kind.__name__ for kind in (ConfigMap, LimitRange, ResourceQuota, RuntimeClass))
 """The kinds of which an inventory has records."""

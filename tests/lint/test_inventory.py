@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import yaml
@@ -47,6 +48,27 @@ def test_objects_without_a_namespace_belong_to_those_of_their_folder(
     assert found["file"] == "two/pod.yaml"
     # The user says that all are of one namespace.
     assert len(in_process.json("-n", "team", ".").report["findings"]) == 2
+
+
+def test_each_namespace_has_its_own_quota(in_process: LintCommand) -> None:
+    """An end-to-end run over a folder with two teams."""
+    for team, gpus in (("vision", 2), ("speech", 8)):
+        quota = {"hard": {"requests.nvidia.com/gpu": gpus, "requests.cpu": 64}}
+        in_process.write(f"{team}/quota.yaml", manifest("v1", "ResourceQuota", team, quota))
+        resources = {"limits": {"nvidia.com/gpu": 4, "cpu": 8}}
+        containers = [{"name": "main", "image": "example.com/main:1", "resources": resources}]
+        pods = {"replicas": 3, "template": {"spec": {"containers": containers}}}
+        in_process.write(f"{team}/train.yaml", manifest("apps/v1", "Deployment", team, pods))
+    found = {(f["file"], f["rule"]) for f in in_process.json(".").report["findings"]}
+    assert {entry for entry in found if "quota" in entry[1]} == {
+        ("vision/train.yaml", "quota-exceeded"),
+        ("speech/train.yaml", "quota-replicas"),
+    }
+
+
+def manifest(version: str, kind: str, namespace: str, spec: dict[str, Any]) -> str:
+    metadata = {"name": "x", "namespace": namespace}
+    return json.dumps({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
 
 
 def test_a_change_of_the_content_makes_an_object_unknown(in_process: LintCommand) -> None:

@@ -1,0 +1,58 @@
+"""A pod asks for more GPUs than a quota of its namespace allows.
+
+What it does
+------------
+Compares what a pod counts for, by the requests of all its containers, with the keys
+`requests.<GPU resource>` of the ResourceQuotas of its namespace, if they are among the manifests of
+the same run. Quotas with scopes are not compared, because they do not count every pod.
+
+Why it matters
+--------------
+No pod beyond the quota is ever created, also if no other pod runs. A Deployment or a Job is created
+without an error, and waits for pods that never come: only its events say why.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/policy/resource-quotas/#resource-quota-for-extended-resources
+- Kubernetes, `pkg/quota/v1/evaluator/core/pods.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.devices import requested_resources
+from rules.gpu.namespace_limits import smallest_quota
+from rules.gpu.pod_requests import effective_request, first_request
+from rules.objects.pod import Pod
+from rules.objects.pod_layout import POD_SPEC
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE, INVENTORY
+
+
+def check(pod: Pod, context: Context) -> Iterator[Finding]:
+    """Yield each GPU resource of which the smallest quota has not enough for the pod."""
+    if pod.layout is not POD_SPEC or pod.exists:
+        return
+    for resource in requested_resources(pod):
+        wanted = effective_request(pod, resource)
+        limit = smallest_quota(context.inventory, pod.object.namespace, resource)
+        if wanted is None or limit is None or wanted <= limit.value:
+            continue
+        yield Finding(
+            path=first_request(pod, resource),
+            key=f"quota.{resource}",
+            message=(
+                f"the pod asks for {wanted} {resource}, and the quota {display(limit.name)} of its "
+                f"namespace allows {limit.value}: the API server refuses such a pod"
+            ),
+            help="ask for less, or raise the quota",
+        )
+
+
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE, INVENTORY), needs_resources=True
+)

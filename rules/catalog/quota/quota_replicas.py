@@ -1,0 +1,67 @@
+"""A workload has more replicas than a quota of its namespace has GPUs for.
+
+What it does
+------------
+Multiplies what a pod of a Deployment, StatefulSet, ReplicaSet, ReplicationController or Job counts
+for by its `replicas` or `parallelism`, and compares the result with the keys `requests.<GPU
+resource>` of the ResourceQuotas of the namespace, if they are among the manifests of the same run.
+A single pod that exceeds the quota is reported by `quota-exceeded`. Quotas with scopes are not
+compared.
+
+Why it matters
+--------------
+The pods beyond the quota are not created, while the workload looks healthy but for its number of
+replicas. A job whose workers wait for each other never begins, and holds the GPUs that it has.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/policy/resource-quotas/#resource-quota-for-extended-resources
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import as_object, display
+from rules.finding import Action, Finding
+from rules.gpu.devices import requested_resources
+from rules.gpu.namespace_limits import smallest_quota
+from rules.gpu.pod_requests import effective_request
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_WORKLOAD, INVENTORY
+
+FIELDS = ("replicas", "parallelism")
+
+
+def check(workload: KubernetesObject, context: Context) -> Iterator[Finding]:
+    """Yield each GPU resource of which the pods together exceed the smallest quota."""
+    spec = as_object(workload.raw.get("spec"))
+    found = [(f, spec[f]) for f in FIELDS if type(spec.get(f)) is int and spec[f] > 1]
+    for field, count in found:
+        for pod in workload.pods:
+            for resource in requested_resources(pod):
+                wanted = effective_request(pod, resource)
+                limit = smallest_quota(context.inventory, pod.object.namespace, resource)
+                if wanted is None or limit is None or not wanted <= limit.value < count * wanted:
+                    continue
+                yield Finding(
+                    path=(*workload.path, "spec", field),
+                    key=f"quota.{resource}",
+                    message=(
+                        f"{count} pods with {wanted} {resource} each are more than the "
+                        f"{limit.value} that the quota {display(limit.name)} of their namespace "
+                        f"allows: at most {limit.value // wanted} can run at a time"
+                    ),
+                    help=f"write {field}: {limit.value // wanted}, or raise the quota",
+                )
+
+
+RULE = define_rule(
+    check,
+    subject=KubernetesObject,
+    action=Action.WARN,
+    since="0.1",
+    needs=(GPU_WORKLOAD, INVENTORY),
+)
