@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from cluster_commands.gpus.accounting import PodSize, account
@@ -33,7 +33,7 @@ def read_usage(
     Raises SourceError if pods cannot be listed, or nothing can be.
     """
     missing: list[str] = []
-    nodes = [] if namespace else _readable(source, NODES, None, missing)
+    nodes: Iterable[Object] = () if namespace else _readable(source, NODES, None, missing)
     usage = account(
         nodes,
         source.list(PODS, namespace),
@@ -47,12 +47,11 @@ def read_usage(
 
 def _readable(
     source: ObjectSource, resource: Resource, namespace: str | None, missing: list[str]
-) -> Iterable[Object]:
+) -> Iterator[Object]:
     """The objects of a resource; none if the account must not list it, which is then `missing`."""
     try:
-        return list(source.list(resource, namespace))
+        yield from source.list(resource, namespace)
     except NotServedError:
-        return []
+        return
     except MissingRightError as error:
         missing.append(str(error))
-        return []

@@ -35,10 +35,13 @@ def bar(used: ResourceUsage) -> str:
         (UNAVAILABLE, used.unavailable),
         (FREE, used.free),
     )
-    lengths = [max(int(_WIDTH * part / used.total), 1) if part else 0 for _, part in parts]
-    while sum(lengths) != _WIDTH:
-        longest = lengths.index(max(lengths))
-        lengths[longest] += 1 if sum(lengths) < _WIDTH else -1
+    shares = [_WIDTH * part / used.total for _, part in parts]
+    lengths = [max(int(share), 1) if share else 0 for share in shares]
+    while sum(lengths) < _WIDTH:
+        rests = [share - length for share, length in zip(shares, lengths, strict=True)]
+        lengths[rests.index(max(rests))] += 1
+    while sum(lengths) > _WIDTH:
+        lengths[lengths.index(max(lengths))] -= 1
     return "".join(mark * length for (mark, _), length in zip(parts, lengths, strict=True))
 
 

@@ -163,3 +163,22 @@ def test_devices_that_the_scheduler_allocates_to_claims(
     held = [share["card"] for consumer in document["consumers"] for share in consumer["shares"]]
     assert len(set(held)) == 2
     assert {consumer["owner"] for consumer in document["consumers"]} == {"pod/pod-1", "pod/pod-2"}
+
+
+def test_rights_for_one_namespace_are_enough_to_see_who_has_gpus(
+    plane: ControlPlane, pods: Pods, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pods.create([{"resources": {"limits": {GPU: 1}}}])
+    pods.decided()
+    where = ("-n", pods.namespace)
+    plane.kubectl("create", "role", "see-pods", "--verb=list", "--resource=pods", *where)
+    account = f"--serviceaccount={pods.namespace}:default"
+    plane.kubectl("create", "rolebinding", "see-pods", "--role=see-pods", account, *where)
+    kubeconfig = str(plane.kubeconfig_for(plane.token("default", pods.namespace)))
+    assert main(["--kubeconfig", kubeconfig, *where]) == 3
+    captured = capsys.readouterr()
+    row = captured.out.splitlines()[1].split()
+    assert row == [pods.namespace, "pod/pod-1", GPU, "1", "0", "1"]
+    assert "it needs the right to list resourceslices.resource.k8s.io" in captured.err
+    assert main(["--kubeconfig", kubeconfig]) == 2
+    assert "the right to list pods in all namespaces" in capsys.readouterr().err
