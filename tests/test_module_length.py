@@ -8,7 +8,7 @@ from tests.testkit.paths import ROOT
 
 MAX_LINES = 200
 # Longer for the reasons in docs/decisions/0015
-LONGER = ["kubeyaml/events.py"]
+LONGER = ["kubeyaml/events.py", "rules/catalog/__init__.py"]
 PACKAGES = (
     *(
         "benchmarks",
