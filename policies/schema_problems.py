@@ -60,7 +60,7 @@ def _explanation(error: Any, key: str) -> str:
     value, expected = error.instance, error.validator_value
     actual = "is empty" if value is None else f"is {display(value)}"
     if error.validator == "not":
-        return f"{key!r} is reserved and cannot be used yet"
+        return f"there is no {key}: bundles take its place, as in extends: [strict]"
     if error.validator == "type":
         hint = (
             "; quote it" if expected == "string" and isinstance(value, bool | float | int) else ""

@@ -36,9 +36,12 @@ from rules.catalog.bypass import (
 from rules.catalog.checks import checked
 from rules.catalog.hygiene import (
     cpu_or_memory_missing,
+    idle_gpu_holder,
+    job_without_deadline,
     memory_volume_without_limit,
     mutable_image_tag,
     rdma_without_ipc_lock,
+    rollout_needs_spare_gpus,
     shared_memory_exceeds_limit,
     shared_memory_missing,
 )
@@ -64,10 +67,14 @@ from rules.catalog.quota import (
 )
 from rules.catalog.requests import (
     absurd_count,
+    cuda_visible_devices,
+    extended_resource_amount,
     fractional_gpu,
+    image_vendor_mismatch,
     init_container_gpu,
     misplaced_gpu,
     mixed_families,
+    parallel_size_mismatch,
     placeholder_quantity,
     redundant_request,
     request_ne_limit,
@@ -78,6 +85,7 @@ from rules.catalog.requests import (
 from rules.catalog.scheduling import (
     affinity_contradiction,
     affinity_default,
+    enforced_affinity,
     node_mode_mismatch,
     scheduler_mismatch,
     scheduler_name,
@@ -124,6 +132,7 @@ SAFE_FIXES = (
     request_only.RULE,
     toleration_default.RULE,
     affinity_default.RULE,
+    enforced_affinity.RULE,
 )
 """Rules most of whose fixes are safe. Safe fixes are made by default."""
 OPT_IN_FIXES = (
@@ -168,6 +177,10 @@ REPORTS = (
     init_container_gpu.RULE,
     mixed_families.RULE,
     placeholder_quantity.RULE,
+    extended_resource_amount.RULE,
+    parallel_size_mismatch.RULE,
+    cuda_visible_devices.RULE,
+    image_vendor_mismatch.RULE,
     core_without_mem.RULE,
     share_without_card.RULE,
     fraction_annotation.RULE,
@@ -201,6 +214,9 @@ REPORTS = (
     node_share_totals.RULE,
     cgpu_outside_ecs.RULE,
     static_cpu_manager.RULE,
+    idle_gpu_holder.RULE,
+    rollout_needs_spare_gpus.RULE,
+    job_without_deadline.RULE,
 )
 """Rules without fixes."""
 

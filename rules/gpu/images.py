@@ -45,6 +45,8 @@ CUDA_IMAGES: Mapping[str, tuple[str, ...]] = {
     "rayproject/ray-ml": ("gpu", "cu1"),
     "rayproject/ray-llm": ("cu1",),
 }
+# Of words in names and tags.
+_SEPARATORS = str.maketrans("-_.", "   ")
 _OTHER_VENDORS_TAGS = ("rocm", "cpu", "xpu", "intel", "gaudi", "hpu", "neuron", "tpu", "npu")
 
 
@@ -86,6 +88,30 @@ def image_tag(image: str) -> str:
     named = repository if slash else host
     is_placeholder = "<" in image or named.partition(":")[0] not in f"{path}{name}"
     return "" if pinned or is_placeholder else tag or "latest"
+
+
+def image_name(image: str) -> str:
+    """The last part of the repository of `image`, without registry, tag and digest."""
+    return _parts(image)[1] if len(image) <= _MAX_REFERENCE else ""
+
+
+@cached_by_text
+def vendor_of_image(image: str) -> str:
+    """The vendor whose cards `image` is for; empty if its reference does not tell."""
+    if is_cuda_image(image):
+        return "nvidia"
+    if len(image) > _MAX_REFERENCE:
+        return ""
+    path, name, tag, pinned = _parts(image)
+    owner = f"/{path}"
+    words = (name if pinned else f"{name}-{tag}").translate(_SEPARATORS).split()
+    if "/rocm/" in owner or any(word.startswith("rocm") for word in words):
+        return "amd"
+    if owner.startswith("/vault.habana.ai/"):
+        return "habana"
+    if "/neuron/" in owner or "neuronx" in words:
+        return "aws"
+    return "huawei" if "/ascend/" in owner or "ascend" in words else ""
 
 
 def _parts(image: str) -> tuple[str, str, str, bool]:

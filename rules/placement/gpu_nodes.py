@@ -177,12 +177,17 @@ def scheduler_skip_reason(pod: Pod) -> str | None:
     A scheduler places the pods of DaemonSets too. A pod that a scheduling gate holds must name its
     scheduler now: the name cannot change later.
     """
-    has_own_placement = pod.layout is not POD_SPEC or pod.object.group in GROUPS_WITH_OWN_PLACEMENT
-    if has_own_placement or pod.is_partial:
+    if has_placement_elsewhere(pod):
         return "its placement may be elsewhere"
     if pod.spec.get("nodeName"):
         return "it names its node"
     return None
+
+
+def has_placement_elsewhere(pod: Pod) -> bool:
+    """Whether another object, or another part of it, may say where the pod runs."""
+    is_custom = pod.layout is not POD_SPEC or pod.object.group in GROUPS_WITH_OWN_PLACEMENT
+    return is_custom or pod.is_partial
 
 
 def _pinned_by_daemon_set(pod: Pod) -> bool:

@@ -75,6 +75,25 @@ def expression_for(affinity: NodeAffinity) -> dict[str, Any]:
     return {"key": affinity.key, "operator": "In", "values": list(affinity.values)}
 
 
+def selector_expressions(pod: Pod) -> list[dict[str, Any]]:
+    """`nodeSelector` as match expressions."""
+    return [{"key": k, "operator": "In", "values": [v]} for k, v in pod.node_selector.items()]
+
+
+def implies(demand: Mapping[str, Any], affinity: NodeAffinity) -> bool:
+    """Whether a node that meets `demand` has the label of `affinity` with one of its values.
+
+    A placeholder may become one of them.
+    """
+    if demand.get("key") != affinity.key:
+        return False
+    if demand.get("operator") == "In":
+        values = expression_values(demand)
+        is_stricter = values is None or (bool(values) and values.issubset(affinity.values))
+        return is_stricter or not affinity.values
+    return not affinity.values and demand.get("operator") in {"Exists", "Gt", "Lt"}
+
+
 def impossible_label(demands: Iterable[Mapping[str, Any]]) -> str | None:
     """The key of the first label for which no node can match all of `demands`, or None.
 

@@ -67,13 +67,15 @@ class NodeAffinity(NamedTuple):
     """The label by which pods that ask for `resources` should be drawn to nodes.
 
     Without `values` the label must merely exist. `required` forbids every other node,
-    which also forbids a node that an autoscaler has yet to create and label.
+    which also forbids a node that an autoscaler has yet to create and label. `enforce` requires
+    the label whatever else the pod says about its nodes.
     """
 
     resources: tuple[str, ...]
     key: str
     values: tuple[str, ...] = ()
     required: bool = False
+    enforce: bool = False
 
 
 class Scheduler(NamedTuple):

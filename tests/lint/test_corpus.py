@@ -7,6 +7,7 @@ part of this repository.
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -15,13 +16,14 @@ from lint.inputs import inputs
 from lint.linter import Linter
 from lint.manifests import File, UnparsedDocument
 from lint.sources import Source
-from policies.loading import default_policy
+from policies.loading import default_policy, load_policy
+from rules.catalog import CATALOG
 from rules.gpu.devices import pod_requests_gpu
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import TODAY
-from tests.testkit.paths import DATA
+from tests.testkit.paths import DATA, ROOT
 
 # The index counts every mention of a GPU; an empty or zero quantity requests none.
 WITHOUT_GPU = {
@@ -32,9 +34,19 @@ REVIEW = DATA / "corpus_review.csv"
 FIXTURES = "kubernetes__pod-security-admission"
 
 
+# What the bundle strict shows besides, and the rule that is off there too.
+STRICT = """\
+apiVersion: gpuward.io/v1
+kind: Policy
+extends: [strict]
+rules: {idle-gpu-holder: {action: audit}}
+"""
+COUNTS = re.compile(r"^\| \[`(\S+)`\]\(rules/.*\) \| (\d+) \|$", re.MULTILINE)
+
+
 @cache
-def linted(corpus: Path) -> Linter:
-    linter = Linter(default_policy(), Context(TODAY))
+def linted(corpus: Path, policy: str = "") -> Linter:
+    linter = Linter(load_policy(policy, "p") if policy else default_policy(), Context(TODAY))
     linter.evaluate(inputs([str(corpus)]))
     return linter
 
@@ -79,6 +91,18 @@ def test_fewer_than_one_warning_per_ten_gpu_pods(corpus: Path) -> None:
     pods = sum(int(row["gpu_pod_specs"]) for row in index(corpus))
     warnings = sum(n for (level, *_), n in found(corpus).items() if level == "warning")
     assert warnings * 10 < pods
+
+
+def test_the_manual_says_how_often_public_manifests_have_each_fault(corpus: Path) -> None:
+    families = {rule.name: rule.family for rule in CATALOG}
+    found_in = {
+        (located.finding.rule, located.file, located.finding.object, located.finding.stable_path)
+        for located in linted(corpus, STRICT).results.findings
+    }
+    measured = Counter(rule for rule, *_ in found_in if families.get(rule) == "hygiene")
+    page = (ROOT / "docs" / "public-manifests.md").read_text(encoding="utf-8")
+    stated = {rule: int(count) for rule, count in COUNTS.findall(page)}
+    assert {rule: measured[rule] for rule in families if families[rule] == "hygiene"} == stated
 
 
 def test_pod_security_fixtures_concern_no_rule(corpus: Path) -> None:

@@ -24,7 +24,7 @@ PLACEMENT_DEFAULTS = {"affinity-default", "toleration-default"}
 # Rules of hygiene about what cannot be meant; strict shows the others as notes.
 WARNINGS_OF_HYGIENE = {"shared-memory-exceeds-limit"}
 # What may well be meant: a policy has to name it.
-OFF_EVERYWHERE: set[str] = set()
+OFF_EVERYWHERE = {"idle-gpu-holder"}
 POLICIES = {
     "nothing": "",
     "everything": """\

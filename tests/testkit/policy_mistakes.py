@@ -60,7 +60,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("extends: strict\n", "3:1", "this should be a list"),
     ("extends: [strickt]\n", "3:11", 'did you mean "strict"?'),
     ("extends: [strict, ack]\n", "3:19", "the bundle ack is for the profile ack: add profiles"),
-    ("persona: strict\n", "3:1", "'persona' is reserved"),
+    ("persona: strict\n", "3:1", "as in extends: [strict]"),
     ("workloads: fixed\n", "3:1", 'did you mean "fix"?'),
     ("contact: 7\n", "3:1", "should be text and is 7; quote it"),
     (f"contact: {'x' * 201}\n", "3:1", "should be one line of at most 200 characters"),

@@ -75,14 +75,26 @@ def _decode(spec: bytes) -> tuple[PodSpec, tuple[bytes, int]]:
 
 
 def _drop_commands(spec: PodSpec) -> None:
-    """Leave out the commands that no rule reads: those of pods without a path of the node.
+    """Leave out the commands that no rule reads.
 
-    The jobs of one experiment often differ in nothing else.
+    Rules read those of pods that mount a path of the node, and of containers with devices.
     """
     if any(volume.hostPath is not UNSET for volume in spec.volumes or ()):
         return
     for container in _containers(spec):
-        container.command = container.args = UNSET
+        if not _may_have_devices(container):
+            container.command = container.args = UNSET
+
+
+def _may_have_devices(container: Container) -> bool:
+    """Whether the container has claims, or resources with a domain in their name.
+
+    A text with a backslash may spell either in another way.
+    """
+    if container.resources is UNSET:
+        return False
+    resources = bytes(container.resources)
+    return any(sign in resources for sign in (b"/", b"claims", b"\\"))
 
 
 def _containers(spec: PodSpec) -> list[Container]:

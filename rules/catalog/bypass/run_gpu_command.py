@@ -26,28 +26,18 @@ from rules.base.json_access import display
 from rules.base.json_patch import Path
 from rules.finding import Action, Finding
 from rules.gpu.advice import remove_and_request
+from rules.gpu.commands import CommandText, commands_of
 from rules.gpu.host_paths import host_mounts
 from rules.gpu.run_commands import RunOption, find_run_options, gives_gpu, run_options
-from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import HOST_PATH
 
-_FIELDS = ("command", "args")
-# Of a pod, together. Longer texts are programs rather than commands, and to search all that a pod
-# can have would take seconds.
-_MAX_CHARACTERS = 100_000
-
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield the first such option of each container."""
-    left = _MAX_CHARACTERS
-    for container in pod.containers if host_mounts(pod) else ():
-        words = _words(container)
-        left -= sum(len(text) for _, text in words)
-        if left < 0:
-            return
+    for container, words in commands_of(pod.containers if host_mounts(pod) else ()):
         for path, option in _options(words):
             if gives_gpu(option, container.profile.visible_variable(option.name)):
                 what = f"{option.name}={display(option.value)}" if option.value else option.name
@@ -64,18 +54,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
                 break
 
 
-def _words(container: Container) -> list[tuple[Path, str]]:
-    """The command and its arguments, each with its path."""
-    words: list[tuple[Path, str]] = []
-    for field in _FIELDS:
-        listed = container.raw.get(field)
-        for index, text in enumerate(listed if isinstance(listed, list) else ()):
-            if isinstance(text, str):
-                words.append(((*container.path, field, index), text))
-    return words
-
-
-def _options(words: list[tuple[Path, str]]) -> Iterator[tuple[Path, RunOption]]:
+def _options(words: list[CommandText]) -> Iterator[tuple[Path, RunOption]]:
     for option in run_options([text for _, text in words]):
         yield words[option.word][0], option
     for path, text in words:

@@ -39,6 +39,7 @@ from rules.placement.node_affinity import (
     is_empty,
     node_affinity,
     required_terms,
+    selector_expressions,
 )
 from rules.profile.context import Context
 from rules.rule import define_rule
@@ -81,8 +82,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 def _conflicts(pod: Pod, terms: list[Term]) -> Iterator[Finding]:
     """Yield conflicts between nodeSelector, `terms`, and the label of the nodes with the GPU."""
-    selected = [{"key": k, "operator": "In", "values": [v]} for k, v in pod.node_selector.items()]
-    base = [*gpu_node_expressions(pod), *selected]
+    base = [*gpu_node_expressions(pod), *selector_expressions(pod)]
     label = impossible_label(base)
     if label is not None and label in pod.node_selector:
         what = f"nodeSelector {display(label)}: {display(pod.node_selector[label])}"

@@ -6,6 +6,7 @@ Finds pods that request a resource for which the profile names a node label, and
 label of GPU nodes in `nodeSelector` or in the node affinity. Not reported: a pod that names its
 node, belongs to a DaemonSet, has a scheduling gate, or uses a scheduler that the profile does
 not name; and kinds that keep placement elsewhere, such as Volcano's Job and Knative's Service.
+`enforced-affinity` is about labels that the profile enforces.
 
 Why it matters
 --------------
@@ -59,7 +60,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     wanted = [
         affinity
         for affinity in pod.profile.affinities
-        if matching_resource(pod, affinity) is not None
+        if not affinity.enforce and matching_resource(pod, affinity) is not None
     ]
     if not wanted or not is_writable(pod):
         return

@@ -34,12 +34,13 @@ def replica(manifest: Any, choices: random.Random) -> Any:
     projected = {"name": token, "projected": {"sources": [{"x": suffix}]}}
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{suffix}"}}
     volumes = spec.get("volumes") or []
-    # A rule reads the commands of pods that mount a path of the node.
-    commands_matter = any("hostPath" in volume for volume in volumes if isinstance(volume, dict))
+    # Rules read the commands of pods that mount a path of the node, and of containers with devices.
+    is_on_node = any("hostPath" in volume for volume in volumes if isinstance(volume, dict))
     spec["volumes"] = [*volumes, projected, claim]
     for name in CONTAINER_LISTS:
         for container in spec.get(name) or ():
-            if not commands_matter:
+            resources = json.dumps(container.get("resources"))
+            if not (is_on_node or "/" in resources or "claims" in resources):
                 container.setdefault("args", [suffix, f"$({suffix})"])
             container["ports"] = [{"containerPort": choices.randrange(1, 9)}]
             mounts = container.get("volumeMounts") or []

@@ -1,0 +1,60 @@
+"""A Job of GPU pods may run forever.
+
+What it does
+------------
+Finds Jobs, and CronJobs, whose pods request GPUs, without `activeDeadlineSeconds` of the Job or of
+its pods.
+
+Why it matters
+--------------
+A program that hangs, for example because another worker has failed, keeps its GPUs until somebody
+looks. With a deadline Kubernetes ends it.
+
+A quota with the scope `Terminating` counts pods with a deadline of their own, not of their Job.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/workloads/controllers/job/#job-termination-and-cleanup
+- https://kubernetes.io/docs/concepts/policy/resource-quotas/#quota-scopes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rules.base.json_access import as_object
+from rules.finding import Action, Finding
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_WORKLOAD
+
+_FIELD = "activeDeadlineSeconds"
+_SPECS: Mapping[str, tuple[str, ...]] = {
+    "Job": ("spec",),
+    "CronJob": ("spec", "jobTemplate", "spec"),
+}
+
+
+def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield the Job if nothing limits how long it runs."""
+    path = _SPECS.get(workload.object.kind)
+    if path is None or any(pod.is_partial for pod in workload.pods):
+        return
+    spec = workload.raw
+    for step in path:
+        spec = as_object(spec.get(step))
+    deadlines = (spec.get(_FIELD), *(pod.spec.get(_FIELD) for pod in workload.pods))
+    if all(deadline is None for deadline in deadlines):
+        yield Finding(
+            path=(*workload.path, *path, _FIELD),
+            key=_FIELD,
+            message="the Job holds GPUs and has no activeDeadlineSeconds: if it hangs, it keeps "
+            "them until somebody deletes it",
+            help=f"set {'.'.join(path)}.{_FIELD} to more than it ever takes",
+        )
+
+
+RULE = define_rule(
+    check, subject=KubernetesObject, action=Action.OFF, since="0.1", needs=(GPU_WORKLOAD,)
+)

@@ -1,0 +1,78 @@
+"""A Deployment of GPU pods can be updated only while GPUs are free.
+
+What it does
+------------
+Finds Deployments whose pods request GPUs and whose rollout starts new pods before it ends old ones:
+the strategy `RollingUpdate`, which is the default, with a `maxSurge` above zero. The default is a
+quarter of the replicas, and at least one.
+
+Why it matters
+--------------
+In a cluster or a quota whose GPUs are all in use the new pod stays Pending, the old ones keep
+running, and the rollout does not proceed. `maxSurge: 0` ends an old pod first. Then a rollout needs
+no spare GPU, and the service has one replica less meanwhile.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#rolling-update-deployment
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from rules.base.json_access import as_object
+from rules.finding import Action, Finding
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_WORKLOAD
+
+_DEFAULT_SURGE = "25%"
+_ROLLING = "RollingUpdate"
+# Digits of the largest percentage that is read.
+_DIGITS = 9
+
+
+def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield the Deployment if its rollout starts more pods than it has replicas."""
+    if workload.object.kind != "Deployment" or any(pod.is_partial for pod in workload.pods):
+        return
+    spec = as_object(workload.raw.get("spec"))
+    strategy = as_object(spec.get("strategy"))
+    if strategy.get("type", _ROLLING) != _ROLLING:
+        return
+    surge = as_object(strategy.get("rollingUpdate")).get("maxSurge")
+    replicas = spec.get("replicas")
+    extra = _pods(_DEFAULT_SURGE if surge is None else surge, 1 if replicas is None else replicas)
+    if extra > 0:
+        more = "one pod more, with GPUs of its own"
+        if extra > 1:
+            more = f"{extra} pods more, with GPUs of their own"
+        yield Finding(
+            path=(*workload.path, "spec", "strategy"),
+            key="strategy.maxSurge",
+            message=f"a rollout starts {more}, before it ends an old one: if no GPU is free, it "
+            "does not proceed",
+            help="set spec.strategy.rollingUpdate.maxSurge to 0 and maxUnavailable to 1, or the "
+            "type to Recreate",
+        )
+
+
+def _pods(surge: Any, replicas: Any) -> int:
+    """How many pods `surge` allows beyond `replicas`; 0 if one of them has no valid value."""
+    if not isinstance(replicas, int) or replicas <= 0:
+        return 0
+    if isinstance(surge, int):
+        return int(surge)
+    percent = surge[:-1] if isinstance(surge, str) and surge.endswith("%") else ""
+    if not (percent.isascii() and percent.isdigit() and len(percent) <= _DIGITS):
+        return 0
+    return math.ceil(int(percent) * replicas / 100)
+
+
+RULE = define_rule(
+    check, subject=KubernetesObject, action=Action.OFF, since="0.1", needs=(GPU_WORKLOAD,)
+)

@@ -1,0 +1,87 @@
+"""CUDA_VISIBLE_DEVICES names GPUs that the container does not have.
+
+What it does
+------------
+Checks the literal value of `CUDA_VISIBLE_DEVICES` in containers that request whole GPUs. Finds an
+index that is not less than their number, the UUID of a card, and `all`, which CUDA does not know. A
+privileged container sees all cards of the node and is not checked.
+
+Why it matters
+--------------
+Inside a container CUDA counts the GPUs from 0, whichever cards of the node they are, and nobody
+knows beforehand which card a pod gets. From the first entry on that CUDA does not find, it ignores
+the list: the program sees fewer GPUs than the container holds, or none. Where it sees some of them,
+this is only a note.
+
+References
+----------
+- https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.base.patterns import has_placeholder
+from rules.finding import Action, Finding
+from rules.gpu.counts import whole_gpus
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE, GPU_VARIABLE
+
+_VARIABLE = "CUDA_VISIBLE_DEVICES"
+# Nobody lists more: a longer value is something else.
+_LONGEST = 1024
+_UUID_PREFIXES = ("GPU-", "MIG-")
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield the first entry of each list that names a GPU which the container does not have."""
+    for container in pod.containers:
+        value = container.value_of(_VARIABLE)
+        if not value or len(value) > _LONGEST or has_placeholder(value) or container.privileged:
+            continue
+        held = whole_gpus(container)
+        if not held:
+            continue
+        entries = [entry.strip() for entry in value.split(",")]
+        first = next((n for n, entry in enumerate(entries) if fault_of(entry, held)), None)
+        if first is None:
+            continue
+        fault = fault_of(entries[first], held)
+        gpus = "1 GPU" if held == 1 else f"{held} GPUs"
+        seen = f"only {first}" if first else "none"
+        yield Finding(
+            path=(*container.path, "env", container.env[_VARIABLE], "value"),
+            key=_VARIABLE,
+            message=f"{container} holds {gpus} and sets {_VARIABLE}={display(value)}, where "
+            f"{display(entries[first])} {fault}: the program then sees {seen}",
+            container=container,
+            help=f"remove {_VARIABLE}, or count the container's GPUs from 0",
+            action=Action.AUDIT if first else Action.WARN,
+        )
+
+
+def fault_of(entry: str, held: int) -> str:
+    """What is wrong with an entry of the list in a container with `held` GPUs; empty if nothing.
+
+    Words that mean nothing, and -1, hide every GPU, which may be meant.
+    """
+    if entry == "all":
+        return "is no word of CUDA"
+    if entry.startswith(_UUID_PREFIXES):
+        return "is one card, and the pod may get another"
+    if entry.isascii() and entry.isdigit() and int(entry) >= held:
+        return "is not one of them"
+    return ""
+
+
+RULE = define_rule(
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(GPU_RESOURCE, GPU_VARIABLE),
+    needs_resources=True,
+)

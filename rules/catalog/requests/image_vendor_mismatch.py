@@ -1,0 +1,63 @@
+"""An image for the cards of one vendor is in a container that requests another vendor's.
+
+What it does
+------------
+Finds containers that request GPUs of known vendors and run an image for another vendor's: images
+with CUDA from NVIDIA, with ROCm from AMD, for Gaudi, Neuron and Ascend. It knows them by registry,
+repository and tag.
+
+Why it matters
+--------------
+The program does not find a card that it can use. The one that the pod holds stays idle.
+
+References
+----------
+- https://hub.docker.com/u/rocm
+- https://catalog.ngc.nvidia.com/containers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.devices import request_of
+from rules.gpu.images import vendor_of_image
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE
+
+# Cards that run no program for another vendor's cards. Others are compatible with CUDA or ROCm.
+_SEPARATE = frozenset({"nvidia", "amd", "intel", "habana", "aws", "google", "huawei"})
+_MAKERS = {
+    "nvidia": "NVIDIA's GPUs",
+    "amd": "AMD's GPUs",
+    "habana": "Gaudi",
+    "aws": "Neuron",
+    "huawei": "Ascend",
+}
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield the image of each container that requests only cards which the image cannot use."""
+    for container in pod.containers:
+        vendors = request_of(container).vendors
+        if not vendors or container.claims or not _SEPARATE.issuperset(vendors):
+            continue
+        vendor = vendor_of_image(container.image)
+        if vendor and vendor not in vendors:
+            yield Finding(
+                path=(*container.path, "image"),
+                key="image.vendor",
+                message=f"{container} asks for {display(request_of(container).first)} and runs "
+                f"{display(container.image, 120)}, an image for {_MAKERS[vendor]}",
+                container=container,
+                help=f"run an image for the cards that it asks for, or ask for {_MAKERS[vendor]}",
+            )
+
+
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE,), needs_resources=True
+)

@@ -1,0 +1,77 @@
+"""A command works with more, or with fewer, GPUs than its container requests.
+
+What it does
+------------
+Reads the options by which vLLM, SGLang, torchrun and DeepSpeed are told how many GPUs to use:
+`--tensor-parallel-size` and `--pipeline-parallel-size`, `--nproc-per-node`, `--num_gpus`. It finds
+containers that request another number of whole GPUs. Processes of torchrun may use several GPUs
+each, so only more processes than GPUs are reported.
+
+It says nothing where the number is not certain: beside options for several machines, Ray or data
+parallelism, in scripts that start several programs, with `CUDA_VISIBLE_DEVICES`, and for values
+that the manifest does not show. The pods of a custom resource may work together, so of vLLM and
+SGLang only fewer GPUs are reported there. Of a pod it reads at most 100,000 characters.
+
+Why it matters
+--------------
+With fewer GPUs than the command wants, the program ends at its start, after the pod has waited for
+its GPUs. With more, the others stay idle, and nobody else can have them.
+
+References
+----------
+- https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html
+- https://docs.sglang.io/advanced_features/server_arguments.html
+- https://docs.pytorch.org/docs/stable/elastic/run.html
+- https://www.deepspeed.ai/getting-started/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.commands import commands_of
+from rules.gpu.counts import whole_gpus
+from rules.gpu.devices import request_of
+from rules.gpu.launchers import ParallelSize, parallel_size
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each container whose command certainly works with another number of GPUs."""
+    for container, command in commands_of(c for c in pod.containers if whole_gpus(c)):
+        held, size = whole_gpus(container), parallel_size(container, command)
+        if held is None or size is None or size.gpus == held:
+            continue
+        if size.gpus > held and size.launcher.spans_pods and not pod.is_final:
+            continue  # the pods of a group may work together
+        if size.gpus > held or size.launcher.uses_all:
+            yield _finding(container, size, held)
+
+
+def _finding(container: Container, size: ParallelSize, held: int) -> Finding:
+    name = request_of(container).first
+    too_few, too_many = "the program ends when it finds too few", "the rest stays idle"
+    return Finding(
+        path=size.path,
+        key="parallel-size",
+        message=f"{container} starts {size.launcher.name} on {_gpus(size.gpus)} ({size.options}) "
+        f"and asks for {held} of {display(name)}: "
+        f"{too_few if size.gpus > held else too_many}",
+        container=container,
+        help="ask for as many GPUs as the command works with, or change its options",
+    )
+
+
+def _gpus(number: int) -> str:
+    return "1 GPU" if number == 1 else f"{number} GPUs"
+
+
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE,), needs_resources=True
+)

@@ -1,0 +1,42 @@
+"""The commands of containers, as far as rules read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from rules.base.json_patch import Path
+from rules.objects.container import Container
+
+_FIELDS = ("command", "args")
+# Of a pod, together. Longer texts are programs rather than commands, and to search all that a pod
+# can have would take seconds.
+_MAX_CHARACTERS = 100_000
+
+
+class CommandText(NamedTuple):
+    """An entry of `command` or `args`, and its path."""
+
+    path: Path
+    text: str
+
+
+def commands_of(
+    containers: Iterable[Container],
+) -> Iterator[tuple[Container, list[CommandText]]]:
+    """The entries of command and arguments of each of `containers`, up to a bound."""
+    left = _MAX_CHARACTERS
+    for container in containers:
+        texts = list(_texts(container))
+        left -= sum(len(text) for _, text in texts)
+        if left < 0:
+            return
+        yield container, texts
+
+
+def _texts(container: Container) -> Iterator[CommandText]:
+    for field in _FIELDS:
+        listed = container.raw.get(field)
+        for index, text in enumerate(listed if isinstance(listed, list) else ()):
+            if isinstance(text, str):
+                yield CommandText((*container.path, field, index), text)

@@ -1,0 +1,162 @@
+"""With how many GPUs the command of a container works, by the options of known launchers.
+
+Commands are often scripts. Only what one launcher is told once, on one machine, is certain; in
+doubt the answer is None. Every function is linear in its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from rules.base.json_patch import Path
+from rules.gpu.commands import CommandText
+from rules.gpu.expansion import expand
+from rules.gpu.images import image_name
+from rules.objects.container import Container
+
+# Digits of the largest number that is taken for one of GPUs.
+_DIGITS = 6
+
+
+class Word(NamedTuple):
+    """A word of a command, and the path of the text that it stands in."""
+
+    text: str
+    path: Path
+
+
+class Launcher(NamedTuple):
+    """A program that starts processes on GPUs.
+
+    - `starts`: how it is started: each a word, or two.
+    - `image`: the name of an image whose entry point it is.
+    - `sizes`: options whose product is the number of GPUs, each with its spellings.
+    - `unclear`: options and words beside which that number is not certain.
+    - `uses_all`: whether a GPU beyond that number stays idle.
+    - `spans_pods`: whether the GPUs may be those of several pods.
+    """
+
+    name: str
+    starts: tuple[tuple[str, ...], ...]
+    sizes: tuple[tuple[str, ...], ...]
+    unclear: tuple[str, ...] = ()
+    image: str = ""
+    uses_all: bool = True
+    spans_pods: bool = False
+
+
+class ParallelSize(NamedTuple):
+    """`gpus` is how many GPUs `launcher` works with, as `options` say, at `path`."""
+
+    launcher: Launcher
+    gpus: int
+    options: str
+    path: Path
+
+
+_LAUNCHERS = (
+    Launcher(
+        "vLLM",
+        starts=(
+            ("vllm", "serve"),
+            ("vllm.entrypoints.openai.api_server",),
+            ("vllm.entrypoints.api_server",),
+        ),
+        image="vllm-openai",
+        sizes=(("--tensor-parallel-size", "-tp"), ("--pipeline-parallel-size", "-pp")),
+        unclear=(
+            *("--distributed-executor-backend", "--nnodes", "--headless", "--config", "-n"),
+            *("--prefill-context-parallel-size", "-pcp", "-dp", "-dpn", "-dpl", "-dpa"),
+        ),
+        spans_pods=True,
+    ),
+    Launcher(
+        "SGLang",
+        starts=(("sglang.launch_server",), ("sglang", "serve")),
+        sizes=(
+            ("--tp-size", "--tp", "--tensor-parallel-size"),
+            ("--pp-size", "--pp", "--pipeline-parallel-size"),
+        ),
+        unclear=("--nnodes", "--node-rank", "--dist-init-addr", "--dp", "--dp-size", "--config"),
+        spans_pods=True,
+    ),
+    # A process may work with several GPUs, but not with a part of one.
+    Launcher(
+        "torchrun",
+        starts=(("torchrun",), ("torch.distributed.run",), ("torch.distributed.launch",)),
+        sizes=(("--nproc-per-node",),),
+        uses_all=False,
+    ),
+    Launcher(
+        "DeepSpeed",
+        starts=(("deepspeed",),),
+        sizes=(("--num-gpus",),),
+        unclear=("--hostfile", "-H", "--include", "-i", "--exclude", "-e", "--num-nodes"),
+    ),
+)
+# Beside these words a command starts several programs, or one on several machines.
+_UNCLEAR = frozenset({"for", "while", "until", "mpirun", "srun", "ssh", "xargs", "parallel"})
+_MASK = "CUDA_VISIBLE_DEVICES"
+
+
+def parallel_size(container: Container, command: Iterable[CommandText]) -> ParallelSize | None:
+    """How many GPUs the `command` of `container` works with; None in doubt."""
+    words = [Word(part.strip("\"'"), path) for path, text in command for part in _split(text)]
+    texts = [word.text for word in words]
+    started = list(_started(container, texts))
+    if len(started) != 1 or _MASK in container.env or any(map(_is_unclear, texts)):
+        return None
+    launcher = started[0]
+    gpus, options, place = 1, [], None
+    for names in launcher.sizes:
+        stated = list(_options(words, names))
+        if len(stated) > 1:
+            return None
+        for name, value, path in stated:
+            size = expand(container, value)
+            if size is None or not (size.isascii() and size.isdigit() and len(size) <= _DIGITS):
+                return None
+            gpus *= int(size)
+            options.append(f"{name} {size}")
+            place = place or path
+    unclear = frozenset(launcher.unclear)
+    if any(_name(text) in unclear or text.startswith("--data-parallel") for text in texts):
+        return None
+    return ParallelSize(launcher, gpus, " and ".join(options), place) if place else None
+
+
+def _split(text: str) -> list[str]:
+    return text.replace("\\\n", " ").split()
+
+
+def _started(container: Container, texts: Sequence[str]) -> Iterator[Launcher]:
+    has_command = bool(container.raw.get("command"))
+    for launcher in _LAUNCHERS:
+        if launcher.image and not has_command and image_name(container.image) == launcher.image:
+            yield launcher
+        for first, *second in launcher.starts:
+            for index, text in enumerate(texts):
+                is_first = text == first or text.endswith(f"/{first}")
+                if is_first and list(texts[index + 1 : index + 1 + len(second)]) == second:
+                    yield launcher
+
+
+def _is_unclear(text: str) -> bool:
+    in_background = text.endswith("&") and text != "&&"
+    return text in _UNCLEAR or "ray" in text or text.startswith(("#", _MASK)) or in_background
+
+
+def _options(words: Sequence[Word], names: Iterable[str]) -> Iterator[tuple[str, str, Path]]:
+    """Each option of `words` that is called one of `names`, with its value and path."""
+    known = frozenset(names)
+    for index, (text, path) in enumerate(words):
+        if _name(text) in known:
+            name, equals, value = text.partition("=")
+            following = words[index + 1].text if index + 1 < len(words) else ""
+            yield name, value.strip("\"'") if equals else following, path
+
+
+def _name(text: str) -> str:
+    """The option that `text` is, with dashes: these programs read underscores as well."""
+    return text.partition("=")[0].replace("_", "-") if text.startswith("-") else ""
