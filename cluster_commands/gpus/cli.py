@@ -58,7 +58,7 @@ def _output(options: argparse.Namespace, source: ObjectSource, profile: Profile)
         return _cgpu(options, source), 0
     usage, missing = read_usage(source, profile, pod_size(options), options.namespace)
     if options.names:
-        known = {node.name for node in usage.nodes}
+        known = {node.name for node in usage.nodes} | {c.node for c in usage.consumers}
         absent = [name for name in options.names if name not in known]
         missing += tuple(f"there is no node {name!r} with GPUs" for name in absent)
         usage = usage.on_nodes(frozenset(options.names))

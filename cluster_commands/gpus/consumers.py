@@ -7,7 +7,14 @@ from typing import Any
 
 from cluster_commands.gpus.claimed_devices import Claim
 from cluster_commands.gpus.pod_requests import effective_requests, whole
-from cluster_commands.gpus.shares import FRACTION, Amount, Share, requested_fraction, shares_of
+from cluster_commands.gpus.shares import (
+    FRACTION,
+    PER_CARD,
+    Amount,
+    Share,
+    requested_fraction,
+    shares_of,
+)
 from cluster_commands.gpus.usage import Consumer
 from lint.owners import Owners
 from rules.base.json_access import as_object, as_objects, as_text
@@ -62,6 +69,7 @@ class PodLedger:
         if fraction := requested_fraction(pod):
             amounts[FRACTION] = fraction
         shares = shares_of(pod) if amounts and node else ()
+        amounts.update(_sum_of_cards(shares))
         metadata = as_object(pod.get("metadata"))
         namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
         if amounts:
@@ -98,6 +106,15 @@ class PodLedger:
         self._owners.add(pod, None)
         ref, _ = self._owners.top_owner(object_ref("Pod", "", metadata, None))
         return f"{ref.kind.lower()}/{ref.name}"
+
+
+def _sum_of_cards(shares: Iterable[Share]) -> Mapping[str, Amount]:
+    """What a pod has of all its cards, of the resources whose amounts are for each card."""
+    sums: dict[str, Amount] = {}
+    for share in shares:
+        if share.resource in PER_CARD:
+            sums[share.resource] = sums.get(share.resource, 0) + share.amount
+    return sums
 
 
 def _names_given_by_claims(status: Mapping[str, Any]) -> Iterator[str]:

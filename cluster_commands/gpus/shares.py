@@ -17,6 +17,13 @@ from rules.base.json_access import as_object, as_objects, as_text
 Amount: TypeAlias = int | Decimal
 FRACTION = "gpu-fraction"
 """KAI's parts of cards, which are no resource: 1 is a card."""
+PER_CARD = frozenset(
+    {
+        *("nvidia.com/gpumem", "nvidia.com/gpucores"),
+        *("volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores"),
+    }
+)
+"""Resources of HAMi and Volcano whose amount in a pod is for each of its cards."""
 # A pod has few cards. Longer records are not read, so that no tenant makes the command slow.
 _MAX_CHARACTERS, _MAX_SHARES = 20_000, 1000
 _MAX_AMOUNT = 10**15

@@ -272,6 +272,16 @@ def test_cpu_policy(answer: Callable[[str], str], state: State) -> None:
     assert states(unasked) == {"a": State.NOT_KNOWN}
 
 
+def test_rules_about_nodes_are_rows() -> None:
+    mode = {"ack.node.gpu.schedule": "cgpu"}
+    nodes = [node(f"n{number}", labels=mode) for number in range(5)]
+    found = rows(*nodes)["node-mode-without-resource"]
+    assert states(found) == {"n0, n1, n2 and 2 more": State.WRONG}
+    clean = rows(cgpu_node("a"), node("cpu"))["nodes"]
+    assert states(clean) == {"all": State.OK}
+    assert clean[0].message.endswith("rules find no fault in 2")
+
+
 @pytest.mark.parametrize(
     ("selector", "labels", "expected"),
     [

@@ -212,6 +212,25 @@ def test_shares_by_card(offering: Object, using: Object, expected: dict[Any, Any
     assert cards(counted([offering], [using])) == expected
 
 
+def test_memory_that_hami_gives_of_each_card_is_counted_for_all() -> None:
+    register = json.dumps([{**HAMI[0], "id": f"GPU-{number}"} for number in (1, 2)])
+    recorded = "GPU-1,NVIDIA,3000,30:GPU-2,NVIDIA,3000,30:;"
+    usage = counted(
+        [node("n", {GPU: 20}, annotations={"hami.io/node-nvidia-register": register})],
+        [
+            pod(
+                "a",
+                {GPU: 2, "nvidia.com/gpumem": 3000},
+                on="n",
+                annotations={"hami.io/vgpu-devices-allocated": recorded},
+            )
+        ],
+    )
+    used = only(usage, "nvidia.com/gpumem")
+    assert (used.allocated, used.total, used.free) == (6000, 65536, 59536)
+    assert only(usage, "nvidia.com/gpucores").allocated == 60
+
+
 @pytest.mark.parametrize(
     "annotations",
     [

@@ -83,6 +83,7 @@ gpu-1   <unknown>   nvidia.com/gpu   1        team-b      notebook   pod/noteboo
         (["--by", "namespace"], NAMESPACES),
         (["--namespace", "team-b"], OWNERS_OF_TEAM_B),
         (["-d", "gpu-1"], PODS_OF_GPU_1),
+        (["-d", "gpu-1", "-n", "team-b"], PODS_OF_GPU_1),
         (["--pod-cpu", "8", "--by", "model"], MODELS.replace("8      1", "7      2")),
     ],
     ids=" ".join,

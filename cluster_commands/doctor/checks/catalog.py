@@ -48,5 +48,5 @@ def check_by_catalog(facts: Facts) -> Iterator[Row]:
             advice = remedy or f"gpuward explain {rule_name}"
             yield wrong(rule_name, subject, found[0][1], advice)
         if not faults:
-            message = f"{len(rules)} rules find nothing in {len(items):,}"
+            message = f"{len(rules)} rules find no fault in {len(items):,}"
             yield ok(resource.name, "all", message)

@@ -39,7 +39,7 @@ def check_gpu_nodes(facts: Facts) -> Iterator[Row]:
         message = "labelled as GPU nodes, and offer no GPU"
         yield wrong(_CHECK, names(empty), message, _REMEDY)
     if offering:
-        yield ok(_CHECK, names(offering), f"{len(offering):,} offer GPUs")
+        yield ok(_CHECK, names(offering), f"nodes that offer GPUs: {len(offering):,}")
     elif not empty:
         remedy = "name your platform's profile in a policy: docs/profiles.md"
         yield not_known(_CHECK, "all", "no node offers a GPU that gpuward knows", remedy)
