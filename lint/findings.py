@@ -62,12 +62,17 @@ def reported(finding: Finding) -> ReportedFinding:
 
 
 class SuggestedEdit(NamedTuple):
-    """Put `text` in the place of what is between two positions; lines and columns count from 1."""
+    """Put `text` in the place of what is between two positions; lines and columns count from 1.
+
+    `byte` and `end_byte` are the columns in bytes of UTF-8.
+    """
 
     line: int
     column: int
+    byte: int
     end_line: int
     end_column: int
+    end_byte: int
     text: str
 
 

@@ -40,7 +40,7 @@ def _suggestions(
         edits = suggestion(file, evaluator, item, finding) if is_wanted and left else ()
         left -= is_wanted and left > 0
         yield tuple(
-            SuggestedEdit(*file.position(edit.start), *file.position(edit.end), edit.text)
+            SuggestedEdit(*_position(file, edit.start), *_position(file, edit.end), edit.text)
             for edit in edits
         )
 
@@ -55,3 +55,10 @@ def suggestion(
     except NotFixedError:
         return ()
     return tuple(text_edits(file.source.text[start:end], new, start))
+
+
+def _position(file: File, offset: int) -> tuple[int, int, int]:
+    """Line and column of `offset` in the text, and the column in bytes."""
+    line, column = file.position(offset)
+    before = file.source.text[offset - column + 1 : offset]
+    return line, column, len(before.encode(errors="surrogatepass")) + 1

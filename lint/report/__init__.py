@@ -10,7 +10,7 @@ from lint.findings import LocatedFinding
 from lint.results import Results
 from lint.sources import STANDARD_INPUT
 
-WITH_EDITS = frozenset({"sarif"})
+WITH_EDITS = frozenset({"sarif", "rdjson"})
 """The formats that have the edits which fix a finding; these take time to find."""
 HOME = "https://github.com/gpuward/gpuward"
 _CONTROL = (

@@ -17,7 +17,7 @@ _SEVERITIES = {"error": "ERROR", "warning": "WARNING", "note": "INFO"}
 def write(out: TextIO, results: Results, style: Style) -> None:
     """Write one result with a diagnostic for each entry."""
     diagnostics = [
-        _diagnostic(finding_entry(located, ""), _range(located))
+        _diagnostic(finding_entry(located, ""), _range(located)) | _suggestions(located)
         for located in results.findings
         if located.level != "note" or style.notes
     ]
@@ -42,6 +42,15 @@ def _diagnostic(entry: Entry, range_: dict[str, Any]) -> dict[str, Any]:
         "severity": _SEVERITIES[entry.level],
         "code": code,
     }
+
+
+def _suggestions(located: LocatedFinding) -> dict[str, Any]:
+    """The edit that fixes the finding, if it is one edit: users accept each by itself."""
+    if len(located.edits) != 1:
+        return {}
+    (edit,) = located.edits
+    start, end = _position(edit.line, edit.byte), _position(edit.end_line, edit.end_byte)
+    return {"suggestions": [{"range": {"start": start, "end": end}, "text": edit.text}]}
 
 
 def _range(located: LocatedFinding) -> dict[str, Any]:

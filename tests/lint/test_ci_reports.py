@@ -316,6 +316,22 @@ def test_hostile_names_stay_text_in_junit(command: LintCommand) -> None:
     assert "<script>" in next(root.iter("failure")).attrib["message"]
 
 
+def test_rdjson_suggests_the_edit_that_fix_makes(command: LintCommand) -> None:
+    """Its columns count bytes, and the end of a range is behind its last character."""
+    containers = "    - {name: é😀, image: i, resources: {requests: {nvidia.com/gpu: 1}}}\n"
+    text = POD[: POD.index("  containers:\n")] + "  containers:\n" + containers
+    file = command.write("pod.yaml", text)
+    report = json.loads(command("--format", "rdjson", "pod.yaml").out)
+    ((suggestion,),) = [d["suggestions"] for d in report["diagnostics"] if "suggestions" in d]
+    lines = text.encode().splitlines(keepends=True)
+    starts = [0, *itertools.accumulate(map(len, lines))]
+    ends = suggestion["range"]["start"], suggestion["range"]["end"]
+    start, end = (starts[place["line"] - 1] + place["column"] - 1 for place in ends)
+    after = text.encode()[:start] + suggestion["text"].encode() + text.encode()[end:]
+    assert command.run("fix", "--rule", "request-only", "pod.yaml").status == 0
+    assert file.read_bytes() == after != text.encode()
+
+
 def test_rdjson_counts_bytes(command: LintCommand) -> None:
     before = "        - {name: NVIDIA_VISIBLE_DEVICES, é: 😀, value: "
     command.write("pod.yaml", POD[: POD.index("        - name: NVIDIA")] + before + "all}\n")
