@@ -31,6 +31,7 @@ FAMILIES = {
     "security": "Privileges that GPU pods should not have",
     "quota": "GPU quotas",
     "nodes": "GPU nodes",
+    "components": "Programs of the GPU platform",
     "hygiene": "What public manifests often lack (shown by the bundle `strict`)",
     "container_files": "Files that start containers without Kubernetes (`gpuward lint --also`)",
 }

@@ -34,6 +34,12 @@ from rules.catalog.bypass import (
     visible_devices_valuefrom,
 )
 from rules.catalog.checks import checked
+from rules.catalog.components import (
+    device_plugin_priority,
+    device_plugin_toleration,
+    webhook_blocks_system_pods,
+    webhook_misses_ephemeral_containers,
+)
 from rules.catalog.hygiene import (
     cpu_or_memory_missing,
     idle_gpu_holder,
@@ -217,6 +223,10 @@ REPORTS = (
     idle_gpu_holder.RULE,
     rollout_needs_spare_gpus.RULE,
     job_without_deadline.RULE,
+    device_plugin_priority.RULE,
+    device_plugin_toleration.RULE,
+    webhook_blocks_system_pods.RULE,
+    webhook_misses_ephemeral_containers.RULE,
 )
 """Rules without fixes."""
 

@@ -1,0 +1,1 @@
+"""Rules about the programs of a GPU platform: device plugins and webhooks."""

@@ -1,0 +1,54 @@
+"""A device plugin of GPUs can be evicted in favour of other pods.
+
+What it does
+------------
+Finds DaemonSets of GPU device plugins without `priorityClassName`. A DaemonSet is one if it mounts
+`/var/lib/kubelet/device-plugins`, and its name or an image names a maker of accelerators. Any
+priority class is accepted. Components of the platform, which no other rule checks, are checked too.
+
+Why it matters
+--------------
+When a node runs short of resources, pods without a priority go first. Without its device plugin a
+node offers no GPUs until the plugin is back. ACK asks to give `gpushare-device-plugin-ds`
+`priorityClassName: system-node-critical`. The annotation
+`scheduler.alpha.kubernetes.io/critical-pod`, which old manifests still have, does nothing.
+
+References
+----------
+- https://www.alibabacloud.com/help/doc-detail/191140.html
+- https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.finding import Action, Finding
+from rules.gpu.device_plugins import device_plugin_words
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import NODE_AGENT
+
+FIELD = "priorityClassName"
+CLASS = "system-node-critical"
+
+
+def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield the missing priority class of a device plugin."""
+    if not device_plugin_words(workload):
+        return
+    for pod in workload.pods:
+        if not pod.spec.get(FIELD):
+            yield Finding(
+                path=(*pod.path, FIELD),
+                key=FIELD,
+                message="the device plugin has no priorityClassName: pods with a priority can "
+                "evict it, and then the node offers no GPUs",
+                help=f"add {FIELD}: {CLASS}",
+            )
+
+
+RULE = define_rule(
+    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE_AGENT,)
+)

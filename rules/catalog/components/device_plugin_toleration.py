@@ -1,0 +1,61 @@
+"""A device plugin of GPUs does not tolerate the taint of GPU nodes.
+
+What it does
+------------
+Compares DaemonSets of GPU device plugins with the taints that the profile of the policy states for
+the same maker: those of `nvidia.com/*` if the name or an image of the plugin has `nvidia`. A
+DaemonSet is a device plugin if it mounts `/var/lib/kubelet/device-plugins`, and its name or an
+image names a maker of accelerators.
+
+Why it matters
+--------------
+The plugin does not run on the nodes with the taint, so these nodes offer no GPUs, and every GPU pod
+stays Pending.
+
+References
+----------
+- https://github.com/NVIDIA/k8s-device-plugin/issues/68
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.finding import Action, Finding
+from rules.gpu.device_plugins import device_plugin_words
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.placement.tolerations import tolerates
+from rules.profile.context import Context
+from rules.profile.records import Taint
+from rules.rule import define_rule
+from rules.traits.bits import NODE_AGENT
+
+
+def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield each taint of the plugin's nodes that it does not tolerate."""
+    words = device_plugin_words(workload)
+    if not words:
+        return
+    for pod in workload.pods:
+        tolerations = [toleration for _, toleration in pod.tolerations]
+        for taint in dict.fromkeys(workload.profile.taints):
+            if not _is_of(taint, words) or any(tolerates(t, taint) for t in tolerations):
+                continue
+            value = "" if taint.value is None else f"={taint.value}"
+            yield Finding(
+                path=(*pod.path, "tolerations"),
+                key=f"tolerations.{taint.key}",
+                message=f"the device plugin does not tolerate the taint {taint.key}{value}:"
+                f"{taint.effect} of GPU nodes, so they offer no GPUs",
+                help=f"add a toleration: key {taint.key}, operator Exists, effect {taint.effect}",
+            )
+
+
+def _is_of(taint: Taint, words: str) -> bool:
+    """Whether the taint is for the cards of the maker that `words` name."""
+    return any(name.partition("/")[0].partition(".")[0] in words for name in taint.resources)
+
+
+RULE = define_rule(
+    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE_AGENT,)
+)

@@ -1,0 +1,97 @@
+"""An outage of a GPU platform's webhook keeps system pods from being created.
+
+What it does
+------------
+Checks the webhook configurations of gpuward, HAMi, KAI, Volcano and koordinator, which it knows by
+the names of their entries, and no others. Finds an entry for pods with `failurePolicy: Fail`, or
+none, which means the same, that is called for pods in `kube-system` or in the namespace of its own
+service. An entry with `matchConditions`, or with an `objectSelector` that asks for a label, is not
+checked.
+
+Why it matters
+--------------
+While the webhook cannot be reached, API servers refuse every pod that it is called for. Without an
+exclusion these are also the pods of the network, of DNS, and of the webhook itself, so a cluster
+that loses them does not come back by itself.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/cluster-administration/admission-webhooks-good-practices/
+- https://github.com/volcano-sh/volcano/issues/2610
+- https://github.com/Project-HAMi/HAMi/issues/160
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rules.base.json_access import as_object, as_objects, as_text, display
+from rules.finding import Action, Finding
+from rules.gpu.known_webhooks import OWN, PEERS, known_entries, resources_of
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import WEBHOOK_CONFIGURATION
+
+NAME_LABEL = "kubernetes.io/metadata.name"
+PODS = frozenset({"pods", "*", "*/*", "pods/*"})
+
+
+def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield each entry whose outage blocks system pods."""
+    for index, entry in known_entries(subject, (*OWN, *PEERS)):
+        if as_text(entry.get("failurePolicy")) not in ("", "Fail") or entry.get("matchConditions"):
+            continue
+        if PODS.isdisjoint(resources_of(entry)) or _asks_for_label(entry.get("objectSelector")):
+            continue
+        service = as_object(as_object(entry.get("clientConfig")).get("service"))
+        own = as_text(service.get("namespace"))
+        selector = as_object(entry.get("namespaceSelector"))
+        namespaces = [n for n in dict.fromkeys(("kube-system", own)) if n and _selects(selector, n)]
+        if namespaces:
+            yield Finding(
+                path=(*subject.path, "webhooks", index, "failurePolicy"),
+                key=f"webhooks.{as_text(entry.get('name'))}",
+                message=f"the webhook {display(as_text(entry.get('name')))} has failurePolicy Fail "
+                f"and is called for pods in {' and '.join(map(display, namespaces))}: an outage "
+                "keeps the cluster from starting",
+                help=f"exclude them by {NAME_LABEL} in namespaceSelector",
+            )
+
+
+def _asks_for_label(selector: Any) -> bool:
+    operators = {as_text(e.get("operator")) for e in _expressions(selector)}
+    return bool(as_object(as_object(selector).get("matchLabels")) or operators & {"In", "Exists"})
+
+
+def _selects(selector: Mapping[str, Any], namespace: str) -> bool:
+    """Whether the selector fits a namespace that has no other label than its name."""
+    wanted = as_object(selector.get("matchLabels"))
+    if any(key != NAME_LABEL or value != namespace for key, value in wanted.items()):
+        return False
+    return all(_fits(expression, namespace) for expression in _expressions(selector))
+
+
+def _fits(expression: Mapping[str, Any], namespace: str) -> bool:
+    operator, values = as_text(expression.get("operator")), expression.get("values")
+    names_it = expression.get("key") == NAME_LABEL
+    is_listed = names_it and isinstance(values, list) and namespace in values
+    if operator == "In":
+        return is_listed
+    if operator == "NotIn":
+        return not is_listed
+    return names_it if operator == "Exists" else not names_it
+
+
+def _expressions(selector: Any) -> list[Mapping[str, Any]]:
+    return [e for _, e in as_objects(as_object(selector).get("matchExpressions"))]
+
+
+RULE = define_rule(
+    check,
+    subject=KubernetesObject,
+    action=Action.WARN,
+    since="0.1",
+    needs=(WEBHOOK_CONFIGURATION,),
+)

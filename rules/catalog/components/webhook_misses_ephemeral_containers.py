@@ -1,0 +1,56 @@
+"""The webhook of gpuward is not called for ephemeral containers.
+
+What it does
+------------
+Finds entries of gpuward in webhook configurations that list `pods` and not
+`pods/ephemeralcontainers`. Entries of other programs are not checked: only they know whether they
+guard anything that an ephemeral container could take.
+
+Why it matters
+--------------
+`kubectl debug` adds a container to a pod that runs, by a request of its own. Such a container can
+set `NVIDIA_VISIBLE_DEVICES` like any other, and without this entry no rule sees it.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/workloads/pods/ephemeral-containers/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import as_text, display
+from rules.finding import Action, Finding
+from rules.gpu.known_webhooks import OWN, known_entries, resources_of
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import WEBHOOK_CONFIGURATION
+
+EPHEMERAL = "pods/ephemeralcontainers"
+COVERING = frozenset({EPHEMERAL, "pods/*", "*/*", "*/ephemeralcontainers"})
+
+
+def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield each entry for pods that leaves ephemeral containers out."""
+    for index, entry in known_entries(subject, OWN):
+        resources = resources_of(entry)
+        if "pods" in resources and COVERING.isdisjoint(resources):
+            name = as_text(entry.get("name"))
+            yield Finding(
+                path=(*subject.path, "webhooks", index, "rules"),
+                key=f"webhooks.{name}",
+                message=f"the webhook {display(name)} is called for pods and not for {EPHEMERAL}: "
+                "kubectl debug adds containers that no rule sees",
+                help=f"add {EPHEMERAL} to the resources, as the chart does",
+            )
+
+
+RULE = define_rule(
+    check,
+    subject=KubernetesObject,
+    action=Action.WARN,
+    since="0.1",
+    needs=(WEBHOOK_CONFIGURATION,),
+)
