@@ -15,7 +15,7 @@ from cluster_commands.gpus.claimed_devices import (
 from cluster_commands.gpus.consumers import NodeLoad, PodLedger, card_totals
 from cluster_commands.gpus.node_cards import Card, cards_of, model_of
 from cluster_commands.gpus.node_status import status_of, takes_pods
-from cluster_commands.gpus.node_totals import node_totals
+from cluster_commands.gpus.node_totals import Total, node_totals
 from cluster_commands.gpus.pod_requests import amount_of, whole
 from cluster_commands.gpus.shares import FRACTION, Amount
 from cluster_commands.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
@@ -97,11 +97,12 @@ class _Nodes:
         offered = self._offered.get(name, [])
         shared = {card for card, what in self._shares.get(name, ()) if what == FRACTION}
         totals = node_totals(status, cards, offered, shared, self._profile)
-        rows = sorted({*totals, *self._allocated.get(name, ())})
-        if not any(totals.get(row) or self._allocated.get(name, {}).get(row) for row in rows):
+        rows = {row for row, total in totals.items() if total.capacity}
+        rows.update(self._allocated.get(name, ()))
+        if not rows:
             return None
         slots = self._room_for_pods(allocatable, load) if takes_pods(node) else None
-        usages = (self._resource(name, row, totals.get(row), slots) for row in rows)
+        usages = (self._resource(name, row, totals.get(row), slots) for row in sorted(rows))
         return NodeUsage(
             name,
             status_of(node),
@@ -126,16 +127,15 @@ class _Nodes:
         return max(min(room, default=1 << 62), 0)
 
     def _resource(
-        self, node: str, resource: str, total: tuple[Amount, Amount] | None, slots: int | None
+        self, node: str, resource: str, total: Total | None, slots: int | None
     ) -> ResourceUsage:
         allocated = self._allocated.get(node, {}).get(resource, 0)
-        if any(
-            device.driver == resource for device in self._offered.get(node, ())
-        ):  # two claims may have parts of one card
+        if resource in {device.driver for device in self._offered.get(node, ())}:
+            # Two claims may have parts of one card.
             allocated = len({c for c, what in self._shares.get(node, ()) if what == resource})
         starting = self._starting.get(node, {}).get(resource, 0)
-        usage = ResourceUsage(resource, total[0] if total else None, allocated, starting)
-        rest = max(total[1] - allocated, 0) if total else 0
+        usage = ResourceUsage(resource, total.capacity if total else None, allocated, starting)
+        rest = max(total.allocatable - allocated, 0) if total else 0
         if slots is None or not rest:
             return usage
         known = self._profile.resource(resource)

@@ -72,12 +72,15 @@ class PodLedger:
         amounts.update(_sum_of_cards(shares))
         metadata = as_object(pod.get("metadata"))
         namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
+        has_claims = bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus"))
+        if not (amounts or has_claims):
+            return
+        owner = self._owner(pod, metadata)
+        if has_claims:
+            self._owner_of[namespace, name] = owner
         if amounts:
-            owner = self._owner(pod, metadata)
             starting = bool(node) and phase != "Running"
             self.consumers.append(Consumer(namespace, name, owner, node, starting, amounts, shares))
-        elif spec.get("resourceClaims"):
-            self._owner_of[namespace, name] = self._owner(pod, metadata)
 
     def add_claim(self, claim: Claim) -> None:
         """Count an allocated claim, for the pod that holds it if there is just one."""

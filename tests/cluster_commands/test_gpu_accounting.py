@@ -97,6 +97,12 @@ def test_unhealthy_devices_are_unavailable() -> None:
     assert (used.total, used.free, used.unavailable) == (8, 4, 2)
 
 
+def test_nodes_without_devices_are_left_out() -> None:
+    assert counted([node("n", {GPU: 0}), node("cpu")], []).nodes == ()
+    broken = node("n", {GPU: 0}, capacity={GPU: 8})
+    assert only(counted([broken], [])).unavailable == 8
+
+
 def test_partitions_replicas_and_other_makers_are_resources_of_their_own() -> None:
     amounts = {"nvidia.com/mig-1g.5gb": 7, "nvidia.com/gpu.shared": 10, "amd.com/gpu": 4}
     usage = counted([node("n", amounts)], [pod("a", {"nvidia.com/mig-1g.5gb": 3}, on="n")])
@@ -308,8 +314,9 @@ def test_partitions_of_one_card_are_one_card() -> None:
 
 def test_a_resource_that_a_claim_stands_for_is_counted_once() -> None:
     made_for = {"requestMappings": [{"resourceName": GPU}], "resourceClaimName": "one"}
-    with_claim = pod("a", {GPU: 1}, on="n")
+    with_claim = pod("one-pod", {GPU: 1}, on="n", owner=("Job", "train"))
     with_claim["status"]["extendedResourceClaimStatus"] = made_for
     slices = [resource_slice([{"name": "gpu-0"}])]
     usage = counted([node("n")], [with_claim], slices=slices, claims=[claim("one", "gpu-0")])
     assert usage.totals() == (ResourceUsage("gpu.nvidia.com", 1, 1),)
+    assert [consumer.owner for consumer in usage.consumers] == ["job/train"]
