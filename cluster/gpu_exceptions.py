@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Protocol
 from urllib.parse import quote, urlencode
 
+from cluster.config_map import StoredConfigMap
 from cluster.connection import Connection
-from cluster.errors import MissingError
-from cluster.protocols import ClusterError, Object
+from cluster.protocols import Object
 
 _OBJECTS = "apis/gpuward.io/v1alpha1"
 # An object may have a megabyte of labels and annotations, which its schema does not limit.
@@ -37,8 +37,7 @@ class KubernetesGpuExceptions:
 
     def __init__(self, connection: Connection, namespace: str, name: str) -> None:
         self._request = connection.request
-        place = f"{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}"
-        self._config_map = f"/api/v1/namespaces/{place}"
+        self._config_map = StoredConfigMap(connection, namespace, name, FIELD_MANAGER)
 
     def list_objects(self) -> Iterator[Object]:
         """The GpuExceptions of all namespaces, by namespace and name, read page by page."""
@@ -66,11 +65,8 @@ class KubernetesGpuExceptions:
 
     def get_config_map(self) -> Object:
         """The ConfigMap for the accepted GpuExceptions."""
-        try:
-            return self._request("GET", self._config_map)
-        except MissingError as error:
-            raise ClusterError(f"{error}; the chart creates it: run helm upgrade") from error
+        return self._config_map.get()
 
     def update_config_map(self, config_map: Object) -> None:
         """Replace that ConfigMap."""
-        self._request("PUT", f"{self._config_map}?fieldManager={FIELD_MANAGER}", config_map)
+        self._config_map.update(config_map)

@@ -35,6 +35,11 @@ COMMANDS = {
         "show the GPUs of a cluster, and who has them",
     ),
     "doctor": ("cluster_commands.doctor.cli", "cluster", "check that a cluster is fit for GPUs"),
+    "inventory": (
+        "cluster_commands.inventory.cli",
+        "certs",
+        "tell the webhook what it needs to know of other objects",
+    ),
     "hook": ("lint.hooks.cli", "", "judge commits and pushes, as Git hooks"),
     "policy": ("lint.policy.cli", "", "check, show, test and compare policies"),
     "explain": ("lint.explain", "", "explain what a rule does and why"),

@@ -3,7 +3,7 @@
 The condition is one CEL expression. It is generated from the `needs` of the rules, from the words
 that the rules look for and from the built-in profiles. It does not depend on the policy: it is true
 for every pod in which any rule could find something. At `%name%` the chart inserts the names that
-only the profiles in its values list.
+only the profiles in its values list, and what concerns a rule where the webhook has an inventory.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ COVERED = (
     traits.DEVICE_CLAIM,
     traits.OBJECTS,
     traits.NODE_CONSTRAINT,  # only on labels of GPU nodes: on others, rules need a GPU as well
-    traits.RUNTIME_CLASS,  # only those that a profile lists
+    traits.RUNTIME_CLASS,  # those that a profile lists; all where the webhook knows their handlers
     traits.EPHEMERAL,  # only with resources, which the API server refuses there
     traits.POD_RESOURCES,  # only those that Kubernetes does not define
-    traits.INVENTORY,  # no pod at admission has it
+    traits.ENV_FROM,  # with a prefix; of ConfigMaps where the webhook knows their variables
     traits.TOLERATION,  # only of taints of GPU nodes, in pods with a privileged container
 )
 # Options of rules that the condition allows for. With `every_container` a rule finds something in
@@ -134,7 +134,7 @@ def _images() -> Iterator[str]:
 
 
 def _variables() -> Iterator[str]:
-    yield f'{ENV_FROM}.exists(source, source.?prefix.orValue("") != "")'
+    yield f'{ENV_FROM}.exists(source, source.?prefix.orValue("") != ""%sources%)'
     words, known = traits.VARIABLE_WORDS, ("alternativeVariables", "visibleDevices")
     ordinary = {n for field in known for n in _facts(field) if not _contains_one(n, words)}
     tests = chain(contains("variable.name", words), matches("variable.name", ordinary))

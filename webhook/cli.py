@@ -16,6 +16,7 @@ from policies.loading import PolicyError
 from webhook.dev import DevelopmentServer
 from webhook.options import make_parser
 from webhook.reload.gpu_exceptions import GpuExceptionsFile
+from webhook.reload.inventory import InventoryFiles
 from webhook.reload.policy import PolicyReloader
 from webhook.server.lifecycle import WebhookServer
 from webhook.server.limits import Limits
@@ -60,6 +61,7 @@ def _serve(options: argparse.Namespace, log: Log, stack: ExitStack) -> int:
         options.profile,
         fallback=options.fallback_policy,
         gpu_exceptions=GpuExceptionsFile(file) if file else None,
+        inventory=InventoryFiles(options.inventory) if options.inventory else None,
     )
     policy.load()
     log.write("info", "starting", **build_info())

@@ -42,6 +42,8 @@ _ADDRESSES_AND_FILES = {
     "--fallback-policy FILE": "The policy to start with if that of --policy cannot be used.",
     "--gpu-exceptions FILE": "Exceptions of owners of namespaces, as gpuward exceptions writes "
     "them. Those that the policy delegates apply; the file is reloaded when it changes.",
+    "--inventory FOLDER": "What is known of other objects, as gpuward inventory writes it; it is "
+    "reloaded when it changes.",
 }
 _FLAGS = {
     "--log-user-names": "Log the names of users; by default the log has hashes of them.",

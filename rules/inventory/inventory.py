@@ -34,8 +34,23 @@ class Inventory:
         self._records = records
         self._unnamed = unnamed
 
+    @property
+    def records(self) -> Records:
+        """Everything that is known."""
+        return self._records
+
     def __bool__(self) -> bool:
         return bool(self._records)
+
+    def __len__(self) -> int:
+        return sum(len(names) for homes in self._records.values() for names in homes.values())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Inventory):
+            return NotImplemented
+        return (self._records, self._unnamed) == (other._records, other._unnamed)
+
+    __hash__ = None  # type: ignore[assignment]  # its records cannot be hashed
 
     def seen_from(self, unnamed: str) -> Inventory:
         """The same for an evaluation in which `unnamed` stands for the namespace not named."""

@@ -36,5 +36,6 @@ class RuntimeClass(NamedTuple):
     handler: str
 
 
-KINDS = tuple(kind.__name__ for kind in (ConfigMap, LimitRange, ResourceQuota, RuntimeClass))
+RECORDS: tuple[type, ...] = (ConfigMap, LimitRange, ResourceQuota, RuntimeClass)
+KINDS = tuple(kind.__name__ for kind in RECORDS)
 """The kinds of which an inventory has records."""

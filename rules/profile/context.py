@@ -20,7 +20,7 @@ class Context(NamedTuple):
     - `namespace`: where objects go that name no namespace themselves.
     - `user`, `operation`: as the API server says them; None offline.
     - `is_patch`: the manifest is a patch of another object, as in a kustomization.
-    - `inventory`: what is known about other objects. At admission, nothing is.
+    - `inventory`: what is known about other objects.
     - `profile`, `options`: added by the engine; the options are those of the rule that runs.
     """
 

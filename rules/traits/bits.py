@@ -36,7 +36,7 @@ POD_RESOURCES = 1 << 19  # resources or overhead of the pod itself
 QUOTA = 1 << 20  # not a pod at all
 DEVICE_CLAIM = 1 << 21  # no pod either, but a ResourceClaim or a template of one
 ENV_FROM = 1 << 22  # an envFrom without a prefix
-INVENTORY = 1 << 23  # not of the pod: other objects are known, which they never are at admission
+INVENTORY = 1 << 23  # not of the pod: other objects are known
 # Of objects as a whole (`workloads.object_kinds`). Traits of pods are below, these from here on.
 NODE = 1 << 40
 LIMIT_RANGE = 1 << 41

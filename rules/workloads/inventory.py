@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from rules.base.json_access import as_object, as_text
 from rules.base.json_patch import Json
-from rules.inventory.builder import InventoryBuilder
+from rules.base.patterns import matches_any
+from rules.inventory.builder import InventoryBuilder, IsVariable
 from rules.objects.object_ref import object_ref
+from rules.profile.profile import Profile
 from rules.workloads.lists import flatten_lists
+
+
+def variables_of_runtimes(profile: Profile) -> IsVariable:
+    """Whether container runtimes read a variable, by its name."""
+    variables = (*profile.visible_devices, *profile.alternative_variables)
+    return lambda name: matches_any(variables, name)
 
 
 def add_objects(

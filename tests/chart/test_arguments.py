@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from certs.cli import make_parser as certs_parser
+from cluster_commands.inventory.cli import make_parser as inventory_parser
 from delegation.cli import make_parser as exceptions_parser
 from lint.policy.cli import make_parser as policy_parser
 from policies.exceptions_file import EXCEPTIONS_FILE
@@ -37,6 +38,7 @@ def parsed_arguments(spec: dict[str, Any]) -> argparse.Namespace:
         "serve": serve_parser,
         "policy": policy_parser,
         "exceptions": exceptions_parser,
+        "inventory": inventory_parser,
     }
     return parsers[verb]().parse_args(rest)
 
@@ -151,6 +153,23 @@ def test_what_watches_reads_the_mounted_policy(name: str, component: str) -> Non
     spec = pod_specs(objects)[component]
     policy = PurePosixPath(parsed_arguments(spec).policy)
     assert mounted_files(spec, objects)[str(policy.parent)] == {policy.name}
+
+
+def test_the_webhook_reads_what_the_controller_for_the_inventory_writes() -> None:
+    objects = render("clusterInventory: {enabled: true, configMaps: true, parts: 3}")
+    controller, webhook = (pod_specs(objects)[name] for name in ("inventory", "webhook"))
+    options = parsed_arguments(controller)
+    assert (options.namespace, options.read_config_maps) == (NAMESPACE, True)
+    assert len(options.config_maps) == 3
+    for name in options.config_maps:
+        assert not find_one(objects, "ConfigMap", name).get("data")
+    folder = parsed_arguments(webhook).inventory
+    (mount,) = (m for m in webhook["containers"][0]["volumeMounts"] if m["mountPath"] == folder)
+    (volume,) = (v for v in webhook["volumes"] if v["name"] == mount["name"])
+    assert volume["projected"]["sources"] == [
+        {"configMap": {"name": name, "optional": True}} for name in options.config_maps
+    ]
+    assert parsed_arguments(controller).policy == parsed_arguments(webhook).policy
 
 
 def test_the_webhook_reads_what_the_controller_for_gpu_exceptions_writes() -> None:

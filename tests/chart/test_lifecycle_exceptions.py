@@ -15,6 +15,7 @@ from tests.testkit.admission.enforcement import BYPASS_POD
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
+from tests.testkit.chart.permissions import may
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
@@ -300,25 +301,12 @@ def test_the_controller_may_do_what_it_needs_and_no_more(installed: Installation
     }
     verbs = ("approve", "create", "delete", "get", "patch", "update", "watch")
     refused |= {(verb, "gpuward.io", "gpuexceptions", "", "other", "") for verb in verbs}
-    found = {attempt for attempt in allowed | refused if may(installed, attempt)}
-    assert found == allowed
-
-
-def may(installed: Installation, attempt: tuple[str, ...]) -> bool:
-    """Whether the controller's account may do something."""
-    keys = ("verb", "group", "resource", "subresource", "namespace", "name")
-    body = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": f"system:serviceaccount:{installed.namespace}:gpuward-exceptions",
-            "groups": ["system:serviceaccounts", "system:authenticated"],
-            "resourceAttributes": dict(zip(keys, attempt, strict=True)),
-        },
+    found = {
+        attempt
+        for attempt in allowed | refused
+        if may(installed.plane, own, "gpuward-exceptions", attempt)
     }
-    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    allowed: bool = installed.plane.create(path, body)["status"]["allowed"]
-    return allowed
+    assert found == allowed
 
 
 def test_an_uninstallation_deletes_no_objects(installed: Installation) -> None:

@@ -52,7 +52,11 @@ def test_metrics_are_open_only_to_the_given_peers() -> None:
     assert (ports(rule), rule["from"]) == ([8081], allowed)
 
 
-ALL_CLIENTS = "certificates: {mode: certManager}\ngpuExceptions: {enabled: true}"
+ALL_CLIENTS = """\
+certificates: {mode: certManager}
+gpuExceptions: {enabled: true}
+clusterInventory: {enabled: true}
+"""
 
 
 def test_clients_of_the_api_server_have_only_the_egress_they_need() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cluster_commands.inventory.listing import CLUSTER_WIDE
 from tests.testkit.chart.permissions import (
     CONTROLLER_VERBS,
     EVENT_RULE,
@@ -20,7 +21,7 @@ every_values = pytest.mark.parametrize("name", CI_VALUES)
 COMPONENT = "app.kubernetes.io/component"
 EXCEPTIONS_GROUP = "gpuward.io"
 ROLES = ("Role", "ClusterRole")
-WITH_TOKEN = {"certs", "exceptions", "removal", "test", "watch"}
+WITH_TOKEN = {"certs", "exceptions", "inventory", "removal", "test", "watch"}
 
 
 def as_sets(rules: list[dict[str, list[str]]]) -> list[dict[str, set[str]]]:
@@ -74,6 +75,22 @@ def test_the_controller_for_gpu_exceptions_has_the_permissions_it_is_tested_with
         {**group, "resources": ["gpuexceptions/status"], "verbs": ["patch"]},
     ]
     assert rules(objects, "ClusterRole", "gpuward-exceptions") == as_sets(own)
+
+
+def test_the_controller_for_the_inventory_has_the_permissions_it_is_tested_with() -> None:
+    """tests/chart/test_lifecycle_inventory.py asks an API server about each of them."""
+    objects = render("clusterInventory: {enabled: true}")
+    config_maps = {"apiGroups": [""], "resources": ["configmaps"]}
+    names = ["gpuward-inventory-0", "gpuward-inventory-1"]
+    own = {**config_maps, "resourceNames": names, "verbs": ["get", "update"]}
+    assert rules(objects, "Role", "gpuward-inventory") == as_sets([own])
+    listed = [
+        {"apiGroups": [r.group], "resources": [r.name], "verbs": ["list"]} for r in CLUSTER_WIDE
+    ]
+    assert rules(objects, "ClusterRole", "gpuward-inventory") == as_sets(listed)
+    objects = render("clusterInventory: {enabled: true, configMaps: true}")
+    listed.append({**config_maps, "verbs": ["list"]})
+    assert rules(objects, "ClusterRole", "gpuward-inventory") == as_sets(listed)
 
 
 def test_nobody_gets_the_right_to_approve() -> None:

@@ -20,6 +20,7 @@ OPEN_OBJECTS = {
     *(
         "resources",
         "certificates.self.resources",
+        "clusterInventory.resources",
         "gpuExceptions.resources",
         "affinity",
         "tolerations[]",

@@ -12,6 +12,7 @@ from rules.engine.bounds import StepLimit
 from rules.engine.fixing import fix
 from rules.engine.result import RuleFailure
 from rules.finding import Action, Finding
+from rules.inventory.inventory import EMPTY, Inventory
 from rules.policy import Policy
 from webhook.admission import outcomes
 from webhook.admission.allowing import DEFAULTS, allow
@@ -33,10 +34,14 @@ from webhook.admission.workloads import WorkloadDecider
 
 
 class Decider:
-    """One policy, ready to decide. All modes run the same rules and differ in what they report."""
+    """One policy, ready to decide. All modes run the same rules and differ in what they report.
 
-    def __init__(self, policy: Policy) -> None:
+    `inventory` is what is known of other objects.
+    """
+
+    def __init__(self, policy: Policy, inventory: Inventory = EMPTY) -> None:
         self.policy = policy
+        self._inventory = inventory
         self._rules = policy.rule_set()
         self._workloads = WorkloadDecider(policy, self._rules)
         self._unmentioned = frozenset() if policy.nag else DEFAULTS
@@ -63,7 +68,7 @@ class Decider:
 
         If `steps` is given and runs out, TooManyStepsError.
         """
-        request = admission_request(review, mode, today)
+        request = admission_request(review, mode, today, self._inventory)
         if request is None:
             return IGNORED
         return self._complete(decide_within_bounds(self._mutate, request, steps))
@@ -79,7 +84,7 @@ class Decider:
 
         If `steps` is given and runs out, TooManyStepsError.
         """
-        request = admission_request(review, mode, today)
+        request = admission_request(review, mode, today, self._inventory)
         if request is None or not request.is_validated:
             return IGNORED
         return self._complete(decide_within_bounds(self._validate, request, steps))

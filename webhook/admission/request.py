@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.engine.bounds import StepLimit
 from rules.finding import Action
+from rules.inventory.inventory import Inventory
 from rules.profile.context import Context
 from webhook.admission.review import AdmissionReview
 
@@ -60,7 +61,7 @@ class AdmissionRequest(NamedTuple):
 
 
 def admission_request(
-    review: AdmissionReview, mode: Action, today: datetime.date
+    review: AdmissionReview, mode: Action, today: datetime.date, inventory: Inventory
 ) -> AdmissionRequest | None:
     """The request in `review`; None if gpuward has nothing to decide about it."""
     raw = review.object
@@ -70,7 +71,8 @@ def admission_request(
     # Anybody could write deletionTimestamp into a new object; the API server drops it there.
     if not is_new and _metadata(review.old).get("deletionTimestamp"):
         return None
-    context = Context(today, review.namespace, review.user, "CREATE" if is_new else "UPDATE")
+    operation: Literal["CREATE", "UPDATE"] = "CREATE" if is_new else "UPDATE"
+    context = Context(today, review.namespace, review.user, operation, inventory=inventory)
     old = None if is_new else _with_kind(as_object(review.old), review)
     request = AdmissionRequest(review, _with_kind(raw, review), old, context, mode)
     if request.is_pod or request.is_quota:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from webhook.admission.answer import Answer
 from webhook.evaluator.process import LateError, WorkerProcess
 from webhook.evaluator.worker import answer_of, header_of
-from webhook.reload.policy import PolicySource
+from webhook.reload.policy_source import PolicySource
 
 MAX_WAITING = 256
 MAX_WAITING_BYTES = 128 << 20

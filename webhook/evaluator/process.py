@@ -10,7 +10,7 @@ import sys
 from multiprocessing.connection import Connection
 
 from webhook.evaluator.worker import READY
-from webhook.reload.policy import PolicySource
+from webhook.reload.policy_source import PolicySource
 
 # How long one evaluation may take; several times as long as one that keeps the bounds.
 MAX_SECONDS = 2.0

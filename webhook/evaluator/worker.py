@@ -16,10 +16,11 @@ from typing import Any
 
 from policies.exceptions import from_exception, to_exception
 from registration.routes import ROUTES
+from rules.inventory.serialization import from_json, to_json
 from webhook.admission.answer import Answer, Bug, answer, bug_of
 from webhook.admission.decider import Decider
 from webhook.admission.review import MalformedReviewError
-from webhook.reload.policy import PolicySource
+from webhook.reload.policy_source import PolicySource
 
 READY = b"ready"
 """The first message of the process."""
@@ -49,7 +50,7 @@ def main(descriptor: int) -> None:
         except EOFError:
             return
         if "policy" in header:
-            decider = Decider(_policy_source(header["policy"]).load())
+            decider = _policy_source(header["policy"]).decider()
         try:
             reply, response = _reply(decider, header, body)
         except MemoryError:
@@ -77,6 +78,7 @@ def _policy_source(fields: dict[str, Any]) -> PolicySource:
         fields["name"],
         tuple(fields["profiles"]),
         tuple(to_exception(raw) for raw in fields["delegated"]),
+        from_json(fields["inventory"]),
     )
 
 
@@ -108,6 +110,7 @@ def header_of(path: str, today: datetime.date, source: PolicySource | None) -> b
             "name": source.name,
             "profiles": source.profiles,
             "delegated": [from_exception(exception) for exception in source.delegated],
+            "inventory": to_json(source.inventory),
         }
     return json.dumps(header).encode()
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from policies.exceptions_file import MAX_BYTES, parse_exceptions
 from policies.gpu_exceptions import acceptances
 from rules.policy import Policy, PolicyException
+from webhook.reload.checked_files import CheckedFiles, error_text, read_bounded
 from webhook.telemetry.log import Log
-
-STALE_SECONDS = 3600.0
-"""A file that was checked longer ago is not used: the objects may have been deleted since."""
 
 
 class GpuExceptionsFile:
@@ -26,48 +24,32 @@ class GpuExceptionsFile:
 
     def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
         self._path = path
-        self._clock = clock
-        self._content: bytes | None = None
-        self._checked_at = 0.0
-        self._objects: tuple[Mapping[str, Any], ...] = ()
-        self._used: tuple[Mapping[str, Any], ...] = ()
-        self._file_error = "it was not read yet"
+        nothing: tuple[Mapping[str, Any], ...] = ()
+        self._file = CheckedFiles(lambda: [read_bounded(path, MAX_BYTES)], _parse, nothing, clock)
         self._bug = ""
         self._logged: tuple[str, int] | None = None
 
     @property
     def error(self) -> str:
         """Why there are no such exceptions; empty if the file is used."""
-        return self._file_error or self._bug
+        return self._file.error or self._bug
 
     @property
     def valid(self) -> bool:
-        """Whether the file is used, and will be for half of `STALE_SECONDS` at least."""
-        return not self.error and self._age <= STALE_SECONDS / 2
-
-    @property
-    def _age(self) -> float:
-        """The seconds since the file was checked. A time that lies ahead is as wrong."""
-        return abs(self._clock() - self._checked_at)
+        """Whether the file is used, and will be for a while."""
+        return not self._bug and self._file.valid
 
     def reload(self) -> bool:
         """Read the file again; whether other objects are to be used than before."""
-        before = self._used
-        try:
-            self._read()
-        except (OSError, ValueError) as error:
-            self._file_error, self._used = _text(error), ()
-        else:
-            self._file_error, self._used = "", self._objects
-        return self._used != before
+        return self._file.reload()
 
     def accepted_by(self, policy: Policy) -> tuple[PolicyException, ...]:
         """The exceptions that `policy` accepts today, or accepted until lately."""
-        today = datetime.datetime.fromtimestamp(self._clock(), tz=datetime.UTC).date()
+        today = datetime.datetime.fromtimestamp(self._file.clock(), tz=datetime.UTC).date()
         try:
-            found = [found for _, found in acceptances(self._used, policy, today)]
+            found = [found for _, found in acceptances(self._file.used, policy, today)]
         except Exception as error:  # noqa: BLE001  # a bug here must not keep the policy from being used
-            self._bug = f"gpuward itself failed, please report it: {_text(error)}"
+            self._bug = f"gpuward itself failed, please report it: {error_text(error)}"
             return ()
         self._bug = ""
         return tuple(each.exception for each in found if each.exception is not None)
@@ -83,22 +65,7 @@ class GpuExceptionsFile:
         else:
             log.write("info", "GpuExceptions loaded", exceptions=count)
 
-    def _read(self) -> None:
-        with open(self._path, "rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-        if content != self._content:
-            file = parse_exceptions(content)
-            self._content, self._objects = content, file.objects
-            self._checked_at = file.checked_at.timestamp()
-        if self._age > STALE_SECONDS:
-            checked = datetime.datetime.fromtimestamp(self._checked_at, tz=datetime.UTC)
-            raise ValueError(
-                f"it was checked at {checked:%Y-%m-%d %H:%M} UTC, which is too long ago"
-            )
 
-
-def _text(error: Exception) -> str:
-    """What an error says, without the path."""
-    if isinstance(error, OSError):
-        return (error.strerror or str(error)).lower()
-    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+def _parse(contents: Sequence[bytes]) -> tuple[datetime.datetime, tuple[Mapping[str, Any], ...]]:
+    file = parse_exceptions(contents[0])
+    return file.checked_at, file.objects

@@ -10,59 +10,26 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from policies.files import parse_policy, read_policy_file
-from policies.loading import PolicyError, default_policy
-from rules.policy import Policy, PolicyException
+from policies.files import read_policy_file
+from policies.loading import PolicyError
+from rules.inventory.inventory import EMPTY
 from webhook.admission.decider import Decider
 from webhook.reload.gpu_exceptions import GpuExceptionsFile
+from webhook.reload.inventory import InventoryFiles
+from webhook.reload.policy_source import ActivePolicy, PolicySource
 
 Change = Literal["", "loaded", "refused", "restored"]
-
-
-class PolicySource(NamedTuple):
-    """What a policy is loaded from: the content of the file `name`, or the default if it is None.
-
-    `profiles`, if not empty, replace those that the policy names. `delegated` are exceptions of
-    GpuExceptions that the policy accepts.
-    """
-
-    content: bytes | None
-    name: str
-    profiles: tuple[str, ...]
-    delegated: tuple[PolicyException, ...] = ()
-
-    def load(self) -> Policy:
-        """The policy with all exceptions; PolicyError says what is wrong with it."""
-        if self.content is None:
-            policy = default_policy(self.profiles)
-        else:
-            policy = parse_policy(self.content, self.name, self.profiles)
-        return policy._replace(exceptions=policy.exceptions + self.delegated)
-
-
-class ActivePolicy(NamedTuple):
-    """The policy by which requests are decided.
-
-    `exceptions` are those of the policy itself, and `source` is what it was loaded from. `digest`
-    is the SHA-256 of its file, empty for the default policy; `since` is a Unix time.
-    """
-
-    decider: Decider
-    exceptions: tuple[PolicyException, ...]
-    source: PolicySource
-    digest: str
-    since: float
 
 
 class PolicyReloader:
     """The policy in the file at `path`, or the default one if that is None.
 
     `fallback` is a file with another policy, which is used if the first one cannot be used when
-    the process starts. `gpu_exceptions` has exceptions that owners of namespaces made. Nothing is
-    read until `load()` is called. `reload()` may be called from any thread, by one at a time; it
-    replaces `active` in one step.
+    the process starts. `gpu_exceptions` has exceptions that owners of namespaces made, `inventory`
+    what is known of other objects of the cluster. Nothing is read until `load()` is called.
+    `reload()` may be called from any thread, by one at a time; it replaces `active` in one step.
     """
 
     def __init__(
@@ -73,11 +40,14 @@ class PolicyReloader:
         *,
         fallback: str | None = None,
         gpu_exceptions: GpuExceptionsFile | None = None,
+        inventory: InventoryFiles | None = None,
     ) -> None:
         self._path = path
         self._fallback = fallback
         self.gpu_exceptions = gpu_exceptions
         """The file with further exceptions, if there is one."""
+        self.inventory = inventory
+        """The files with the inventory of the cluster, if there are any."""
         self._profiles = tuple(profiles)
         self._clock = clock
         self._content = b""
@@ -132,6 +102,7 @@ class PolicyReloader:
     def reload(self) -> Change:
         """Read the files again; what changed about the policy, empty if nothing did."""
         are_new = self.gpu_exceptions is not None and self.gpu_exceptions.reload()
+        are_new |= self.inventory is not None and self.inventory.reload()
         change = self._reload_policy()
         if are_new and change != "loaded":
             active = self.active
@@ -187,7 +158,8 @@ class PolicyReloader:
         """The policy of `source` with the GpuExceptions that it accepts now; PolicyError."""
         policy, content = source._replace(delegated=()).load(), source.content
         delegated = self.gpu_exceptions.accepted_by(policy) if self.gpu_exceptions else ()
-        decider = Decider(policy._replace(exceptions=policy.exceptions + delegated))
+        known = self.inventory.inventory if self.inventory else EMPTY
+        decider = Decider(policy._replace(exceptions=policy.exceptions + delegated), known)
         digest = "" if content is None else hashlib.sha256(content).hexdigest()
-        source = source._replace(delegated=delegated)
+        source = source._replace(delegated=delegated, inventory=known)
         return ActivePolicy(decider, policy.exceptions, source, digest, self._clock())

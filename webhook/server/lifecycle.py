@@ -131,6 +131,8 @@ class WebhookServer:
         if self._policy.gpu_exceptions is not None:
             count = len(self._policy.active.source.delegated)
             self._policy.gpu_exceptions.log_changes(self._log, count)
+        if self._policy.inventory is not None:
+            self._policy.inventory.log_changes(self._log)
         loaded = await asyncio.to_thread(self._certificate_reloader.reload)
         self._certificate_reloader.log_changes(loaded=loaded)
 
@@ -171,6 +173,8 @@ class WebhookServer:
             policy_failures=policy.failures,
             gpu_exceptions=len(policy.active.source.delegated) if policy.loaded else 0,
             gpu_exceptions_valid=policy.gpu_exceptions is None or policy.gpu_exceptions.valid,
+            inventory_objects=len(policy.active.source.inventory) if policy.loaded else 0,
+            inventory_valid=policy.inventory is None or policy.inventory.valid,
             certificate_expiry=until.timestamp() if until else None,
             certificate_seconds=certificate.expiry_seconds(),
             certificate_failures=certificate.failures,

@@ -100,6 +100,16 @@ class ServerState(NamedTuple):
             _G, "gpu_exceptions_valid", "0 if the file with GpuExceptions is not used, or soon not."
         ),
     ]
+    inventory_objects: Annotated[
+        int,
+        MetricInfo(_G, "inventory_objects", "Other objects of the cluster that rules know."),
+    ]
+    inventory_valid: Annotated[
+        bool,
+        MetricInfo(
+            _G, "inventory_valid", "0 if the files of the inventory are not used, or soon not."
+        ),
+    ]
     certificate_failures: Annotated[
         int,
         MetricInfo(

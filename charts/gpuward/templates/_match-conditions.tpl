@@ -1,7 +1,7 @@
 {{/*
 The match condition, as a YAML list. API servers evaluate it and send only pods to which a rule
 may apply. `make docs` generates it from the rules; this template adds names from the user's own
-profiles. The list is empty if the policy applies to every container, or if the profiles add so
+profiles, and pods that only concern a rule where the webhook has an inventory. The list is empty if the policy applies to every container, or if the profiles add so
 many names that the condition could become too expensive: with failurePolicy Ignore, API servers
 do not send a pod for which the condition fails.
 */}}
@@ -22,6 +22,7 @@ do not send a pod for which the condition fails.
 {{- end -}}
 {{- if le (len (concat $own.annotations $own.variables $own.labels $own.taints $own.runtimeClasses)) 50 -}}
 {{- $condition := .Files.Get "files/match-conditions.cel" -}}
+{{- $inventory := .Values.clusterInventory -}}
 {{- range list
   (list "annotations" "key" $own.annotations)
   (list "variables" "variable.name" $own.variables)
@@ -30,8 +31,13 @@ do not send a pod for which the condition fails.
   (list "tolerations" "toleration.key" (concat $own.labels $own.taints))
   (list "runtimeClasses" "name" $own.runtimeClasses) -}}
 {{- $tests := include "gpuward.isOneOf" (rest .) -}}
+{{- if and $inventory.enabled (eq (first .) "runtimeClasses") -}}
+{{- $tests = " || name != \"\"" -}}
+{{- end -}}
 {{- $condition = replace (printf "%%%s%%" (first .)) $tests $condition -}}
 {{- end -}}
+{{- $sources := ternary " || has(source.configMapRef)" "" (and $inventory.enabled $inventory.configMaps) -}}
+{{- $condition = replace "%sources%" $sources $condition -}}
 - name: may-concern-a-rule
   expression: |-
     {{- $condition | trim | nindent 4 }}

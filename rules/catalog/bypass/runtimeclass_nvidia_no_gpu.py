@@ -4,8 +4,8 @@ What it does
 ------------
 Finds pods whose `runtimeClassName` is one of the profile's GPU runtime classes (such as `nvidia`,
 `nvidia-cdi` and `nvidia-legacy`), while no container requests a GPU or uses a resource claim. If
-the RuntimeClass is among the manifests of the same run, its `handler` counts as well, which is the
-name by which the container runtime knows it.
+the RuntimeClass is among the manifests of the same run, or in the webhook's inventory, its
+`handler` counts as well, which is the name by which the container runtime knows it.
 
 Why it matters
 --------------

@@ -3,15 +3,15 @@
 What it does
 ------------
 Looks into the ConfigMaps that containers name in `envFrom` without a `prefix`, if they are among
-the manifests of the same run. Finds `NVIDIA_VISIBLE_DEVICES`, the corresponding variables of other
-makers, and those that the profile lists as alternatives, with a value that grants GPUs, or in a
-container to which a device plugin gives a GPU, with any value. A variable that `env` sets is not
-found: it wins over `envFrom`. For an alternative such as `DOCKER_RESOURCE_GPU`, which few nodes
-obey, the rule only warns.
+the manifests of the same run, or in the webhook's inventory. Finds `NVIDIA_VISIBLE_DEVICES`, the
+corresponding variables of other makers, and those that the profile lists as alternatives, with a
+value that grants GPUs, or in a container to which a device plugin gives a GPU, with any value. A
+variable that `env` sets is not found: it wins over `envFrom`. For an alternative such as
+`DOCKER_RESOURCE_GPU`, which few nodes obey, the rule only warns.
 
-The webhook does not know the contents of ConfigMaps, so only the linter reports this. For entries
-with a prefix there is `visible-devices-envfrom`, and `voidEveryContainer: true` closes this way for
-all containers that request no GPU.
+The webhook knows the variables of ConfigMaps only where its inventory is told to have them. For
+entries with a prefix there is `visible-devices-envfrom`, and `voidEveryContainer: true` closes this
+way for all containers that request no GPU.
 
 Why it matters
 --------------

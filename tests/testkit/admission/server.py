@@ -28,6 +28,10 @@ NAMES = ("localhost", "127.0.0.1")
 ANY_PORT = "127.0.0.1:0"
 
 
+PATIENT = "/validate/deny?timeout=30s"
+"""A path for tests in which the second process takes part, which may start slowly."""
+
+
 def write_certificate(folder: Path) -> Path:
     """Write a certificate of a new authority into `folder`; return the authority's file."""
     now = datetime.datetime.now(tz=datetime.UTC)

@@ -1,4 +1,4 @@
-"""Secret and ConfigMap volumes of a pod, as folders that are updated as a kubelet does."""
+"""The volumes of a pod with Secrets or ConfigMaps, as folders that a kubelet keeps up to date."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ PLURALS = {"secret": ("secrets", "secretName"), "configMap": ("configmaps", "nam
 
 
 class Volume:
-    """A Secret or ConfigMap volume of a pod in `namespace`, as a folder.
+    """A volume of a pod in `namespace`, as a folder: a Secret, a ConfigMap or several ConfigMaps.
 
     An update swaps a symbolic link, so that all files change at once. As with a kubelet, the
     folder stays as it is if the object or a key that `items` names is missing.
     """
 
     def __init__(self, plane: Cluster, namespace: str, volume: Any, folder: Path) -> None:
-        (kind,) = PLURALS.keys() & volume.keys()
-        plural, name_key = PLURALS[kind]
         self.folder = folder
         self._plane = plane
-        self._source = volume[kind]
-        self._path = f"/api/v1/namespaces/{namespace}/{plural}/{self._source[name_key]}"
+        given = volume["projected"]["sources"] if "projected" in volume else [volume]
+        self._sources = [_path_and_source(namespace, source) for source in given]
         self._written: dict[str, bytes] | None = None
         self._versions = itertools.count(1)
 
@@ -37,16 +35,17 @@ class Volume:
         return files is not None
 
     def _files(self) -> dict[str, bytes] | None:
-        answer = self._plane.request("GET", self._path)
-        if answer.status != 200:
-            return None
-        found = _contents(answer.body)
-        if "items" not in self._source:
-            return found
-        wanted = {item["path"]: item["key"] for item in self._source["items"]}
-        if not found.keys() >= set(wanted.values()):
-            return None
-        return {path: found[key] for path, key in wanted.items()}
+        files: dict[str, bytes] = {}
+        for path, source in self._sources:
+            answer = self._plane.request("GET", path)
+            if answer.status != 200:
+                return None
+            found = _contents(answer.body)
+            wanted = {item["path"]: item["key"] for item in source.get("items", ())}
+            if not found.keys() >= set(wanted.values()):
+                return None
+            files |= {path: found[key] for path, key in wanted.items()} if wanted else found
+        return files
 
     def _write(self, files: dict[str, bytes]) -> None:
         version = self.folder / f"..{next(self._versions)}"
@@ -68,14 +67,24 @@ class Volume:
 def pod_volumes(plane: Cluster, pod: Any, folder: Path) -> dict[str, Volume]:
     """The volumes of a pod by their names, each in a folder of its own.
 
-    The service account token (a projected volume) is left out: `PodProcess` passes a kubeconfig.
+    That of the service account's token is left out: `PodProcess` passes a kubeconfig.
     """
     namespace = pod["metadata"]["namespace"]
     return {
         volume["name"]: Volume(plane, namespace, volume, folder / volume["name"])
         for volume in pod["spec"].get("volumes", [])
-        if "projected" not in volume
+        if not any(
+            "serviceAccountToken" in s for s in volume.get("projected", {}).get("sources", ())
+        )
     }
+
+
+def _path_and_source(namespace: str, volume: Any) -> tuple[str, Any]:
+    """Where the API server has the object of a volume, and what the volume says of it."""
+    (kind,) = PLURALS.keys() & volume.keys()
+    plural, name_key = PLURALS[kind]
+    source = volume[kind]
+    return f"/api/v1/namespaces/{namespace}/{plural}/{source[name_key]}", source
 
 
 def _contents(body: Any) -> dict[str, bytes]:

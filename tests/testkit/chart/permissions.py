@@ -119,3 +119,23 @@ def _grant(
 
 def _with_controller_verbs(rule: dict[str, list[str]]) -> dict[str, list[str]]:
     return {**rule, "verbs": ["get", "update"]}
+
+
+def may(plane: Cluster, namespace: str, account: str, attempt: tuple[str, ...]) -> bool:
+    """Whether a service account may do something, by the API server's own authorizer.
+
+    `attempt` is the verb, the group, the resource, the subresource, the namespace and the name.
+    """
+    keys = ("verb", "group", "resource", "subresource", "namespace", "name")
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{namespace}:{account}",
+            "groups": ["system:serviceaccounts", "system:authenticated"],
+            "resourceAttributes": dict(zip(keys, attempt, strict=True)),
+        },
+    }
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    allowed: bool = plane.create(path, body)["status"]["allowed"]
+    return allowed

@@ -1,0 +1,1 @@
+"""`gpuward inventory`: keep what the webhook knows of other objects of the cluster."""

@@ -1,0 +1,107 @@
+"""The command `gpuward inventory`: run the controller for the webhook's inventory."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from cluster.protocols import ClusterError
+from policies.inventory_files import MAX_PARTS
+from registration.durations import seconds_between
+
+_DESCRIPTION = """\
+List what rules may need to know of other objects, every minute, and write it into
+ConfigMaps, from which the webhook reads it."""
+_EPILOG = """\
+The credentials are those of the pod in which this runs, or of a kubeconfig file. They must
+allow getting and updating the ConfigMaps, which must exist, and should allow listing what
+is to be known. What they do not allow stays unknown, and the log says so."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command with these command-line arguments, and return its exit status."""
+    return _run(make_parser().parse_args(arguments))
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="gpuward inventory", description="What the webhook knows of other objects."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        help="run the controller",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument(
+        "--namespace", metavar="NAME", required=True, help="The namespace of the ConfigMaps."
+    )
+    run.add_argument(
+        "--config-map",
+        metavar="NAME",
+        required=True,
+        dest="config_maps",
+        action="append",
+        help=f"A ConfigMap for a part of the inventory; repeatable, at most {MAX_PARTS} times. "
+        "Each holds a megabyte.",
+    )
+    run.add_argument("--policy", metavar="FILE", help="The policy of the webhook.")
+    run.add_argument(
+        "--read-config-maps",
+        action="store_true",
+        help="List also the ConfigMaps of all namespaces, and keep those variables in them that "
+        "container runtimes read.",
+    )
+    run.add_argument("--kubeconfig", metavar="FILE", help="The kubeconfig file to use.")
+    run.add_argument(
+        "--status-port",
+        metavar="PORT",
+        type=int,
+        default=8081,
+        help="Port of /healthz and /metrics. The default is 8081.",
+    )
+    run.add_argument(
+        "--interval",
+        metavar="SECONDS",
+        type=seconds_between,
+        default=60.0,
+        help="Seconds between two lists, at least 1. The default is 60.",
+    )
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run until SIGTERM or SIGINT; the exit status."""
+    if len(options.config_maps) > MAX_PARTS:
+        sys.stderr.write(f"gpuward inventory: more than {MAX_PARTS} times --config-map\n")
+        return 2
+    from cluster.config_map import StoredConfigMap  # noqa: PLC0415  # --help needs none of this
+    from cluster.connection import Connection  # noqa: PLC0415
+    from cluster.service import Service, repeat, run_service  # noqa: PLC0415
+    from cluster_commands.inventory.controller import InventoryController  # noqa: PLC0415
+    from cluster_commands.source.api_server import ApiServerSource  # noqa: PLC0415
+    from policies.files import load_policy_file  # noqa: PLC0415
+
+    def make() -> Service:
+        connection = Connection.in_cluster(options.kubeconfig)
+        controller = InventoryController(
+            ApiServerSource(connection),
+            [
+                StoredConfigMap(connection, options.namespace, name, "gpuward-inventory")
+                for name in options.config_maps
+            ],
+            profile=lambda: load_policy_file(options.policy, []).profile,
+            reads_config_maps=options.read_config_maps,
+        )
+        run = repeat(controller.reconcile, options.interval)
+        return Service(run, lambda: controller.alive, controller.metrics)
+
+    try:
+        run_service(make, options.status_port)
+    except (ClusterError, OSError) as error:
+        sys.stderr.write(f"gpuward inventory: {error}\n")
+        return 1
+    return 0

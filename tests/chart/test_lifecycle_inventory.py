@@ -1,0 +1,93 @@
+"""The inventory of the cluster: from a ConfigMap of a tenant to the refusal of a pod."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.testkit.admission.registered_webhook import create
+from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
+from tests.testkit.chart.kubelet import Kubelet
+from tests.testkit.chart.permissions import may
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+
+pytest_plugins = ["tests.testkit.chart.fixtures"]
+
+VALUES: dict[str, Any] = merge_values(
+    SLOW_MACHINE, {"mode": "deny", "clusterInventory": {"enabled": True, "configMaps": True}}
+)
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "x"},
+    "spec": {
+        "containers": [
+            {
+                "name": "main",
+                "image": "registry.example.com/app:1",
+                "envFrom": [{"configMapRef": {"name": "settings"}}],
+            }
+        ]
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def installed(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[Installation]:
+    """An installation with an inventory, which is compared every second."""
+    with Installation(chart_plane, kubelet, "helm4") as installation:
+        installation.install(VALUES)
+        path = "/spec/template/spec/containers/0/args/-"
+        patch = json.dumps([{"op": "add", "path": path, "value": "--interval=1"}])
+        target = ("deployment/gpuward-inventory", "-n", installation.namespace)
+        chart_plane.kubectl("patch", *target, "--type=json", f"--patch={patch}")
+        chart_plane.kubectl("rollout", "status", *target, "--timeout=100s")
+        yield installation
+
+
+def test_a_pod_is_refused_for_what_its_config_map_says(installed: Installation) -> None:
+    """The API server sends the pod although nothing in it names a GPU."""
+    plane = installed.plane
+    namespace = plane.namespace()
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    data = {"NVIDIA_VISIBLE_DEVICES": "all"}
+    plane.create(path, {"metadata": {"name": "settings"}, "data": data})
+
+    def answer() -> tuple[int, str]:
+        response = create(plane, namespace, POD, dry_run=True)
+        return response.status, response.body.get("message", "")
+
+    eventually(lambda: answer()[0] == 403, what="the webhook knows the ConfigMap")
+    assert 'ConfigMap "settings", which sets NVIDIA_VISIBLE_DEVICES="all"' in answer()[1]
+    plane.request("DELETE", f"{path}/settings")
+    eventually(lambda: answer()[0] == 201, what="the webhook knows that it is gone")
+
+
+def test_the_controller_may_do_what_it_needs_and_no_more(installed: Installation) -> None:
+    """By the API server's own authorizer, as the account of the controller."""
+    own = installed.namespace
+    allowed = {
+        ("list", "node.k8s.io", "runtimeclasses", "", "", ""),
+        ("list", "", "configmaps", "", "other", ""),
+        *(
+            (verb, "", "configmaps", "", own, f"gpuward-inventory-{part}")
+            for verb in ("get", "update")
+            for part in (0, 1)
+        ),
+    }
+    refused = {
+        ("get", "", "configmaps", "", "other", "x"),
+        ("update", "", "configmaps", "", own, "gpuward-policy"),
+        ("update", "", "configmaps", "", "other", "gpuward-inventory-0"),
+        ("create", "", "configmaps", "", own, ""),
+        ("delete", "", "configmaps", "", own, "gpuward-inventory-0"),
+        ("list", "", "secrets", "", own, ""),
+        ("list", "", "pods", "", "other", ""),
+        ("watch", "", "configmaps", "", "other", ""),
+    }
+    found = {a for a in allowed | refused if may(installed.plane, own, "gpuward-inventory", a)}
+    assert found == allowed

@@ -1,0 +1,158 @@
+"""The controller for the webhook's inventory: what it writes, and when, for a cluster in memory."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from cluster.protocols import ConflictError
+from cluster_commands.inventory.controller import RENEW_SECONDS, InventoryController
+from cluster_commands.source.objects import (
+    MissingRightError,
+    NotServedError,
+    Object,
+    Resource,
+)
+from policies.inventory_files import CheckedInventory, file_name, parse_inventory
+from policies.loading import default_policy
+from rules.inventory.records import ConfigMap, RuntimeClass
+
+NOW = datetime.datetime(2030, 6, 15, 12, tzinfo=datetime.UTC)
+
+
+class StoredInMemory:
+    """A ConfigMap that counts its updates."""
+
+    def __init__(self) -> None:
+        self.body: Object = {"metadata": {"name": "x"}}
+        self.updates = 0
+        self.conflict = False
+
+    def get(self) -> Object:
+        return copy.deepcopy(self.body)
+
+    def update(self, config_map: Object) -> None:
+        if self.conflict:
+            raise ConflictError("written by somebody else")
+        self.body, self.updates = config_map, self.updates + 1
+
+
+class FakeCluster:
+    """Objects in memory, a clock, two ConfigMaps, and the controller for them."""
+
+    def __init__(self, *, reads_config_maps: bool = True) -> None:
+        self.objects: dict[str, list[Object]] = {"runtimeclasses": [], "configmaps": []}
+        self.missing: dict[str, type[Exception]] = {}
+        self.now = NOW.timestamp()
+        self.parts = [StoredInMemory(), StoredInMemory()]
+        profile = default_policy().profile
+        self.controller = InventoryController(
+            self,
+            self.parts,
+            lambda: profile,
+            reads_config_maps=reads_config_maps,
+            now=lambda: self.now,
+            monotonic=lambda: self.now,
+        )
+
+    def list(self, resource: Resource, namespace: str | None = None) -> Iterator[Object]:
+        error = self.missing.get(resource.name)
+        if error is MissingRightError:
+            raise MissingRightError(resource, namespace)
+        if error is NotServedError:
+            raise NotServedError(resource)
+        yield from self.objects[resource.name]
+
+    def list_all(self, *_: Any) -> Iterator[Object]:
+        raise NotImplementedError
+
+    def written(self) -> CheckedInventory:
+        """What the webhook would read."""
+        texts = [part.body["data"][file_name(number)] for number, part in enumerate(self.parts)]
+        return parse_inventory([text.encode() for text in texts])
+
+
+def config_map(name: str, data: Any) -> Object:
+    metadata = {"namespace": "team", "name": name}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def runtime_class(name: str, handler: str) -> Object:
+    return {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": name},
+        "handler": handler,
+    }
+
+
+def test_only_what_rules_read_is_written() -> None:
+    cluster = FakeCluster()
+    cluster.objects["runtimeclasses"] = [runtime_class("fast", "nvidia")]
+    cluster.objects["configmaps"] = [
+        config_map("gpus", {"NVIDIA_VISIBLE_DEVICES": "all", "PASSWORD": "hunter2"}),
+        config_map("plain", {"PASSWORD": "hunter2"}),
+        config_map("empty", None),
+    ]
+    cluster.controller.reconcile()
+    inventory = cluster.written().inventory
+    assert inventory.find(RuntimeClass, "fast") == RuntimeClass("nvidia")
+    assert inventory.find(ConfigMap, "gpus", "team") == ConfigMap({"NVIDIA_VISIBLE_DEVICES": "all"})
+    assert len(inventory) == 2
+    assert "hunter2" not in str([part.body for part in cluster.parts])
+
+
+def test_config_maps_are_read_only_if_asked_for() -> None:
+    cluster = FakeCluster(reads_config_maps=False)
+    cluster.missing["configmaps"] = MissingRightError
+    cluster.objects["runtimeclasses"] = [runtime_class("fast", "nvidia")]
+    with capture_logs() as logs:
+        cluster.controller.reconcile()
+    assert not logs
+    assert len(cluster.written().inventory) == 1
+
+
+def test_files_are_written_for_changes_and_to_stay_fresh() -> None:
+    cluster = FakeCluster()
+    cluster.controller.reconcile()
+    cluster.now += RENEW_SECONDS - 1
+    cluster.controller.reconcile()
+    assert [part.updates for part in cluster.parts] == [1, 1]
+    cluster.now += 2
+    cluster.controller.reconcile()
+    assert [part.updates for part in cluster.parts] == [2, 2]
+    cluster.objects["runtimeclasses"] = [runtime_class("fast", "nvidia")]
+    cluster.controller.reconcile()
+    assert len(cluster.written().inventory) == 1
+
+
+def test_a_resource_that_must_not_be_listed_is_named_once_and_left_out() -> None:
+    cluster = FakeCluster()
+    cluster.missing["configmaps"] = MissingRightError
+    cluster.objects["runtimeclasses"] = [runtime_class("fast", "nvidia")]
+    with capture_logs() as logs:
+        cluster.controller.reconcile()
+        cluster.controller.reconcile()
+    (entry,) = logs
+    assert "needs the right to list configmaps in all namespaces" in entry["error"]
+    assert len(cluster.written().inventory) == 1
+    assert b"gpuward_inventory_failures_total 2.0" in cluster.controller.metrics()
+    cluster.missing["configmaps"] = NotServedError
+    with capture_logs() as logs:
+        cluster.controller.reconcile()
+    assert not logs
+
+
+def test_a_conflict_is_made_up_for_by_the_next_pass() -> None:
+    cluster = FakeCluster()
+    cluster.parts[1].conflict = True
+    cluster.controller.reconcile()
+    assert b"gpuward_inventory_checked_timestamp_seconds 0.0" in cluster.controller.metrics()
+    cluster.parts[1].conflict = False
+    cluster.controller.reconcile()
+    assert not cluster.written().inventory
+    assert cluster.controller.alive
