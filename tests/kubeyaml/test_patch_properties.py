@@ -136,7 +136,7 @@ def test_many_random_edits_are_exact_or_refused(part: int) -> None:
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
 def test_every_fix_can_be_made_in_every_layout(case: Case) -> None:
     manifest = json.loads(json.dumps(case.manifest))
-    rules = case.policy.rule_set()
+    rules = case.rules
     unsafe = (active._replace(scope=FixScope.ALL) for active in rules.rules)
     fixed = case.fix(manifest, rules._replace(rules=tuple(unsafe)))
     if not fixed.operations:

@@ -25,6 +25,6 @@ def with_ephemeral_containers(manifest: Any) -> Any:
 @pytest.mark.parametrize("case", PODS, ids=[case.name for case in PODS])
 def test_an_ephemeral_container_is_not_told_to_request_a_gpu(case: Case) -> None:
     manifest = with_ephemeral_containers(case.manifest)
-    result = case.check(manifest, case.policy.rule_set())
+    result = case.check(manifest, case.rules)
     found = [f for f in result.findings if f.container and f.container.role == "ephemeral"]
     assert [f.help for f in found if IMPOSSIBLE in f.help] == []

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from policies.loading import default_policy
 from rules.catalog import CATALOG
 from rules.traits.bits import NODE_NAME
 from tests.testkit.cases import Case, cases
@@ -63,6 +64,8 @@ def change_rule(monkeypatch: pytest.MonkeyPatch, name: str, **fields: Any) -> No
     """Replace fields of a rule in the catalog of every policy."""
     changed = [rule._replace(**fields) if rule.name == name else rule for rule in CATALOG]
     monkeypatch.setattr("rules.policy.CATALOG", changed)
+    # Rule sets of before are kept.
+    monkeypatch.setattr("tests.testkit.cases._rules", lambda _: default_policy().rule_set())
 
 
 def test_a_rule_that_raises_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

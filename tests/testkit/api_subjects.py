@@ -79,7 +79,7 @@ def case_submissions() -> SubmissionCollector:
     subjects = SubmissionCollector()
     default = default_policy().rule_set()
     for case in cases():
-        own_rules = case.policy.rule_set()
+        own_rules = case.rules
         forms = {
             "together": own_rules,
             "alone": case.alone,
@@ -99,7 +99,7 @@ def deployment_submissions() -> SubmissionCollector:
             continue
         # A pod template may not have ephemeral containers.
         if not pod["spec"].get("ephemeralContainers"):
-            forms = {"together": case.policy.rule_set(), "default": default}
+            forms = {"together": case.rules, "default": default}
             subjects.add(case.name, wrap_in_deployment(pod), forms, case.context)
     return subjects
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ class Case:
     def circumstances(self) -> dict[str, Any]:
         """The keys of `<case>.case.yaml` that the case sets."""
         file = self.file.with_suffix(".case.yaml")
-        return yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else {}
+        return _load(file) if file.exists() else {}
 
     @property
     def expected_file(self) -> Path:
@@ -85,22 +85,29 @@ class Case:
     @property
     def expected(self) -> dict[str, Any]:
         """The expected result: the findings and the fixed manifest."""
-        result: dict[str, Any] = yaml.safe_load(self.expected_file.read_text(encoding="utf-8"))
-        return result
+        return _load(self.expected_file)
 
     @cached_property
     def policy(self) -> Policy:
         """The policy of the case."""
-        keys = self.circumstances.get("policy", {})
-        text = yaml.safe_dump({"apiVersion": "gpuward.io/v1", "kind": "Policy", **keys})
-        return load_policy(text, self.name)
+        return _policy(self._policy_text)
 
-    @property
+    @cached_property
+    def rules(self) -> RuleSet:
+        """All rules, as the policy says."""
+        return _rules(self._policy_text)
+
+    @cached_property
     def alone(self) -> RuleSet:
         """A rule set with the rule of this case only."""
-        return self.policy.rule_set().restricted_to([self.rule])
+        return self.rules.restricted_to([self.rule])
 
-    @property
+    @cached_property
+    def _policy_text(self) -> str:
+        keys = self.circumstances.get("policy", {})
+        return yaml.safe_dump({"apiVersion": "gpuward.io/v1", "kind": "Policy", **keys})
+
+    @cached_property
     def context(self) -> Context:
         """The context in which the rules check the manifest."""
         given = self.circumstances
@@ -121,6 +128,22 @@ class Case:
         return fix(manifest, rules or self.alone, self.context)
 
 
+def _load(file: Path) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    return content
+
+
+@cache
+def _policy(text: str) -> Policy:
+    """The policy that `text` says: most cases share one."""
+    return load_policy(text, "the policy of a case")
+
+
+@cache
+def _rules(text: str) -> RuleSet:
+    return _policy(text).rule_set()
+
+
 def inventory_of(manifests: Iterable[Any], profile: Profile) -> Inventory:
     """What `manifests` say about objects."""
     variables = (*profile.visible_devices, *profile.alternative_variables)
@@ -136,10 +159,11 @@ def without_needs(rules: RuleSet) -> RuleSet:
     return rules._replace(rules=active_rules)
 
 
-def cases() -> list[Case]:
-    """All cases."""
+@cache
+def cases() -> tuple[Case, ...]:
+    """All cases. Every test gets the same, so that each policy is loaded once."""
     files = sorted(CASES.glob("*/*.yaml"))
-    return [Case(f.parent.name, f) for f in files if f.suffixes == [".yaml"]]
+    return tuple(Case(f.parent.name, f) for f in files if f.suffixes == [".yaml"])
 
 
 def describe_finding(finding: Finding) -> dict[str, Any]:

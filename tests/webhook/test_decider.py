@@ -652,7 +652,7 @@ def test_a_case_gets_the_same_findings_at_admission_as_in_a_file(case: Case) -> 
     context = case.context._replace(
         operation="CREATE", namespace=request.namespace, user=request.user, inventory=EMPTY
     )
-    in_a_file = check(request.object, case.policy.rule_set(), context).findings
+    in_a_file = check(request.object, case.rules, context).findings
     at_admission = decider.validate(request, Action.DENY, TODAY).findings
     assert [(f.rule, f.message, f.path) for f in at_admission] == [
         (f.rule, f.message, f.path) for f in in_a_file

@@ -311,7 +311,7 @@ def test_the_cache_keeps_every_field_that_rules_read() -> None:
     for case in PODS:
         manifest = recording(case.manifest, "", reads)
         context = Context(TODAY, "team-vision", "alice", "CREATE")
-        fix(manifest, case.policy.rule_set(), context)
+        fix(manifest, case.rules, context)
     kept = {(place, field) for place, record in RECORDS.items() for field in fields_of(record)}
     read = {(place, field) for place, field in reads if place in RECORDS}
     assert read - kept <= ASKED_BY_THE_ENGINE
@@ -334,7 +334,7 @@ def test_the_cache_keeps_every_key_that_rules_ask_for(part: str) -> None:
         reads: set[tuple[str, str]] = set()
         manifest = recording(case.manifest, "", reads)
         context = Context(TODAY, "team-vision", "alice", "CREATE")
-        fix(manifest, case.policy.rule_set(), context)
+        fix(manifest, case.rules, context)
         kept = read_keys(case.policy.profile)
         present = (case.manifest.get("metadata") or {}).get(part) or {}
         asked = {key for place, key in reads if place == f"/metadata/{part}"} - {*present, ""}
