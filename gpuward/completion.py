@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -25,5 +26,17 @@ def main(arguments: list[str]) -> int:
 
     from gpuward import parsers  # noqa: PLC0415  # only after an option such as --help
 
-    sys.stdout.write(shtab.complete(parsers.make_parser(), shell) + "\n")
+    parser = parsers.make_parser()
+    _complete_files(parser, shtab.FILE)
+    sys.stdout.write(shtab.complete(parser, shell) + "\n")
     return 0
+
+
+def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
+    """Have shells propose `files` for paths; zsh then also proposes the options beside them."""
+    for action in parser._actions:  # noqa: SLF001  # argparse has no other way to ask
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for inner in action.choices.values():
+                _complete_files(inner, files)
+        elif action.metavar in {"PATH", "FILE"}:
+            action.complete = files  # type: ignore[attr-defined]  # which shtab reads

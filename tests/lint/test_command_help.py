@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 import subprocess
-
-import pytest
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 from gpuward import parsers
 from gpuward.__main__ import COMMANDS
 from tests.testkit.lint_command import LintCommand
 from tests.testkit.missing_packages import run_without
+from tests.testkit.skipping import skip_missing
 
 
 def completed(script: str, *words: str) -> set[str]:
@@ -31,15 +35,64 @@ def test_bash_completes_commands_options_and_values(command: LintCommand) -> Non
     assert completed(script, "lint", "--fail-on", "") == {"error", "warning", "note"}
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_get_every_command(command: LintCommand, shell: str) -> None:
-    outcome = command.run("completion", shell)
-    assert outcome.status == 0
-    assert [name for name in COMMANDS if name not in outcome.out] == []
-    assert "changed-since" in outcome.out
-    if program := shutil.which(shell):
-        done = subprocess.run((program, "-n"), input=outcome.out, text=True, check=False)
-        assert done.returncode == 0
+def program(shell: str) -> str:
+    """The path of a shell; without it the test is skipped."""
+    return shutil.which(shell) or skip_missing(f"{shell} is not installed")
+
+
+def test_zsh_completes_commands_options_values_and_files(
+    command: LintCommand, tmp_path: Path
+) -> None:
+    """A key press in a terminal completes the line, which is then run."""
+    zsh, ran = program("zsh"), tmp_path / "ran"
+    (tmp_path / "script").write_text(command.run("completion", "zsh").out)
+    (tmp_path / "pods.yaml").touch()
+    (tmp_path / ".zshrc").write_text(
+        "autoload -Uz compinit; compinit -u -D\n"
+        f'eval "$(cat script)"\ngpuward() {{ print -r -- $* >> {shlex.quote(str(ran))} }}\n'
+    )
+    typed = ("ba", "lint --changed", "lint --fail-on w", "baseline up", "lint pod", "--vers")
+    leader, follower = os.openpty()
+    home = {"HOME": str(tmp_path), "ZDOTDIR": str(tmp_path), "TERM": "xterm"}
+    ends: dict[str, Any] = {"stdin": follower, "stdout": follower, "stderr": follower}
+    environment = {**home, "PATH": os.environ["PATH"]}
+    with subprocess.Popen(
+        (zsh, "-i"), cwd=tmp_path, env=environment, start_new_session=True, **ends
+    ):
+        os.close(follower)
+        lines = [f"gpuward {words}\t\n" for words in typed]
+        os.write(leader, "".join([*lines, "exit\n"]).encode())
+        with suppress(OSError):  # the terminal has ended
+            while os.read(leader, 4096):
+                pass
+    os.close(leader)
+    assert [line.rstrip() for line in ran.read_text().splitlines()] == [
+        *("baseline", "lint --changed-since", "lint --fail-on warning", "baseline update"),
+        *("lint pods.yaml", "--version"),
+    ]
+
+
+def test_fish_completes_commands_options_values_and_files(
+    command: LintCommand, tmp_path: Path
+) -> None:
+    fish = program("fish")
+    script = command.run("completion", "fish").out
+    (tmp_path / "pods.yaml").touch()
+
+    def proposed(line: str) -> set[str]:
+        ask = f"{script}\ncomplete -C {shlex.quote(line)}\n"
+        environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+        done = subprocess.run(
+            (fish, "--no-config", "-c", ask),
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return {choice.partition("\t")[0] for choice in done.stdout.splitlines()}
+
+    assert proposed("gpuward ba") == {"baseline"}
+    assert proposed("gpuward lint --ch") == {"--changed-since"}
+    assert proposed("gpuward baseline ") >= {"create", "update", "check"}
+    assert proposed("gpuward lint --fail-on ") == {"error", "warning", "note"}
+    assert "pods.yaml" in proposed("gpuward lint pod")
 
 
 def test_the_manual_page_has_the_help_of_every_command(command: LintCommand) -> None:
