@@ -16,6 +16,7 @@ from rules.base.json_patch import value_at
 from rules.engine.fixing import check, fix
 from rules.finding import Finding, FixScope
 from rules.objects.device_claim import DeviceClaim
+from rules.objects.kubernetes_object import KubernetesObject
 from rules.objects.pod import Pod
 from rules.objects.pod_layout import POD_SPEC
 from rules.policy import RuleSet
@@ -143,6 +144,8 @@ def _object_paths(manifest: Any, rules: RuleSet, skipped: Counter[str]) -> list[
             # Old releases do not serve claims, and new ones want a label of their namespace.
             skipped["a claim for devices"] += 1
             continue
+        if isinstance(pod, KubernetesObject):
+            continue  # no pod, or the workload around one that is found as well
         assert isinstance(pod, Pod), pod
         if pod.layout is POD_SPEC and _is_template(pod.path):
             found.append(pod.path[:-1])
