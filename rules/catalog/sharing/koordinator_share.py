@@ -1,0 +1,88 @@
+"""The amounts of a Koordinator share do not fit together.
+
+What it does
+------------
+Finds, in one container:
+
+- more than 100 `koordinator.sh/gpu` that are no multiple of 100, which is one card;
+- `koordinator.sh/gpu` beside `koordinator.sh/gpu.shared`, which is the number of cards;
+- with `gpu.shared`, both of `gpu-memory` and `gpu-memory-ratio`, or neither;
+- `gpu-core` or `gpu-memory-ratio` that cannot be divided by `gpu.shared`.
+
+Init containers are checked as well. With `huawei.com/npu-core`, `gpu.shared` has other partners and
+is not checked.
+
+Why it matters
+--------------
+A share is spread evenly over its cards, and its memory has one size. Koordinator's webhook refuses
+such a pod if its feature `ValidatePodDeviceResource` is on, which it is not by default.
+
+References
+----------
+- koordinator-sh/koordinator, `pkg/webhook/pod/validating/verify_device_resource.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.quantity import Quantity
+from rules.finding import Action, Finding
+from rules.gpu.devices import devices
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import SHARE
+
+PREFIX = "koordinator.sh/"
+GPU, CARDS = f"{PREFIX}gpu", f"{PREFIX}gpu.shared"
+MEMORY, RATIO, CORE = f"{PREFIX}gpu-memory", f"{PREFIX}gpu-memory-ratio", f"{PREFIX}gpu-core"
+NPU_CORE = "huawei.com/npu-core"
+ONE_CARD = 100
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each amount that does not fit the others of its container."""
+    for container in pod.containers:
+        amounts = _amounts(container)
+        for name, fault, advice in _faults(amounts):
+            field = "limits" if name in container.limits else "requests"
+            yield Finding(
+                path=(*container.resources_path, field, name),
+                key=f"amounts.{name}",
+                message=f"{container} asks for {name}: {amounts[name]}{fault}",
+                container=container,
+                help=advice,
+            )
+
+
+def _amounts(container: Container) -> dict[str, int]:
+    """The positive amounts, by resource; what cannot be read is left to other rules."""
+    found: dict[str, int] = {}
+    for name, device in devices(container).items():
+        amount = device.request if device.limit is None else device.limit
+        if isinstance(amount, Quantity) and amount.value > 0:
+            found[name] = amount.value
+    return found
+
+
+def _faults(amounts: dict[str, int]) -> Iterator[tuple[str, str, str]]:
+    gpu, cards = amounts.get(GPU, 0), amounts.get(CARDS, 0)
+    if gpu and cards:
+        yield GPU, f" beside {CARDS}: only one of them is possible", f"remove {GPU} or {CARDS}"
+    elif gpu > ONE_CARD and gpu % ONE_CARD:
+        yield GPU, ": more than one card must be whole cards", "write a multiple of 100"
+    if not cards or gpu or NPU_CORE in amounts:
+        return
+    if MEMORY in amounts and RATIO in amounts:
+        yield MEMORY, f" beside {RATIO}: memory is stated once", f"remove {MEMORY} or {RATIO}"
+    elif MEMORY not in amounts and RATIO not in amounts:
+        yield CARDS, " and for no memory of them", f"add {MEMORY} or {RATIO}"
+    for name in (CORE, RATIO):
+        if amounts.get(name, 0) % cards:
+            advice = f"write a multiple of {cards}, or another number of cards"
+            yield name, f", which cannot be divided between {cards} cards ({CARDS})", advice
+
+
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(SHARE,), needs_resources=True)
