@@ -12,6 +12,7 @@ from rules.base.json_access import as_object, as_objects, as_text
 
 _CHECK = "component priority"
 _PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
+_CONSEQUENCE = "and the node then offers no GPU"
 _PRIORITIES = ("system-node-critical", "system-cluster-critical")
 
 
@@ -31,7 +32,7 @@ def check_component_priority(facts: Facts) -> Iterator[Row]:
             yield ok(_CHECK, subject, f"has the priority class {priority}")
         else:
             found = f"the priority class {priority}" if priority else "no priority class"
-            message = f"has {found}: pods of higher priority can preempt it, and the GPUs are gone"
+            message = f"has {found}: pods of higher priority can preempt it, {_CONSEQUENCE}"
             yield wrong(_CHECK, subject, message, f"set priorityClassName: {_PRIORITIES[0]}")
 
 
