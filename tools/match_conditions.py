@@ -32,6 +32,7 @@ COVERED = (
     traits.SHARE,
     traits.UNKNOWN_RESOURCE,
     traits.CLAIM,
+    traits.POD_CLAIM,
     traits.GPU_ANNOTATION,
     traits.GPU_VARIABLE,
     traits.CUDA_IMAGE,
@@ -121,6 +122,7 @@ def _of_the_pod() -> Iterator[str]:
     yield _foreign("object.spec.?resources.?limits")
     yield _foreign("object.spec.?resources.?requests")
     yield _foreign("object.spec.?overhead")
+    yield "object.spec.?resourceClaims.orValue([]).size() > 0"
 
 
 def _images() -> Iterator[str]:

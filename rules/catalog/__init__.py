@@ -73,6 +73,7 @@ from rules.catalog.quota import (
 )
 from rules.catalog.requests import (
     absurd_count,
+    claim_and_resource,
     cuda_visible_devices,
     extended_resource_amount,
     fractional_gpu,
@@ -85,7 +86,9 @@ from rules.catalog.requests import (
     redundant_request,
     request_ne_limit,
     request_only,
+    undeclared_claim,
     unknown_gpu_resource,
+    unused_claim,
     zero_gpu,
 )
 from rules.catalog.scheduling import (
@@ -188,6 +191,9 @@ REPORTS = (
     parallel_size_mismatch.RULE,
     cuda_visible_devices.RULE,
     image_vendor_mismatch.RULE,
+    undeclared_claim.RULE,
+    unused_claim.RULE,
+    claim_and_resource.RULE,
     core_without_mem.RULE,
     share_without_card.RULE,
     fraction_annotation.RULE,

@@ -7,11 +7,21 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.inventory.inventory import Inventory
-from rules.inventory.records import ConfigMap, LimitRange, ResourceQuota, RuntimeClass
+from rules.inventory.records import (
+    ConfigMap,
+    DeviceClass,
+    LimitRange,
+    Namespace,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceQuota,
+    RuntimeClass,
+)
 
 MAX_OBJECTS = 100_000
 # Rules read no longer values of variables.
 _MAX_VALUE = 4096
+_DRA = "resource.k8s.io"
 
 IsVariable: TypeAlias = Callable[[str], bool]
 
@@ -50,6 +60,31 @@ def _resource_quota(raw: Mapping[str, Any], _is_variable: IsVariable) -> Resourc
     )
 
 
+def _device_class(raw: Mapping[str, Any], _is_variable: IsVariable) -> DeviceClass:
+    return DeviceClass(as_text(as_object(raw.get("spec")).get("extendedResourceName")))
+
+
+def _namespace(raw: Mapping[str, Any], _is_variable: IsVariable) -> Namespace:
+    return Namespace(as_object(as_object(raw.get("metadata")).get("labels")))
+
+
+def _claim(raw: Mapping[str, Any], _is_variable: IsVariable) -> ResourceClaim:
+    return ResourceClaim(_classes(as_object(raw.get("spec"))))
+
+
+def _claim_template(raw: Mapping[str, Any], _is_variable: IsVariable) -> ResourceClaimTemplate:
+    return ResourceClaimTemplate(_classes(as_object(as_object(raw.get("spec")).get("spec"))))
+
+
+def _classes(spec: Mapping[str, Any]) -> frozenset[str]:
+    """The classes of all requests, also of those of which only the first that fits counts."""
+    requests = [r for _, r in as_objects(as_object(spec.get("devices")).get("requests"))]
+    alternatives = (a for r in requests for _, a in as_objects(r.get("firstAvailable")))
+    exactly = (as_object(request.get("exactly")) for request in requests)
+    named = (as_text(r.get("deviceClassName")) for r in (*requests, *exactly, *alternatives))
+    return frozenset(filter(None, named))
+
+
 def _runtime_class(raw: Mapping[str, Any], _is_variable: IsVariable) -> RuntimeClass:
     return RuntimeClass(as_text(raw.get("handler")))
 
@@ -58,7 +93,11 @@ _READERS: Mapping[tuple[str, str], _Reader] = {
     ("", "ConfigMap"): _Reader(ConfigMap, _config_map),
     ("", "LimitRange"): _Reader(LimitRange, _limit_range),
     ("", "ResourceQuota"): _Reader(ResourceQuota, _resource_quota),
+    ("", "Namespace"): _Reader(Namespace, _namespace, is_namespaced=False),
     ("node.k8s.io", "RuntimeClass"): _Reader(RuntimeClass, _runtime_class, is_namespaced=False),
+    (_DRA, "DeviceClass"): _Reader(DeviceClass, _device_class, is_namespaced=False),
+    (_DRA, "ResourceClaim"): _Reader(ResourceClaim, _claim),
+    (_DRA, "ResourceClaimTemplate"): _Reader(ResourceClaimTemplate, _claim_template),
 }
 
 

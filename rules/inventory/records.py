@@ -12,6 +12,12 @@ class ConfigMap(NamedTuple):
     variables: Mapping[str, str]
 
 
+class DeviceClass(NamedTuple):
+    """The extended resource by which pods can ask for the class without a claim; may be empty."""
+
+    extended_resource: str
+
+
 class LimitRange(NamedTuple):
     """What the limits of the type Container say: their `max`, and what containers get unasked.
 
@@ -21,6 +27,24 @@ class LimitRange(NamedTuple):
     max: Mapping[str, Any]
     limits: frozenset[str]
     requests: frozenset[str]
+
+
+class Namespace(NamedTuple):
+    """The labels."""
+
+    labels: Mapping[str, Any]
+
+
+class ResourceClaim(NamedTuple):
+    """The device classes of its requests."""
+
+    classes: frozenset[str]
+
+
+class ResourceClaimTemplate(NamedTuple):
+    """The device classes of the requests of its claims."""
+
+    classes: frozenset[str]
 
 
 class ResourceQuota(NamedTuple):
@@ -36,6 +60,9 @@ class RuntimeClass(NamedTuple):
     handler: str
 
 
-RECORDS: tuple[type, ...] = (ConfigMap, LimitRange, ResourceQuota, RuntimeClass)
+RECORDS: tuple[type, ...] = (
+    *(ConfigMap, DeviceClass, LimitRange, Namespace, ResourceClaim, ResourceClaimTemplate),
+    *(ResourceQuota, RuntimeClass),
+)
 KINDS = tuple(kind.__name__ for kind in RECORDS)
 """The kinds of which an inventory has records."""

@@ -37,6 +37,7 @@ QUOTA = 1 << 20  # not a pod at all
 DEVICE_CLAIM = 1 << 21  # no pod either, but a ResourceClaim or a template of one
 ENV_FROM = 1 << 22  # an envFrom without a prefix
 INVENTORY = 1 << 23  # not of the pod: other objects are known
+POD_CLAIM = 1 << 24  # resourceClaims of the pod, which its containers may use
 # Of objects as a whole (`workloads.object_kinds`). Traits of pods are below, these from here on.
 NODE = 1 << 40
 LIMIT_RANGE = 1 << 41
@@ -73,6 +74,7 @@ POD_FIELD_TRAITS: Mapping[str, int] = {
     "nodeName": NODE_NAME,
     "hostPID": HOST_NAMESPACE,
     "hostIPC": HOST_NAMESPACE,
+    "resourceClaims": POD_CLAIM,
     "resources": POD_RESOURCES,
     "overhead": POD_RESOURCES,
 }

@@ -18,16 +18,21 @@ from tests.testkit.cases import TODAY, cases, inventory_of
 
 GPU = "nvidia.com/gpu"
 GPUS = {GPU: 0}
+DEVICES = {"devices": {"requests": [{"exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
 # Of every kind an object whose name is in the cases, with what would be worst.
 OTHERS: tuple[dict[str, Any], ...] = tuple(
     {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "ml"}} | content
     for version, kind, content in (
         ("v1", "ConfigMap", {"data": {"NVIDIA_VISIBLE_DEVICES": "all"}}),
+        ("resource.k8s.io/v1", "DeviceClass", {"spec": {"extendedResourceName": GPU}}),
+        ("resource.k8s.io/v1", "ResourceClaim", {"spec": DEVICES}),
+        ("resource.k8s.io/v1", "ResourceClaimTemplate", {"spec": {"spec": DEVICES}}),
+        ("v1", "Namespace", {}),
         ("v1", "LimitRange", {"spec": {"limits": [{"type": "Container", "max": GPUS}]}}),
         ("v1", "ResourceQuota", {"spec": {"hard": {"requests.cpu": 0, f"requests.{GPU}": 0}}}),
         ("node.k8s.io/v1", "RuntimeClass", {"handler": "nvidia"}),
     )
-    for name in ("settings", "accelerated", "nvidia", "runc")
+    for name in ("settings", "accelerated", "nvidia", "gpu.nvidia.com", "one-gpu")
 )
 
 

@@ -14,7 +14,8 @@ agents that watch the devices of a node.
 Kubernetes 1.34 and newer accepts `adminAccess` only in namespaces with the label
 `resource.kubernetes.io/admin-access: "true"`, 1.33 with `resource.k8s.io/admin-access: "true"`, if
 the feature is on. Before 1.33 no label is needed. The rule warns, because such a label shows that
-somebody who may label namespaces allowed it. Where nobody needs admin access, set its action to
+somebody who may label namespaces allowed it. If the Namespace is among the manifests of the same
+run and has no such label, the message says so. Where nobody needs admin access, set its action to
 `deny`.
 
 References
@@ -30,22 +31,29 @@ from typing import Any
 from rules.base.json_access import as_object, as_objects, as_text, display
 from rules.base.json_patch import Path
 from rules.finding import Action, Finding
+from rules.inventory.records import Namespace
 from rules.objects.device_claim import DeviceClaim
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import DEVICE_CLAIM
 
 FIELD = "adminAccess"
+# Of Kubernetes 1.34 and newer, and of 1.33.
+LABELS = ("resource.kubernetes.io/admin-access", "resource.k8s.io/admin-access")
 HELP = (
     f"remove {FIELD}: only agents that watch the devices of a node need it. Kubernetes 1.34 and "
     'newer accepts it only in namespaces with the label resource.kubernetes.io/admin-access: "true"'
 )
 
 
-def check(claim: DeviceClaim, _context: Context) -> Iterator[Finding]:
+def check(claim: DeviceClaim, context: Context) -> Iterator[Finding]:
     """Yield each request for admin access."""
-    if claim.profile.components_in(claim.object.namespace):
+    namespace = claim.object.namespace
+    if claim.profile.components_in(namespace):
         return
+    known = context.inventory.find(Namespace, namespace)
+    is_refused = known is not None and not any(known.labels.get(key) == "true" for key in LABELS)
+    consequence = "; and its namespace has no label that allows it" if is_refused else ""
     for path, request, name in _requests(claim):
         if request.get(FIELD) is True:
             yield Finding(
@@ -53,7 +61,7 @@ def check(claim: DeviceClaim, _context: Context) -> Iterator[Finding]:
                 key=f"{FIELD}.{name[:63]}",
                 message=(
                     f"the request {display(name)} asks for admin access: the claim gets devices "
-                    "that are in use by other pods, and nothing counts them"
+                    f"that are in use by other pods, and nothing counts them{consequence}"
                 ),
                 help=HELP,
             )

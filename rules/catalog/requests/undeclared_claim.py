@@ -1,0 +1,58 @@
+"""A container uses a resource claim that the pod does not declare, or the same one twice.
+
+What it does
+------------
+Compares `resources.claims` of every container with `spec.resourceClaims` of the pod. Finds names
+that are not there, and entries of a container that name the same claim and request again.
+
+Why it matters
+--------------
+The API server refuses the pod, for example because a name is misspelt. A Deployment or a Job is
+refused as well, because its template is checked in the same way.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/
+- Kubernetes, `pkg/apis/core/validation/validation.go`
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rules.base.json_access import as_text, display
+from rules.finding import Action, Finding
+from rules.gpu.pod_claims import FIELD, declared_claims
+from rules.objects.pod import Pod
+from rules.objects.pod_layout import POD_SPEC
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import CLAIM
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each entry of a container that names no claim of the pod, or the same one again."""
+    if pod.layout is not POD_SPEC or pod.is_partial:
+        return
+    declared = {as_text(entry.get("name")) for _, entry in declared_claims(pod)}
+    for container in pod.containers:
+        used = [(as_text(c.get("name")), as_text(c.get("request"))) for _, c in container.claims]
+        last = {use: index for (index, _), use in zip(container.claims, used, strict=True)}
+        for (name, request), times in Counter(used).items():
+            if name in declared and times == 1:
+                continue
+            shown = display(f"{name}/{request}" if request else name)
+            what = "more than once" if name in declared else f"that {FIELD} of the pod lacks"
+            advice = "name it once" if name in declared else f"add it to {FIELD}, or name one there"
+            yield Finding(
+                path=(*container.resources_path, "claims", last[name, request]),
+                key=f"claims.{name}/{request}",
+                message=f"{container} uses the resource claim {shown} {what}",
+                container=container,
+                help=advice,
+                api_refuses=True,
+            )
+
+
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLAIM,), needs_resources=True)

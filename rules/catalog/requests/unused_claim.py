@@ -1,0 +1,51 @@
+"""A pod declares a resource claim that none of its containers uses.
+
+What it does
+------------
+Finds entries of `spec.resourceClaims` whose name is in `resources.claims` of no container.
+
+Why it matters
+--------------
+Devices are allocated for the pod, so nobody else can have them, and no container gets them: a GPU
+stays idle as long as the pod runs. Often the container was meant to name the claim, and runs on the
+CPU.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import as_text, display
+from rules.finding import Action, Finding
+from rules.gpu.pod_claims import FIELD, declared_claims, used_claims
+from rules.objects.pod import Pod
+from rules.objects.pod_layout import POD_SPEC
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import POD_CLAIM
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each claim of the pod that no container uses."""
+    if pod.layout is not POD_SPEC or pod.is_partial:
+        return
+    used = used_claims(pod)
+    names = {as_text(entry.get("name")): index for index, entry in declared_claims(pod)}
+    for name, index in names.items():
+        if name and name not in used:
+            yield Finding(
+                path=(*pod.path, FIELD, index, "name"),
+                key=f"{FIELD}.{name}",
+                message=(
+                    f"no container uses the resource claim {display(name)} of the pod: its devices "
+                    "are allocated, and stay idle"
+                ),
+                help="add it to resources.claims of the container that needs it, or remove it",
+            )
+
+
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(POD_CLAIM,))
