@@ -95,6 +95,13 @@ _LAUNCHERS = (
         unclear=("--hostfile", "-H", "--include", "-i", "--exclude", "-e", "--num-nodes"),
     ),
 )
+_BY_IMAGE = {launcher.image: launcher for launcher in _LAUNCHERS if launcher.image}
+_BY_START: dict[str, list[tuple[Launcher, tuple[str, ...]]]] = {}
+for _launcher in _LAUNCHERS:
+    for _first, *_second in _launcher.starts:
+        _BY_START.setdefault(_first, []).append((_launcher, tuple(_second)))
+# Of a command; one that has more is a program, and to read it would take long.
+_MAX_WORDS = 5000
 # Beside these words a command starts several programs, or one on several machines.
 _UNCLEAR = frozenset({"for", "while", "until", "mpirun", "srun", "ssh", "xargs", "parallel"})
 _MASK = "CUDA_VISIBLE_DEVICES"
@@ -102,7 +109,7 @@ _MASK = "CUDA_VISIBLE_DEVICES"
 
 def parallel_size(container: Container, command: Iterable[CommandText]) -> ParallelSize | None:
     """How many GPUs the `command` of `container` works with; None in doubt."""
-    words = [Word(part.strip("\"'"), path) for path, text in command for part in _split(text)]
+    words = _words(container, list(command))
     texts = [word.text for word in words]
     started = list(_started(container, texts))
     if len(started) != 1 or _MASK in container.env or any(map(_is_unclear, texts)):
@@ -126,20 +133,31 @@ def parallel_size(container: Container, command: Iterable[CommandText]) -> Paral
     return ParallelSize(launcher, gpus, " and ".join(options), place) if place else None
 
 
+def _words(container: Container, command: Sequence[CommandText]) -> list[Word]:
+    """The words of `command`; none if it names no launcher, or has too many."""
+    if not _may_start(container, command):
+        return []
+    words = [Word(part.strip("\"'"), path) for path, text in command for part in _split(text)]
+    return words if len(words) <= _MAX_WORDS else []
+
+
+def _may_start(container: Container, command: Iterable[CommandText]) -> bool:
+    """Whether a launcher is named anywhere: cheaper than to look at every word."""
+    named = any(name in text for _, text in command for name in _BY_START)
+    return named or image_name(container.image) in _BY_IMAGE
+
+
 def _split(text: str) -> list[str]:
     return text.replace("\\\n", " ").split()
 
 
 def _started(container: Container, texts: Sequence[str]) -> Iterator[Launcher]:
-    has_command = bool(container.raw.get("command"))
-    for launcher in _LAUNCHERS:
-        if launcher.image and not has_command and image_name(container.image) == launcher.image:
-            yield launcher
-        for first, *second in launcher.starts:
-            for index, text in enumerate(texts):
-                is_first = text == first or text.endswith(f"/{first}")
-                if is_first and list(texts[index + 1 : index + 1 + len(second)]) == second:
-                    yield launcher
+    if not container.raw.get("command") and image_name(container.image) in _BY_IMAGE:
+        yield _BY_IMAGE[image_name(container.image)]
+    for index, text in enumerate(texts):
+        for launcher, second in _BY_START.get(text.rpartition("/")[2], ()):
+            if tuple(texts[index + 1 : index + 1 + len(second)]) == second:
+                yield launcher
 
 
 def _is_unclear(text: str) -> bool:

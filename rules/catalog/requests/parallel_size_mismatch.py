@@ -10,7 +10,8 @@ each, so only more processes than GPUs are reported.
 It says nothing where the number is not certain: beside options for several machines, Ray or data
 parallelism, in scripts that start several programs, with `CUDA_VISIBLE_DEVICES`, and for values
 that the manifest does not show. The pods of a custom resource may work together, so of vLLM and
-SGLang only fewer GPUs are reported there. Of a pod it reads at most 100,000 characters.
+SGLang only fewer GPUs are reported there. Of a pod it reads at most 100,000 characters, and of a
+container 5,000 words.
 
 Why it matters
 --------------
