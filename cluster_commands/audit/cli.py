@@ -10,7 +10,8 @@ from importlib import import_module
 
 from cluster_commands.audit.evaluation import ObjectEvaluator
 from cluster_commands.audit.facts import read_facts
-from cluster_commands.audit.objects import EVALUATED
+from cluster_commands.audit.inventory import read_inventory
+from cluster_commands.audit.objects import EVALUATED, NAMESPACED
 from cluster_commands.audit.remarks import PodRemarks
 from cluster_commands.source.objects import ObjectSource, SourceError
 from cluster_commands.source.options import add_options, open_connection, open_source
@@ -68,6 +69,11 @@ def make_parser() -> argparse.ArgumentParser:
     reports = made.add_argument_group("report")
     add_reports(reports)
     reports.add_argument(
+        "--exit-zero",
+        action="store_true",
+        help="status 0 although there are findings: for a job that only reports",
+    )
+    reports.add_argument(
         "--publish",
         choices=("policyreport", "openreports"),
         help="also keep the findings in the cluster, as PolicyReports (wgpolicyk8s.io/v1alpha2) or "
@@ -102,7 +108,10 @@ def main(arguments: list[str]) -> int:
     color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
     writer(out, results, style._replace(color=color, hyperlinks=links))
     is_published = not options.publish or _publish(options, results, notes=notes)
-    return results.status(options.fail_on) if is_written and is_published else 2
+    if not (is_written and is_published):
+        return 2
+    status = results.status(options.fail_on)
+    return 0 if status == 1 and options.exit_zero else status
 
 
 def _refuse(why: str) -> int:
@@ -143,19 +152,26 @@ def audit(
     With `only_refused`, only what mode `deny` would refuse counts, after what it would fix.
     """
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    evaluator = ObjectEvaluator(policy, Context(today=today), only_refused=only_refused)
-    results = evaluator.results
+    missing: list[Remark] = []
 
     def on_missing_fact(error: SourceError) -> None:
-        results.remarks.append(Remark("warning", "", 0, 0, str(error)))
+        remark = Remark("warning", "", 0, 0, str(error))
+        if remark not in missing:  # files are read for each fact
+            missing.append(remark)
 
     def on_error(error: SourceError) -> None:
         results.not_evaluated.append(InputNotEvaluated("", 0, 0, str(error)))
 
     profile = policy.rule_set().profile
+    inventory = read_inventory(source, profile, namespace, on_missing_fact)
     pods = PodRemarks(profile, read_facts(source, profile, on_missing_fact))
+    context = Context(today=today, inventory=inventory)
+    evaluator = ObjectEvaluator(policy, context, only_refused=only_refused)
+    results = evaluator.results
+    results.remarks.extend(missing)
+    names = NAMESPACED if namespace else EVALUATED
     with Progress(None, "objects") as progress:
-        for raw in progress.count(source.list_all(EVALUATED, namespace, on_error)):
+        for raw in progress.count(source.list_all(names, namespace, on_error)):
             pods.add(evaluator.evaluate(raw))
             progress.show()
     evaluator.finish()

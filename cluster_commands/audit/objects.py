@@ -7,10 +7,16 @@ from registration.configurations import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS
 
 NAMESPACES = Resource("namespaces", "Namespace", is_namespaced=False)
 NODES = Resource("nodes", "Node", is_namespaced=False)
+# What limits pods, or what they refer to. Not ConfigMaps: nobody should need to read them all.
+REFERRED: ResourceNames = {
+    "": ("limitranges", "resourcequotas"),
+    "node.k8s.io": ("runtimeclasses",),
+}
 # Owners come before their pods, as findings are reported at owners.
-EVALUATED: ResourceNames = {
+NAMESPACED: ResourceNames = {
     **CUSTOM_WORKLOADS,
     "resource.k8s.io": ("resourceclaims", "resourceclaimtemplates"),
     **{group: names for group, names in BUILT_IN_WORKLOADS.items() if group},
     "": (*BUILT_IN_WORKLOADS[""], "resourcequotas", "pods"),
 }
+EVALUATED: ResourceNames = {**NAMESPACED, "": ("nodes", *NAMESPACED[""])}

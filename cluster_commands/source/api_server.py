@@ -66,8 +66,9 @@ class ApiServerSource:
             on_error(SourceError(f"cannot list the API groups: {error}"))
             return
         for resource in resources:
+            home = namespace if resource.is_namespaced else None
             try:
-                yield from self.list(resource, namespace)
+                yield from self.list(resource, home)
             except SourceError as error:
                 on_error(error)
 

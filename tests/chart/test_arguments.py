@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from certs.cli import make_parser as certs_parser
+from cluster_commands.audit.cli import make_parser as audit_parser
 from cluster_commands.inventory.cli import make_parser as inventory_parser
 from delegation.cli import make_parser as exceptions_parser
 from lint.policy.cli import make_parser as policy_parser
@@ -38,6 +39,7 @@ def parsed_arguments(spec: dict[str, Any]) -> argparse.Namespace:
         "serve": serve_parser,
         "policy": policy_parser,
         "exceptions": exceptions_parser,
+        "audit": audit_parser,
         "inventory": inventory_parser,
     }
     return parsers[verb]().parse_args(rest)

@@ -56,6 +56,7 @@ ALL_CLIENTS = """\
 certificates: {mode: certManager}
 gpuExceptions: {enabled: true}
 clusterInventory: {enabled: true}
+audit: {enabled: true}
 """
 
 

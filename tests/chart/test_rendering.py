@@ -33,6 +33,7 @@ CLUSTER_WIDE = {
     "ValidatingWebhookConfiguration",
 }
 COMPONENTS = {
+    "audit",
     "webhook",
     "certs",
     "exceptions",

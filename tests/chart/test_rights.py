@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from cluster_commands.audit.objects import EVALUATED, REFERRED
+from cluster_commands.audit.publishing import KINDS
 from cluster_commands.inventory.listing import CLUSTER_WIDE
 from tests.testkit.chart.permissions import (
     CONTROLLER_VERBS,
@@ -20,8 +22,9 @@ from tests.testkit.chart.rendering import CI_VALUES, Manifest, find_one, of_kind
 every_values = pytest.mark.parametrize("name", CI_VALUES)
 COMPONENT = "app.kubernetes.io/component"
 EXCEPTIONS_GROUP = "gpuward.io"
+REPORTS_GROUP = "wgpolicyk8s.io"
 ROLES = ("Role", "ClusterRole")
-WITH_TOKEN = {"certs", "exceptions", "inventory", "removal", "test", "watch"}
+WITH_TOKEN = {"audit", "certs", "exceptions", "inventory", "removal", "test", "watch"}
 
 
 def as_sets(rules: list[dict[str, list[str]]]) -> list[dict[str, set[str]]]:
@@ -113,6 +116,31 @@ def test_nobody_gets_the_right_to_approve() -> None:
     assert not of_kind(without, "ClusterRole", "gpuward-exceptions-edit")
 
 
+def test_the_audit_may_list_what_it_evaluates_and_write_its_reports() -> None:
+    """tests/cluster_commands/test_audit_on_cluster.py runs the audit with the role."""
+    expected = {("", "nodes"), ("", "namespaces")}
+    for table in (EVALUATED, REFERRED):
+        expected |= {(group, name) for group, names in table.items() for name in names}
+    listed = granted(render("audit: {enabled: true}"), "gpuward-audit")
+    assert listed == {(group, name, "list") for group, name in expected}
+    verbs = ("list", "create", "patch", "delete")
+    for kind, resources in KINDS.items():
+        objects = render(f"audit: {{enabled: true, publish: {kind}}}")
+        written = {(made.group, made.name, verb) for made in resources for verb in verbs}
+        assert granted(objects, "gpuward-audit") == listed | written
+    assert "audit" not in pod_specs(render())
+
+
+def granted(objects: list[Manifest], name: str) -> set[tuple[str, str, str]]:
+    return {
+        (group, resource, verb)
+        for rule in find_one(objects, "ClusterRole", name)["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
 def test_by_default_there_is_nothing_about_gpu_exceptions() -> None:
     assert "exceptions" not in pod_specs(render())
     assert not of_kind(render(), "CustomResourceDefinition")
@@ -135,6 +163,8 @@ def test_every_permission_is_limited_to_named_objects_and_few_verbs(name: str) -
     for rule in granted:
         if rule == EVENT_RULE or rule["apiGroups"] == [EXCEPTIONS_GROUP]:
             continue  # objects of any name
+        if rule["verbs"] == ["list"] or rule["apiGroups"] == [REPORTS_GROUP]:
+            continue  # the audit, which is off by default
         assert set(rule) == {"apiGroups", "resources", "resourceNames", "verbs"}
         assert rule["resourceNames"]
         assert not any("*" in words for words in rule.values())

@@ -20,6 +20,7 @@ OPEN_OBJECTS = {
     *(
         "resources",
         "certificates.self.resources",
+        "audit.resources",
         "clusterInventory.resources",
         "gpuExceptions.resources",
         "affinity",

@@ -10,6 +10,7 @@ import pytest
 
 from cluster_commands.audit import publishing
 from cluster_commands.audit.cli import main
+from tests.testkit.chart.rendering import render
 from tests.testkit.cluster_commands.report_definitions import report_definitions
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
@@ -79,13 +80,23 @@ def test_what_runs_is_evaluated_as_what_it_is(
     assert f"cannot list resourcequotas{where}" in missing
     assert f"cannot list pods{where}" not in missing
     said = [remark["message"] for remark in report["remarks"]]
-    assert said[0].endswith("it needs the right to list nodes")
-    assert said[1].endswith("it needs the right to list namespaces")
-    assert said[2].startswith("node audited: 4 running pods can use GPUs")
+    for unknown in ("nodes", "namespaces", f"limitranges{where}", "runtimeclasses.node.k8s.io"):
+        assert any(text.endswith(f"it needs the right to list {unknown}") for text in said)
+    assert said[-1].startswith("node audited: 4 running pods can use GPUs")
     assert plane.request("DELETE", "/api/v1/nodes/audited").status == 200
 
 
-@pytest.fixture
+def test_what_keeps_findings_from_being_published_is_named(
+    api_server: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--isolated", "-n", "default", "--publish", "policyreport"]
+    assert main(["--kubeconfig", str(api_server.kubeconfig), *options]) == 2
+    assert "install their CustomResourceDefinition" in capsys.readouterr().err
+    assert main(["--from", "x", *options]) == 2
+    assert "leave --from out" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
 def report_kinds(api_server: Cluster) -> Iterator[Cluster]:
     """An API server with the kinds of reports."""
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -148,11 +159,43 @@ def test_findings_are_kept_in_the_cluster(
     assert sorted(published()) == ["said", "theirs"]
 
 
-def test_what_keeps_findings_from_being_published_is_named(
-    api_server: Cluster, capsys: pytest.CaptureFixture[str]
+def test_the_account_of_the_chart_may_audit_and_nothing_else(
+    report_kinds: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--isolated", "-n", "default", "--publish", "policyreport"]
-    assert main(["--kubeconfig", str(api_server.kubeconfig), *options]) == 2
-    assert "install their CustomResourceDefinition" in capsys.readouterr().err
-    assert main(["--from", "x", *options]) == 2
-    assert "leave --from out" in capsys.readouterr().err
+    cluster, namespace = report_kinds, report_kinds.namespace()
+    made = [
+        item
+        for item in render("audit: {enabled: true, publish: policyreport}", namespace=namespace)
+        if item["metadata"]["name"] == "gpuward-audit" and item["kind"] != "CronJob"
+    ]
+    assert [item["kind"] for item in made] == [
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+    ]
+    manifests = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
+    cluster.kubectl("apply", "-f", "-", input=manifests)
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    cluster.create(pods, {"metadata": {"name": "a"}, "spec": pod_spec(env=BYPASS)})
+    token = cluster.token("gpuward-audit", namespace)
+    options = ["--isolated", "--publish=policyreport", "--exit-zero", "--format=json"]
+    assert main(["--kubeconfig", str(cluster.kubeconfig_for(token)), *options]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["not_evaluated"] == []
+    assert f"{namespace}" in {finding["namespace"] for finding in report["findings"]}
+    # Once more, when there is something to delete
+    cluster.request("DELETE", f"{pods}/a?gracePeriodSeconds=0")
+    assert main(["--kubeconfig", str(cluster.kubeconfig_for(token)), *options]) == 0
+    found = cluster.kubectl("get", "policyreports.wgpolicyk8s.io", "-n", namespace, "-o=name")
+    assert found.stdout == ""
+    client = cluster.client(token)
+    for method, path in (
+        ("GET", "/api/v1/secrets"),
+        ("GET", "/api/v1/configmaps"),
+        ("GET", "/api/v1/namespaces/default"),
+        ("GET", f"{pods}/a"),
+        ("DELETE", f"{pods}/a"),
+        ("DELETE", pods),
+    ):
+        assert client.request(method, path).status == 403, (method, path)
+    cluster.kubectl("delete", "clusterrole,clusterrolebinding", "gpuward-audit")

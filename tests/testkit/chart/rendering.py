@@ -115,8 +115,9 @@ def pod_specs(objects: Iterable[Manifest]) -> dict[str, Manifest]:
     """The spec of every pod and pod template in the objects, by component."""
     specs = {}
     for manifest in objects:
-        is_pod = manifest["kind"] == "Pod"
-        pod = manifest if is_pod else manifest.get("spec", {}).get("template", {})
+        is_pod, spec = manifest["kind"] == "Pod", manifest.get("spec", {})
+        spec = spec.get("jobTemplate", {}).get("spec", spec)
+        pod = manifest if is_pod else spec.get("template", {})
         if "containers" in pod.get("spec", {}):
             specs[pod["metadata"]["labels"]["app.kubernetes.io/component"]] = pod["spec"]
     return specs
