@@ -115,7 +115,8 @@ def test_the_patches_of_every_fixing_rule_were_applied(
     applied = {
         f.rule for recorded in _accepted(webhook, answers).values() for f in recorded.decision.fixed
     }
-    findings = [(case.rule, f) for case in PODS for f in case.expected["findings"]]
+    alone = [case for case in PODS if "inventory" not in case.circumstances]
+    findings = [(case.rule, f) for case in alone for f in case.expected["findings"]]
     # The API server copies limits to requests, so a repeated request cannot be recognized.
     fixing = {rule for rule, finding in findings if "fix" in finding} - {"redundant-request"}
     assert applied == fixing

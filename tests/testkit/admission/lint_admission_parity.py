@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from policies.loading import default_policy
 from rules.engine.fixing import FixResult, fix
 from rules.finding import Action
+from rules.objects.pod import Pod
 from rules.profile.context import Context
 from tests.testkit.api_subjects import pod_from_template
 from tests.testkit.cases import TODAY
@@ -19,6 +20,8 @@ from tests.testkit.dry_runs import RESOURCES, UNREADABLE, DryRuns, refusal_cause
 from webhook.admission.messages import fix_warnings, limit_warnings, warning
 
 RULES = default_policy().rule_set()
+# What is wrong with a workload as a whole, its user reads when creating the workload.
+_OF_PODS = frozenset(active.rule.name for active in RULES.rules if active.rule.subject is Pod)
 _RULE = re.compile(r"^gpuward \[([^\]]+)\]")
 
 
@@ -80,7 +83,7 @@ def linter_report(result: FixResult, answer: Response) -> Report:
     if answer.status == UNREADABLE:
         return Report(frozenset(), frozenset(), denied=False)
     reaches_webhook = not refusal_causes(answer) or _is_refused_by_gpuward(answer)
-    remaining = result.remaining.findings
+    remaining = [f for f in result.remaining.findings if f.rule in _OF_PODS]
     denied = [f for f in remaining if f.action is Action.DENY and reaches_webhook]
     warned = [
         f for f in remaining if f.api_refuses or (f.action is Action.WARN and reaches_webhook)
