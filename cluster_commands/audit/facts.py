@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from cluster_commands.audit.objects import NAMESPACES, NODES
 from cluster_commands.source.objects import Object, ObjectSource, Resource, SourceError
+from cluster_commands.source.resources import NAMESPACES, NODES
 from registration.configurations import MODE_LABEL
 from rules.base.json_access import as_object, as_text
 from rules.profile.profile import Profile

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from cluster_commands.source.objects import Resource, ResourceNames
+from cluster_commands.source.objects import ResourceNames
 from registration.configurations import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS
 
-NAMESPACES = Resource("namespaces", "Namespace", is_namespaced=False)
-NODES = Resource("nodes", "Node", is_namespaced=False)
 # What limits pods, or what they refer to. Not ConfigMaps: nobody should need to read them all.
 REFERRED: ResourceNames = {
     "": ("limitranges", "resourcequotas"),

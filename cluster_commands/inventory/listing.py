@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cluster_commands.source.objects import NotServedError, ObjectSource, Resource, SourceError
+from cluster_commands.source.objects import NotServedError, ObjectSource, SourceError
+from cluster_commands.source.resources import CONFIG_MAPS, RUNTIME_CLASSES
 from rules.base.json_access import as_object
 from rules.inventory.builder import InventoryBuilder
 from rules.inventory.inventory import Inventory
@@ -12,8 +13,7 @@ from rules.profile.profile import Profile
 from rules.workloads.inventory import add_objects, variables_of_runtimes
 
 # Quotas and limits of namespaces are not listed: the API server itself compares pods with them.
-CLUSTER_WIDE = (Resource("runtimeclasses", "RuntimeClass", "node.k8s.io", is_namespaced=False),)
-CONFIG_MAPS = Resource("configmaps", "ConfigMap")
+CLUSTER_WIDE = (RUNTIME_CLASSES,)
 
 
 def list_inventory(

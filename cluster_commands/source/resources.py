@@ -18,6 +18,8 @@ SLICES = Resource(
     "resourceslices", "ResourceSlice", _ALLOCATION, _ALLOCATION_VERSIONS, is_namespaced=False
 )
 CLAIMS = Resource("resourceclaims", "ResourceClaim", _ALLOCATION, _ALLOCATION_VERSIONS)
+RUNTIME_CLASSES = Resource("runtimeclasses", "RuntimeClass", "node.k8s.io", is_namespaced=False)
+CONFIG_MAPS = Resource("configmaps", "ConfigMap")
 MUTATING = Resource(
     "mutatingwebhookconfigurations",
     "MutatingWebhookConfiguration",

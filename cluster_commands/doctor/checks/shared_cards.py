@@ -10,12 +10,7 @@ from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
 from cluster_commands.source.objects import Object
 from cluster_commands.source.resources import NODES, PODS
 from rules.base.json_access import as_object, as_text
-from rules.catalog.nodes.node_below_requirements import (
-    CARD_LABELS,
-    DRIVER_LABELS,
-    MODE_LABEL,
-    REGION_LABELS,
-)
+from rules.placement.ack_nodes import CARD_LABELS, DRIVER_LABELS, MODE, REGION_LABELS
 from rules.platforms.ack import FEATURES_BY_MODE, MEMORY_ISOLATION
 from rules.platforms.records import Feature
 from rules.platforms.support import (
@@ -37,7 +32,7 @@ def check_requirements(facts: Facts) -> Iterator[Row]:
     answers: dict[tuple[str, str, str, Support], tuple[Feature, list[str]]] = {}
     for name, node in by_name(facts.objects(NODES)):
         labels = as_object(as_object(node.get("metadata")).get("labels"))
-        for feature in FEATURES_BY_MODE.get(as_text(labels.get(MODE_LABEL)), ()):
+        for feature in FEATURES_BY_MODE.get(as_text(labels.get(MODE)), ()):
             for what, value, support in _requirements(feature, node, labels):
                 key = feature.name, what, value, support
                 answers.setdefault(key, (feature, []))[1].append(name)

@@ -32,6 +32,7 @@ from rules.base.json_access import as_object, as_text, display
 from rules.base.json_patch import Path
 from rules.finding import Action, Finding
 from rules.objects.kubernetes_object import KubernetesObject
+from rules.placement.ack_nodes import CARD_LABELS, DRIVER_LABELS, MODE, REGION_LABELS
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import NODE
@@ -39,11 +40,7 @@ from rules.traits.bits import NODE
 if TYPE_CHECKING:
     from rules.platforms.records import Component, Feature
 
-MODE_LABEL = "ack.node.gpu.schedule"
 REGISTERED_SCHEDULER = "ack-co-scheduler"
-REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
-DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "ack.aliyun.com/nvidia-driver-version")
-CARD_LABELS = ("aliyun.accelerator/nvidia_name", "nvidia.com/gpu.product")
 RUNTIMES: Mapping[str, Component] = {"containerd": "containerd", "docker": "docker"}
 NODE_INFO: Path = ("status", "nodeInfo")
 KUBELET: Path = (*NODE_INFO, "kubeletVersion")
@@ -53,7 +50,7 @@ RUNTIME: Path = (*NODE_INFO, "containerRuntimeVersion")
 def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
     """Yield each version, system, card or region that the node's mode does not work with."""
     labels = as_object(as_object(node.raw.get("metadata")).get("labels"))
-    mode = as_text(labels.get(MODE_LABEL))
+    mode = as_text(labels.get(MODE))
     if not mode:
         return
     info = as_object(as_object(node.raw.get("status")).get("nodeInfo"))
@@ -62,7 +59,7 @@ def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
             yield Finding(
                 path=(*node.path, *path),
                 key=f"{feature.name}.{path[-1]}",
-                message=f"the node has the label {MODE_LABEL}: {mode}, and {fault}",
+                message=f"the node has the label {MODE}: {mode}, and {fault}",
                 help=f'see "{feature.source.title}" of {feature.source.publisher}, '
                 "or choose another mode",
             )

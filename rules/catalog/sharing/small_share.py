@@ -27,6 +27,7 @@ from rules.finding import Action, Finding
 from rules.gpu.devices import devices
 from rules.objects.container import Container
 from rules.objects.pod import Pod
+from rules.placement.ack_nodes import CGPU_MODES, MODE
 from rules.placement.node_modes import allowed_values
 from rules.placement.selected_cards import CardMemory, selected_card_memory
 from rules.profile.context import Context
@@ -37,15 +38,13 @@ GPU_MEM = "aliyun.com/gpu-mem"
 CARDS_LABEL = "aliyun.com/gpu-count"
 MEBIBYTES = {"GiB": 1024, "MiB": 1}
 PODS_PER_CARD = 20
-MODE_LABEL = "ack.node.gpu.schedule"
-CGPU_MODES = {"cgpu", "core_mem"}
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each share of which twenty do not fill the selected card."""
-    modes = allowed_values(pod, MODE_LABEL)
+    modes = allowed_values(pod, MODE)
     # A share that is spread over several cards is not compared with one.
-    if (modes is not None and not modes & CGPU_MODES) or CARDS_LABEL in pod.labels:
+    if (modes is not None and modes.isdisjoint(CGPU_MODES)) or CARDS_LABEL in pod.labels:
         return
     card: CardMemory | None = None
     for container in pod.containers:
