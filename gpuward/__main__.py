@@ -34,6 +34,11 @@ COMMANDS = {
         "cluster",
         "show the GPUs of a cluster, and who has them",
     ),
+    "init": (
+        "cluster_commands.init.cli",
+        "cluster",
+        "write a policy and chart values for a cluster",
+    ),
     "doctor": ("cluster_commands.doctor.cli", "cluster", "check that a cluster is fit for GPUs"),
     "inventory": (
         "cluster_commands.inventory.cli",

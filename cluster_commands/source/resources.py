@@ -13,9 +13,13 @@ NODES = Resource("nodes", "Node", is_namespaced=False)
 PODS = Resource("pods", "Pod")
 NAMESPACES = Resource("namespaces", "Namespace", is_namespaced=False)
 DAEMON_SETS = Resource("daemonsets", "DaemonSet", "apps")
+DEPLOYMENTS = Resource("deployments", "Deployment", "apps")
 ENDPOINTS = Resource("endpointslices", "EndpointSlice", "discovery.k8s.io")
 SLICES = Resource(
     "resourceslices", "ResourceSlice", _ALLOCATION, _ALLOCATION_VERSIONS, is_namespaced=False
+)
+DEVICE_CLASSES = Resource(
+    "deviceclasses", "DeviceClass", _ALLOCATION, _ALLOCATION_VERSIONS, is_namespaced=False
 )
 CLAIMS = Resource("resourceclaims", "ResourceClaim", _ALLOCATION, _ALLOCATION_VERSIONS)
 RUNTIME_CLASSES = Resource("runtimeclasses", "RuntimeClass", "node.k8s.io", is_namespaced=False)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from cluster_commands.device_plugins import is_device_plugin
 from cluster_commands.doctor.facts import Facts, by_name, why_missing
 from cluster_commands.doctor.rows import Row, ok, wrong
 from cluster_commands.source.resources import DAEMON_SETS
-from rules.base.json_access import as_object, as_objects, as_text
+from rules.base.json_access import as_object, as_text
 
 _CHECK = "component priority"
-_PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
 _CONSEQUENCE = "and the node then offers no GPU"
 _PRIORITIES = ("system-node-critical", "system-cluster-critical")
 
@@ -24,7 +23,7 @@ def check_component_priority(facts: Facts) -> Iterator[Row]:
     for name, item in by_name(facts.objects(DAEMON_SETS)):
         namespace = as_text(as_object(item.get("metadata")).get("namespace"))
         spec = as_object(as_object(as_object(item.get("spec")).get("template")).get("spec"))
-        if not _is_device_plugin(spec):
+        if not is_device_plugin(spec):
             continue
         subject = f"daemonset/{name} in {namespace}"
         priority = as_text(spec.get("priorityClassName"))
@@ -34,11 +33,3 @@ def check_component_priority(facts: Facts) -> Iterator[Row]:
             found = f"the priority class {priority}" if priority else "no priority class"
             message = f"has {found}: pods of higher priority can preempt it, {_CONSEQUENCE}"
             yield wrong(_CHECK, subject, message, f"set priorityClassName: {_PRIORITIES[0]}")
-
-
-def _is_device_plugin(spec: Mapping[str, Any]) -> bool:
-    paths = (
-        as_text(as_object(volume.get("hostPath")).get("path"))
-        for _, volume in as_objects(spec.get("volumes"))
-    )
-    return any(path.rstrip("/") == _PLUGIN_FOLDER for path in paths)

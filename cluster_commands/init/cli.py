@@ -1,0 +1,103 @@
+"""The command `gpuward init`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from cluster_commands.init.choice import choose
+from cluster_commands.init.files import FileError, GeneratedFile, difference, write
+from cluster_commands.init.lines import note
+from cluster_commands.init.policy_file import write_policy
+from cluster_commands.init.survey import Survey, survey
+from cluster_commands.init.values_file import write_values
+from cluster_commands.source.objects import SourceError
+from cluster_commands.source.options import add_options, open_source
+from lint.report import printable
+from policies.loading import default_policy
+
+POLICY, VALUES = "gpuward.yaml", "gpuward-values.yaml"
+_DESCRIPTION = f"""\
+Look at a cluster and write a policy ({POLICY}) and values of the chart ({VALUES})
+that fit it. Each line says what was seen. What may be meant otherwise is a comment, for
+you to decide. A file that is there already is not touched: the difference is printed."""
+_EPILOG = """\
+exit status: 0 the files say what the cluster is like, 1 a file differs, also if it was
+written anew, 2 wrong usage, or the cluster or a file could not be read or written"""
+_HEADER = (
+    "Written by `gpuward init`. Lines end with what was seen in the cluster. What is behind `# ` "
+    "was not certain: decide, and remove the two characters."
+)
+_INSTALL = (
+    f"helm install gpuward charts/gpuward -n gpuward-system --create-namespace -f {VALUES} "
+    f"--set-file policyText={POLICY}"
+)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    made = argparse.ArgumentParser(
+        prog="gpuward init",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "--directory", "-d", metavar="DIR", default=".", help="where the files are; default: here"
+    )
+    made.add_argument(
+        "--write",
+        action="store_true",
+        help="print the differences and replace the files; your own changes of them are lost",
+    )
+    add_options(made, namespaced=False)
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command with these arguments; the exit status."""
+    options = make_parser().parse_args(arguments)
+    try:
+        source = open_source(options)
+        found = survey(source, default_policy().profile, from_files=bool(options.files))
+        return _compare_or_write(_files(found, options.directory), replace=options.write)
+    except (SourceError, FileError) as error:
+        sys.stderr.write(f"gpuward init: {printable(str(error))}\n")
+        return 2
+
+
+def _files(found: Survey, folder: str) -> list[GeneratedFile]:
+    policy, profile = write_policy(found, choose(found))
+    values = write_values(found, profile)
+    missing = [
+        line
+        for resource, why in found.missing.items()
+        for line in note(f"Not known: {resource.name} ({why}).")
+    ]
+    texts = {
+        POLICY: [*note(_HEADER), *missing, *policy],
+        VALUES: [*note(_HEADER), f"# {_INSTALL}", *missing, *values],
+    }
+    return [
+        GeneratedFile(os.path.normpath(os.path.join(folder, name)), "\n".join(lines) + "\n")
+        for name, lines in texts.items()
+    ]
+
+
+def _compare_or_write(files: list[GeneratedFile], *, replace: bool) -> int:
+    """Write files that are not there, and show what differs in the others; the exit status."""
+    status = 0
+    changes = [(file, difference(file)) for file in files]
+    for file, changed in changes:
+        if changed:
+            status = 1
+            sys.stdout.writelines(f"{printable(text)}\n" for text in changed.splitlines())
+        if changed is None or (changed and replace):
+            write(file)
+            sys.stderr.write(f"wrote {file.path}\n")
+        elif changed:
+            sys.stderr.write(f"{file.path} differs, and is as it was: --write replaces it\n")
+        else:
+            sys.stderr.write(f"{file.path} is up to date\n")
+    return status

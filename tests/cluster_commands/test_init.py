@@ -1,0 +1,285 @@
+"""`gpuward init` on clusters that are described by files, and with rights missing."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster_commands.init.cli import POLICY, VALUES, main
+from policies.loading import default_policy, load_policy
+from tests.testkit.chart.rendering import render
+from tests.testkit.cluster_commands.gpu_objects import Object, listed, node, pod
+
+PLUGINS = [{"name": "plugins", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
+
+
+def workload(kind: str, name: str, namespace: str, account: str = "default") -> Object:
+    """A DaemonSet of a device plugin, or a Deployment."""
+    spec: Object = {"serviceAccountName": account}
+    if kind == "DaemonSet":
+        spec["volumes"] = PLUGINS
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"template": {"spec": spec}},
+    }
+
+
+def named(kind: str, group: str, name: str, **fields: Any) -> Object:
+    return {"apiVersion": group, "kind": kind, "metadata": {"name": name}, **fields}
+
+
+def taint(key: str, value: str = "", effect: str = "NoSchedule") -> Object:
+    return {"key": key, "value": value, "effect": effect}
+
+
+def gpu_nodes(count: int, *taints: Object, labels: dict[str, str], **amounts: str) -> list[Object]:
+    return [
+        node(
+            f"gpu-{i}",
+            {"nvidia.com/gpu": "8", **amounts},
+            labels=labels,
+            spec={"taints": [*taints]},
+        )
+        for i in range(count)
+    ]
+
+
+OPERATOR = [
+    node("gpu-0", {"nvidia.com/gpu": "8"}, spec={"taints": [taint("dedicated", "gpu")]}),
+    node(
+        "gpu-1",
+        {"nvidia.com/mig-1g.5gb": "7"},
+        labels={"nvidia.com/mig.strategy": "mixed", "nvidia.com/gpu.present": "true"},
+        spec={"taints": [taint("dedicated", "gpu"), taint("team", "on", "NoExecute")]},
+    ),
+    node("gpu-2", {"nvidia.com/mig-1g.5gb": "7"}, spec={"taints": [taint("dedicated", "gpu")]}),
+    node("cpu-0", spec={"taints": [taint("node.kubernetes.io/not-ready")]}),
+    workload("DaemonSet", "nvidia-device-plugin-daemonset", "gpu-operator", "nvidia-device-plugin"),
+    workload("DaemonSet", "dcgm-exporter", "monitoring", "dcgm-exporter"),
+    workload("DaemonSet", "rdma-plugin", "network"),
+    pod("plugin", namespace="gpu-operator", serviceAccountName="nvidia-device-plugin"),
+    pod("prometheus", namespace="monitoring", serviceAccountName="prometheus"),
+    pod("train", {"nvidia.com/gpu": 1}, schedulerName="yunikorn"),
+    named("RuntimeClass", "node.k8s.io/v1", "gpu", handler="nvidia"),
+    named(
+        "ValidatingWebhookConfiguration",
+        "admissionregistration.k8s.io/v1",
+        "cert-manager-webhook",
+        webhooks=[{"name": "webhook.cert-manager.io"}],
+    ),
+]
+ACK = [
+    node(
+        "cn-1",
+        {"aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"},
+        labels={"ack.node.gpu.schedule": "cgpu", "aliyun.accelerator/nvidia_name": "Tesla-T4"},
+    ),
+    node(
+        "cn-2",
+        {"aliyun.com/gpu-mem": "30"},
+        labels={"ack.node.gpu.schedule": "cgpu-2"},
+    ),
+    workload("DaemonSet", "gpushare-device-plugin", "kube-system", "gpushare-device-plugin"),
+]
+GKE_LABELS = {"cloud.google.com/gke-accelerator": "nvidia-l4"}
+GKE = gpu_nodes(2, taint("nvidia.com/gpu", "present"), labels=GKE_LABELS)
+KAI = workload("Deployment", "kai-scheduler-default", "kai-scheduler")
+HAMI = [
+    *gpu_nodes(4, labels={"gpu": "on"}),
+    workload("DaemonSet", "hami-device-plugin", "hami-system", "hami-device-plugin"),
+]
+DRA = [
+    named("ResourceSlice", "resource.k8s.io/v1", "s", spec={"driver": "gpu.nvidia.com"}),
+    named(
+        "DeviceClass",
+        "resource.k8s.io/v1",
+        "fast.example.com",
+        spec={"extendedResourceName": "example.com/fast"},
+    ),
+]
+EKS = [
+    node(
+        "ip-1", {"nvidia.com/gpu": "8"}, labels={"node.kubernetes.io/instance-type": "p5.48xlarge"}
+    )
+]
+
+# What is certain; what is left to decide, as patterns of lines of either file; the merged values.
+CLUSTERS: dict[str, tuple[list[Object], Any, list[str], Object]] = {
+    "operator": (
+        OPERATOR,
+        [
+            {
+                "name": "cluster",
+                "extends": ["nvidia"],
+                "taints": [
+                    {
+                        "resources": [
+                            "nvidia.com/*",
+                            "deviceclass.resource.kubernetes.io/*.nvidia.com",
+                        ],
+                        "key": "nvidia.com/gpu",
+                    },
+                    {
+                        "resources": ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb"],
+                        "key": "dedicated",
+                        "value": "gpu",
+                        "effect": "NoSchedule",
+                    },
+                ],
+                "runtimeClasses": ["gpu"],
+            }
+        ],
+        [
+            r"- \{.*key: team, value: \"on\", effect: NoExecute\}  # on node gpu-1, and not",
+            r"- \{name: yunikorn, ",
+            r"- \{namespaces: \[network\], serviceAccounts: \[default\]\}",
+            r"- monitoring  # .*: prometheus$",
+        ],
+        {
+            "mode": "warn",
+            "registration": {"excludedNamespaces": ["gpu-operator"]},
+            "certificates": {"mode": "certManager"},
+            "clusterInventory": {"enabled": True},
+        },
+    ),
+    "ack": (
+        ACK,
+        [{"name": "cluster", "extends": ["ack"]}],
+        [r"ack.node.gpu.schedule: \{.*cgpu-2: \[aliyun.com/gpu-mem\]\}  # cgpu-2 on node cn-2"],
+        {"mode": "warn"},
+    ),
+    "gke": (GKE, ["gke"], [], {"mode": "warn"}),
+    "hami": (
+        HAMI,
+        ["hami"],
+        [r"Not seen, .* the scheduler hami-scheduler", r"- hami-system  # .* is not known$"],
+        {"mode": "warn"},
+    ),
+    "dra": (
+        DRA,
+        [{"name": "cluster", "extends": ["nvidia"]}],
+        [r"- dra  # perhaps: DeviceClass fast.example.com", r"example.com/fast: \{vendor: other\}"],
+        {"mode": "warn"},
+    ),
+    "eks": (EKS, ["nvidia"], [r"- eks  # instead of nvidia, perhaps: node.kube"], {"mode": "warn"}),
+    "empty": (
+        [node("cpu-0")],
+        None,
+        [r"- nvidia  # the default; nothing was seen"],
+        {"mode": "warn"},
+    ),
+}
+
+
+def run(folder: Path, *objects: Object, options: tuple[str, ...] = ()) -> tuple[int, str, str]:
+    """The exit status, and both files."""
+    source = folder / "cluster.json"
+    source.write_text(json.dumps(listed(*objects)))
+    status = main(["--from", str(source), "--directory", str(folder), *options])
+    return status, (folder / POLICY).read_text(), (folder / VALUES).read_text()
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_the_files_fit_the_cluster(cluster: str, tmp_path: Path) -> None:
+    objects, profiles, decisions, values = CLUSTERS[cluster]
+    status, policy_text, values_text = run(tmp_path, *objects)
+    assert status == 0
+    assert load_policy(policy_text, POLICY)
+    assert yaml.safe_load(policy_text).get("profiles") == profiles
+    assert yaml.safe_load(values_text) == values
+    for pattern in decisions:
+        assert re.search(rf"^#.*{pattern}", policy_text + values_text, re.MULTILINE), pattern
+    # What is decided carries what was seen.
+    for text in (policy_text + values_text).splitlines():
+        assert (
+            "  # " in text
+            or text.startswith("#")
+            or text.endswith(":")
+            or text
+            in {
+                "apiVersion: gpuward.io/v1",
+                "kind: Policy",
+            }
+        ), text
+
+
+def test_profiles_of_the_same_resources_become_one(tmp_path: Path) -> None:
+    _, text, _ = run(tmp_path, *GKE, KAI)
+    assert yaml.safe_load(text)["profiles"][0]["extends"] == ["gke", "kai"]
+    both = load_policy(text, POLICY).profile
+    gke, kai = default_policy(["gke"]).profile, default_policy(["kai"]).profile
+    assert (both.taints, both.affinities) == (gke.taints, gke.affinities)
+    assert both.schedulers == kai.schedulers
+
+
+def uncommented(text: str) -> str:
+    """The file of a user who takes every decision; sentences stay comments."""
+    return re.sub(r"^# (?= *(-|[A-Za-z.]+:))", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("cluster", ["operator", "ack", "hami", "empty"])
+def test_what_is_commented_out_fits_in(cluster: str, tmp_path: Path) -> None:
+    _, policy, values = run(tmp_path, *CLUSTERS[cluster][0])
+    assert uncommented(policy + values) != policy + values
+    load_policy(uncommented(policy), POLICY)
+    (tmp_path / POLICY).write_text(uncommented(policy))
+    (tmp_path / VALUES).write_text(uncommented(values))
+    assert render(tmp_path / VALUES, options=("--set-file", f"policyText={tmp_path / POLICY}"))
+
+
+def test_hostile_names_change_nothing(tmp_path: Path) -> None:
+    evil = 'x\nmode: "off" # {{ }} \u2028\u0085'
+    _, *clean = run(tmp_path, *HAMI)
+    hostile = [
+        node(evil, {evil: "1", f"nvidia.com/{evil}": "1"}),
+        node(
+            "cpu",
+            labels={evil: evil, "gpu": evil},
+            spec={"taints": [taint(evil), taint("a", evil)]},
+        ),
+        workload("DaemonSet", evil, evil, evil),
+        workload("DaemonSet", "x" * 10_000, "y" * 10_000),
+        named("RuntimeClass", "node.k8s.io/v1", evil, handler="nvidia"),
+        named("RuntimeClass", "node.k8s.io/v1", "other", handler=evil),
+        named("DeviceClass", "resource.k8s.io/v1", evil, spec={"extendedResourceName": evil}),
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": 7, "labels": []}, "spec": 3},
+    ]
+    (tmp_path / "other").mkdir()
+    _, *found = run(tmp_path / "other", *HAMI, *hostile)
+    for before, after in zip(clean, found, strict=True):
+        assert yaml.safe_load(after) == yaml.safe_load(before)
+        assert "off" not in after
+        assert len(after) < len(before) + 500
+
+
+def test_a_second_run_shows_what_differs_and_keeps_the_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, before, values = run(tmp_path, *GKE)
+    assert run(tmp_path, *GKE) == (0, before, values)
+    assert capsys.readouterr().out == ""
+    (tmp_path / VALUES).unlink()  # one that is missing is written, also then
+    assert run(tmp_path, *HAMI)[:2] == (1, before)
+    shown = capsys.readouterr().out
+    assert "\n-  - gke  #" in shown
+    assert "\n+  - hami  #" in shown
+    status, after, _ = run(tmp_path, *HAMI, options=("--write",))
+    assert (status, yaml.safe_load(after)["profiles"]) == (1, ["hami"])
+    assert "\n-  - gke  #" in capsys.readouterr().out  # what is replaced is not lost unseen
+    assert run(tmp_path, *HAMI)[0] == 0
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cluster.json").write_text(json.dumps(listed(*GKE)))
+    (tmp_path / POLICY).mkdir()
+    options = ["--from", str(tmp_path / "cluster.json"), "--directory", str(tmp_path)]
+    assert main(options) == 2
+    assert capsys.readouterr().err.endswith(f"{POLICY}: Is a directory\n")
+    assert not (tmp_path / VALUES).exists()
