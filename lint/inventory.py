@@ -18,12 +18,12 @@ from lint.file_trees import DISK
 from lint.kustomizations import Kustomizations
 from lint.results import Remark, Results
 from lint.sources import LARGE, Input, Source, UnreadFile
-from rules.inventory.builder import MAX_OBJECTS, InventoryBuilder
+from rules.inventory.builder import MAX_OBJECTS
 from rules.inventory.inventory import Inventory
 from rules.inventory.records import KINDS, ConfigMap
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.workloads.inventory import add_objects, variables_of_runtimes
+from rules.workloads.inventory import add_objects, new_builder
 
 TOO_MANY = f"{MAX_OBJECTS:,} objects that others refer to are known; what more there are is not"
 _CONFIG_MAP = ConfigMap.__name__
@@ -51,7 +51,7 @@ def gather(
 class _Gatherer:
     def __init__(self, profile: Profile, context: Context, kustomizations: Kustomizations) -> None:
         variables = (*profile.visible_devices, *profile.alternative_variables)
-        self.builder = InventoryBuilder(variables_of_runtimes(profile))
+        self.builder = new_builder(profile)
         self._context = context
         self._kustomizations = kustomizations
         self._kind = _search_of_kinds(kind for kind in KINDS if kind != _CONFIG_MAP)

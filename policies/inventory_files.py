@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from rules.inventory.serialization import VERSION, from_json, to_json
 
 MAX_BYTES = 1_000_000  # of a part: a ConfigMap holds little more
 MAX_PARTS = 16
+_FILLED = 0.8  # of all parts: they are not filled alike
 _LEVELS = 3  # of objects around a record: kind, namespace and name
 
 
@@ -32,8 +34,12 @@ def file_name(part: int) -> str:
     return f"inventory-{part}.json"
 
 
+class TooLargeError(ValueError):
+    """An inventory does not fit into its files."""
+
+
 def format_inventory(checked: CheckedInventory, parts: int) -> list[str]:
-    """The texts of all files. Raises ValueError if an inventory is too large for so many."""
+    """The texts of all files. Raises TooLargeError if an inventory is too large for so many."""
     shares: list[dict[str, Any]] = [{} for _ in range(parts)]
     for kind, homes in to_json(checked.inventory).items():
         for home, names in homes.items():
@@ -47,22 +53,58 @@ def format_inventory(checked: CheckedInventory, parts: int) -> list[str]:
         texts.append(json.dumps({**head, "records": share}, separators=(",", ":")))
     largest = max(len(text.encode()) for text in texts)
     if largest > MAX_BYTES:
-        raise ValueError(f"a part of the inventory has {largest:,} bytes, of {MAX_BYTES:,} allowed")
+        raise TooLargeError(
+            f"a part of the inventory has {largest:,} bytes, of {MAX_BYTES:,} allowed"
+        )
     return texts
+
+
+def without_largest_namespaces(inventory: Inventory, parts: int) -> tuple[Inventory, list[str]]:
+    """As much of an inventory as fits into so many parts, and the namespaces that are left out.
+
+    These are the largest, so that no tenant can make the webhook forget what others have.
+    """
+    sizes: Counter[str] = Counter()
+    for homes in to_json(inventory).values():
+        for home, names in homes.items():
+            sizes[home] += len(json.dumps(names).encode())
+    excess = sum(sizes.values()) - _FILLED * parts * MAX_BYTES
+    left_out: list[str] = []
+    for home, size in sizes.most_common():
+        if excess <= 0:
+            break
+        if home:  # objects of the cluster are in none
+            left_out.append(home)
+            excess -= size
+    dropped = frozenset(left_out)
+    kept = {
+        kind: {home: names for home, names in homes.items() if home not in dropped}
+        for kind, homes in inventory.records.items()
+    }
+    return Inventory(kept), left_out
 
 
 def parse_inventory(contents: Sequence[bytes]) -> CheckedInventory:
     """The inventory in the files, as old as the oldest. ValueError says what is wrong."""
     files = [_parse(content) for content in contents]
-    if sorted(number for number, _, _ in files) != list(range(len(files))) or not files:
+    if sorted(file.part for file in files) != list(range(len(files))) or not files:
         raise ValueError("parts of it are missing")
+    if any(file.parts != len(files) for file in files):
+        raise ValueError("parts of it are missing, or are of another inventory")
     records: dict[str, Any] = {}
-    for _, _, share in files:
-        _add(share, records, _LEVELS)
-    return CheckedInventory(min(time for _, time, _ in files), from_json(records))
+    for file in files:
+        _add(file.records, records, _LEVELS)
+    return CheckedInventory(min(file.checked_at for file in files), from_json(records))
 
 
-def _parse(content: bytes) -> tuple[int, datetime.datetime, Any]:
+class _File(NamedTuple):
+    part: int
+    parts: int
+    checked_at: datetime.datetime
+    records: Any
+
+
+def _parse(content: bytes) -> _File:
     if len(content) > MAX_BYTES:
         raise ValueError(f"a part has more than {MAX_BYTES:,} bytes")
     try:
@@ -77,10 +119,10 @@ def _parse(content: bytes) -> tuple[int, datetime.datetime, Any]:
         raise ValueError("checkedAt is no time") from error
     if time.tzinfo is None:
         raise ValueError("checkedAt has no time zone")
-    number = raw.get("part")
-    if type(number) is not int:
-        raise ValueError("part is no number")  # of JSON
-    return number, time, raw.get("records")
+    part, parts = raw.get("part"), raw.get("parts")
+    if type(part) is not int or type(parts) is not int:
+        raise ValueError("part or parts is no number")
+    return _File(part, parts, time, raw.get("records"))
 
 
 def _part_of(place: str, parts: int) -> int:

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 from cluster_commands.audit.objects import REFERRED
 from cluster_commands.source.objects import ObjectSource, SourceError
-from rules.base.patterns import matches_any
-from rules.inventory.builder import MAX_OBJECTS, InventoryBuilder
+from rules.inventory.builder import MAX_OBJECTS
 from rules.inventory.inventory import Inventory
 from rules.profile.profile import Profile
-from rules.workloads.inventory import add_objects
+from rules.workloads.inventory import add_objects, new_builder
 
 
 def read_inventory(
@@ -23,8 +22,7 @@ def read_inventory(
 
     ConfigMaps are known only from files: the right to read all of a cluster is a strong one.
     """
-    variables = (*profile.visible_devices, *profile.alternative_variables)
-    builder = InventoryBuilder(lambda name: matches_any(variables, name))
+    builder = new_builder(profile)
     for raw in source.list_all(REFERRED, namespace, on_error):
         add_objects(builder, raw, None)
     if builder.is_full:

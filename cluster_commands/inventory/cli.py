@@ -48,7 +48,12 @@ def make_parser() -> argparse.ArgumentParser:
         help=f"A ConfigMap for a part of the inventory; repeatable, at most {MAX_PARTS} times. "
         "Each holds a megabyte.",
     )
-    run.add_argument("--policy", metavar="FILE", help="The policy of the webhook.")
+    run.add_argument("--policy", metavar="FILE", required=True, help="The policy of the webhook.")
+    run.add_argument(
+        "--fallback-policy",
+        metavar="FILE",
+        help="The policy to start with if the other is unusable.",
+    )
     run.add_argument(
         "--read-config-maps",
         action="store_true",
@@ -83,17 +88,18 @@ def _run(options: argparse.Namespace) -> int:
     from cluster.service import Service, repeat, run_service  # noqa: PLC0415
     from cluster_commands.inventory.controller import InventoryController  # noqa: PLC0415
     from cluster_commands.source.api_server import ApiServerSource  # noqa: PLC0415
-    from policies.files import load_policy_file  # noqa: PLC0415
+    from delegation.policy_source import PolicySource  # noqa: PLC0415
 
     def make() -> Service:
         connection = Connection.in_cluster(options.kubeconfig)
+        policy = PolicySource(options.policy, options.fallback_policy)
         controller = InventoryController(
             ApiServerSource(connection),
             [
                 StoredConfigMap(connection, options.namespace, name, "gpuward-inventory")
                 for name in options.config_maps
             ],
-            profile=lambda: load_policy_file(options.policy, []).profile,
+            profile=lambda: policy.load().profile,
             reads_config_maps=options.read_config_maps,
         )
         run = repeat(controller.reconcile, options.interval)

@@ -17,9 +17,11 @@ from cluster_commands.inventory.listing import list_inventory
 from cluster_commands.source.objects import ObjectSource, SourceError
 from policies.inventory_files import (
     CheckedInventory,
+    TooLargeError,
     file_name,
     format_inventory,
     parse_inventory,
+    without_largest_namespaces,
 )
 from policies.loading import PolicyError
 from rules.inventory.inventory import Inventory
@@ -27,6 +29,7 @@ from rules.profile.profile import Profile
 
 RENEW_SECONDS = 600.0
 """How often the files are written though nothing has changed; the webhook uses them for an hour."""
+_NAMED = 5  # namespaces in a message
 _STALE_SECONDS = 1800.0  # a pass through a large cluster, with attempts that fail, takes less
 _log = structlog.get_logger("gpuward.inventory")
 
@@ -74,7 +77,7 @@ class InventoryController(Collector):
         errors: list[str] = []
         try:
             self._reconcile(lambda error: errors.append(str(error)))
-        except (ClusterError, PolicyError, ValueError) as error:
+        except (ClusterError, PolicyError, SourceError, TooLargeError) as error:
             errors.append(str(error))
         except Exception:  # noqa: BLE001  # the next pass may succeed
             self._failures += 1
@@ -96,12 +99,27 @@ class InventoryController(Collector):
         )
         stored = [config_map.get() for config_map in self._config_maps]
         if not _is_fresh(stored, now, inventory):
-            texts = format_inventory(CheckedInventory(now, inventory), len(stored))
+            texts = self._texts(CheckedInventory(now, inventory), on_error)
             for part, (config_map, raw) in enumerate(zip(self._config_maps, stored, strict=True)):
                 # Other keys have no owner.
                 data = {file_name(part): texts[part]}
                 config_map.update({**raw, "data": data, "binaryData": None})
         self._objects, self._checked_at = len(inventory), now.timestamp()
+
+    def _texts(
+        self, checked: CheckedInventory, on_error: Callable[[SourceError], object]
+    ) -> list[str]:
+        """One text for each ConfigMap. What does not fit is left out, and given to `on_error`."""
+        parts = len(self._config_maps)
+        try:
+            return format_inventory(checked, parts)
+        except TooLargeError as error:
+            kept, left_out = without_largest_namespaces(checked.inventory, parts)
+            names = ", ".join(left_out[:_NAMED])
+            more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+            why = f"{error}: raise clusterInventory.parts; left out: namespaces {names}{more}"
+            on_error(SourceError(why))
+            return format_inventory(checked._replace(inventory=kept), parts)
 
     @property
     def alive(self) -> bool:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cluster_commands.source.objects import NotServedError, ObjectSource, SourceError
+from cluster_commands.source.objects import (
+    MissingRightError,
+    NotServedError,
+    ObjectSource,
+    SourceError,
+)
 from cluster_commands.source.resources import CONFIG_MAPS, RUNTIME_CLASSES
 from rules.base.json_access import as_object
 from rules.inventory.builder import InventoryBuilder
@@ -23,21 +28,23 @@ def list_inventory(
     reads_config_maps: bool,
     on_error: Callable[[SourceError], object],
 ) -> Inventory:
-    """What `source` says of other objects; a resource that it cannot list is left out.
+    """What `source` says of other objects.
 
-    Each reason is given to `on_error`, but not that the API server does not serve a resource.
+    A resource that the API server does not serve is left out, and one that the account must not
+    list, which is given to `on_error`. Raises SourceError if a list cannot be read to its end: half
+    of what was known would be forgotten.
     """
-    is_variable = variables_of_runtimes(profile)
-    builder = InventoryBuilder(is_variable)
+    variables = variables_of_runtimes(profile)
+    builder = InventoryBuilder(variables)
     for resource in (*CLUSTER_WIDE, *((CONFIG_MAPS,) if reads_config_maps else ())):
         try:
             for raw in source.list(resource):
                 # Most ConfigMaps set no variable that matters, and there are many.
-                if resource is not CONFIG_MAPS or any(map(is_variable, as_object(raw.get("data")))):
+                if resource is not CONFIG_MAPS or variables.among(as_object(raw.get("data"))):
                     add_objects(builder, raw, None)
         except NotServedError:
             continue
-        except SourceError as error:
+        except MissingRightError as error:
             on_error(error)
     if builder.is_full:
         on_error(SourceError("there are more objects than an inventory holds"))

@@ -189,9 +189,12 @@ def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool
 def is_platform_config_map(pod: Pod, container: Container, name: str) -> bool:
     """Whether the GPU platform itself hands out devices by the ConfigMap `name` in `envFrom`.
 
-    KAI's webhook adds one, whose name begins as that of the ConfigMap in `is_platform_reference`
-    (KAI, `pkg/binder/common/gpusharingconfigmap/config_map.go`).
+    KAI's webhook adds one, whose name is that of the ConfigMap in `is_platform_reference` with
+    `-evar` at its end (KAI, `pkg/binder/common/gpusharingconfigmap/config_map.go`). A tenant can
+    forge it as well.
     """
+    name_prefix, _, number = name.removesuffix("-evar").rpartition("-")
+    is_form = name.endswith("-evar") and number.removeprefix("i").isdecimal()
     annotations = {reference.annotation for reference in pod.profile.injected_references}
     prefixes = filter(None, (as_text(pod.annotations.get(key)) for key in annotations))
-    return container.is_fraction_target and any(name.startswith(f"{p}-") for p in prefixes)
+    return container.is_fraction_target and is_form and name_prefix in prefixes

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from rules.base.json_access import as_object, as_objects, as_text
+from rules.base.patterns import matches_any
 from rules.inventory.inventory import Inventory
 from rules.inventory.records import (
     ConfigMap,
@@ -19,27 +20,47 @@ from rules.inventory.records import (
 )
 
 MAX_OBJECTS = 100_000
-# Rules read no longer values of variables.
-_MAX_VALUE = 4096
+# Of a ConfigMap, whose tenant may choose any values and, for some patterns, any number of names.
+MAX_VARIABLES = 20
+MAX_VALUE = 100  # characters
 _DRA = "resource.k8s.io"
 
-IsVariable: TypeAlias = Callable[[str], bool]
+
+class VariableNames:
+    """The variables that container runtimes read, as names and patterns of names."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._patterns = tuple(patterns)
+        self._exact = frozenset(name for name in self._patterns if "*" not in name)
+
+    def among(self, names: Iterable[str]) -> list[str]:
+        """Those of `names` that are read, at most MAX_VARIABLES: first what no pattern stands for.
+
+        What a pattern stands for is read by few nodes only, and a tenant may choose its name.
+        """
+        found = [name for name in names if matches_any(self._patterns, name)]
+        return sorted(found, key=lambda name: name not in self._exact)[:MAX_VARIABLES]
 
 
 class _Reader(NamedTuple):
     """How a kind is read: the record of a manifest, None if it has nothing that a rule asks for."""
 
     kind: type
-    read: Callable[[Mapping[str, Any], IsVariable], Any]
+    read: Callable[[Mapping[str, Any], VariableNames], Any]
     is_namespaced: bool = True
 
 
-def _config_map(raw: Mapping[str, Any], is_variable: IsVariable) -> ConfigMap:
+def _config_map(raw: Mapping[str, Any], variables: VariableNames) -> ConfigMap:
     data = as_object(raw.get("data"))
-    return ConfigMap({k: as_text(v)[: _MAX_VALUE + 1] for k, v in data.items() if is_variable(k)})
+    return ConfigMap({name: _bounded(as_text(data[name])) for name in variables.among(data)})
 
 
-def _limit_range(raw: Mapping[str, Any], _is_variable: IsVariable) -> LimitRange:
+def _bounded(value: str) -> str:
+    """`value` cut to MAX_VALUE characters; the mark keeps its last word from becoming another."""
+    return value if len(value) <= MAX_VALUE else f"{value[:MAX_VALUE]}…"
+
+
+def _limit_range(raw: Mapping[str, Any], _variables: VariableNames) -> LimitRange:
     """The defaults are those that the API server fills in: `SetDefaults_LimitRangeItem`."""
     most: dict[str, Any] = {}
     limits: set[str] = set()
@@ -53,26 +74,26 @@ def _limit_range(raw: Mapping[str, Any], _is_variable: IsVariable) -> LimitRange
     return LimitRange(most, frozenset(limits), frozenset(requests | limits))
 
 
-def _resource_quota(raw: Mapping[str, Any], _is_variable: IsVariable) -> ResourceQuota:
+def _resource_quota(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceQuota:
     spec = as_object(raw.get("spec"))
     return ResourceQuota(
         as_object(spec.get("hard")), bool(spec.get("scopes") or spec.get("scopeSelector"))
     )
 
 
-def _device_class(raw: Mapping[str, Any], _is_variable: IsVariable) -> DeviceClass:
+def _device_class(raw: Mapping[str, Any], _variables: VariableNames) -> DeviceClass:
     return DeviceClass(as_text(as_object(raw.get("spec")).get("extendedResourceName")))
 
 
-def _namespace(raw: Mapping[str, Any], _is_variable: IsVariable) -> Namespace:
+def _namespace(raw: Mapping[str, Any], _variables: VariableNames) -> Namespace:
     return Namespace(as_object(as_object(raw.get("metadata")).get("labels")))
 
 
-def _claim(raw: Mapping[str, Any], _is_variable: IsVariable) -> ResourceClaim:
+def _claim(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaim:
     return ResourceClaim(_classes(as_object(raw.get("spec"))))
 
 
-def _claim_template(raw: Mapping[str, Any], _is_variable: IsVariable) -> ResourceClaimTemplate:
+def _claim_template(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaimTemplate:
     return ResourceClaimTemplate(_classes(as_object(as_object(raw.get("spec")).get("spec"))))
 
 
@@ -85,7 +106,7 @@ def _classes(spec: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(filter(None, named))
 
 
-def _runtime_class(raw: Mapping[str, Any], _is_variable: IsVariable) -> RuntimeClass:
+def _runtime_class(raw: Mapping[str, Any], _variables: VariableNames) -> RuntimeClass:
     return RuntimeClass(as_text(raw.get("handler")))
 
 
@@ -104,11 +125,11 @@ _READERS: Mapping[tuple[str, str], _Reader] = {
 class InventoryBuilder:
     """Collects the records of objects, up to MAX_OBJECTS; `is_full` says that there were more.
 
-    `is_variable` says whether container runtimes read a variable, by its name.
+    `variables` are those that it keeps of ConfigMaps.
     """
 
-    def __init__(self, is_variable: IsVariable) -> None:
-        self._is_variable = is_variable
+    def __init__(self, variables: VariableNames) -> None:
+        self._variables = variables
         self._records: dict[type, dict[str, dict[str, Any]]] = {}
         self._count = 0
         self.is_full = False
@@ -123,7 +144,7 @@ class InventoryBuilder:
             return
         home = namespace if reader.is_namespaced else ""
         records = self._records.setdefault(reader.kind, {}).setdefault(home, {})
-        record = reader.read(raw, self._is_variable)
+        record = reader.read(raw, self._variables)
         if name in records:
             if records[name] != record:
                 records[name] = None

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from rules.base.json_access import as_object, as_text
 from rules.base.json_patch import Json
-from rules.base.patterns import matches_any
-from rules.inventory.builder import InventoryBuilder, IsVariable
+from rules.inventory.builder import InventoryBuilder, VariableNames
 from rules.objects.object_ref import object_ref
 from rules.profile.profile import Profile
 from rules.workloads.lists import flatten_lists
 
 
-def variables_of_runtimes(profile: Profile) -> IsVariable:
-    """Whether container runtimes read a variable, by its name."""
-    variables = (*profile.visible_devices, *profile.alternative_variables)
-    return lambda name: matches_any(variables, name)
+def variables_of_runtimes(profile: Profile) -> VariableNames:
+    """The variables that container runtimes read."""
+    return VariableNames((*profile.visible_devices, *profile.alternative_variables))
+
+
+def new_builder(profile: Profile) -> InventoryBuilder:
+    """An empty inventory, for the variables that container runtimes read with `profile`."""
+    return InventoryBuilder(variables_of_runtimes(profile))
 
 
 def add_objects(

@@ -171,7 +171,8 @@ def test_the_webhook_reads_what_the_controller_for_the_inventory_writes() -> Non
     assert volume["projected"]["sources"] == [
         {"configMap": {"name": name, "optional": True}} for name in options.config_maps
     ]
-    assert parsed_arguments(controller).policy == parsed_arguments(webhook).policy
+    serving = parsed_arguments(webhook)
+    assert (options.policy, options.fallback_policy) == (serving.policy, serving.fallback_policy)
 
 
 def test_the_webhook_reads_what_the_controller_for_gpu_exceptions_writes() -> None:

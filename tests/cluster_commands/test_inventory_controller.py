@@ -16,11 +16,13 @@ from cluster_commands.source.objects import (
     NotServedError,
     Object,
     Resource,
+    SourceError,
 )
 from policies.inventory_files import CheckedInventory, file_name, parse_inventory
 from policies.loading import default_policy
 from rules.inventory.records import ConfigMap, RuntimeClass
 
+ALL = {"NVIDIA_VISIBLE_DEVICES": "all"}
 NOW = datetime.datetime(2030, 6, 15, 12, tzinfo=datetime.UTC)
 
 
@@ -66,6 +68,8 @@ class FakeCluster:
         if error is NotServedError:
             raise NotServedError(resource)
         yield from self.objects[resource.name]
+        if error is SourceError:
+            raise SourceError("broken off")
 
     def list_all(self, *_: Any) -> Iterator[Object]:
         raise NotImplementedError
@@ -145,6 +149,40 @@ def test_a_resource_that_must_not_be_listed_is_named_once_and_left_out() -> None
     with capture_logs() as logs:
         cluster.controller.reconcile()
     assert not logs
+
+
+def test_no_tenant_makes_the_webhook_forget_what_others_have() -> None:
+    """Neither by one ConfigMap of any content, nor by many."""
+    cluster = FakeCluster()
+    odd = {f"DOCKER_RESOURCE_{number}": "\x01" * 4096 for number in range(200)}
+    attack = [config_map(f"{number:0>250}", odd | ALL) for number in range(400)]
+    other = config_map("gpus", ALL)
+    other["metadata"]["namespace"] = "victim"
+    cluster.objects["configmaps"] = [*attack[:1], other]
+    cluster.controller.reconcile()
+    written = cluster.written().inventory
+    assert written.find(ConfigMap, "gpus", "victim") == ConfigMap(ALL)
+    evil = written.find(ConfigMap, attack[0]["metadata"]["name"], "team")
+    assert evil is not None
+    assert evil.variables["NVIDIA_VISIBLE_DEVICES"] == "all"
+    cluster.objects["configmaps"] = [*attack, other]
+    with capture_logs() as logs:
+        cluster.controller.reconcile()
+    (entry,) = logs
+    assert "raise clusterInventory.parts; left out: namespaces team" in entry["error"]
+    assert cluster.written().inventory.find(ConfigMap, "gpus", "victim") == ConfigMap(ALL)
+
+
+def test_a_list_that_breaks_off_changes_nothing() -> None:
+    cluster = FakeCluster()
+    cluster.objects["configmaps"] = [config_map("gpus", ALL)]
+    cluster.controller.reconcile()
+    cluster.missing["configmaps"] = SourceError
+    cluster.objects["configmaps"] = []
+    with capture_logs() as logs:
+        cluster.controller.reconcile()
+    assert [entry["error"] for entry in logs] == ["broken off"]
+    assert len(cluster.written().inventory) == 1
 
 
 def test_a_conflict_is_made_up_for_by_the_next_pass() -> None:

@@ -9,7 +9,7 @@ import pytest
 from policies.loading import load_policy
 from rules.engine.fixing import check
 from rules.inventory import builder as building
-from rules.inventory.builder import InventoryBuilder
+from rules.inventory.builder import InventoryBuilder, VariableNames
 from rules.inventory.records import KINDS, ConfigMap, RuntimeClass
 from rules.profile.context import Context
 from rules.profile.profile import Profile
@@ -76,7 +76,7 @@ def test_two_contents_are_no_content() -> None:
 
 def test_an_inventory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "MAX_OBJECTS", 2)
-    builder = InventoryBuilder(lambda _: True)
+    builder = InventoryBuilder(VariableNames(["*"]))
     for name in ("a", "b", "b", "c"):
         builder.add("ConfigMap", "", "ml", name, config_map(name, "all"))
     assert builder.is_full

@@ -27,16 +27,14 @@ import yaml
 from kubeyaml import Chunk, read
 from policies.cases import describe_finding as describe
 from policies.loading import load_policy
-from rules.base.patterns import matches_any
 from rules.engine.fixing import FixResult, check, fix
 from rules.engine.result import EvaluationResult
 from rules.finding import Finding
-from rules.inventory.builder import InventoryBuilder
 from rules.inventory.inventory import Inventory
 from rules.policy import Policy, RuleSet
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.workloads.inventory import add_objects
+from rules.workloads.inventory import add_objects, new_builder
 from tests.testkit.paths import CASES
 
 TODAY = datetime.date(2030, 6, 15)
@@ -146,8 +144,7 @@ def _rules(text: str) -> RuleSet:
 
 def inventory_of(manifests: Iterable[Any], profile: Profile) -> Inventory:
     """What `manifests` say about objects."""
-    variables = (*profile.visible_devices, *profile.alternative_variables)
-    builder = InventoryBuilder(lambda name: matches_any(variables, name))
+    builder = new_builder(profile)
     for manifest in manifests:
         add_objects(builder, manifest, None)
     return builder.inventory()

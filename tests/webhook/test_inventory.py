@@ -73,7 +73,7 @@ def taking_all(name: str = "gpus") -> dict[str, Any]:
 
 
 def with_records(records: Any) -> bytes:
-    head = {"version": 1, "checkedAt": "2030-01-01T00:00:00Z", "part": 0}
+    head = {"version": 1, "checkedAt": "2030-01-01T00:00:00Z", "part": 0, "parts": 1}
     return json.dumps({**head, "records": records}).encode()
 
 
@@ -112,9 +112,9 @@ def _example(hint: Any) -> Any:
         (b'{"version": 2}', "its version is 2"),
         (b'{"version": 1, "checkedAt": "x"}', "checkedAt is no time"),
         (b'{"version": 1, "checkedAt": "2030-01-01"}', "no time zone"),
-        (b'{"version": 1, "checkedAt": "2030-01-01T00:00:00Z"}', "part is no number"),
-        (b'{"version": 1, "checkedAt": "2030-01-01T00:00:00Z", "part": 1}', "parts of it are miss"),
-        (b'{"version": 1, "checkedAt": "2030-01-01T00:00:00Z", "part": 0}', "no object of objects"),
+        (b'{"version": 1, "checkedAt": "2030-01-01T00:00:00Z"}', "part or parts is no number"),
+        (b'{"version": 1, "checkedAt": "2030-01-01T00:00:00Z", "part": 0}', "part or parts is no"),
+        (with_records([]), "no object of objects"),
         (with_records({"ConfigMap": {"a": {"b": {"variables": []}}}}), "ConfigMap b has the wrong"),
         (with_records({"Pod": {}}), "unknown kind, 'Pod'"),
         (b" " * (MAX_BYTES + 1), "more than 1,000,000 bytes"),
@@ -125,10 +125,11 @@ def test_files_that_cannot_be_used_are_refused(content: bytes, says: str) -> Non
         parse_inventory([content])
 
 
-def test_a_part_that_is_missing_makes_nothing_known(mounted: Mounted) -> None:
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_part_that_is_missing_makes_nothing_known(mounted: Mounted, part: int) -> None:
     mounted.write(KNOWN)
     assert mounted.policy.active.source.inventory == KNOWN
-    (mounted.folder / file_name(0)).unlink()
+    (mounted.folder / file_name(part)).unlink()
     mounted.policy.reload()
     assert mounted.policy.active.source.inventory == EMPTY
     assert not mounted.files.valid
@@ -153,6 +154,12 @@ def test_a_new_decider_is_made_only_for_another_inventory(mounted: Mounted) -> N
     assert mounted.policy.active is before
     mounted.write(Inventory({ConfigMap: {NAMESPACE: {"gpus": GPUS}}}))
     assert mounted.policy.active.decider is not before.decider
+
+
+def test_parts_of_two_inventories_are_not_used() -> None:
+    two, three = (format_inventory(CheckedInventory(NOW, KNOWN), parts) for parts in (2, 3))
+    with pytest.raises(ValueError, match="or are of another inventory"):
+        parse_inventory([three[0].encode(), two[1].encode()])
 
 
 def test_an_inventory_that_is_too_large_is_not_cut() -> None:

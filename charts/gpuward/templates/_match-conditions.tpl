@@ -1,9 +1,10 @@
 {{/*
 The match condition, as a YAML list. API servers evaluate it and send only pods to which a rule
 may apply. `make docs` generates it from the rules; this template adds names from the user's own
-profiles, and pods that only concern a rule where the webhook has an inventory. The list is empty if the policy applies to every container, or if the profiles add so
-many names that the condition could become too expensive: with failurePolicy Ignore, API servers
-do not send a pod for which the condition fails.
+profiles, and pods that only concern a rule where the webhook has an inventory. The list is empty
+if the policy applies to every container, or if the profiles add so many names that the condition
+could become too expensive: with failurePolicy Ignore, API servers do not send a pod for which the
+condition fails.
 */}}
 {{- define "gpuward.matchConditions" -}}
 {{- $policy := include "gpuward.policy" . | fromJson -}}
