@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 from cluster_commands.init.objects import Node
@@ -31,12 +32,20 @@ class Choice(NamedTuple):
     possible: dict[str, str]
 
 
+class _Seen(NamedTuple):
+    """What nodes and drivers say: see `_offered` and `_labelled`."""
+
+    offered: dict[str, str]
+    labelled: dict[tuple[str, str], list[Node]]
+
+
 def choose(survey: Survey) -> Choice:
     """The profiles for which there is evidence; none is certain in a cluster without GPUs."""
     certain: dict[str, str] = {}
     possible: dict[str, str] = {}
+    seen = _Seen(_offered(survey), _labelled(survey.nodes))
     for name in built_in():
-        proofs, hints = [*_proofs(name, survey)], [*_hints(name, survey)]
+        proofs, hints = [*_proofs(name, survey, seen)], [*_hints(name, survey, seen)]
         if proofs:
             certain[name] = "; ".join(proofs[:_MAX_NAMED])
         elif hints:
@@ -62,28 +71,28 @@ def nodes_named(nodes: Iterable[Node]) -> str:
     return f"{len(named)} nodes, such as {named[0]}"
 
 
-def _proofs(name: str, survey: Survey) -> Iterator[str]:
+def _proofs(name: str, survey: Survey, seen: _Seen) -> Iterator[str]:
     """What only this profile explains."""
     raw = built_in()[name]
-    for resource, seen in _offered(survey).items():
+    for resource, why in seen.offered.items():
         if name != _ANY_CLASS and _owners(resource) == [name]:
-            yield seen
+            yield why
     for workload in survey.daemon_sets:
         accounts = [a for a in _accounts(raw, workload.namespace) if a != "default"]
         if matches_any(tuple(accounts), workload.service_account):
             yield f"DaemonSet {workload.namespace}/{workload.name}"
-    yield from _labels(raw, survey, lambda key: _explains(name, key))
+    yield from _labels(raw, seen, lambda key: _explains(name, key))
     if not raw.get("resources"):
         yield from _schedulers(raw, survey)
 
 
-def _hints(name: str, survey: Survey) -> Iterator[str]:
+def _hints(name: str, survey: Survey, seen: _Seen) -> Iterator[str]:
     """What may have another reason."""
     raw = built_in()[name]
-    for resource, seen in _offered(survey).items():
+    for resource, why in seen.offered.items():
         if name in (owners := _owners(resource)) and (len(owners) > 1 or name == _ANY_CLASS):
-            yield seen
-    yield from _labels(raw, survey, lambda key: not _explains(name, key))
+            yield why
+    yield from _labels(raw, seen, lambda key: not _explains(name, key))
     yield from _schedulers(raw, survey)
     for scheduler in raw.get("schedulers", ()):
         if scheduler["name"] != "default-scheduler" and survey.schedulers[scheduler["name"]]:
@@ -109,6 +118,7 @@ def _offered(survey: Survey) -> dict[str, str]:
     return offered
 
 
+@cache
 def _owners(resource: str) -> list[str]:
     """The profiles that describe a resource; that of all device classes only if no other does."""
     owners = [
@@ -128,19 +138,22 @@ def _accounts(raw: Mapping[str, Any], namespace: str) -> list[str]:
     ]
 
 
-def _labels(raw: Mapping[str, Any], survey: Survey, wanted: Callable[[str], bool]) -> Iterator[str]:
+def _labelled(nodes: Iterable[Node]) -> dict[tuple[str, str], list[Node]]:
+    """The nodes that have each label, by its key and value."""
+    found: dict[tuple[str, str], list[Node]] = {}
+    for node in nodes:
+        for label in node.labels.items():
+            found.setdefault(label, []).append(node)
+    return dict(sorted(found.items()))
+
+
+def _labels(raw: Mapping[str, Any], seen: _Seen, wanted: Callable[[str], bool]) -> Iterator[str]:
     """The labels of nodes that the profile knows, each with the nodes that have it."""
-    found: dict[str, list[Node]] = {}
-    known = _label_values(raw)
-    for node in survey.nodes:
-        for key, value in node.labels.items():
-            for pattern, values in known.items():
-                if matches(pattern, key) and wanted(pattern):
-                    if not values or matches_any(tuple(values), value):
-                        found.setdefault(f"{key}={value}", []).append(node)
-                    break
-    for label, nodes in sorted(found.items()):
-        yield f"{label} on {nodes_named(nodes)}"
+    known = [(key, tuple(v)) for key, v in _label_values(raw).items() if wanted(key)]
+    for (key, value), nodes in seen.labelled.items():
+        values = next((values for pattern, values in known if matches(pattern, key)), None)
+        if values is not None and (not values or matches_any(values, value)):
+            yield f"{key}={value} on {nodes_named(nodes)}"
 
 
 def _label_values(raw: Mapping[str, Any]) -> dict[str, list[str]]:

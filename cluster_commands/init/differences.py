@@ -27,15 +27,17 @@ def taints(survey: Survey, profile: Profile) -> list[Entry]:
     """The taints of GPU nodes that the profile does not know.
 
     A taint is certain if every node that offers the same GPUs has it, and no other node: no pod
-    gets such a GPU without tolerating it.
+    gets such a GPU without tolerating it. Those of the most nodes come first.
     """
     offers = {node.name: gpus_of(node, profile) for node in survey.nodes}
     found: dict[Taint, list[Node]] = {}
     for node in survey.nodes:
         for taint in node.taints:
             found.setdefault(taint, []).append(node)
-    entries = []
-    for taint, nodes in sorted(found.items(), key=lambda pair: str(pair[0])):
+    entries: list[Entry] = []
+    for taint, nodes in sorted(found.items(), key=lambda pair: (-len(pair[1]), str(pair[0]))):
+        if len(entries) == _MAX_ENTRIES:
+            break
         tainted = [node for node in nodes if offers[node.name]]
         resources = sorted({name for node in tainted for name in offers[node.name]})
         if not tainted or any(_tolerates(known, taint, resources) for known in profile.taints):
@@ -52,7 +54,7 @@ def taints(survey: Survey, profile: Profile) -> list[Entry]:
         entries.append(
             Entry(value, f"{why}: should all pods that ask for these tolerate it?", certain=False)
         )
-    return entries[:_MAX_ENTRIES]
+    return entries
 
 
 def schedulers(survey: Survey, profile: Profile) -> list[Entry]:

@@ -25,17 +25,25 @@ def write_policy(survey: Survey, choice: Choice) -> tuple[list[str], Profile]:
     names = list(choice.chosen)
     combined = _combined(names)
     profile = merged_profile(combined)
-    own = combined[0] if isinstance(combined[0], dict) else {}
-    sections = {
-        "taints": _added(names, "taints", differences.taints(survey, profile), own),
-        "affinities": _added(names, "affinities", [], own),
-        "schedulers": _added(names, "schedulers", differences.schedulers(survey, profile), own),
+    new = {
+        "taints": differences.taints(survey, profile),
+        "affinities": [],
+        "schedulers": differences.schedulers(survey, profile),
         "components": differences.components(survey, profile),
         "runtimeClasses": differences.runtime_classes(survey, profile),
     }
     tables = {
         "nodeModes": differences.node_modes(survey, profile),
         "resources": differences.resources(survey, profile),
+    }
+    # Of several profiles that one extends, the last replaces what the others say.
+    differs = any(new.values()) or any(tables.values()) or combined != names
+    replaces = differs and len(names) > 1
+    sections = {
+        key: [*_known(names, key), *entries]
+        if key in _REPLACED and (replaces or entries)
+        else entries
+        for key, entries in new.items()
     }
     body = [
         *(text for key, entries in sections.items() for text in _list(key, entries)),
@@ -87,10 +95,8 @@ def _inherited(name: str, key: str) -> list[Any]:
     return next(found, [])
 
 
-def _added(names: Sequence[str], key: str, new: list[Entry], own: dict[str, Any]) -> list[Entry]:
-    """New entries, after those of the profiles, which they replace."""
-    known = _union(names, key) if own or new else []
-    return [*(Entry(value, "of the profiles above") for value in known), *new]
+def _known(names: Sequence[str], key: str) -> list[Entry]:
+    return [Entry(value, "of the profiles above") for value in _union(names, key)]
 
 
 def _list(key: str, entries: Sequence[Entry]) -> list[str]:

@@ -7,12 +7,12 @@ from cluster_commands.init.differences import Entry, is_component, runtime_class
 from cluster_commands.init.lines import commented, item, line, note, section
 from cluster_commands.init.survey import Survey
 from cluster_commands.source.resources import PODS
+from rules.platforms.ack import MODE_LABEL
 from rules.profile.profile import Profile
 
 # API servers never send pods in these: `registration.excludedNamespaces` in the chart's values.
 _ALWAYS_EXCLUDED = {"kube-system", "kube-public", "kube-node-lease"}
 _CERT_MANAGER = "webhook.cert-manager.io"  # cert-manager's charts name its webhook so
-_GUARDED_LABEL = "ack.node.gpu.schedule"  # the label that the chart's nodeGuard guards
 _MAX_NAMED = 5
 
 
@@ -30,8 +30,8 @@ def write_values(survey: Survey, profile: Profile) -> list[str]:
         why = f"cert-manager is installed: the webhook {_CERT_MANAGER}"
         lines += ["certificates:", line("mode: certManager", why, 2)]
     lines += _inventory(survey, profile)
-    if guarded := [node for node in survey.nodes if _GUARDED_LABEL in node.labels]:
-        why = f"label {_GUARDED_LABEL} on {nodes_named(guarded)}: docs/node-guard.md"
+    if guarded := [node for node in survey.nodes if MODE_LABEL in node.labels]:
+        why = f"label {MODE_LABEL} on {nodes_named(guarded)}: docs/node-guard.md"
         lines += commented(["nodeGuard:", line("enabled: true", why, 2)])
     if others := sorted(name for name in survey.webhooks if not name.endswith(".gpuward.io")):
         more = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""

@@ -219,6 +219,17 @@ def test_profiles_of_the_same_resources_become_one(tmp_path: Path) -> None:
     assert both.schedulers == kai.schedulers
 
 
+def test_a_profile_of_two_keeps_what_both_say(tmp_path: Path) -> None:
+    cards = [node("a", {"nvidia.com/gpu": "8"}), node("b", {"amd.com/gpu": "8"})]
+    _, text, _ = run(tmp_path, *cards)
+    assert yaml.safe_load(text)["profiles"] == ["amd", "nvidia"]
+    runtime_class = named("RuntimeClass", "node.k8s.io/v1", "gpu", handler="nvidia")
+    _, text, _ = run(tmp_path, *cards, runtime_class, options=("--write",))
+    found, both = load_policy(text, POLICY).profile, default_policy(["amd", "nvidia"]).profile
+    assert (found.taints, found.affinities) == (both.taints, both.affinities)
+    assert "gpu" in found.runtime_classes
+
+
 def uncommented(text: str) -> str:
     """The file of a user who takes every decision; sentences stay comments."""
     return re.sub(r"^# (?= *(-|[A-Za-z.]+:))", "", text, flags=re.MULTILINE)
