@@ -82,9 +82,8 @@ class Linter:
         self._rules = policy.rule_set() if rules is None else rules
         self._fixer, self._suggest = fixer, suggest
         self._used_exceptions: set[PolicyException] = set()
-        self._kustomizations = Kustomizations(tree)
+        self._kustomizations, self._owners = Kustomizations(tree), Owners()
         self._inventory: Inventory | None = None
-        self._owners = Owners()
 
     def gather(self, inputs: Iterable[Input]) -> None:
         """Let rules know of all objects in `inputs`, not only of those in the same text."""
@@ -100,6 +99,7 @@ class Linter:
                 elif item.part is None or item.part.is_first:
                     self.results.file_names.append(item.name)
                 self._evaluate_file(File(item))
+                self.results.leave_out_further_findings()
             elif isinstance(item, UnreadableSource):
                 where = (item.name, item.line, item.column)
                 self.results.not_evaluated.append(InputNotEvaluated(*where, item.why))

@@ -6,6 +6,12 @@ from typing import NamedTuple
 
 from lint.findings import ACTIONS, LocatedFinding, ReportedFinding, SuppressedFinding
 
+MAX_FINDINGS = 100_000
+"""More are not reported, so that the memory of a run has a bound: each takes about 3 kB."""
+_TOO_MANY = (
+    "more findings than {:,} in this run: from here on none is reported; lint fewer files at once, "
+    "or accept what is known with a baseline"
+)
 _SKIPPED = "; the report names what was skipped"
 
 
@@ -84,6 +90,18 @@ class Results:
         for name, value in vars(later).items():
             if isinstance(value, list | int):
                 setattr(self, name, getattr(self, name) + value)
+        self.leave_out_further_findings()
+
+    def leave_out_further_findings(self) -> None:
+        """Drop findings beyond MAX_FINDINGS, and report so as input that was not evaluated."""
+        if len(self.findings) <= MAX_FINDINGS:
+            return
+        first = self.findings[MAX_FINDINGS]
+        del self.findings[MAX_FINDINGS:]
+        why = _TOO_MANY.format(MAX_FINDINGS)
+        if not any(item.message == why for item in self.not_evaluated):
+            span = first.span
+            self.not_evaluated.append(InputNotEvaluated(first.file, span.line, span.column, why))
 
     @property
     def files(self) -> int:

@@ -114,6 +114,22 @@ def test_files_of_a_process_that_ends_are_not_evaluated(
     assert results.status("error") == 3
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_with_too_many_findings_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    monkeypatch.setattr("lint.results.MAX_FINDINGS", 200)
+    for n in range(300):
+        (tmp_path / f"{n:03}.yaml").write_text(POD.format(n=n, value="all", owner=""))
+    linter = Linter(default_policy(), Context(TODAY))
+    many_files.evaluate(linter, [*inputs([str(tmp_path)])], jobs)
+    (missing,) = linter.results.not_evaluated
+    assert os.path.basename(missing.file) == "200.yaml"
+    assert "more findings than 200 in this run" in missing.message
+    assert len(linter.results.findings) == 200
+    assert linter.results.status("error") == 3
+
+
 def test_findings_keep_no_manifest_in_memory() -> None:
     linter = Linter(default_policy(), Context(TODAY))
     text = POD.format(n=1, value="all", owner="") + "# " + "x" * 10_000
