@@ -9,7 +9,7 @@ import time
 from importlib import import_module
 
 from cluster_commands.audit.evaluation import ObjectEvaluator
-from cluster_commands.audit.facts import read_facts
+from cluster_commands.audit.facts import namespace_of, read_facts
 from cluster_commands.audit.inventory import read_inventory
 from cluster_commands.audit.objects import EVALUATED, NAMESPACED
 from cluster_commands.audit.remarks import PodRemarks
@@ -45,7 +45,7 @@ exit status:
   1  findings at or above --fail-on
   2  wrong usage, no credentials, a policy that cannot be used, or a report that cannot be
      written
-  3  something could not be listed or evaluated"""
+  3  something could not be listed or evaluated, or there is no such namespace"""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -99,6 +99,11 @@ def main(arguments: list[str]) -> int:
     results = audit(source, policy, options.namespace, only_refused=options.mode == "deny")
     results.policy = policy_file
     results.seconds = time.perf_counter() - started
+    if results.nothing_to_evaluate and not options.quiet:
+        where = " ".join(options.files) or "the cluster"
+        where += f", namespace {options.namespace}" if options.namespace else ""
+        text = printable(f"gpuward: note: {where}: {results.nothing_to_evaluate}")
+        sys.stderr.write(text + "\n")
     notes = options.notes or options.fail_on == "note"
     style = Style(notes=notes, quiet=options.quiet, fail_on=options.fail_on)
     # The files first: whoever reads standard output may close it early.
@@ -164,17 +169,22 @@ def audit(
 
     profile = policy.rule_set().profile
     inventory = read_inventory(source, profile, namespace, on_missing_fact)
-    pods = PodRemarks(profile, read_facts(source, profile, on_missing_fact))
+    facts = read_facts(source, profile, on_missing_fact)
+    pods = PodRemarks(profile, facts)
     context = Context(today=today, inventory=inventory)
     evaluator = ObjectEvaluator(policy, context, only_refused=only_refused)
     results = evaluator.results
     results.remarks.extend(missing)
+    is_missing = facts.lacks_namespace(namespace)
     names = NAMESPACED if namespace else EVALUATED
     with Progress(None, "objects") as progress:
         for raw in progress.count(source.list_all(names, namespace, on_error)):
             pods.add(evaluator.evaluate(raw))
+            is_missing = is_missing and namespace_of(raw) != namespace
             progress.show()
     evaluator.finish()
+    if is_missing and not results.pods:  # files may have the pods of a namespace without it
+        on_error(SourceError(f"there is no namespace {namespace}"))
     results.remarks.extend(pods.remarks())
     for exception in policy.exceptions:
         if exception.expired(today):

@@ -22,6 +22,10 @@ class Facts(NamedTuple):
     gpu_nodes: frozenset[str] | None = None
     modes: Mapping[str, str] | None = None
 
+    def lacks_namespace(self, name: str | None) -> bool:
+        """Whether the namespaces are known, and this is none of them."""
+        return bool(name) and self.modes is not None and name not in self.modes
+
 
 def read_facts(
     source: ObjectSource, profile: Profile, on_error: Callable[[SourceError], object]
@@ -38,6 +42,11 @@ def read_facts(
     nodes = read(NODES, lambda node: _gpu_resource(node, profile))
     gpu_nodes = None if nodes is None else frozenset(name for name in nodes if nodes[name])
     return Facts(gpu_nodes, read(NAMESPACES, _mode))
+
+
+def namespace_of(item: Object) -> str:
+    """The namespace that an object names; empty if it names none."""
+    return as_text(as_object(item.get("metadata")).get("namespace"))
 
 
 def _gpu_resource(node: Object, profile: Profile) -> str:

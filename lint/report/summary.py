@@ -1,17 +1,23 @@
-"""Two tables for operators: faults by namespace, owner and rule; and the rules with their sums."""
+"""Two tables for operators: faults by namespace, owner and rule; and the rules with their sums.
+
+Remarks come from no rule. They are in the first table, so that its levels are those of the sums.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
-from lint.findings import LEVELS, LocatedFinding
+from lint.findings import ACTIONS, LEVELS, LocatedFinding
 from lint.report import Style
+from lint.report.entries import REMARK
 from lint.report.tables import write_table
 from lint.report.text import write_rest
-from lint.results import Results
+from lint.results import Remark, Results
 from rules.finding import Action
+
+_NONE = "<none>"
 
 
 class _Row(NamedTuple):
@@ -26,16 +32,20 @@ class _Row(NamedTuple):
 def write(out: TextIO, results: Results, style: Style) -> None:
     """Write `results`, notes only if the style asks for them, then the rest of the text report."""
     shown = [f for f in results.findings if f.level != "note" or style.notes]
-    if shown:
-        write_table(out, _by_owner(shown))
+    remarks = [r for r in results.remarks if r.level != "note" or style.notes]
+    if shown or remarks:
+        write_table(out, _by_owner(shown, remarks))
         out.write("\n")
+    if shown:
         write_table(out, _by_rule(shown))
         out.write("\n")
     write_rest(out, results, style)
 
 
-def _by_owner(findings: Iterable[LocatedFinding]) -> list[tuple[str, ...]]:
-    objects: dict[_Row, int] = defaultdict(int)
+def _by_owner(
+    findings: Iterable[LocatedFinding], remarks: Iterable[Remark]
+) -> list[tuple[str, ...]]:
+    objects = Counter(_Row(_NONE, _NONE, -ACTIONS[r.level], REMARK) for r in remarks)
     for located in findings:
         row = _row(located)
         objects[row] = max(objects[row], located.objects)
@@ -50,9 +60,9 @@ def _by_owner(findings: Iterable[LocatedFinding]) -> list[tuple[str, ...]]:
 def _row(located: LocatedFinding) -> _Row:
     owner = located.owner
     namespace = owner.namespace if owner else ""
-    name = f"{owner.kind}/{owner.name or '<none>'}" if owner else ""
+    name = f"{owner.kind}/{owner.name or _NONE}" if owner else ""
     severity = -located.finding.action
-    return _Row(namespace or "<none>", name or "<none>", severity, located.finding.rule)
+    return _Row(namespace or _NONE, name or _NONE, severity, located.finding.rule)
 
 
 def _by_rule(findings: Iterable[LocatedFinding]) -> list[tuple[str, ...]]:

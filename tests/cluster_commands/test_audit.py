@@ -152,6 +152,46 @@ def test_every_report_shows_objects_without_a_file(
     assert capsys.readouterr().err == ""
 
 
+def test_a_namespace_that_does_not_exist_is_not_clean(audit: Audit) -> None:
+    namespaces = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        for name in ("default", "empty")
+    ]
+    objects = [pod("a"), node("gpus", 1), *namespaces]
+    [missing] = audit(objects, "-n", "nosuch")["not_evaluated"]
+    assert (audit.status, missing["message"]) == (3, "there is no namespace nosuch")
+    # A file may have the pods of a namespace without the Namespace.
+    for given, namespace, status in ((objects, "ml", 1), ([pod("a"), *namespaces], "empty", 0)):
+        assert audit(given, "-n", namespace)["not_evaluated"] == []
+        assert audit.status == status
+
+
+def test_nothing_to_evaluate_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "objects.json"
+    file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [pod("a")]}))
+    options = ["--from", str(file), "--isolated", "-n", "nosuch"]
+    assert main(options) == 0
+    said = f"gpuward: note: {file}, namespace nosuch: nothing to evaluate: no Kubernetes object\n"
+    assert capsys.readouterr().err == said
+    assert main([*options, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_tables_of_the_summary_have_the_remarks_that_its_sums_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "objects.json"
+    items = [pod("a", node="x"), pod("b", node="y")]
+    file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
+    assert main(["--from", str(file), "--isolated", "--format=summary"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    table = [line.split() for line in lines[1 : lines.index("")]]
+    assert [row for row in table if row[2] == "warning"] == [
+        ["<none>", "<none>", "warning", "remark", "2"]
+    ]
+    assert ", 2 warnings, " in lines[-1]
+
+
 def test_wrong_usage_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
         (["--kubeconfig", "/nonexistent"], "there is no file /nonexistent; or read files with"),
