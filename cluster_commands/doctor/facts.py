@@ -14,6 +14,7 @@ from cluster_commands.source.objects import (
     Object,
     ObjectSource,
     Resource,
+    SourceError,
 )
 from cluster_commands.source.resources import (
     DAEMON_SETS,
@@ -26,6 +27,7 @@ from cluster_commands.source.resources import (
     VALIDATING,
 )
 from rules.base.json_access import as_object, as_text
+from rules.placement.ack_nodes import GPU_MEM
 from rules.policy import Policy
 
 _RESOURCES = (NODES, SLICES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS, ENDPOINTS)
@@ -44,7 +46,7 @@ class Facts(NamedTuple):
     """
 
     listed: Mapping[Resource, list[Object]]
-    missing: Mapping[Resource, str]
+    missing: Mapping[Resource, SourceError]
     usage: Usage | None
     policy: Policy
     request: Request | None
@@ -57,24 +59,32 @@ class Facts(NamedTuple):
 def read_facts(source: ObjectSource, policy: Policy, request: Request | None) -> Facts:
     """List everything that the checks look at.
 
-    Without `request` the objects are from files. What is not in files is not known to be absent.
+    Without `request` the objects are from files. What is not in files is not known to be absent,
+    except ResourceSlices, which many clusters do not have. Raises SourceError if files cannot be
+    read, or if an API server lists nothing for another reason than a right.
     """
     listed: dict[Resource, list[Object]] = {}
-    missing: dict[Resource, str] = {}
+    missing: dict[Resource, SourceError] = {}
     for resource in _RESOURCES:
         try:
             listed[resource] = list(source.list(resource))
-        except (MissingRightError, NotServedError) as error:
-            missing[resource] = str(error)
+        except SourceError as error:
+            if request is None:
+                raise
+            if not (resource == SLICES and isinstance(error, NotServedError)):
+                missing[resource] = error
             continue
-        if not listed[resource] and request is None:
-            missing[resource] = f"the files contain no {resource.kind}"
+        if not listed[resource] and request is None and resource != SLICES:
+            missing[resource] = SourceError(f"the files contain no {resource.kind}")
     nodes, slices = listed.get(NODES, ()), listed.get(SLICES, ())
     usage = None
     try:
         usage = account(nodes, source.list(PODS), slices=slices, profile=policy.profile)
-    except (MissingRightError, NotServedError) as error:
-        missing[PODS] = str(error)
+    except SourceError as error:
+        missing[PODS] = error
+    failures = (e for e in missing.values() if not isinstance(e, MissingRightError))
+    if not listed and usage is None and (failure := next(failures, None)):
+        raise failure
     return Facts(listed, missing, usage, policy, request)
 
 
@@ -82,12 +92,23 @@ def why_missing(facts: Facts, check: str, resource: Resource) -> Row | None:
     """The row that says that a resource is not known; None if it is."""
     if resource not in facts.missing:
         return None
-    remedy = (
-        f"list them too: kubectl get {resource} -A -o json"
-        if facts.request is None
-        else f"grant the right to list {resource}"
-    )
-    return not_known(check, resource.name, facts.missing[resource], remedy)
+    error = facts.missing[resource]
+    if facts.request is None:
+        remedy = f"list them too: kubectl get {resource} -A -o json"
+    elif isinstance(error, MissingRightError):
+        remedy = f"grant the right to list {resource}"
+    else:
+        remedy = f"see whether this works, then run the command again: kubectl get {resource} -A"
+    return not_known(check, resource.name, str(error), remedy)
+
+
+def nodes_with_shared_cards(facts: Facts) -> list[str]:
+    """The names of the nodes that offer parts of cards by ACK's cGPU or gpushare."""
+    return [
+        name
+        for name, node in by_name(facts.objects(NODES))
+        if GPU_MEM in as_object(as_object(node.get("status")).get("allocatable"))
+    ]
 
 
 def name_of(item: Object) -> str:

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from cluster_commands.gpus.pod_requests import amount_of, whole
+from cluster_commands.gpus.pod_requests import amount_of, has_terminated, whole
 from cluster_commands.gpus.shares import allocation_by_card
 from cluster_commands.gpus.tabwriter import align
 from rules.base.json_access import as_object, as_objects, as_text
+from rules.placement.ack_nodes import CARDS, GPU_MEM
 
 Object = Mapping[str, Any]
-MEMORY, COUNT = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
-_TERMINATED = ("Succeeded", "Failed")
 _PENDING = -1
 # Above this amount for each card, the tool takes it for MiB.
 _MOST_GIB = 100
@@ -54,8 +53,7 @@ def inspect(nodes: Iterable[Object], pods: Iterable[Object], *, details: bool = 
     for pod in pods:
         spec = as_object(pod.get("spec"))
         node = shared.get(as_text(spec.get("nodeName")))
-        phase = as_object(pod.get("status")).get("phase")
-        if node is not None and phase not in _TERMINATED and (found := _pod(pod, spec)):
+        if node is not None and not has_terminated(pod) and (found := _pod(pod, spec)):
             node.pods.append(found)
     found_nodes = list(shared.values())
     return align(_details(found_nodes) if details else _summary(found_nodes))
@@ -64,13 +62,13 @@ def inspect(nodes: Iterable[Object], pods: Iterable[Object], *, details: bool = 
 def _node(node: Object) -> _Node | None:
     status = as_object(node.get("status"))
     allocatable = as_object(status.get("allocatable"))
-    memory = whole(amount_of(allocatable.get(MEMORY)))
+    memory = whole(amount_of(allocatable.get(GPU_MEM)))
     if not memory:
         return None
     addresses = as_objects(status.get("addresses"))
     internal = (as_text(a.get("address")) for _, a in addresses if a.get("type") == "InternalIP")
     name = as_text(as_object(node.get("metadata")).get("name"))
-    count = min(whole(amount_of(allocatable.get(COUNT))), _MAX_CARDS)
+    count = min(whole(amount_of(allocatable.get(CARDS))), _MAX_CARDS)
     return _Node(name, next(internal, "unknown"), memory, count, [])
 
 
@@ -79,7 +77,7 @@ def _pod(pod: Object, spec: Object) -> _Pod | None:
         as_object(as_object(container.get("resources")).get("limits"))
         for _, container in as_objects(spec.get("containers"))
     )
-    memory = sum(whole(amount_of(limit.get(MEMORY))) for limit in limits)
+    memory = sum(whole(amount_of(limit.get(GPU_MEM))) for limit in limits)
     if not memory:
         return None
     metadata = as_object(pod.get("metadata"))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from cluster_commands.gpus.claimed_devices import Claim
-from cluster_commands.gpus.pod_requests import effective_requests, whole
+from cluster_commands.gpus.pod_requests import effective_requests, has_terminated, whole
 from cluster_commands.gpus.shares import (
     FRACTION,
     PER_CARD,
@@ -20,8 +20,6 @@ from lint.owners import Owners
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.objects.object_ref import object_ref
 from rules.profile.profile import Profile
-
-_TERMINATED = ("Succeeded", "Failed")
 
 
 class NodeLoad:
@@ -53,8 +51,7 @@ class PodLedger:
     def add(self, pod: Mapping[str, Any]) -> None:
         """Count `pod`, unless it has terminated: then the scheduler counts it no longer."""
         spec, status = as_object(pod.get("spec")), as_object(pod.get("status"))
-        phase = as_text(status.get("phase"))
-        if phase in _TERMINATED:
+        if has_terminated(pod):
             return
         node, requests = as_text(spec.get("nodeName")), effective_requests(pod)
         for name in _names_given_by_claims(status):
@@ -79,7 +76,7 @@ class PodLedger:
         if has_claims:
             self._owner_of[namespace, name] = owner
         if amounts:
-            starting = bool(node) and phase != "Running"
+            starting = bool(node) and status.get("phase") != "Running"
             self.consumers.append(Consumer(namespace, name, owner, node, starting, amounts, shares))
 
     def add_claim(self, claim: Claim) -> None:

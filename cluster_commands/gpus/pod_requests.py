@@ -12,11 +12,17 @@ from rules.base.json_access import as_object, as_objects
 from rules.base.quantity import Quantity, parse
 
 _NANO = 10**9
+_TERMINATED = ("Succeeded", "Failed")  # phases
 # A pod states these for itself, in place of what its containers request.
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
 
 Requests = dict[str, int]
 """Amounts by name of the resource, in units of 1e-9."""
+
+
+def has_terminated(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod has terminated; the scheduler then counts nothing for it."""
+    return as_object(pod.get("status")).get("phase") in _TERMINATED
 
 
 def effective_requests(pod: Mapping[str, Any]) -> Requests:

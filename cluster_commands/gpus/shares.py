@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from cluster_commands.gpus.pod_requests import amount_of, whole
 from rules.base.json_access import as_object, as_objects, as_text
+from rules.placement.ack_nodes import GPU_CORE, GPU_MEM
 
 Amount: TypeAlias = int | Decimal
 FRACTION = "gpu-fraction"
@@ -84,7 +85,7 @@ def _ack_before_allocation(annotations: Mapping[str, Any]) -> Iterator[tuple[Any
     card = as_text(annotations.get("ALIYUN_COM_GPU_MEM_IDX"))
     amount = amount_of(annotations.get("ALIYUN_COM_GPU_MEM_POD"))
     if card.isdecimal() and amount:
-        yield (card[:10], "aliyun.com/gpu-mem"), whole(amount)
+        yield (card[:10], GPU_MEM), whole(amount)
 
 
 def _by_uuid(memory: str, cores: str) -> Callable[[str], Iterator[Share]]:
@@ -112,8 +113,8 @@ def _koordinator(text: str) -> Iterator[Share]:
 
 _READERS: Mapping[str, Callable[[str], Iterator[Share]]] = {
     # koordinator-sh/koordinator pkg/util/transformer/ack_pod_transformer_test.go has examples.
-    "scheduler.framework.gpushare.allocation": _ack("aliyun.com/gpu-mem"),
-    "gpushare.alibabacloud.com/core-percentage": _ack("aliyun.com/gpu-core.percentage"),
+    "scheduler.framework.gpushare.allocation": _ack(GPU_MEM),
+    "gpushare.alibabacloud.com/core-percentage": _ack(GPU_CORE),
     # Project-HAMi/HAMi pkg/device/devices.go
     "hami.io/vgpu-devices-allocated": _by_uuid("nvidia.com/gpumem", "nvidia.com/gpucores"),
     # Project-HAMi/volcano-vgpu-device-plugin pkg/plugin/vgpu/util/types.go, in the same form

@@ -7,7 +7,7 @@ from cluster_commands.init.differences import Entry, is_component, runtime_class
 from cluster_commands.init.lines import commented, item, line, note, section
 from cluster_commands.init.survey import Survey
 from cluster_commands.source.resources import PODS
-from rules.platforms.ack import MODE_LABEL
+from rules.placement.ack_nodes import MODE
 from rules.profile.profile import Profile
 
 # API servers never send pods in these: `registration.excludedNamespaces` in the chart's values.
@@ -30,8 +30,8 @@ def write_values(survey: Survey, profile: Profile) -> list[str]:
         why = f"cert-manager is installed: the webhook {_CERT_MANAGER}"
         lines += ["certificates:", line("mode: certManager", why, 2)]
     lines += _inventory(survey, profile)
-    if guarded := [node for node in survey.nodes if MODE_LABEL in node.labels]:
-        why = f"label {MODE_LABEL} on {nodes_named(guarded)}: docs/node-guard.md"
+    if guarded := [node for node in survey.nodes if MODE in node.labels]:
+        why = f"label {MODE} on {nodes_named(guarded)}: docs/node-guard.md"
         lines += commented(["nodeGuard:", line("enabled: true", why, 2)])
     if others := sorted(name for name in survey.webhooks if not name.endswith(".gpuward.io")):
         more = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""

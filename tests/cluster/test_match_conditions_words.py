@@ -16,11 +16,12 @@ from rules.catalog.bypass import (
     mig_admin_env,
     nri_cdi_annotation,
 )
-from rules.catalog.sharing import gpu_count_label, placement_label, reserved_gpushare_keys
+from rules.catalog.sharing import placement_label, reserved_gpushare_keys
 from rules.engine.fixing import check
 from rules.gpu.allocation_keys import ALLOCATION_KEYS
 from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
 from rules.gpu.visibility import CUDA_VERSION
+from rules.placement.ack_nodes import CARDS
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
 from rules.profile.context import Context
 from tests.testkit.admission.reviews import container, pod, variable
@@ -96,7 +97,7 @@ def keys() -> Iterator[tuple[str, Any]]:
         for fact in (*raw.get("fractions", ()), *raw.get("schedulers", ())):
             annotations += fact.get("annotations", ())
     metadata_keys = [("annotations", key) for key in annotations]
-    metadata_keys += [("labels", key) for key in (gpu_count_label.CARDS, placement_label.PLACEMENT)]
+    metadata_keys += [("labels", key) for key in (CARDS, placement_label.PLACEMENT)]
     for field, key in metadata_keys:
         manifest = pod(container(**PRIVILEGED))
         manifest["metadata"][field] = {key: "/dev/nvidia0" if field == "annotations" else "x"}

@@ -15,7 +15,7 @@ from cluster_commands.doctor.cli import all_rows, main
 from cluster_commands.doctor.facts import Facts, Request, read_facts
 from cluster_commands.doctor.label_selectors import matches
 from cluster_commands.doctor.rows import Row, State
-from cluster_commands.source.objects import MissingRightError, ObjectSource, Resource
+from cluster_commands.source.objects import MissingRightError, ObjectSource, Resource, SourceError
 from policies.loading import default_policy
 from registration.configurations import RegistrationOptions, configurations
 from rules.finding import Action
@@ -25,25 +25,34 @@ NO_METRICS = "# nothing\n"
 
 
 class Objects:
-    """Objects in memory; `forbidden` are the resources that the account must not list."""
+    """Objects in memory.
 
-    def __init__(self, *objects: Object, forbidden: tuple[str, ...] = ()) -> None:
-        self._objects, self._forbidden = objects, forbidden
+    The account must not list the resources that are `forbidden`; the API server fails at those
+    that are `broken`.
+    """
+
+    def __init__(
+        self, *objects: Object, forbidden: tuple[str, ...] = (), broken: tuple[str, ...] = ()
+    ) -> None:
+        self._objects, self._forbidden, self._broken = objects, forbidden, broken
 
     def list(self, resource: Resource, namespace: str | None = None) -> Any:
         if resource.name in self._forbidden:
             raise MissingRightError(resource, namespace)
+        if resource.name in self._broken:
+            raise SourceError(f"cannot list {resource}: 500")
         return iter([item for item in self._objects if item["kind"] == resource.kind])
 
 
 def rows(
     *objects: Object,
     forbidden: tuple[str, ...] = (),
+    broken: tuple[str, ...] = (),
     request: Request | None = lambda _path: NO_METRICS,
     ask_kubelets: bool = False,
 ) -> dict[str, list[Row]]:
     """The rows by check."""
-    source = Objects(*objects, forbidden=forbidden)
+    source = Objects(*objects, forbidden=forbidden, broken=broken)
     facts: Facts = read_facts(cast("ObjectSource", source), default_policy(), request)
     found: dict[str, list[Row]] = {}
     for row in all_rows(facts, ask_kubelets=ask_kubelets):
@@ -90,16 +99,33 @@ def foreign(name: str, resource: str = "pods") -> Object:
     }
 
 
-def test_nothing_is_green_by_absence() -> None:
-    everything = (
-        *("nodes", "pods", "namespaces", "daemonsets", "endpointslices"),
-        *("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
-    )
+EVERYTHING = (
+    *("nodes", "pods", "namespaces", "daemonsets", "endpointslices", "resourceslices"),
+    *("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+)
 
+
+@pytest.mark.parametrize("resource", EVERYTHING)
+def test_what_fails_is_not_known_and_the_rest_is_checked(resource: str) -> None:
+    objects = (*installed(), cgpu_node("shared"), plugin("plugin", None))
+    empty = node("empty", labels={"nvidia.com/gpu.present": "true"})
+    found = rows(*objects, empty, broken=(resource,))
+    of_resource = [row for of_check in found.values() for row in of_check if "500" in row.message]
+    assert {row.state for row in of_resource} == {State.NOT_KNOWN}
+    assert {"grant" in row.remedy for row in of_resource} == {False}
+    assert State.OK in {row.state for of_check in found.values() for row in of_check}
+
+
+def test_nothing_is_checked_if_nothing_can_be_listed() -> None:
+    with pytest.raises(SourceError, match=r"^cannot list nodes: 500$"):
+        rows(broken=EVERYTHING)
+
+
+def test_nothing_is_green_by_absence() -> None:
     def refuse(_path: str) -> str:
         raise ForbiddenError("403")
 
-    found = rows(forbidden=everything, request=refuse)
+    found = rows(forbidden=EVERYTHING, request=refuse)
     assert {row.state for of_check in found.values() for row in of_check} == {State.NOT_KNOWN}
     assert {"webhook", "failed calls", "GPU nodes", "component priority"} <= found.keys()
 

@@ -7,24 +7,18 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 from cluster.protocols import ClusterError
-from cluster_commands.doctor.facts import Facts, by_name
+from cluster_commands.doctor.facts import Facts, nodes_with_shared_cards
 from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
-from cluster_commands.source.resources import NODES
 from rules.base.json_access import as_object, as_text
 
 _CHECK = "CPU policy"
-_MEMORY = "aliyun.com/gpu-mem"
 _OPT_IN = "--ask-kubelets reads it, with the right get on nodes/proxy: a strong right"
 _REMEDY = "set cpuManagerPolicy: none for the node pool"
 
 
 def check_cpu_policy(facts: Facts, *, ask: bool) -> Iterator[Row]:
     """One row for each policy that nodes with shared cards have; asks kubelets only if it may."""
-    nodes = [
-        name
-        for name, node in by_name(facts.objects(NODES))
-        if _MEMORY in as_object(as_object(node.get("status")).get("allocatable"))
-    ]
+    nodes = nodes_with_shared_cards(facts)
     if not nodes:
         return  # no cards are shared so
     if not ask or facts.request is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cluster_commands.doctor.facts import Facts, by_name, why_missing
 from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
-from cluster_commands.source.resources import NODES
+from cluster_commands.source.resources import NODES, SLICES
 from rules.base.json_access import as_object, as_text
 from rules.base.patterns import matches_any
 
@@ -35,7 +35,9 @@ def check_gpu_nodes(facts: Facts) -> Iterator[Row]:
                 if name not in known and facts.usage is not None:
                     empty.append(f"{name} ({key}={value})")
                 break
-    if empty:
+    if empty and (row := why_missing(facts, _CHECK, SLICES)):
+        yield row  # their GPUs may be devices of drivers, in ResourceSlices
+    elif empty:
         message = "labelled as GPU nodes, and offer no GPU"
         yield wrong(_CHECK, names(empty), message, _REMEDY)
     if offering:

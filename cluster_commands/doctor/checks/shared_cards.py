@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from cluster_commands.doctor.facts import Facts, by_name, why_missing
+from cluster_commands.doctor.facts import Facts, by_name, nodes_with_shared_cards, why_missing
 from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
 from cluster_commands.source.objects import Object
 from cluster_commands.source.resources import NODES, PODS
 from rules.base.json_access import as_object, as_text
-from rules.placement.ack_nodes import CARD_LABELS, DRIVER_LABELS, MODE, REGION_LABELS
+from rules.placement.ack_nodes import CARD_LABELS, DRIVER_LABELS, GPU_MEM, MODE, REGION_LABELS
 from rules.platforms.ack import FEATURES_BY_MODE, MEMORY_ISOLATION
 from rules.platforms.records import Feature
 from rules.platforms.support import (
@@ -23,7 +23,6 @@ from rules.platforms.support import (
     version_support,
 )
 
-_MEMORY = "aliyun.com/gpu-mem"
 _CHECK = "requirements"
 
 
@@ -83,11 +82,7 @@ def _first(labels: Mapping[str, object], keys: Iterable[str]) -> str:
 def check_pods_per_card(facts: Facts) -> Iterator[Row]:
     """One row for each card with more pods than cGPU allows, or one for all."""
     most = MEMORY_ISOLATION.max_pods_per_card
-    nodes = [
-        name
-        for name, node in by_name(facts.objects(NODES))
-        if _MEMORY in as_object(as_object(node.get("status")).get("allocatable"))
-    ]
+    nodes = nodes_with_shared_cards(facts)
     if not nodes:
         return  # no cards are shared so
     if row := why_missing(facts, "pods per card", PODS):
@@ -95,7 +90,7 @@ def check_pods_per_card(facts: Facts) -> Iterator[Row]:
         return
     pods: Counter[tuple[str, str]] = Counter()
     for consumer in facts.usage.consumers if facts.usage else ():
-        pods.update({(consumer.node, s.card) for s in consumer.shares if s.resource == _MEMORY})
+        pods.update({(consumer.node, s.card) for s in consumer.shares if s.resource == GPU_MEM})
     crowded = [(place, count) for place, count in sorted(pods.items()) if count > most]
     for (node, card), count in crowded:
         message = f"{count} pods share the card; cGPU allows {most}"

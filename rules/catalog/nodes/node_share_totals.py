@@ -23,30 +23,27 @@ from collections.abc import Iterator
 
 from rules.finding import Action, Finding
 from rules.objects.kubernetes_object import KubernetesObject
+from rules.placement.ack_nodes import CARDS, GPU_CORE, GPU_MEM
 from rules.placement.node_resources import amount_of, offered_resources
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import NODE
 
-COUNT = "aliyun.com/gpu-count"
-MEMORY = "aliyun.com/gpu-mem"
-PERCENTAGE = "aliyun.com/gpu-core.percentage"
-
 
 def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
     """Yield each total that does not fit the number of cards."""
     offered = offered_resources(node)
-    count = amount_of(offered, COUNT)
+    count = amount_of(offered, CARDS)
     if not count:
         return
-    memory, percentage = amount_of(offered, MEMORY), amount_of(offered, PERCENTAGE)
+    memory, percentage = amount_of(offered, GPU_MEM), amount_of(offered, GPU_CORE)
     if percentage and percentage != 100 * count:
         yield _finding(
-            node, PERCENTAGE, f"{PERCENTAGE}: {percentage}, and {count} cards have {100 * count}"
+            node, GPU_CORE, f"{GPU_CORE}: {percentage}, and {count} cards have {100 * count}"
         )
     if memory and memory % count:
         yield _finding(
-            node, MEMORY, f"{MEMORY}: {memory}, which {count} cards of equal memory cannot have"
+            node, GPU_MEM, f"{GPU_MEM}: {memory}, which {count} cards of equal memory cannot have"
         )
 
 

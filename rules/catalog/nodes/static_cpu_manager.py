@@ -27,13 +27,12 @@ from rules.base.json_access import as_object, as_text
 from rules.base.json_patch import Path
 from rules.finding import Action, Finding
 from rules.objects.kubernetes_object import KubernetesObject
+from rules.placement.ack_nodes import GPU_MEM
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import KUBELET_CONFIG
 
 FIELD = "cpuManagerPolicy"
-# The resource of the profiles whose vendor forbids the policy.
-SHARE = "aliyun.com/gpu-mem"
 # A key of the outermost object, as YAML and as JSON.
 _IN_TEXT = re.compile(
     r"^[ {]{0,8}[\"']?cpuManagerPolicy[\"']?[ ]{0,8}:[ ]{0,8}[\"']?static[\"']?[ ]{0,8}(?:$|[,#}])",
@@ -43,7 +42,8 @@ _IN_TEXT = re.compile(
 
 def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
     """Yield the field if it is `static`."""
-    shared = SHARE in subject.profile.active
+    # The resource of the profiles whose vendor forbids the policy.
+    shared = GPU_MEM in subject.profile.active
     for path in _places(subject):
         yield Finding(
             path=(*subject.path, *path),

@@ -32,13 +32,11 @@ from rules.finding import Action, Finding, Fix
 from rules.gpu.amounts import rewrite_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
+from rules.placement.ack_nodes import CARDS, GPU_CORE, GPU_MEM
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import SHARE
 
-CORE = "aliyun.com/gpu-core.percentage"
-GPU_MEM = "aliyun.com/gpu-mem"
-CARDS = "aliyun.com/gpu-count"
 STEP, MOST = 5, 100
 MOST_DIGITS = 4
 
@@ -47,14 +45,14 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each percentage that no card can provide; a request counts only without a limit."""
     cards = _cards(pod)
     for container in pod.containers:
-        if CORE in container.limits:
+        if GPU_CORE in container.limits:
             yield from _check_amount(container, "limits", cards)
-        elif CORE in container.requests:
+        elif GPU_CORE in container.requests:
             yield from _check_amount(container, "requests", cards)
 
 
 def _check_amount(container: Container, field: str, cards: int) -> Iterator[Finding]:
-    amount = parse(getattr(container, field)[CORE])
+    amount = parse(getattr(container, field)[GPU_CORE])
     if not isinstance(amount, Quantity) or not amount.is_integer or amount.nano < 0:
         return
     if not amount.nano and not _asks_for_memory(container):
@@ -66,20 +64,25 @@ def _check_amount(container: Container, field: str, cards: int) -> Iterator[Find
         return
     spread = f", which is {each} on each of {cards} cards" if each and cards > 1 else ""
     message = (
-        f"{container} asks for {display(f'{CORE}: {amount.text}')}{spread}: "
+        f"{container} asks for {display(f'{GPU_CORE}: {amount.text}')}{spread}: "
         f"a card gives computing power in steps of {STEP} from {STEP} to {MOST}"
     )
     rounded = min(-(-each // STEP) * STEP, MOST) * cards
-    advice = f"write {CORE}: {rounded}"
+    advice = f"write {GPU_CORE}: {rounded}"
     if each > MOST and cards == 1:
         advice += f", or spread it over several cards by the pod label {CARDS}"
-    path = (*container.resources_path, field, CORE)
-    edits = rewrite_edits(container, CORE, amount, rounded)
-    fix: Fix | None = Fix(f"round {CORE} to {rounded}", edits)
+    path = (*container.resources_path, field, GPU_CORE)
+    edits = rewrite_edits(container, GPU_CORE, amount, rounded)
+    fix: Fix | None = Fix(f"round {GPU_CORE} to {rounded}", edits)
     if not each:
-        advice, fix = f"write {CORE}: {STEP * cards} or more, or leave it out", None
+        advice, fix = f"write {GPU_CORE}: {STEP * cards} or more, or leave it out", None
     yield Finding(
-        path=path, key=f"step.{CORE}", message=message, container=container, help=advice, fix=fix
+        path=path,
+        key=f"step.{GPU_CORE}",
+        message=message,
+        container=container,
+        help=advice,
+        fix=fix,
     )
 
 

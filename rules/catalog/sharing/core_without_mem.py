@@ -24,28 +24,28 @@ from rules.base.quantity import Quantity, parse
 from rules.finding import Action, Finding
 from rules.objects.container import Container
 from rules.objects.pod import Pod
+from rules.placement.ack_nodes import GPU_CORE, GPU_MEM
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import SHARE
 
-CORE = "aliyun.com/gpu-core.percentage"
-GPU_MEM = "aliyun.com/gpu-mem"
-
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each container that requests computing power, if none of the pod requests memory."""
-    requesting = [container for container in pod.containers if _asks(container, CORE)]
+    requesting = [container for container in pod.containers if _asks(container, GPU_CORE)]
     if not requesting:
         return
     if any(_asks(container, GPU_MEM) for container in pod.containers):
         return
     for container in requesting:
-        message = f"{container} asks for {CORE} and the pod for no {GPU_MEM}, which goes with it"
+        message = (
+            f"{container} asks for {GPU_CORE} and the pod for no {GPU_MEM}, which goes with it"
+        )
         advice = f"write {GPU_MEM} (in GiB) beside it under resources.limits"
-        field = "limits" if CORE in container.limits else "requests"
-        path = (*container.resources_path, field, CORE)
+        field = "limits" if GPU_CORE in container.limits else "requests"
+        path = (*container.resources_path, field, GPU_CORE)
         yield Finding(
-            path=path, key=f"alone.{CORE}", message=message, container=container, help=advice
+            path=path, key=f"alone.{GPU_CORE}", message=message, container=container, help=advice
         )
 
 

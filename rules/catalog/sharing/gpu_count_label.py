@@ -31,13 +31,12 @@ from rules.finding import Action, Finding
 from rules.gpu.api_validation import api_refuses_amounts
 from rules.objects.container import Container
 from rules.objects.pod import Pod
+from rules.placement.ack_nodes import CARDS, GPU_CORE, GPU_MEM
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import GPU_KEY, SHARE
 
-CARDS = "aliyun.com/gpu-count"
-GPU_MEM = "aliyun.com/gpu-mem"
-DIVIDED = (GPU_MEM, "aliyun.com/gpu-core.percentage")
+DIVIDED = (GPU_MEM, GPU_CORE)
 MOST_DIGITS = 4
 
 

@@ -33,11 +33,10 @@ from rules.gpu.amounts import round_up_fix
 from rules.gpu.api_validation import api_refuses_amounts
 from rules.objects.container import Container
 from rules.objects.pod import Pod
+from rules.placement.ack_nodes import GPU_MEM
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import SHARE
-
-GPU_MEM = "aliyun.com/gpu-mem"
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -33,11 +33,11 @@ from rules.finding import Action, Finding, Fix
 from rules.gpu.amounts import rewrite_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
+from rules.placement.ack_nodes import GPU_MEM
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import SHARE
 
-GPU_MEM = "aliyun.com/gpu-mem"
 BYTES_FROM = 10**6
 GIGA = (2**30, 10**9)
 _WRITTEN = r"(?ai)\s*([0-9]{1,6})\s*gi?b?\s*"

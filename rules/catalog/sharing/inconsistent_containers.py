@@ -25,11 +25,12 @@ from rules.base.quantity import Quantity, parse
 from rules.finding import Action, Finding
 from rules.objects.container import Container
 from rules.objects.pod import Pod
+from rules.placement.ack_nodes import GPU_CORE, GPU_MEM
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import SHARE
 
-SHARES = ("aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage")
+SHARES = (GPU_MEM, GPU_CORE)
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

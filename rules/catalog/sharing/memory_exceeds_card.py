@@ -45,14 +45,12 @@ from rules.base.quantity import Quantity
 from rules.finding import Action, Finding
 from rules.gpu.devices import Device, devices
 from rules.objects.pod import Pod
-from rules.placement.selected_cards import selected_card_memory
+from rules.placement.ack_nodes import CARDS, GPU_MEM
+from rules.placement.selected_cards import MEBIBYTES, selected_card_memory
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import SHARE
 
-GPU_MEM = "aliyun.com/gpu-mem"
-CARDS_LABEL = "aliyun.com/gpu-count"
-MEBIBYTES = {"GiB": 1024, "MiB": 1}
 # No card for data centres has less memory, so smaller amounts need no table.
 SMALLEST_CARD = 8 * 1024
 PROBABLY_MIB = 1024  # of an amount in GiB
@@ -111,7 +109,7 @@ def _fault(pod: Pod, device: Device, amount: int) -> str | None:
 
 
 def _cards(pod: Pod) -> int:
-    text = as_text(pod.labels.get(CARDS_LABEL))
+    text = as_text(pod.labels.get(CARDS))
     is_count = text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
     return max(int(text), 1) if is_count else 1
 
@@ -127,7 +125,7 @@ def _advice(device: Device) -> str:
         return advice
     if unit == "GiB":
         advice += ", or set `unit: MiB` in a profile if the device plugin counts in MiB"
-    return f"{advice}; the pod label {CARDS_LABEL} spreads memory over several cards"
+    return f"{advice}; the pod label {CARDS} spreads memory over several cards"
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(SHARE,), needs_resources=True)

@@ -27,24 +27,19 @@ from rules.finding import Action, Finding
 from rules.gpu.devices import devices
 from rules.objects.container import Container
 from rules.objects.pod import Pod
-from rules.placement.ack_nodes import CGPU_MODES, MODE
+from rules.placement.ack_nodes import CARDS, CGPU_MODES, GPU_MEM, MODE
 from rules.placement.node_modes import allowed_values
-from rules.placement.selected_cards import CardMemory, selected_card_memory
+from rules.placement.selected_cards import MEBIBYTES, CardMemory, selected_card_memory
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import NODE_CONSTRAINT, SHARE
 
-GPU_MEM = "aliyun.com/gpu-mem"
-CARDS_LABEL = "aliyun.com/gpu-count"
-MEBIBYTES = {"GiB": 1024, "MiB": 1}
-PODS_PER_CARD = 20
-
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each share of which twenty do not fill the selected card."""
+    """Yield each share of which the most pods that cGPU allows do not fill the selected card."""
     modes = allowed_values(pod, MODE)
     # A share that is spread over several cards is not compared with one.
-    if (modes is not None and modes.isdisjoint(CGPU_MODES)) or CARDS_LABEL in pod.labels:
+    if (modes is not None and modes.isdisjoint(CGPU_MODES)) or CARDS in pod.labels:
         return
     card: CardMemory | None = None
     for container in pod.containers:
@@ -55,17 +50,20 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         card = card or selected_card_memory(pod)
         if card is None:
             return
-        asked = amount.value * MEBIBYTES.get(device.resource.unit, 0)
-        if 0 < asked * PODS_PER_CARD < card.smallest:
-            yield _finding(container, amount, asked, card)
+        from rules.platforms.ack import MEMORY_ISOLATION  # noqa: PLC0415  # rarely needed
+
+        most = MEMORY_ISOLATION.max_pods_per_card
+        used = amount.value * MEBIBYTES.get(device.resource.unit, 0) * most
+        if 0 < used < card.smallest:
+            message = (
+                f"{container} asks for {display(f'{GPU_MEM}: {amount.text}')}: {most} such pods, "
+                f"the most that cGPU runs on a card, use {used // 1024} of the "
+                f"{card.smallest // 1024} GiB of {display(card.cards)}"
+            )
+            yield _finding(container, message)
 
 
-def _finding(container: Container, amount: Quantity, asked: int, card: CardMemory) -> Finding:
-    used, whole = asked * PODS_PER_CARD // 1024, card.smallest // 1024
-    message = (
-        f"{container} asks for {display(f'{GPU_MEM}: {amount.text}')}: {PODS_PER_CARD} such pods, "
-        f"the most that cGPU runs on a card, use {used} of the {whole} GiB of {display(card.cards)}"
-    )
+def _finding(container: Container, message: str) -> Finding:
     return Finding(
         path=(*container.resources_path, "limits", GPU_MEM),
         key=f"small.{GPU_MEM}",
