@@ -1,6 +1,7 @@
 """Write the files of the chart that are generated from the code: `python -m tools.chart_files`.
 
-With `--check`, only report the files that are stale. The files, below charts/gpuward:
+With `--check`, only report the files that are stale, and what the schema of the values refuses in
+`values.yaml`. The files, below charts/gpuward:
 
 - `files/rules.yaml`: the `rules` of the webhook entries, which say what API servers send;
 - `files/match-conditions.cel`: the match condition, by which API servers skip unrelated pods;
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from jsonschema import Draft7Validator
 
 from policies.gpu_exceptions import schema as gpu_exception_schema
 from policies.profiles import ProfileError, built_in, merged_profile
@@ -40,7 +42,8 @@ POLICY_SCHEMA = ROOT / "policies" / "policy.schema.json"
 def main(arguments: list[str]) -> int:
     """Write the files, or compare them if `arguments` is `["--check"]`.
 
-    Returns the exit status: 1 if a file is stale, or if the match condition does not cover a rule.
+    Returns the exit status: 1 if a file is stale, if the schema refuses the defaults, or if the
+    match condition does not cover a rule.
     """
     try:
         expected = list(files())
@@ -51,10 +54,22 @@ def main(arguments: list[str]) -> int:
         stale = [path for path, text in expected if not _is_fresh(path, text)]
         for path in stale:
             print(f"{path.relative_to(ROOT)} is stale: run make docs")
-        return int(bool(stale))
+        refused = list(refused_defaults())
+        for message in refused:
+            print(message)
+        return int(bool(stale or refused))
     for path, text in expected:
         path.write_text(text, encoding="utf-8")
     return 0
+
+
+def refused_defaults() -> Iterator[str]:
+    """Yield what the schema refuses in the chart's own values: a key that it lacks, for example."""
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    values = yaml.safe_load(VALUES.read_text(encoding="utf-8"))
+    for error in Draft7Validator(schema).iter_errors(values):
+        place = ".".join(map(str, error.absolute_path)) or "the outermost keys"
+        yield f"{VALUES.name}: {place}: {error.message}: change it, or {SCHEMA.name}"
 
 
 def _is_fresh(path: Path, text: str) -> bool:

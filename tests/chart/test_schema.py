@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from kubeyaml import YamlError, read, split
 from tests.testkit.chart.rendering import CHART
 from tests.testkit.paths import ROOT
 from tests.testkit.policy_mistakes import MISTAKES, POLICY_HEADER
+from tools import chart_files
 
 POLICY = Draft202012Validator(
     json.loads((ROOT / "policies" / "policy.schema.json").read_text(encoding="utf-8"))
@@ -28,6 +30,25 @@ VALID = (
     "exceptions: [{rules: [absurd-count], reason: r, expires: 2030-06-15, match: {kind: [a*]}}]\n",
     "delegatedExceptions: [{rules: [absurd-count], namespaces: a*, longestDays: 30}]\n",
 )
+
+
+@pytest.mark.parametrize(
+    ("key", "refusal"),
+    [
+        ("audit", "audit: Additional properties are not allowed ('new' was unexpected)"),
+        ("", "the outermost keys: Additional properties are not allowed ('new' was unexpected)"),
+    ],
+)
+def test_a_value_that_the_schema_lacks_is_reported(
+    key: str, refusal: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert list(chart_files.refused_defaults()) == []
+    values = json.loads(json.dumps(DEFAULTS))
+    (values[key] if key else values)["new"] = 1
+    (tmp_path / "values.yaml").write_text(json.dumps(values), encoding="utf-8")
+    monkeypatch.setattr(chart_files, "VALUES", tmp_path / "values.yaml")
+    (message,) = chart_files.refused_defaults()
+    assert message == f"values.yaml: {refusal}: change it, or values.schema.json"
 
 
 def mistakes() -> list[str]:
