@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from cluster_commands.audit import evaluation
 from cluster_commands.audit.cli import main
+from tests.testkit.cases import cases
 from tests.testkit.lint_in_process import LintInProcess
-from tests.testkit.paths import ROOT
 
 BYPASS = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
 
@@ -61,15 +60,15 @@ def test_the_audit_finds_what_the_linter_finds(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    manifests = []
-    for file in sorted((ROOT / "tests" / "cases").glob("*/*.yaml")):
-        if not file.name.endswith((".case.yaml", ".expected.yaml")):
-            manifests += [m for m in yaml.safe_load_all(file.read_text()) if isinstance(m, dict)]
-    for number, manifest in enumerate(manifests):  # in a cluster, no two have the same name
-        if isinstance(metadata := manifest.get("metadata"), dict):
+    some = []
+    for number, case in enumerate(cases()[::8]):
+        manifest = json.loads(json.dumps(case.manifest, default=str))
+        # In a cluster, no two have the same name; and no case may limit the pods of another.
+        if isinstance(manifest, dict) and isinstance(metadata := manifest.get("metadata"), dict):
             metadata["name"] = f"{metadata.get('name')}-{number}"
+            metadata["namespace"] = f"case-{number}"
+            some.append(manifest)
     lint = LintInProcess(tmp_path, capsys, monkeypatch)
-    some = json.loads(json.dumps(manifests[::3], default=str))
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": some})
     expected = lint("--isolated", "--format=json", "-", stdin=text).report
     found = audit(some)
