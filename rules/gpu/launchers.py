@@ -13,6 +13,7 @@ from rules.base.json_patch import Path
 from rules.gpu.commands import CommandText
 from rules.gpu.expansion import expand
 from rules.gpu.images import image_name
+from rules.gpu.shell_words import script_words
 from rules.objects.container import Container
 
 # Digits of the largest number that is taken for one of GPUs.
@@ -20,10 +21,14 @@ _DIGITS = 6
 
 
 class Word(NamedTuple):
-    """A word of a command, and the path of the text that it stands in."""
+    """A word of a command, and the path of the text that it stands in.
+
+    `is_mention` if it may be part of a text that is written, and start nothing.
+    """
 
     text: str
     path: Path
+    is_mention: bool
 
 
 class Launcher(NamedTuple):
@@ -111,10 +116,12 @@ def parallel_size(container: Container, command: Iterable[CommandText]) -> Paral
     """How many GPUs the `command` of `container` works with; None in doubt."""
     words = _words(container, list(command))
     texts = [word.text for word in words]
-    started = list(_started(container, texts))
+    started = list(_started(container, words))
     if len(started) != 1 or _MASK in container.env or any(map(_is_unclear, texts)):
         return None
-    launcher = started[0]
+    launcher, is_mention = started[0]
+    if is_mention:
+        return None
     gpus, options, place = 1, [], None
     for names in launcher.sizes:
         stated = list(_options(words, names))
@@ -137,7 +144,8 @@ def _words(container: Container, command: Sequence[CommandText]) -> list[Word]:
     """The words of `command`; none if it names no launcher, or has too many."""
     if not _may_start(container, command):
         return []
-    words = [Word(part.strip("\"'"), path) for path, text in command for part in _split(text)]
+    found = ((word, path) for path, text in command for word in script_words(text))
+    words = [Word(word.text, path, word.is_mention) for word, path in found]
     return words if len(words) <= _MAX_WORDS else []
 
 
@@ -147,32 +155,36 @@ def _may_start(container: Container, command: Iterable[CommandText]) -> bool:
     return named or image_name(container.image) in _BY_IMAGE
 
 
-def _split(text: str) -> list[str]:
-    return text.replace("\\\n", " ").split()
-
-
-def _started(container: Container, texts: Sequence[str]) -> Iterator[Launcher]:
+def _started(container: Container, words: Sequence[Word]) -> Iterator[tuple[Launcher, bool]]:
+    """Each launcher that is named, and whether it is a mention."""
     if not container.raw.get("command") and image_name(container.image) in _BY_IMAGE:
-        yield _BY_IMAGE[image_name(container.image)]
-    for index, text in enumerate(texts):
-        for launcher, second in _BY_START.get(text.rpartition("/")[2], ()):
-            if tuple(texts[index + 1 : index + 1 + len(second)]) == second:
-                yield launcher
+        yield _BY_IMAGE[image_name(container.image)], False
+    for index, word in enumerate(words):
+        for launcher, second in _BY_START.get(word.text.rpartition("/")[2], ()):
+            following = words[index + 1 : index + 1 + len(second)]
+            if tuple(text for text, *_ in following) == second:
+                yield launcher, word.is_mention
 
 
 def _is_unclear(text: str) -> bool:
     in_background = text.endswith("&") and text != "&&"
-    return text in _UNCLEAR or "ray" in text or text.startswith(("#", _MASK)) or in_background
+    in_document = "<<" in text
+    is_named = text in _UNCLEAR or "ray" in text or text.startswith(("#", _MASK))
+    return is_named or in_background or in_document
 
 
 def _options(words: Sequence[Word], names: Iterable[str]) -> Iterator[tuple[str, str, Path]]:
-    """Each option of `words` that is called one of `names`, with its value and path."""
+    """Each option of `words` that is called one of `names`, with its value and path.
+
+    The value of one that may be part of a text is empty.
+    """
     known = frozenset(names)
-    for index, (text, path) in enumerate(words):
+    for index, (text, path, is_mention) in enumerate(words):
         if _name(text) in known:
             name, equals, value = text.partition("=")
             following = words[index + 1].text if index + 1 < len(words) else ""
-            yield name, value.strip("\"'") if equals else following, path
+            stated = value.strip("\"'") if equals else following
+            yield name, "" if is_mention else stated, path
 
 
 def _name(text: str) -> str:

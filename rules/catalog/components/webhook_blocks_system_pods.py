@@ -35,7 +35,8 @@ from rules.rule import define_rule
 from rules.traits.bits import WEBHOOK_CONFIGURATION
 
 NAME_LABEL = "kubernetes.io/metadata.name"
-PODS = frozenset({"pods", "*", "*/*", "pods/*"})
+# "pods/*" is not among them: it means the subresources of pods.
+PODS = frozenset({"pods", "*", "*/*"})
 
 
 def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:

@@ -2,10 +2,10 @@
 
 What it does
 ------------
-Finds containers that request a GPU resource, or use a resource claim, and whose command ends with
-`sleep`, or with `tail -f /dev/null`. A `sleep` in a loop between other commands is not reported.
-The rule is off in the bundle `strict` too: people work in such pods. Of a pod it reads at most
-100,000 characters.
+Finds containers that request a GPU resource, or use a resource claim, and whose whole command is
+`sleep` for an hour or longer, or `tail -f /dev/null`. A shell around it, a `trap` before it and
+`& wait` behind it do not count. A command that does something else too is not reported. The rule is
+off in the bundle `strict` too: people work in such pods.
 
 Why it matters
 --------------
@@ -20,7 +20,7 @@ References
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 from rules.base.json_access import display
@@ -33,25 +33,33 @@ from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import CLAIM, GPU_RESOURCE
 
-# What is read of the end of a command, in characters.
-_END = 200
-_IDLE = r"(?:^|[\s;&|/])(?:sleep\s+[0-9a-z.]+|tail\s+-f\s+/dev/null)(?:\s*&\s*wait)?[\s;]*$"
+# A longer command does more than sleep.
+_MAX_CHARACTERS = 200
+_IDLE = r"""
+    (?: (?:\S*/)? (?:ba|da|a|z)?sh \s+ -[a-z]*c \s+ (?:--\s+)? )?
+    (?: trap \s+ (?: : | (["']) (?:exit(?:\s+[0-9]+)?|:|) \1 )
+        (?:\s+[A-Z0-9]+)+ \s* (?:;|&&|\n) \s* )?
+    (?:exec\s+)?
+    (?:\S*/)? (?P<idle>
+        sleep \s+ (?:infinity|inf|(?P<number>[0-9]{1,12})(?P<unit>[smhd]?))
+        | tail \s+ -[fF] \s+ /dev/null
+    )
+    (?:\s*&\s*wait)? [\s;]*"""
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SHORTEST = 3600
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield each GPU container whose command ends by waiting."""
+    """Yield each GPU container whose command only waits."""
     for container, texts in commands_of(c for c in pod.containers if _holds_devices(c)):
-        if not texts:
-            continue
-        end = " ".join(text for _, text in texts[-3:])[-_END:]
-        match = _pattern().search(end)
-        if match:
+        idle = _idle([text for _, text in texts])
+        if idle:
             asked = request_of(container).first or "a resource claim"
             yield Finding(
                 path=texts[-1].path,
                 key="command.idle",
-                message=f"{container} holds {display(asked)} and ends with "
-                f"{display(match[0].strip(' ;&|/'))}: nobody else gets the GPU while it waits",
+                message=f"{container} holds {display(asked)} and only runs {display(idle)}: "
+                "nobody else gets the GPU while it waits",
                 container=container,
                 help="delete the pod when nobody works in it, or start it without the GPU",
             )
@@ -61,9 +69,19 @@ def _holds_devices(container: Container) -> bool:
     return container.role == "app" and bool(request_of(container).first or container.claims)
 
 
+def _idle(texts: Sequence[str]) -> str:
+    """What the command of `texts` sleeps by, if it does nothing else; otherwise an empty text."""
+    if sum(map(len, texts)) > _MAX_CHARACTERS:
+        return ""
+    match = _pattern().fullmatch(" ".join(texts).strip())
+    if not match or int(match["number"] or _SHORTEST) * _SECONDS[match["unit"] or ""] < _SHORTEST:
+        return ""
+    return match["idle"]
+
+
 @cache
 def _pattern() -> re.Pattern[str]:
-    return re.compile(_IDLE)
+    return re.compile(_IDLE, re.VERBOSE)
 
 
 RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(GPU_RESOURCE | CLAIM,))

@@ -5,6 +5,7 @@ What it does
 Multiplies what a pod of a Deployment, StatefulSet, ReplicaSet, ReplicationController or Job counts
 for by its `replicas` or `parallelism`, and compares the result with the keys `requests.<GPU
 resource>` of the ResourceQuotas of the namespace, if they are among the manifests of the same run.
+A Job never has more pods at a time than `completions`.
 A single pod that exceeds the quota is reported by `quota-exceeded`. Quotas with scopes are not
 compared.
 
@@ -20,7 +21,8 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rules.base.json_access import as_object, display
 from rules.finding import Action, Finding
@@ -38,7 +40,7 @@ FIELDS = ("replicas", "parallelism")
 def check(workload: KubernetesObject, context: Context) -> Iterator[Finding]:
     """Yield each GPU resource of which the pods together exceed the smallest quota."""
     spec = as_object(workload.raw.get("spec"))
-    found = [(f, spec[f]) for f in FIELDS if type(spec.get(f)) is int and spec[f] > 1]
+    found = [(f, count) for f in FIELDS if (count := _pods_at_a_time(spec, f)) > 1]
     for field, count in found:
         for pod in workload.pods:
             for resource in requested_resources(pod):
@@ -56,6 +58,16 @@ def check(workload: KubernetesObject, context: Context) -> Iterator[Finding]:
                     ),
                     help=f"write {field}: {limit.value // wanted}, or raise the quota",
                 )
+
+
+def _pods_at_a_time(spec: Mapping[str, Any], field: str) -> int:
+    """How many pods `field` of a workload's `spec` makes run together, 0 if it does not say."""
+    count, completions = spec.get(field), spec.get("completions")
+    if type(count) is not int:
+        return 0
+    if field == "parallelism" and type(completions) is int:
+        return min(count, completions)
+    return count
 
 
 RULE = define_rule(

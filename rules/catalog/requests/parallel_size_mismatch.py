@@ -8,10 +8,11 @@ containers that request another number of whole GPUs. Processes of torchrun may 
 each, so only more processes than GPUs are reported.
 
 It says nothing where the number is not certain: beside options for several machines, Ray or data
-parallelism, in scripts that start several programs, with `CUDA_VISIBLE_DEVICES`, and for values
-that the manifest does not show. The pods of a custom resource may work together, so of vLLM and
-SGLang only fewer GPUs are reported there. Of a pod it reads at most 100,000 characters, and of a
-container 5,000 words.
+parallelism, in scripts that start several programs, with `CUDA_VISIBLE_DEVICES`, for values that
+the manifest does not show, and for launchers that a script only names: in quotation marks, in a
+here-document, or behind `echo`, `printf`, `pip` or `which`. The pods of a custom resource may work
+together, so of vLLM and SGLang only fewer GPUs are reported there. Of a pod it reads at most
+100,000 characters, and of a container 5,000 words.
 
 Why it matters
 --------------
