@@ -28,7 +28,7 @@ COMMANDS = {
         "certs",
         "check whether the webhook works, watch or remove it",
     ),
-    "exceptions": ("delegation.cli", "certs", "accept GpuExceptions as the policy delegates"),
+    "exceptions": ("delegation.cli", "certs", "run the controller that accepts GpuExceptions"),
     "gpus": (
         "cluster_commands.gpus.cli",
         "cluster",
@@ -43,9 +43,9 @@ COMMANDS = {
     "inventory": (
         "cluster_commands.inventory.cli",
         "certs",
-        "tell the webhook what it needs to know of other objects",
+        "run the controller that lists other objects for the webhook",
     ),
-    "hook": ("lint.hooks.cli", "", "judge commits and pushes, as Git hooks"),
+    "hook": ("lint.hooks.cli", "", "evaluate commits and pushes, as Git hooks"),
     "policy": ("lint.policy.cli", "", "check, show, test and compare policies"),
     "explain": ("lint.explain", "", "explain what a rule does and why"),
     "rules": ("lint.rules_command", "", "list the rules"),

@@ -1,9 +1,10 @@
-"""The command `gpuward explain RULE`."""
+"""The command `gpuward explain RULE`; of a family, it lists the rules."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from lint.findings import LEVELS
@@ -16,22 +17,32 @@ from rules.rule import Rule
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     parser = argparse.ArgumentParser(
-        prog="gpuward explain", description="Say what a rule does and why."
+        prog="gpuward explain",
+        description="Say what a rule does and why, or which rules a family has.",
     )
     parser.add_argument("rule", metavar="RULE")
     return parser
 
 
 def main(arguments: list[str]) -> int:
-    """Print what the named rule does and why; the exit status."""
+    """Print what the named rule does and why, or the rules of a family; the exit status."""
     wanted = make_parser().parse_args(arguments).rule
     rules = {rule.name: rule for rule in ALL_RULES}
+    if members := [rule for rule in ALL_RULES if rule.family == wanted]:
+        sys.stdout.write(_family(wanted, members))
+        return 0
     if wanted not in rules:
         hint = did_you_mean(wanted, rules, "gpuward rules lists them all")
         sys.stderr.write(f"gpuward: there is no rule {wanted!r}; {hint}\n")
         return 2
     sys.stdout.write(explanation(rules[wanted]))
     return 0
+
+
+def _family(name: str, members: Sequence[Rule[Any]]) -> str:
+    width = max(len(rule.name) for rule in members)
+    lines = sorted(f"  {rule.name:<{width}}  {rule.summary}\n" for rule in members)
+    return f"{name} is a family of rules. `gpuward explain RULE` explains one:\n\n{''.join(lines)}"
 
 
 def explanation(rule: Rule[Any]) -> str:

@@ -75,7 +75,7 @@ def read_facts(source: ObjectSource, policy: Policy, request: Request | None) ->
                 missing[resource] = error
             continue
         if not listed[resource] and request is None and resource != SLICES:
-            missing[resource] = SourceError(f"the files contain no {resource.kind}")
+            missing[resource] = SourceError(f"no {resource.kind} in the files")
     nodes, slices = listed.get(NODES, ()), listed.get(SLICES, ())
     usage = None
     try:
@@ -95,6 +95,8 @@ def why_missing(facts: Facts, check: str, resource: Resource) -> Row | None:
     error = facts.missing[resource]
     if facts.request is None:
         remedy = f"list them too: kubectl get {resource} -A -o json"
+        if resource == DAEMON_SETS:  # a cluster without any can be fit for GPUs
+            remedy = f"if the cluster has no {resource.kind}, nothing; otherwise {remedy}"
     elif isinstance(error, MissingRightError):
         remedy = f"grant the right to list {resource}"
     else:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 
-from cluster_commands.doctor.rows import Row, State
+from cluster_commands.doctor.rows import Row, State, names
 from cluster_commands.gpus.rows import Table
 from cluster_commands.gpus.tables import render
 from lint.report import printable
@@ -17,15 +18,18 @@ _COLORS = {State.OK: "32", State.WRONG: "31", State.NOT_KNOWN: "33"}
 
 
 def as_table(rows: Sequence[Row], *, color: bool) -> str:
-    """The table, and below it what to do about each row that is not ok."""
+    """The table, and below it what to do about rows that are not ok: once for rows of one check."""
     cells = [(row.state.value, row.check, row.subject, row.message) for row in rows]
     header, *lines = render(Table(_HEADER, [*cells])).splitlines()
     if color:
         lines = [_colored(row.state, line) for row, line in zip(rows, lines, strict=True)]
+    subjects: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in rows:
+        if row.remedy:
+            subjects[row.check, row.remedy].append(row.subject)
     remedies = "".join(
-        f"- {printable(row.check)}, {printable(row.subject)}:\n  {_indented(row.remedy)}\n"
-        for row in rows
-        if row.remedy
+        f"- {printable(check)}, {printable(names(found))}:\n  {_indented(remedy)}\n"
+        for (check, remedy), found in subjects.items()
     )
     counts = ", ".join(f"{sum(r.state is state for r in rows)} {state.value}" for state in State)
     to_do = f"\nWhat to do:\n{remedies}" if remedies else ""

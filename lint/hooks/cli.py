@@ -1,4 +1,4 @@
-"""The command `gpuward hook`: judge commits and pushes."""
+"""The command `gpuward hook`: evaluate commits and pushes."""
 
 from __future__ import annotations
 
@@ -38,12 +38,14 @@ def _parsed(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    parser = argparse.ArgumentParser(prog="gpuward hook", description="Judge commits and pushes.")
+    parser = argparse.ArgumentParser(
+        prog="gpuward hook", description="Evaluate commits and pushes."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     install = commands.add_parser(
         "install",
         usage="gpuward hook install [--fix] [-- LINT-OPTION …]",
-        help="write a Git hook that judges what is staged",
+        help="write a Git hook that evaluates what is staged",
         description="Write the pre-commit hook of this repository, where core.hooksPath says. It "
         "runs `gpuward lint --staged --quiet`, with the options after `--`. A hook that gpuward "
         "did not write stays as it is.",
@@ -57,7 +59,7 @@ def make_parser() -> argparse.ArgumentParser:
     uninstall.set_defaults(run=_uninstall, takes_lint_options=False)
     receive = commands.add_parser(
         "pre-receive",
-        help="for Git servers: judge what a push changes",
+        help="for Git servers: evaluate what a push changes",
         description=pre_receive.DESCRIPTION,
         epilog=pre_receive.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

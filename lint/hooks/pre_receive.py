@@ -1,4 +1,4 @@
-"""Judge what a push changes, on a Git server, before the server accepts it."""
+"""Evaluate what a push changes, on a Git server, before the server accepts it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_CHARACTERS = 64 * 1024 * 1024
 DEFAULT_TIMEOUT = 60.0  # seconds
 MAX_TIMEOUT = 86_400.0
 DESCRIPTION = """\
-Judge the manifests that a push changes, as a pre-receive hook of a Git server, which gives
+Evaluate the manifests that a push changes, as a pre-receive hook of a Git server, which gives
 the old commit, the new commit and the name of each ref on standard input. The changes of a
 new branch are those since it left the default branch. Nothing in the repository configures
 this: the policy is the one that --policy names, or the default one."""
@@ -90,7 +90,7 @@ def judge(options: argparse.Namespace, pushed: BinaryIO, out: TextIO) -> int:
                 place = push.ref
                 status = max(status, _judge(push, policy, options, out))
     except OutOfTimeError:
-        why = f"judging this push took more than {options.timeout:g} seconds"
+        why = f"evaluating this push took more than {options.timeout:g} seconds"
         remedy = "push fewer changes at once, or raise --timeout in the server's hook"
         out.write(printable(f"gpuward: {place}: not evaluated: {why}: {remedy}") + "\n")
         return 3

@@ -14,6 +14,7 @@ from cluster.protocols import ClusterError
 from cluster_commands.doctor.cli import all_rows, main
 from cluster_commands.doctor.facts import Facts, Request, read_facts
 from cluster_commands.doctor.label_selectors import matches
+from cluster_commands.doctor.report import as_table
 from cluster_commands.doctor.rows import Row, State
 from cluster_commands.source.objects import MissingRightError, ObjectSource, Resource, SourceError
 from policies.loading import default_policy
@@ -327,6 +328,28 @@ def test_rules_about_nodes_are_rows() -> None:
 )
 def test_label_selectors(selector: Object, labels: dict[str, str], expected: bool) -> None:  # noqa: FBT001
     assert matches(selector, labels) is expected
+
+
+def test_one_remedy_is_printed_once_for_the_rows_of_a_check() -> None:
+    found = rows(*(plugin(name, None) for name in "abcd"), plugin("low", "gold"))
+    text = as_table(found["component priority"], color=False)
+    subjects = ", ".join(f"daemonset/{name} in kube-system" for name in "abc")
+    assert text.count("set priorityClassName") == 1
+    assert f"- component priority, {subjects} and 2 more:\n  set priorityClassName" in text
+
+
+@pytest.mark.parametrize(
+    ("check", "remedy"),
+    [
+        ("component priority", "if the cluster has no DaemonSet, nothing; otherwise list them"),
+        ("webhook", "list them too: kubectl get mutatingwebhookconfigurations"),
+    ],
+)
+def test_what_is_not_in_files_may_not_be_in_the_cluster(check: str, remedy: str) -> None:
+    row, *_ = rows(request=None)[check]
+    assert row.state is State.NOT_KNOWN
+    assert row.message.endswith("in the files")
+    assert row.remedy.startswith(remedy)
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

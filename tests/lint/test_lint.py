@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from lint import cli
+from lint import cli, explain
+from rules.all_rules import ALL_RULES
 from rules.engine.fixing import check as real_check
 from tests.testkit.paths import ROOT
 
@@ -510,6 +511,17 @@ def test_explain_suggests_the_rule_that_was_meant() -> None:
     )
     assert done.returncode == 2
     assert 'did you mean "visible-devices-env"' in done.stderr
+
+
+@pytest.mark.parametrize("family", sorted({rule.family for rule in ALL_RULES}))
+def test_explain_lists_the_rules_of_a_family(
+    family: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert explain.main([family]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{family} is a family of rules")
+    listed = [line.split()[0] for line in lines if line]
+    assert listed == sorted(rule.name for rule in ALL_RULES if rule.family == family)
 
 
 def test_a_path_cannot_steer_the_terminal(lint: Lint) -> None:
