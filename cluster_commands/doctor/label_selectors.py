@@ -19,7 +19,8 @@ def matches(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
 
 
 def _fits(term: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    key, values = as_text(term.get("key")), term.get("values") or []
+    key, values = as_text(term.get("key")), term.get("values")
+    values = values if isinstance(values, list) else []
     match term.get("operator"):
         case "In":
             return key in labels and labels[key] in values

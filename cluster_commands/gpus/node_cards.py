@@ -85,7 +85,7 @@ def _hami(text: str) -> Iterator[Card]:
             for fields in (device.split(",") for device in text.split(":"))
         ]
     for device in devices:
-        if device.get("health") in {True, "true"}:
+        if device.get("health") in (True, "true"):  # a set cannot look up a list
             amounts = {
                 "nvidia.com/gpumem": whole(amount_of(device.get("devmem"))),
                 "nvidia.com/gpucores": whole(amount_of(device.get("devcore"))),

@@ -28,6 +28,8 @@ PER_CARD = frozenset(
 # A pod has few cards. Longer records are not read, so that no tenant makes the command slow.
 _MAX_CHARACTERS, _MAX_SHARES = 20_000, 1000
 _MAX_AMOUNT = 10**15
+# Of a card. Without a least part, `1e-999999` would be shown with a million digits.
+_LEAST_PART = Decimal("1e-9")
 
 
 class Share(NamedTuple):
@@ -107,8 +109,11 @@ def _koordinator(text: str) -> Iterator[Share]:
     except (ValueError, RecursionError):
         return
     for _, card in cards:
+        minor = card.get("minor")
+        if not isinstance(minor, int | str):
+            continue
         for name, value in as_object(card.get("resources")).items():
-            yield Share(str(card.get("minor")), name, whole(amount_of(value)))
+            yield Share(str(minor), name, whole(amount_of(value)))
 
 
 _READERS: Mapping[str, Callable[[str], Iterator[Share]]] = {
@@ -142,10 +147,10 @@ def requested_fraction(pod: Mapping[str, Any]) -> Amount:
 
 
 def _decimal(value: object) -> Decimal:
-    """A part of a card, between 0 and 1; 0 for everything else."""
+    """A part of a card, less than 1; 0 for everything else."""
     try:
         number = Decimal(as_text(value)[:20] or "0")
-        return number if 0 < number < 1 else Decimal(0)
+        return number if _LEAST_PART <= number < 1 else Decimal(0)
     except InvalidOperation:  # also where NaN is compared
         return Decimal(0)
 

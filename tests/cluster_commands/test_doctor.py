@@ -181,6 +181,8 @@ REJECTED = "apiserver_admission_webhook_rejection_count"
 METRICS = f"""\
 apiserver_admission_webhook_fail_open_count{{name="deny.gpuward.io",type="validating"}} 3
 apiserver_admission_webhook_fail_open_count{{name="other.example.com",type="validating"}} 9
+apiserver_admission_webhook_fail_open_count{{name="warn.gpuward.io",type="validating"}} e
+apiserver_admission_webhook_fail_open_count{{name="warn.gpuward.io",type="validating"}} 1e+999
 {REJECTED}{{name="a.gpuward.io",error_type="calling_webhook_error"}} 1
 {REJECTED}{{error_type="no_error",name="deny.gpuward.io"}} 70
 """
@@ -284,6 +286,7 @@ def test_pods_per_card() -> None:
         (lambda _: '{"kubeletconfig": {"cpuManagerPolicy": "none"}}', State.OK),
         (lambda _: '{"kubeletconfig": {}}', State.NOT_KNOWN),
         (lambda _: "not JSON", State.NOT_KNOWN),
+        (lambda _: "[" * 100_000, State.NOT_KNOWN),
     ],
 )
 def test_cpu_policy(answer: Callable[[str], str], state: State) -> None:
@@ -317,6 +320,7 @@ def test_rules_about_nodes_are_rows() -> None:
         ({"matchLabels": {"a": "1"}}, {}, False),
         ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]}, {}, False),
         ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, {}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": 5}]}, {"a": "1"}, False),
         ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {"a": ""}, True),
         ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {"a": ""}, False),
         (

@@ -248,6 +248,12 @@ def test_memory_that_hami_gives_of_each_card_is_counted_for_all() -> None:
         {"scheduler.framework.gpushare.allocation": '{"0": {"0": 1e999}}'},
         {"hami.io/vgpu-devices-allocated": f"GPU-1,NVIDIA,{'9' * 9000},0:"},
         {"gpu-fraction": "NaN"},
+        {"gpu-fraction": "1e-999999", "gpu-fraction-num-devices": "9"},
+        {
+            "scheduling.koordinator.sh/device-allocated": json.dumps(
+                {"gpu": [{"minor": [], "resources": {"x": 1}}]}
+            )
+        },
         {"ALIYUN_COM_GPU_MEM_IDX": "²", "ALIYUN_COM_GPU_MEM_POD": "1"},
     ],
 )
@@ -258,6 +264,15 @@ def test_a_record_that_nobody_can_read_changes_no_sum(annotations: dict[str, str
     )
     assert only(usage, MEMORY).allocated == 3
     assert cards(usage) == {("0", MEMORY): (0, 15)}
+
+
+@pytest.mark.parametrize("field", ["id", "count", "devmem", "devcore", "type", "health"])
+@pytest.mark.parametrize("value", [[], {}, -1.5, None, "x", 10**4000])
+def test_a_field_of_hamis_register_of_the_wrong_type_ends_nothing(field: str, value: Any) -> None:
+    register = json.dumps([{**HAMI[0], field: value}, {**HAMI[0], "id": "GPU-2"}])
+    annotations = {"hami.io/node-nvidia-register": register}
+    usage = counted([node("n", {GPU: 10}, annotations=annotations)], [])
+    assert cards(usage)["GPU-2", "nvidia.com/gpumem"] == (0, 32768)
 
 
 def resource_slice(devices: list[Object], generation: int = 1) -> Object:

@@ -29,7 +29,7 @@ def check_cpu_policy(facts: Facts, *, ask: bool) -> Iterator[Row]:
         path = f"/api/v1/nodes/{quote(name, safe='')}/proxy/configz"
         try:
             config = as_object(as_object(json.loads(facts.request(path))).get("kubeletconfig"))
-        except (ClusterError, ValueError) as error:
+        except (ClusterError, ValueError, RecursionError) as error:
             yield not_known(_CHECK, name, f"its kubelet does not say: {error}", _OPT_IN)
             continue
         by_policy.setdefault(as_text(config.get("cpuManagerPolicy")), []).append(name)

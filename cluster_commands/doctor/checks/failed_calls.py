@@ -13,7 +13,9 @@ from registration.configurations import WEBHOOK_NAME_SUFFIX
 _CHECK = "failed calls"
 _OPEN = "apiserver_admission_webhook_fail_open_count"
 _REJECTED = "apiserver_admission_webhook_rejection_count"
-_SAMPLE = re.compile(r"^(\w+)\{([^}\n]*)\} ([0-9.e+]+)$", re.MULTILINE)
+# A value that a counter can have: `12`, `1.5e+06`.
+_VALUE = r"[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e\+[0-9]{1,2})?"
+_SAMPLE = re.compile(rf"^(\w+)\{{([^}}\n]*)\}} ({_VALUE})$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _RIGHT = "grant `get` on the nonResourceURL /metrics"
 _FILES = "run it against the cluster"
