@@ -15,6 +15,10 @@ class ForbiddenError(ClusterError):
     """The account lacks a right."""
 
 
+class NamespaceTerminatingError(ForbiddenError):
+    """The namespace is being deleted: nothing can be created there any more."""
+
+
 class TooLargeError(ClusterError):
     """The answer is larger than the caller wants to read."""
 
@@ -57,9 +61,23 @@ def error_of(what: str, code: int, status: Object, retry_after: str) -> ClusterE
     the header of this name. The message begins with `what`.
     """
     default = UnavailableError if code >= HTTPStatus.INTERNAL_SERVER_ERROR else ClusterError
-    error = _ERRORS.get(code, default)(f"{what} {status.get('message') or 'without a message'}")
+    kind = _ERRORS.get(code, default)
+    if kind is ForbiddenError and "NamespaceTerminating" in _causes(status):
+        kind = NamespaceTerminatingError
+    error = kind(f"{what} {status.get('message') or 'without a message'}")
     if isinstance(error, ExpiredError):
         error.continue_token = str((status.get("metadata") or {}).get("continue") or "")
     elif isinstance(error, UnavailableError):
         error.retry_after = float(retry_after) if retry_after.isdecimal() else None
     return error
+
+
+def _causes(status: Object) -> list[object]:
+    """The reasons of the causes in `status`.
+
+    Source: Kubernetes, `staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/types.go`, StatusCause.
+    """
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    found = causes if isinstance(causes, list) else []
+    return [cause.get("reason") for cause in found if isinstance(cause, dict)]

@@ -13,6 +13,7 @@ from cluster_commands.audit.facts import namespace_of, read_facts
 from cluster_commands.audit.inventory import read_inventory
 from cluster_commands.audit.objects import EVALUATED, NAMESPACED
 from cluster_commands.audit.remarks import PodRemarks
+from cluster_commands.audit.report_kinds import KINDS
 from cluster_commands.source.objects import ObjectSource, SourceError
 from cluster_commands.source.options import add_options, open_connection, open_source
 from lint.input_options import add_policy
@@ -128,25 +129,27 @@ def _refuse(why: str) -> int:
 def _publish(options: argparse.Namespace, results: Results, *, notes: bool) -> bool:
     """Write the findings into the cluster; whether that succeeded."""
     publishing = import_module("cluster_commands.audit.publishing")
+    failed: list[SourceError] = []
     findings = [located for located in results.findings if notes or located.level != "note"]
     try:
         # What could not be listed may still have what an earlier audit found in it.
         count = publishing.publish(
             open_connection(options),
-            publishing.KINDS[options.publish],
+            KINDS[options.publish],
             findings,
             options.namespace,
+            failed.append,
             prune=not results.not_evaluated,
         )
+        if not options.quiet:
+            kept = "; earlier reports stay, as not everything was evaluated"
+            more = kept if results.not_evaluated else ""
+            sys.stderr.write(f"gpuward: {many(count, 'report')} published{more}\n")
     except SourceError as error:
-        _refuse(str(error))
-        return False
-    if not options.quiet:
-        kept = "; earlier reports stay, as not everything was evaluated"
-        sys.stderr.write(
-            f"gpuward: {many(count, 'report')} published{kept if results.not_evaluated else ''}\n"
-        )
-    return True
+        failed.append(error)
+    for found in failed:
+        _refuse(str(found))
+    return not failed
 
 
 def audit(

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 from urllib.parse import quote
 
 from cluster.connection import Connection
-from cluster.errors import ForbiddenError, MissingError
+from cluster.errors import (
+    ForbiddenError,
+    MissingError,
+    NamespaceTerminatingError,
+    UnavailableError,
+)
 from cluster.protocols import ClusterError
+from cluster_commands.audit.report_kinds import ReportKind
 from cluster_commands.source.api_server import ApiServerSource
-from cluster_commands.source.objects import Object, Resource, SourceError
+from cluster_commands.source.objects import Object, SourceError
 from cluster_commands.source.retries import RetryingConnection
 from lint.findings import LocatedFinding
 from lint.report import printable
@@ -30,23 +36,8 @@ _OUTCOMES = {"error": ("fail", "high"), "warning": ("warn", "medium"), "note": (
 _VERSIONS = {"": "v1", "apps": "apps/v1", "batch": "batch/v1"}
 
 
-class ReportKind(NamedTuple):
-    """One of the two APIs for reports: the resource of namespaces, and that of the cluster."""
-
-    namespaced: Resource
-    cluster: Resource
-
-
-KINDS = {
-    "policyreport": ReportKind(
-        Resource("policyreports", "PolicyReport", "wgpolicyk8s.io", ("v1alpha2",)),
-        Resource("clusterpolicyreports", "ClusterPolicyReport", "wgpolicyk8s.io", ("v1alpha2",)),
-    ),
-    "openreports": ReportKind(
-        Resource("reports", "Report", "openreports.io", ("v1alpha1",)),
-        Resource("clusterreports", "ClusterReport", "openreports.io", ("v1alpha1",)),
-    ),
-}
+class _NamespaceError(SourceError):
+    """A report could not be written or deleted; those of other namespaces perhaps can."""
 
 
 def publish(
@@ -54,13 +45,16 @@ def publish(
     kind: ReportKind,
     findings: Iterable[LocatedFinding],
     namespace: str | None,
+    on_error: Callable[[SourceError], object],
     *,
     prune: bool,
 ) -> int:
     """Write reports with `findings`; returns how many reports there are.
 
     A namespace has as many reports as its findings need. With `prune`, reports of earlier audits
-    that no longer have a finding are deleted: of `namespace`, or of all. Raises SourceError.
+    that no longer have a finding are deleted: of `namespace`, or of all. What cannot be written in
+    one namespace is given to `on_error`; its earlier reports stay, and others are still written.
+    Namespaces that are gone, or are being deleted, are left out. Raises SourceError.
     """
     requests = RetryingConnection(connection)
     _check_served(requests, kind)
@@ -69,15 +63,29 @@ def publish(
         owner = located.owner or located.finding.object
         by_namespace[owner.namespace if owner else ""].append(located)
     written = set()
+    left_out = set()  # namespaces
     for home, found in by_namespace.items():
         for number, results in enumerate(_shards(found), start=1):
             report = _report(kind, home, f"{_NAME}-{number}", results)
-            _request(requests, "PATCH", kind, report, "application/apply-patch+yaml")
+            try:
+                is_written = _request(requests, "PATCH", kind, report)
+            except _NamespaceError as error:
+                on_error(error)
+                is_written = False
+            if not is_written:
+                left_out.add(home)
+                break
             written.add((home, report["metadata"]["name"]))
     if prune:
         for home, name in _existing(ApiServerSource(connection), kind, namespace) - written:
-            metadata = {"name": name, "namespace": home}
-            _request(requests, "DELETE", kind, {"metadata": metadata})
+            if home not in left_out:
+                try:
+                    _request(
+                        requests, "DELETE", kind, {"metadata": {"name": name, "namespace": home}}
+                    )
+                except _NamespaceError as error:
+                    on_error(error)
+                    left_out.add(home)
     return len(written)
 
 
@@ -104,9 +112,8 @@ def _existing(
     }
 
 
-def _request(
-    requests: RetryingConnection, method: str, kind: ReportKind, report: Object, sent: str = ""
-) -> None:
+def _request(requests: RetryingConnection, method: str, kind: ReportKind, report: Object) -> bool:
+    """Write or delete a report; False if it, or its namespace, is gone or is being deleted."""
     metadata = report["metadata"]
     namespace, name = metadata.get("namespace", ""), metadata["name"]
     resource = kind.namespaced if namespace else kind.cluster
@@ -118,15 +125,17 @@ def _request(
             requests.request(method, path)
         else:
             path += f"?fieldManager={FIELD_MANAGER}&force=true&fieldValidation=Strict"
-            requests.request(method, path, report, sent)
-    except MissingError:
-        pass  # somebody has deleted it, or its namespace
-    except ForbiddenError as error:
-        needed = f"list, create, patch and delete {resource}"
-        why = f"the account must not; it needs the rights to {needed}{where}"
-        raise SourceError(f"cannot write {name}{where}: {why}") from error
-    except ClusterError as error:
+            requests.request(method, path, report, "application/apply-patch+yaml")
+    except (MissingError, NamespaceTerminatingError):
+        return False
+    except UnavailableError as error:  # so it is in every namespace, after minutes for each
         raise SourceError(f"cannot write {name}{where}: {error}") from error
+    except ForbiddenError as error:
+        needed = f"the account needs the rights to list, create, patch and delete {resource}"
+        raise _NamespaceError(f"cannot write {name}{where}: {error}; {needed}{where}") from error
+    except ClusterError as error:
+        raise _NamespaceError(f"cannot write {name}{where}: {error}") from error
+    return True
 
 
 def _shards(found: Iterable[LocatedFinding]) -> Iterator[list[dict[str, Any]]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster_commands.audit.objects import EVALUATED, REFERRED
-from cluster_commands.audit.publishing import KINDS
+from cluster_commands.audit.report_kinds import KINDS
 from cluster_commands.inventory.listing import CLUSTER_WIDE
 from tests.testkit.chart.permissions import (
     CONTROLLER_VERBS,

@@ -10,6 +10,7 @@ import pytest
 
 from cluster_commands.audit import publishing
 from cluster_commands.audit.cli import main
+from cluster_commands.audit.report_kinds import KINDS
 from tests.testkit.chart.rendering import render
 from tests.testkit.cluster_commands.report_definitions import report_definitions
 from tests.testkit.control_plane.cluster import Cluster
@@ -116,13 +117,13 @@ def test_findings_are_kept_in_the_cluster(
 ) -> None:
     monkeypatch.setattr(publishing, "_MAX_RESULTS", 2)
     cluster, namespace = report_kinds, report_kinds.namespace()
-    resource = str(publishing.KINDS[kind].namespaced)
+    resource = str(KINDS[kind].namespaced)
     pods = f"/api/v1/namespaces/{namespace}/pods"
     names = ["a", "b", "c", "d", "a-name-that-is-as-long-as-one-can-be-" + "x" * 216]
     for name in names:
         cluster.create(pods, {"metadata": {"name": name}, "spec": pod_spec(env=BYPASS)})
     # Reports of others, and reports in other namespaces, stay as they are.
-    made = publishing.KINDS[kind].namespaced
+    made = KINDS[kind].namespaced
     version = f"{made.group}/{made.versions[0]}"
     theirs = {"apiVersion": version, "kind": made.kind, "metadata": {"name": "theirs"}}
     cluster.create(f"/apis/{version}/namespaces/{namespace}/{made.name}", theirs)

@@ -1,4 +1,4 @@
-"""An API server that only lists: for faults that a real one cannot be made to have, and for size.
+"""An API server for faults that a real one cannot be made to have, and for size.
 
 It speaks HTTP on this machine, lists objects page by page as API servers do, and makes each object
 when a page needs it.
@@ -38,13 +38,17 @@ class PagedServer:
     """Serves the lists at the paths of `listed`.
 
     `faults` are what requests are answered with, by their numbers from 0. `requests` are the
-    queries that came. The token of a page is the number of its first object.
+    queries that came. It forgets what is written: `writes` are the methods and paths, and
+    `refusals` the answers to writes, by a part of the path.
+    The token of a page is the number of its first object.
     """
 
     def __init__(self, listed: Mapping[str, Listed], faults: Mapping[int, Fault]) -> None:
         self.listed = listed
         self.faults = faults
         self.requests: list[dict[str, str]] = []
+        self.refusals: dict[str, Fault] = {}
+        self.writes: list[str] = []
         self.url = ""
 
     def kubeconfig(self, folder: Path) -> str:
@@ -128,6 +132,17 @@ def _handler(served: PagedServer) -> type[BaseHTTPRequestHandler]:
                 half = page or b"{}"
                 self._answer(200, half, cut=len(half) // 2)
                 self.close_connection = True
+
+        def do_PATCH(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            path = urlsplit(self.path).path
+            served.writes.append(f"{self.command} {path}")
+            found = [fault for part, fault in served.refusals.items() if part in path]
+            fault = found[0] if found else Fault(200)
+            self._answer(fault.status, json.dumps(fault.body).encode())
+
+        def do_DELETE(self) -> None:
+            self.do_PATCH()
 
         def _answer(
             self, status: int, body: bytes, headers: Mapping[str, str] = {}, cut: int | None = None

@@ -1,0 +1,57 @@
+"""What `gpuward audit --publish` does where a namespace takes no report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster_commands.audit.cli import main
+from tests.testkit.cluster_commands.paged_server import Fault, Listed, paged_server
+
+API = "/apis/wgpolicyk8s.io/v1alpha2"
+HOMES = ("a", "broken", "gone", "z")
+CAUSES = [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]
+TERMINATING = Fault(403, body={"message": "being terminated", "details": {"causes": CAUSES}})
+
+
+def pod(number: int) -> dict[str, Any]:
+    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    containers = [{"name": "main", "image": "example/x", "env": env}]
+    metadata = {"name": "p", "namespace": HOMES[number]}
+    return {"metadata": metadata, "spec": {"containers": containers}}
+
+
+def earlier(number: int) -> dict[str, Any]:
+    return {"metadata": {"name": "gpuward-audit-2", "namespace": HOMES[number]}}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "status"),
+    [(None, 0), (Fault(403, body={"message": "quota"}), 2), (Fault(422, body={"message": "x"}), 2)],
+)
+def test_a_namespace_that_takes_no_report_keeps_none_from_the_others(
+    refusal: Fault | None, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = {
+        "/api/v1/pods": Listed(len(HOMES), pod),
+        f"{API}/policyreports": Listed(len(HOMES), earlier, "PolicyReport"),
+        f"{API}/clusterpolicyreports": Listed(0, earlier, "ClusterPolicyReport"),
+    }
+    with paged_server(listed) as served:
+        served.refusals["/namespaces/gone/"] = TERMINATING
+        if refusal:
+            served.refusals["/namespaces/broken/"] = refusal
+        kubeconfig = served.kubeconfig(tmp_path)
+        options = ["--isolated", "--exit-zero", "--publish=policyreport"]
+        status_found = main(["--kubeconfig", kubeconfig, *options])
+    said = capsys.readouterr().err
+    written = {write.partition("/namespaces/")[2] for write in served.writes if "PATCH" in write}
+    deleted = {write.partition("/namespaces/")[2] for write in served.writes if "DELETE" in write}
+    assert {path.partition("/")[0] for path in written} == set(HOMES)
+    kept = {"gone", "broken"} if refusal else {"gone"}
+    assert {path.partition("/")[0] for path in deleted} == set(HOMES) - kept
+    assert "namespace gone" not in said
+    assert ("in namespace broken" in said) is bool(refusal)
+    assert status_found == status, said
