@@ -94,6 +94,11 @@ class Pod:
             else:
                 forget_facts(self, kept_by_pod(path[depth]))
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing else adds to the pod, so that something can be said to be missing."""
+        return self.layout.is_whole and not self.is_partial
+
     @cached_property
     def containers(self) -> tuple[Container, ...]:
         """All containers in order: init, app, ephemeral. A rule that skips some must say why."""

@@ -19,6 +19,8 @@ class PodLayout(NamedTuple):
     - `resources_field`: the container's field of limits and requests.
     - `resources_overlay`: the resources are laid over those of another object, such as a training
       runtime, so a limit that is missing here may be there.
+    - `is_whole`: nothing else adds to the pod. It is not, if a runtime or an operator does: what is
+      missing here may be there.
     - `gpu_field`: the field, if any, that holds a GPU resource's name and quantity instead.
     """
 
@@ -32,6 +34,7 @@ class PodLayout(NamedTuple):
     metadata_in_spec: bool = False
     resources_field: str = "resources"
     resources_overlay: bool = False
+    is_whole: bool = True
     gpu_field: str = ""
 
 

@@ -64,6 +64,8 @@ _ARGO_PODS = (
     (("templates", "*", "steps", "*", "*", "inline"), _ARGO_TEMPLATE),
     (("templates", "*", "dag", "tasks", "*", "inline"), _ARGO_TEMPLATE),
 )
+# A runtime and the operator's defaults complete the pod, also one with `containers` of its own
+# (kserve/kserve pkg/apis/serving/v1beta1/predictor_custom.go).
 _KSERVE_COMPONENT = PodLayout(
     container_lists=((("initContainers",), "init"), (("containers",), "app")),
     single_containers=(
@@ -72,6 +74,7 @@ _KSERVE_COMPONENT = PodLayout(
         *("art", "alibi"),
     ),
     metadata_in_spec=True,
+    is_whole=False,
 )
 _KSERVE_PODS = (
     (("predictor",), _KSERVE_COMPONENT),
@@ -80,7 +83,7 @@ _KSERVE_PODS = (
 )
 # Until 2021 the group was KFServing's, and its first version had two alternatives of each component
 # (kserve/kserve v0.4.1 pkg/apis/serving/v1alpha2/inferenceservice_types.go).
-_KFSERVING_CUSTOM = PodLayout(container_lists=(), single_containers=("container",))
+_KFSERVING_CUSTOM = PodLayout(container_lists=(), single_containers=("container",), is_whole=False)
 _KFSERVING_PODS = (
     *_KSERVE_PODS,
     *(
@@ -94,6 +97,7 @@ _SPARK = PodLayout(
     container_lists=((("initContainers",), "init"), (("sidecars",), "app")),
     is_container=True,
     metadata_in_spec=True,
+    is_whole=False,
     gpu_field="gpu",
 )
 _SPARK_PODS = ((("driver",), _SPARK), (("executor",), _SPARK))
@@ -104,9 +108,10 @@ _TRAIN_JOB_TRAINER = PodLayout(
     is_container=True,
     resources_field="resourcesPerNode",
     resources_overlay=True,
+    is_whole=False,
 )
-# The object itself is a container, or a part of one.
-_CONTAINER = PodLayout(container_lists=(), is_container=True)
+# The object itself is a container, or a part of one, of which an operator makes a pod.
+_CONTAINER = PodLayout(container_lists=(), is_container=True, is_whole=False)
 _TEKTON_TASK = PodLayout(
     container_lists=((("steps",), "app"), (("sidecars",), "app")),
     resources_field="computeResources",

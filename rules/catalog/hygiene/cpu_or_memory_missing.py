@@ -3,7 +3,9 @@
 What it does
 ------------
 Finds containers that request a GPU resource and for CPU, or for memory, have neither a request nor
-a limit, nor has the pod (`spec.resources`).
+a limit, nor has the pod (`spec.resources`). A default that a LimitRange of the same run gives the
+namespace counts as well. Nothing is reported if another object or an operator completes the pod, as
+for KServe and TrainJobs.
 
 Why it matters
 --------------
@@ -14,6 +16,7 @@ namespace whose quota counts CPU or memory, the API server refuses the pod.
 References
 ----------
 - https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/
+- https://kubernetes.io/docs/concepts/policy/limit-range/
 - https://kubernetes.io/docs/concepts/policy/resource-quotas/
 """
 
@@ -24,6 +27,7 @@ from collections.abc import Iterator
 from rules.base.json_access import as_object
 from rules.finding import Action, Finding
 from rules.gpu.devices import request_of
+from rules.inventory.records import LimitRange
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
@@ -33,12 +37,15 @@ from rules.traits.bits import GPU_RESOURCE
 _NAMES = {"cpu": "CPU", "memory": "memory"}
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each GPU container for which the scheduler counts no CPU or no memory."""
-    if pod.is_partial or pod.layout.resources_overlay:
+    namespace = pod.object.namespace
+    if not pod.is_complete or context.inventory.lacks_some(LimitRange, namespace):
         return
-    resources = as_object(pod.spec.get("resources")) if not pod.layout.is_container else {}
-    given = as_object(resources.get("requests")).keys() | as_object(resources.get("limits")).keys()
+    resources = as_object(pod.spec.get("resources"))
+    given = {*as_object(resources.get("requests")), *as_object(resources.get("limits"))}
+    for known in context.inventory.all_in(LimitRange, namespace).values():
+        given |= known.requests
     for container in pod.containers:
         if container.role == "ephemeral" or not request_of(container).first:
             continue

@@ -39,7 +39,7 @@ _MAY_LOCK = frozenset({"IPC_LOCK", "ALL"})
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield the first RDMA device of each GPU container that may not lock memory."""
-    if pod.is_partial:
+    if not pod.is_complete:
         return
     for container in pod.containers:
         name = _rdma_resource(container) if requests_gpu(container) else None

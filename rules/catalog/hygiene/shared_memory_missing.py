@@ -3,7 +3,8 @@
 What it does
 ------------
 Finds containers that request two or more whole GPUs and mount nothing at `/dev/shm`. A pod with
-`hostIPC` has the node's. For Ray's kinds the operator KubeRay adds the volume.
+`hostIPC` has the node's. For Ray's kinds the operator KubeRay adds the volume. Nothing is reported
+if another object or an operator completes the pod, as for KServe and TrainJobs.
 
 Why it matters
 --------------
@@ -36,7 +37,7 @@ _RAY_KINDS = "Ray"
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each container that holds several GPUs and has only the default shared memory."""
-    if pod.is_partial or pod.spec.get("hostIPC") is True:
+    if not pod.is_complete or pod.spec.get("hostIPC") is True:
         return
     if pod.object.kind.startswith(_RAY_KINDS):
         return
