@@ -11,6 +11,10 @@ claims or device classes is reported as well: CDI injects their devices, which `
 The images of NVIDIA's agents, such as `dcgm-exporter`, count as CUDA images, but not in a
 DaemonSet's pods.
 
+Whatever the policy says, it is only a note (`audit`) for an image that is not known to set the
+variable, and for Kubeflow's training runtimes, whose containers get their GPUs from a TrainJob.
+With `every_container`, only for the latter.
+
 Not reported: pods for machines without cards of NVIDIA, as with TPUs, Neuron and Gaudi. The rule
 `ephemeral-gpu` checks ephemeral containers, unless the policy says `voidEveryContainer`.
 
@@ -67,6 +71,8 @@ from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import CUDA_IMAGE, GPU_OR_NODE_CONSTRAINT, RUNTIME_CLASS
 
+_KUBEFLOW_TRAINER = "trainer.kubeflow.org"
+
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each container that gets no GPU from a device plugin and should hide all GPUs."""
@@ -79,7 +85,8 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     init_only = only_init_requests_gpu(pod)
     for container in pod.containers:
         why, agent = reason, may_be_agent
-        if shows_gpus(container, pod, context):
+        is_known = shows_gpus(container, pod, context)
+        if is_known:
             why, agent = f"its image {display(container.image)} is known to set it to all", False
         if (
             why
@@ -91,7 +98,9 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
         ):
             # An agent may need to see every GPU of its node, unless the policy says otherwise.
             safe = pod.is_final and bool(every or not (agent or init_only))
-            yield _finding(container, why, safe=safe)
+            is_sure = (is_known or every) and pod.object.group != _KUBEFLOW_TRAINER
+            action = Action.DENY if is_sure else Action.AUDIT
+            yield _finding(container, why, action, safe=safe)
 
 
 def _pods_reason(pod: Pod) -> str:
@@ -105,7 +114,7 @@ def _pods_reason(pod: Pod) -> str:
     return "the pod selects GPU nodes" if targets_gpu_nodes(pod) else ""
 
 
-def _finding(container: Container, why: str, *, safe: bool) -> Finding:
+def _finding(container: Container, why: str, action: Action, *, safe: bool) -> Finding:
     request = describe_request(container) if requests_gpu(container) else "asks for no GPU"
     return Finding(
         path=(*container.path, "env"),
@@ -114,6 +123,7 @@ def _finding(container: Container, why: str, *, safe: bool) -> Finding:
         container=container,
         help=f"add {NVIDIA} with the value void to env",
         fix=hide_fix(container, safe=safe),
+        action=action,
     )
 
 
