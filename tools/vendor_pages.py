@@ -5,6 +5,8 @@ Each file in `tools/vendors/` is one page. Its keys:
 - `title`, `intro`: text of the page.
 - `values`: Helm values with a policy for the platform; `example`: a manifest with faults; `finds`:
   the rules that report them under that policy.
+- `component` (optional): a manifest that no rule evaluates under that policy, and that is refused
+  without its `components`.
 - `pages`: the documents, with `title`, `updated` (the date of the last update that the document
   gives) and `url`. Each of their `statements` has a paraphrase (`says`) and at least one answer:
   `rules`, `commands`, `settings` (texts), or `not_ours` with the reason.
@@ -76,6 +78,13 @@ def _page(vendor: Mapping[str, Any]) -> Iterator[str]:
     if remaining := [f for f in result.remaining.findings if f.action.word == "deny"]:
         names = ", ".join(dict.fromkeys(f"`{finding.rule}`" for finding in remaining))
         yield f"\nIn mode `deny` it is then refused for {names}.\n"
+    if "component" in vendor:
+        yield (
+            "\n## A component in another namespace\n\n"
+            "No rule evaluates a component, whose namespace and service account a profile lists.\n"
+            "The policy above does so for this manifest. Without its `components`, gpuward\n"
+            f"reports errors:\n\n```yaml\n{vendor['component']}```\n"
+        )
     yield "\n## What the documents say\n"
     for page in vendor["pages"]:
         yield f"\n### {page['title']}\n\n"

@@ -57,6 +57,16 @@ def is_made_by_daemon_set(pod: Pod, context: Context) -> bool:
     return pod.is_daemon and (context.user is None or context.user in DAEMON_SET_CONTROLLERS)
 
 
+def advice_for_agents(pod: Pod) -> str:
+    """What to do besides, if `pod` is from a DaemonSet and so may be an agent; else empty."""
+    return (
+        ", or list its service account under components in a profile of the policy, if it is an "
+        "agent of the platform"
+        if pod.is_daemon
+        else ""
+    )
+
+
 def shows_gpus(container: Container, pod: Pod, context: Context) -> bool:
     """Whether the image of `container` is known to make GPUs visible that nobody requested.
 

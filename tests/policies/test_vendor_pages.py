@@ -55,6 +55,22 @@ def test_the_example_has_the_faults_that_the_page_names(name: str) -> None:
     assert sorted({finding.rule for finding in result.findings}) == VENDORS[name]["finds"]
 
 
+@pytest.mark.parametrize("name", [name for name in VENDORS if "component" in VENDORS[name]])
+def test_the_component_is_refused_unless_the_policy_lists_it(name: str) -> None:
+    manifest = yaml.safe_load(VENDORS[name]["component"])
+    values = yaml.safe_load(VENDORS[name]["values"])
+    listed = check(manifest, policy_of(VENDORS[name]), Context(TODAY))
+    assert (listed.findings, listed.components) == ([], 1)
+    for profile in values["policy"]["profiles"]:
+        profile.pop("components", None)
+    unlisted = policy_of({**VENDORS[name], "values": yaml.safe_dump(values)})
+    refused = [
+        f for f in check(manifest, unlisted, Context(TODAY)).findings if f.action.word == "deny"
+    ]
+    assert refused
+    assert all("under components" in finding.help for finding in refused)
+
+
 def test_every_statement_has_an_answer_that_exists() -> None:
     for name, statement in statements():
         assert statement.keys() & ANSWERS, (name, statement["says"])

@@ -31,6 +31,7 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding
+from rules.gpu.components import advice_for_agents
 from rules.gpu.host_paths import HostMount, by_volume, containers_of, host_mounts
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
@@ -69,7 +70,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
                 key=mount.key,
                 message=message,
                 containers=containers_of(group),
-                help=_advice(directory),
+                help=_advice(directory) + advice_for_agents(pod),
             )
 
 

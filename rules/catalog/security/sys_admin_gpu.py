@@ -15,7 +15,8 @@ allowed that to privileged containers only, and lets the container manage MIG de
 Fix safety
 ----------
 The fix removes the capability only if the policy says `fix: true`: the program may need it, as
-DCGM's exporter does for its profiling metrics.
+DCGM's exporter does for its profiling metrics. List an exporter in a namespace of your own under
+`components` in a profile of the policy.
 
 References
 ----------
@@ -29,6 +30,7 @@ from collections.abc import Iterator
 
 from rules.base.json_patch import remove
 from rules.finding import Action, Finding, Fix
+from rules.gpu.components import advice_for_agents
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
@@ -44,7 +46,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each container that adds the capability."""
     containers = [(c, entries) for c in pod.containers if (entries := _administration(c))]
     if containers and is_for_gpus(pod):
-        yield from (_finding(container, entries) for container, entries in containers)
+        yield from (_finding(pod, container, entries) for container, entries in containers)
 
 
 def _administration(container: Container) -> list[tuple[int, str]]:
@@ -52,14 +54,14 @@ def _administration(container: Container) -> list[tuple[int, str]]:
     return [entry for entry in container.added_capabilities if entry[1] in ADMINISTRATION]
 
 
-def _finding(container: Container, entries: list[tuple[int, str]]) -> Finding:
+def _finding(pod: Pod, container: Container, entries: list[tuple[int, str]]) -> Finding:
     capabilities = " and ".join(sorted({name for _, name in entries}))
     add = (*container.path, *FIELD)
     message = (
         f"{container} adds the capability {capabilities} in a pod for GPUs: "
         "the container toolkit takes it for privileged and gives it any GPU that it names"
     )
-    advice = f"remove {capabilities} from capabilities.add"
+    advice = f"remove {capabilities} from capabilities.add{advice_for_agents(pod)}"
     fix = Fix(f"drop {capabilities}", tuple(remove((*add, index)) for index, _ in entries))
     return Finding(
         path=(*add, entries[0][0]),
