@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping
 
 from rules.base.json_access import as_object
 from rules.finding import Action, Finding
+from rules.gpu.devices import pod_requests_gpu
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
@@ -39,12 +40,15 @@ _SPECS: Mapping[str, tuple[str, ...]] = {
 def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
     """Yield the Job if nothing limits how long it runs."""
     path = _SPECS.get(workload.object.kind)
-    if path is None or any(pod.is_partial for pod in workload.pods):
+    pods = workload.pods
+    if path is None or any(pod.is_partial for pod in pods):
+        return
+    if not any(pod_requests_gpu(pod) for pod in pods):
         return
     spec = workload.raw
     for step in path:
         spec = as_object(spec.get(step))
-    deadlines = (spec.get(_FIELD), *(pod.spec.get(_FIELD) for pod in workload.pods))
+    deadlines = (spec.get(_FIELD), *(pod.spec.get(_FIELD) for pod in pods))
     if all(deadline is None for deadline in deadlines):
         yield Finding(
             path=(*workload.path, *path, _FIELD),

@@ -25,6 +25,7 @@ from typing import Any
 
 from rules.base.json_access import as_object
 from rules.finding import Action, Finding
+from rules.gpu.devices import pod_requests_gpu
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
@@ -38,7 +39,10 @@ _DIGITS = 9
 
 def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
     """Yield the Deployment if its rollout starts more pods than it has replicas."""
-    if workload.object.kind != "Deployment" or any(pod.is_partial for pod in workload.pods):
+    pods = workload.pods
+    if workload.object.kind != "Deployment" or any(pod.is_partial for pod in pods):
+        return
+    if not any(pod_requests_gpu(pod) for pod in pods):
         return
     spec = as_object(workload.raw.get("spec"))
     strategy = as_object(spec.get("strategy"))
