@@ -15,6 +15,7 @@ DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(enco
 OPEN_OBJECTS = {
     *("resources", "nodeSelector", "podSecurityContext", "securityContext"),
     *("certificates.self.resources", "registration.annotations", "monitoring.dashboard.labels"),
+    "nodeGuard.labels",
 }
 
 
