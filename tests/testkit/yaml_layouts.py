@@ -23,6 +23,7 @@ class Layout:
 
     def __init__(self, source: random.Random, flow: float = 0.2, noise: float = 0.1) -> None:
         self._source = source
+        self._last_literal_line = ""
         self._comments = 0
         self._flow = flow
         self._noise = noise
@@ -34,7 +35,9 @@ class Layout:
     def text(self, value: dict[str, Any]) -> str:
         """`value` as a document that ends with a line break, most of the time."""
         lines = [*self._strewn(0), *self._block(value, 0), *self._strewn(0)]
-        return "\n".join(lines) + self._source.choice(("\n", "\n", "\n", "", "\n\n"))
+        end = self._source.choice(("\n", "\n", "\n", "", "\n\n"))
+        # Without it, a text of several lines at the end would not end with a line break either.
+        return "\n".join(lines) + (end or "\n" * (lines[-1] == self._last_literal_line))
 
     def _chance(self, share: float) -> bool:
         return self._source.random() < share
@@ -93,7 +96,8 @@ class Layout:
         yield f"{head} |" + ("" if value.endswith("\n") else "-")
         indent = " " * (column + self._step)
         for line in value.removesuffix("\n").split("\n"):
-            yield indent + line if line else line
+            self._last_literal_line = indent + line if line else line
+            yield self._last_literal_line
 
     def _is_inline(self, value: Any) -> bool:
         if isinstance(value, str):

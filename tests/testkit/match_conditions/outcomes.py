@@ -22,6 +22,9 @@ from tests.testkit.match_conditions.recorder import Recorder
 IDENTITY_FIELDS = ("creationTimestamp", "managedFields", "name", "namespace", "uid")
 
 
+NO_RUNTIME_CLASS = "pod rejected: RuntimeClass"
+
+
 class SubmittedPods(NamedTuple):
     """The submitted objects by name, the responses, and the requests that the webhooks got."""
 
@@ -44,8 +47,16 @@ class SubmittedPods(NamedTuple):
 
     @property
     def readable(self) -> set[str]:
-        """The names of the objects that the API server could decode."""
-        return {name for name, answer in self.answers.items() if answer.status != UNREADABLE}
+        """The names of the objects that reach webhooks.
+
+        Others cannot be decoded, or name a runtime class that does not exist.
+        """
+        return {name for name, answer in self.answers.items() if not _is_stopped(answer)}
+
+
+def _is_stopped(answer: Response) -> bool:
+    """Whether the API server refused the object before it called webhooks."""
+    return answer.status == UNREADABLE or NO_RUNTIME_CLASS in answer.body.get("message", "")
 
 
 def submit_pods(
