@@ -36,8 +36,6 @@ EVALUATION_FAILED = "resulted in error"
 ACCEPTED = 201
 IDENTITY_FIELDS = ("creationTimestamp", "managedFields", "name", "namespace", "uid")
 FROM_EACH = pytest.mark.parametrize("origin", ["cases", "corpus"])
-# Some tests ask for their fixtures only when they run.
-pytestmark = pytest.mark.usefixtures("control_plane_programs")
 
 
 @pytest.fixture(scope="module")
