@@ -30,7 +30,7 @@ def pod_spec(**container: Any) -> dict[str, Any]:
 def namespace(plane: ControlPlane) -> str:
     """A namespace in mode deny, where admission was away: a Deployment and a Pod use GPUs."""
     plane.gpu_node("audited", gpus=4)
-    namespace = plane.namespace({"gpuward.io/mode": "deny"})
+    namespace = plane.namespace({"gpuward.io/mode": "off"})  # a webhook of other tests may run
     template = {"metadata": {"labels": {"app": "web"}}, "spec": pod_spec(env=BYPASS)}
     template["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "audited"}
     spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}
@@ -45,6 +45,9 @@ def namespace(plane: ControlPlane) -> str:
         return [pod["status"].get("phase") for pod in plane.request("GET", pods).body["items"]]
 
     eventually(lambda: phases() == ["Running"] * 5, what="all pods run")
+    deny = {"metadata": {"labels": {"gpuward.io/mode": "deny"}}}
+    home = f"/api/v1/namespaces/{namespace}"
+    plane.request("PATCH", home, deny, content_type="application/merge-patch+json")
     return namespace
 
 
