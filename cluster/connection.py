@@ -180,6 +180,6 @@ def _object_in(data: bytes) -> Object | None:
     """The JSON object that `data` is; None if it is none."""
     try:
         found: Any = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

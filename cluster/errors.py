@@ -66,7 +66,9 @@ def error_of(what: str, code: int, status: Object, retry_after: str) -> ClusterE
         kind = NamespaceTerminatingError
     error = kind(f"{what} {status.get('message') or 'without a message'}")
     if isinstance(error, ExpiredError):
-        error.continue_token = str((status.get("metadata") or {}).get("continue") or "")
+        metadata = status.get("metadata")
+        token = metadata.get("continue") if isinstance(metadata, dict) else None
+        error.continue_token = str(token or "")
     elif isinstance(error, UnavailableError):
         error.retry_after = float(retry_after) if retry_after.isdecimal() else None
     return error

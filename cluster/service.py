@@ -7,6 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.registry import Collector
+
 from cluster.json_log import log_as_json
 from cluster.status_server import serve_status
 
@@ -38,6 +41,13 @@ def run_service(make: Callable[[], Service], status_port: int) -> None:
     service.run(stop)
     server.shutdown()
     server.server_close()
+
+
+def metrics_of(collector: Collector) -> bytes:
+    """The metrics of `collector` in Prometheus' text format."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return generate_latest(registry)
 
 
 def repeat(action: Callable[[], object], seconds: float) -> Callable[[threading.Event], None]:

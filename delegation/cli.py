@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from cluster.protocols import ClusterError
-from registration.durations import seconds_between
+from cluster.service_options import add_service_options
 
 _DESCRIPTION = """\
 Compare the GpuExceptions of all namespaces with what the policy delegates, every 15
@@ -39,24 +39,10 @@ def make_parser() -> argparse.ArgumentParser:
         ("--config-map NAME", True, "The ConfigMap for the accepted GpuExceptions."),
         ("--policy FILE", True, "The policy of the webhook."),
         ("--fallback-policy FILE", False, "The policy to start with if the other is unusable."),
-        ("--kubeconfig FILE", False, "The kubeconfig file to use."),
     ):
         flag, metavar = option.split()
         run.add_argument(flag, metavar=metavar, required=required, help=text)
-    run.add_argument(
-        "--status-port",
-        metavar="PORT",
-        type=int,
-        default=8081,
-        help="Port of /healthz and /metrics. The default is 8081.",
-    )
-    run.add_argument(
-        "--interval",
-        metavar="SECONDS",
-        type=seconds_between,
-        default=15.0,
-        help="Seconds between two comparisons, at least 1. The default is 15.",
-    )
+    add_service_options(run, 15.0, "comparisons")
     return parser
 
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import structlog
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from cluster.errors import MissingError
 from cluster.gpu_exceptions import GpuExceptions
 from cluster.protocols import ClusterError, ConflictError, Object
+from cluster.service import metrics_of
 from delegation.conditions import with_condition
 from policies.exceptions_file import (
     EXCEPTIONS_FILE,
@@ -134,9 +134,7 @@ class ExceptionsController(Collector):
 
     def metrics(self) -> bytes:
         """The metrics in Prometheus' text format."""
-        registry = CollectorRegistry()
-        registry.register(self)
-        return generate_latest(registry)
+        return metrics_of(self)
 
     def collect(self) -> Iterator[Metric]:
         """The metrics."""

@@ -16,10 +16,10 @@ from typing import Any
 from kubeyaml import YamlError, read, split
 from lint.file_trees import DISK
 from lint.kustomizations import Kustomizations
-from lint.results import Remark, Results
+from lint.results import InputNotEvaluated, Remark, Results
 from lint.sources import LARGE, Input, Source, UnreadFile
 from rules.inventory.builder import MAX_OBJECTS
-from rules.inventory.inventory import Inventory
+from rules.inventory.inventory import EMPTY, Inventory
 from rules.inventory.records import KINDS, ConfigMap
 from rules.profile.context import Context
 from rules.profile.profile import Profile
@@ -41,8 +41,14 @@ def gather(
     Standard input is left out, which can be read only once.
     """
     gatherer = _Gatherer(profile, context, kustomizations)
-    for source in _texts(inputs, gatherer.may_matter):
-        gatherer.add(source)
+    try:
+        for source in _texts(inputs, gatherer.may_matter):
+            gatherer.add(source)
+    except Exception as error:  # noqa: BLE001  # a bug of ours must not hide what rules find without
+        why = f"please report it: {type(error).__name__}: {error}"
+        why = f"gpuward itself failed to read what objects refer to, {why}"
+        results.not_evaluated.append(InputNotEvaluated("", 0, 0, why))
+        return EMPTY
     if gatherer.builder.is_full:
         results.remarks.append(Remark("warning", "", 1, 1, TOO_MANY))
     return gatherer.builder.inventory()

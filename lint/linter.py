@@ -132,9 +132,9 @@ class Linter:
         if not file.source.is_rendering:  # whose name is a command, and no path
             self.results.skipped.extend(self._kustomizations.passed_over_by(name))
             context = self._kustomizations.context_of(name, context)
-        context = context._replace(inventory=self._inventory_for(file.source))
-        evaluator = Evaluator(self._rules, context)
         try:
+            context = context._replace(inventory=self._inventory_for(file.source))
+            evaluator = Evaluator(self._rules, context)
             for current, item in self._items(file, evaluator):
                 if isinstance(item, UnparsedDocument):
                     report_unparsed(self.results, file.source, item)

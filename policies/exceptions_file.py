@@ -7,8 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from policies.checked_content import format_time, parse_checked
 from policies.gpu_exceptions import APPROVAL_LABEL, MAX_ACCEPTED
-from rules.base.json_access import as_object, as_objects, as_text
+from rules.base.json_access import as_object, as_objects
 
 EXCEPTIONS_FILE = "exceptions.json"
 """The name of the file, also as the key of the chart's ConfigMap."""
@@ -25,8 +26,10 @@ class ExceptionsFile(NamedTuple):
 
 def format_exceptions(file: ExceptionsFile) -> str:
     """The text of the file: of each object only what decides whether it is accepted."""
-    checked = file.checked_at.astimezone(datetime.UTC).isoformat(timespec="seconds")
-    content = {"checkedAt": checked, "items": [deciding_fields(raw) for raw in file.objects]}
+    content = {
+        "checkedAt": format_time(file.checked_at),
+        "items": [deciding_fields(raw) for raw in file.objects],
+    }
     return json.dumps(content, separators=(",", ":"))
 
 
@@ -41,18 +44,7 @@ def deciding_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def parse_exceptions(content: bytes) -> ExceptionsFile:
     """The file in `content`; nobody has checked its objects. ValueError says what is wrong."""
-    if len(content) > MAX_BYTES:
-        raise ValueError(f"it has more than {MAX_BYTES} bytes")
-    try:
-        raw = as_object(json.loads(content))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is no JSON: {error}") from error
-    try:
-        checked = datetime.datetime.fromisoformat(as_text(raw.get("checkedAt")))
-    except ValueError as error:
-        raise ValueError("checkedAt is no time") from error
-    if checked.tzinfo is None:
-        raise ValueError("checkedAt has no time zone")
+    checked, raw = parse_checked(content, MAX_BYTES)
     items = raw.get("items")
     if isinstance(items, list) and len(items) > MAX_ACCEPTED:
         raise ValueError(f"it has {len(items)} items; the controller writes at most {MAX_ACCEPTED}")

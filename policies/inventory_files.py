@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rules.base.json_access import as_object, as_text
+from policies.checked_content import format_time, parse_checked
 from rules.inventory.inventory import Inventory
 from rules.inventory.serialization import VERSION, from_json, to_json
 
@@ -46,7 +46,7 @@ def format_inventory(checked: CheckedInventory, parts: int) -> list[str]:
             for name, record in names.items():
                 share = shares[_part_of(f"{kind}/{home}/{name}", parts)]
                 share.setdefault(kind, {}).setdefault(home, {})[name] = record
-    time = checked.checked_at.astimezone(datetime.UTC).isoformat(timespec="seconds")
+    time = format_time(checked.checked_at)
     texts = []
     for number, share in enumerate(shares):
         head = {"version": VERSION, "checkedAt": time, "part": number, "parts": parts}
@@ -105,20 +105,9 @@ class _File(NamedTuple):
 
 
 def _parse(content: bytes) -> _File:
-    if len(content) > MAX_BYTES:
-        raise ValueError(f"a part has more than {MAX_BYTES:,} bytes")
-    try:
-        raw = as_object(json.loads(content))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is no JSON: {error}") from error
+    time, raw = parse_checked(content, MAX_BYTES)
     if raw.get("version") != VERSION:
         raise ValueError(f"its version is {raw.get('version')!r}, and not {VERSION}")
-    try:
-        time = datetime.datetime.fromisoformat(as_text(raw.get("checkedAt")))
-    except ValueError as error:
-        raise ValueError("checkedAt is no time") from error
-    if time.tzinfo is None:
-        raise ValueError("checkedAt has no time zone")
     part, parts = raw.get("part"), raw.get("parts")
     if type(part) is not int or type(parts) is not int:
         raise ValueError("part or parts is no number")

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from urllib.parse import urlsplit
 
+from cluster.durations import seconds
 from cluster.protocols import ClusterError, ConfigurationRef
 from registration.check import CheckReport, check, retry_until_ok, summary
-from registration.durations import seconds
 from registration.expectation import ExpectationError, read_expectation
 from registration.sample import send_sample
 from registration.webhook_client import Address, Target, peer_expiry

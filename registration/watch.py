@@ -9,7 +9,6 @@ from functools import partial
 from typing import NamedTuple
 
 import structlog
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -17,6 +16,7 @@ from cluster.client import KubernetesConfigurations
 from cluster.connection import Connection
 from cluster.events import EventSource
 from cluster.protocols import ClusterError, ConfigurationRef, Object
+from cluster.service import metrics_of
 from registration.comparison import differences
 from registration.expectation import Expectation, ExpectationError, read_expectation
 
@@ -93,9 +93,7 @@ class RegistrationWatch(Collector):
 
     def metrics(self) -> bytes:
         """The metric in Prometheus' text format."""
-        registry = CollectorRegistry()
-        registry.register(self)
-        return generate_latest(registry)
+        return metrics_of(self)
 
     def collect(self) -> Iterator[Metric]:
         """The metric; without samples if it is not known whether the configurations match."""

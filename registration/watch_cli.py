@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
+from cluster.durations import seconds
 from cluster.protocols import ClusterError
-from registration.durations import seconds, seconds_between
+from cluster.service_options import add_service_options
 
 DESCRIPTION = """\
 Compare gpuward's webhook configurations with those that this release should have, every
@@ -34,21 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="The policy of the webhook, to report also if that cannot be used.",
     )
-    parser.add_argument("--kubeconfig", metavar="FILE", help="The kubeconfig file to use.")
-    parser.add_argument(
-        "--status-port",
-        metavar="PORT",
-        type=int,
-        default=8081,
-        help="Port of /healthz and /metrics. The default is 8081.",
-    )
-    parser.add_argument(
-        "--interval",
-        metavar="SECONDS",
-        type=seconds_between,
-        default=10.0,
-        help="Seconds between two comparisons, at least 1. The default is 10.",
-    )
+    add_service_options(parser, 10.0, "comparisons")
     parser.add_argument(
         "--settle-seconds",
         metavar="SECONDS",

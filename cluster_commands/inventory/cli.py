@@ -6,8 +6,8 @@ import argparse
 import sys
 
 from cluster.protocols import ClusterError
+from cluster.service_options import add_service_options
 from policies.inventory_files import MAX_PARTS
-from registration.durations import seconds_between
 
 _DESCRIPTION = """\
 List what rules may need to know of other objects, every minute, and write it into
@@ -60,21 +60,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="List also the ConfigMaps of all namespaces, and keep those variables in them that "
         "container runtimes read.",
     )
-    run.add_argument("--kubeconfig", metavar="FILE", help="The kubeconfig file to use.")
-    run.add_argument(
-        "--status-port",
-        metavar="PORT",
-        type=int,
-        default=8081,
-        help="Port of /healthz and /metrics. The default is 8081.",
-    )
-    run.add_argument(
-        "--interval",
-        metavar="SECONDS",
-        type=seconds_between,
-        default=60.0,
-        help="Seconds between two lists, at least 1. The default is 60.",
-    )
+    add_service_options(run, 60.0, "lists")
     return parser
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import structlog
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from cluster.protocols import ClusterError, Object
+from cluster.service import metrics_of
 from cluster_commands.inventory.listing import list_inventory
 from cluster_commands.source.objects import ObjectSource, SourceError
 from policies.inventory_files import (
@@ -128,9 +128,7 @@ class InventoryController(Collector):
 
     def metrics(self) -> bytes:
         """The metrics in Prometheus' text format."""
-        registry = CollectorRegistry()
-        registry.register(self)
-        return generate_latest(registry)
+        return metrics_of(self)
 
     def collect(self) -> Iterator[Metric]:
         """The metrics."""

@@ -69,9 +69,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
     if not 0 < seconds <= MAX_TIMEOUT:
-        raise ValueError(text)
+        why = f"{text}: expected seconds, more than 0 and at most {MAX_TIMEOUT:g}"
+        raise argparse.ArgumentTypeError(why)
     return seconds
 
 

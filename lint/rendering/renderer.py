@@ -15,6 +15,8 @@ from lint.rendering.charts import CHART, ChartOptions, RenderedChart, is_library
 from lint.rendering.discovery import find_charts, find_kustomizations
 from lint.rendering.kustomization_origins import KustomizationOrigins
 from lint.rendering.kustomizations import (
+    Kustomization,
+    RenderedKustomization,
     choose_rendered,
     read_kustomization,
     render_kustomization,
@@ -135,14 +137,7 @@ class Renderer:
                 yield rendered
 
     def _kustomized(self) -> Iterator[Input]:
-        for parts in self._kustomizations.tops:
-            if not any(self._has_changes(part.folder) for part in parts):
-                continue
-            file = parts[0].file
-            if is_late(self._deadline):
-                yield UnreadableSource(file, TOO_LONG)
-                continue
-            rendered = render_kustomization(parts, self._deadline)
+        for file, rendered in self._render(self._kustomizations.tops):
             if isinstance(rendered, UnreadableSource):
                 yield rendered
                 continue
@@ -156,19 +151,25 @@ class Renderer:
 
     def _bases(self) -> Iterator[Input]:
         """What users of a base get who apply it by itself."""
-        for parts in self._kustomizations.bases:
-            if not any(self._has_changes(part.folder) for part in parts):
-                continue
-            file = parts[0].file
-            if is_late(self._deadline):
-                yield UnreadableSource(file, TOO_LONG)
-                continue
-            rendered = render_kustomization(parts, self._deadline)
+        for file, rendered in self._render(self._kustomizations.bases):
             if isinstance(rendered, UnreadableSource):
+                if rendered.why == TOO_LONG:
+                    yield rendered
                 continue  # nobody can apply it by itself
             finder = KustomizationOrigins(rendered, self._places.files, self._places.work)
             self._places.add(rendered.source.name, file, finder, is_base=True)
             yield rendered.source
+
+    def _render(
+        self, kustomizations: Iterable[tuple[Kustomization, ...]]
+    ) -> Iterator[tuple[str, RenderedKustomization | UnreadableSource]]:
+        """The file of each of `kustomizations` that has changed, and what it renders."""
+        for parts in kustomizations:
+            if any(self._has_changes(part.folder) for part in parts):
+                file = parts[0].file
+                is_over = is_late(self._deadline)
+                late = UnreadableSource(file, TOO_LONG)
+                yield file, late if is_over else render_kustomization(parts, self._deadline)
 
 
 def _always(_folder: str) -> bool:

@@ -20,15 +20,8 @@ GIVEN_TO_CONTAINER = frozenset(
 GIVEN_TO_POD = frozenset(
     {
         *("object", "profile", "spec", "path", "metadata", "metadata_path", "stable_path"),
-        *(
-            "layout",
-            "exists",
-            "is_partial",
-            "has_status",
-            "steps",
-            "results_by_rule",
-            "is_component",
-        ),
+        *("layout", "exists", "is_partial", "is_component", "has_status", "steps"),
+        "results_by_rule",
     }
 )
 # The facts that depend on each field.

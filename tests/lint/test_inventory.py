@@ -109,3 +109,23 @@ def test_what_cannot_be_read_is_reported_once(in_process: LintCommand) -> None:
     in_process.write("bad.yaml", "kind: RuntimeClass\napiVersion: [")
     done = in_process.json(".")
     assert (done.status, len(done.report["not_evaluated"])) == (3, 1)
+
+
+@pytest.mark.parametrize("names", [["all.yaml"], ["pod.yaml", "settings.yaml"]])
+def test_a_bug_hides_only_what_depends_on_other_objects(
+    in_process: LintCommand, monkeypatch: pytest.MonkeyPatch, names: list[str]
+) -> None:
+    pod = POD % IN_TEAM + "      env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]\n"
+    texts = [pod, SETTINGS % IN_TEAM]
+    for name, text in zip(names, texts if len(names) > 1 else ["---\n".join(texts)], strict=True):
+        in_process.write(name, text)
+
+    def fail(*_: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr("lint.inventory.add_objects", fail)
+    outcome = in_process.json(".")
+    assert outcome.status == 3
+    (missing,) = outcome.report["not_evaluated"]
+    assert "please report it: KeyError: 'x'" in missing["message"]
+    assert [finding["rule"] for finding in outcome.report["findings"]] == ["visible-devices-env"]

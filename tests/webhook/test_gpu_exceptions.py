@@ -126,7 +126,7 @@ def test_a_new_decider_is_made_only_for_other_objects(mounted: Mounted) -> None:
         (b'{"checkedAt": "2030-01-01"}', "no time zone"),
         (b'{"checkedAt": "2020-01-01T00:00:00Z"}', "checked at 2020-01-01 00:00 UTC, which is too"),
         (b'{"checkedAt": "2999-01-01T00:00:00Z"}', "too long ago"),
-        (b" " * (MAX_BYTES + 1), "more than 1048576 bytes"),
+        (b" " * (MAX_BYTES + 1), "more than 1,048,576 bytes"),
     ],
 )
 def test_without_a_usable_file_there_are_no_such_exceptions_but_a_policy(

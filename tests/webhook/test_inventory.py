@@ -108,8 +108,9 @@ def _example(hint: Any) -> Any:
     [
         (b"", "no JSON"),
         (b"[" * 100_000, "no JSON"),
-        (b"{}", "its version is None"),
-        (b'{"version": 2}', "its version is 2"),
+        (b"{}", "checkedAt is no time"),
+        (b'{"checkedAt": "2030-01-01T00:00:00Z"}', "its version is None"),
+        (b'{"version": 2, "checkedAt": "2030-01-01T00:00:00Z"}', "its version is 2"),
         (b'{"version": 1, "checkedAt": "x"}', "checkedAt is no time"),
         (b'{"version": 1, "checkedAt": "2030-01-01"}', "no time zone"),
         (b'{"version": 1, "checkedAt": "2030-01-01T00:00:00Z"}', "part or parts is no number"),

@@ -1,0 +1,26 @@
+"""The options of every program that runs in a cluster until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+
+from cluster.durations import seconds_between
+
+
+def add_service_options(parser: argparse.ArgumentParser, interval: float, what: str) -> None:
+    """Add the options; by default `interval` seconds are between two of `what`, a plural."""
+    parser.add_argument("--kubeconfig", metavar="FILE", help="The kubeconfig file to use.")
+    parser.add_argument(
+        "--status-port",
+        metavar="PORT",
+        type=int,
+        default=8081,
+        help="Port of /healthz and /metrics. The default is 8081.",
+    )
+    parser.add_argument(
+        "--interval",
+        metavar="SECONDS",
+        type=seconds_between,
+        default=interval,
+        help=f"Seconds between two {what}, at least 1. The default is {interval:g}.",
+    )
