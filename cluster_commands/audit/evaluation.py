@@ -9,7 +9,7 @@ from cluster_commands.source.objects import Object
 from lint.excerpts import Excerpt, Span
 from lint.findings import LocatedFinding, reported
 from lint.owners import Owners
-from lint.results import InputNotEvaluated, Results
+from lint.results import MAX_FINDINGS, InputNotEvaluated, Results
 from rules.base.json_access import as_object, as_text
 from rules.base.json_patch import Path
 from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
@@ -72,12 +72,14 @@ class ObjectEvaluator:
         self.results.findings += [_located(finding, raw) for finding in findings]
         if len(self.results.findings) >= self._merge_at:
             self.finish()
-            self._merge_at = _UNMERGED + 2 * len(self.results.findings)
+            kept = min(2 * len(self.results.findings), MAX_FINDINGS)
+            self._merge_at = _UNMERGED + kept
         return Evaluated(raw, str(ref), findings)
 
     def finish(self) -> None:
-        """Merge what pods of one owner share."""
+        """Merge what pods of one owner share; report no more findings than the linter."""
         self.results.findings = self._owners.merge(self.results.findings)
+        self.results.leave_out_further_findings()
 
     def _check(self, raw: Object, name: str) -> list[Finding]:
         result = check(raw, self._rules, self._context, steps=StepLimit(MAX_STEPS))

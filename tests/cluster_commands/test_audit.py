@@ -97,6 +97,17 @@ def test_pods_of_one_owner_are_one_finding_however_often_they_are_merged(
     assert audit.status == 1
 
 
+def test_an_audit_with_too_many_findings_says_so(
+    audit: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lint.results.MAX_FINDINGS", 5)
+    found = audit([pod(f"alone-{n}") for n in range(9)])
+    assert len(found["findings"]) == 5
+    (missing,) = found["not_evaluated"]
+    assert "more findings than 5 in this run" in missing["message"]
+    assert audit.status == 3
+
+
 def test_running_pods_that_can_use_gpus_without_a_request_are_named(audit: Audit) -> None:
     limits = {"limits": {"nvidia.com/gpu": 1}}
     pods = [

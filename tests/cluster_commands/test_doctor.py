@@ -117,6 +117,11 @@ def test_what_fails_is_not_known_and_the_rest_is_checked(resource: str) -> None:
     assert State.OK in {row.state for of_check in found.values() for row in of_check}
 
 
+def test_without_pods_it_is_not_known_what_nodes_offer() -> None:
+    (row,) = rows(node("a"), broken=("pods",))["GPU nodes"]
+    assert (row.state, row.message) == (State.NOT_KNOWN, "cannot list pods: 500")
+
+
 def test_nothing_is_checked_if_nothing_can_be_listed() -> None:
     with pytest.raises(SourceError, match=r"^cannot list nodes: 500$"):
         rows(broken=EVERYTHING)

@@ -72,7 +72,7 @@ class FakeCluster:
             raise SourceError("broken off")
 
     def list_all(self, *_: Any) -> Iterator[Object]:
-        raise NotImplementedError
+        raise NotImplementedError  # the controller lists one resource after the other
 
     def written(self) -> CheckedInventory:
         """What the webhook would read."""

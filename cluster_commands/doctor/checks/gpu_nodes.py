@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from cluster_commands.doctor.facts import Facts, by_name, why_missing
 from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
-from cluster_commands.source.resources import NODES, SLICES
+from cluster_commands.source.objects import Object
+from cluster_commands.source.resources import NODES, PODS, SLICES
 from rules.base.json_access import as_object, as_text
 from rules.base.patterns import matches_any
+from rules.profile.profile import Profile
 
 _CHECK = "GPU nodes"
 _REMEDY = (
@@ -22,19 +24,18 @@ def check_gpu_nodes(facts: Facts) -> Iterator[Row]:
     if row := why_missing(facts, _CHECK, NODES):
         yield row
         return
+    if facts.usage is None and (row := why_missing(facts, _CHECK, PODS)):
+        yield row  # what nodes offer is counted together with what pods hold
+        return
     profile = facts.policy.profile
     usages = facts.usage.nodes if facts.usage else ()
     offering = [node.name for node in usages if any(used.total for used in node.resources)]
     known = set(offering)
-    empty = []
-    for name, node in by_name(facts.objects(NODES)):
-        labels = as_object(as_object(node.get("metadata")).get("labels"))
-        for key, value in labels.items():
-            values = profile.label_values(key)
-            if values is not None and (not values or matches_any(values, as_text(value))):
-                if name not in known and facts.usage is not None:
-                    empty.append(f"{name} ({key}={value})")
-                break
+    empty = [
+        f"{name} ({label})"
+        for name, node in by_name(facts.objects(NODES))
+        if name not in known and (label := _gpu_label(node, profile))
+    ]
     if empty and (row := why_missing(facts, _CHECK, SLICES)):
         yield row  # their GPUs may be devices of drivers, in ResourceSlices
     elif empty:
@@ -45,3 +46,13 @@ def check_gpu_nodes(facts: Facts) -> Iterator[Row]:
     elif not empty:
         remedy = "name your platform's profile in a policy: docs/profiles.md"
         yield not_known(_CHECK, "all", "no node offers a GPU that gpuward knows", remedy)
+
+
+def _gpu_label(node: Object, profile: Profile) -> str:
+    """The first label of a node that means that it has GPUs; empty if none does."""
+    labels = as_object(as_object(node.get("metadata")).get("labels"))
+    for key, value in labels.items():
+        values = profile.label_values(key)
+        if values is not None and (not values or matches_any(values, as_text(value))):
+            return f"{key}={value}"
+    return ""

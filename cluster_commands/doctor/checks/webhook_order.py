@@ -23,7 +23,8 @@ def check_webhook_order(facts: Facts) -> Iterator[Row]:
     """One row for each foreign configuration that changes pods.
 
     API servers call mutating webhooks in the order of the names of their configurations. What a
-    later one changes, gpuward sees again only with reinvocationPolicy IfNeeded.
+    later one changes, gpuward sees again only with reinvocationPolicy IfNeeded, and only in pods
+    that its match condition let through before.
     """
     configurations = list(by_name(facts.objects(MUTATING)))
     own = [(name, item) for name, item in configurations if is_own(item)]
@@ -41,7 +42,8 @@ def check_webhook_order(facts: Facts) -> Iterator[Row]:
         if name < last:
             yield ok(_CHECK, name, "is called before gpuward, which sees what it changes")
         elif sees_again:
-            yield ok(_CHECK, name, "is called after gpuward, which is called again if it changes")
+            again = "is called again for the pods that it was sent"
+            yield ok(_CHECK, name, f"is called after gpuward, which {again}")
         else:
             message = "is called after gpuward, which does not see what it changes"
             yield wrong(_CHECK, name, message, _REMEDY)
