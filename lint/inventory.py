@@ -89,8 +89,11 @@ class _Gatherer:
 
 
 def _search_of_kinds(kinds: Iterable[str]) -> Callable[[str], Any]:
-    """The search of a text for one of `kinds`, in YAML or JSON, or for a list of them."""
-    return re.compile(rf"""\bkind["']?\s*:\s*["']?(?:{"|".join(sorted(kinds))})""").search
+    """The search of a text for one of `kinds`, in YAML or JSON, or for a list of them.
+
+    The pattern begins with a fixed text, which Python looks for much faster.
+    """
+    return re.compile(rf"""kind["']?\s*:\s*["']?(?:{"|".join(sorted(kinds))})""").search
 
 
 def _texts(inputs: Iterable[Input], may_matter: Callable[[str], bool]) -> Iterator[Source]:
