@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,14 @@ pytest_plugins = (
     "tests.testkit.control_plane.fixtures",
     "tests.testkit.admission.registered_webhook",
 )
+
+
+@pytest.fixture(autouse=True)
+def structlog_defaults() -> Iterator[None]:
+    """Undo a program's setting of the log, which is the whole process's and names a closed file."""
+    yield
+    if "structlog" in sys.modules:
+        sys.modules["structlog"].reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -70,7 +70,6 @@ def test_a_value_that_is_no_certificate_is_reported_at_the_start(
 ) -> None:
     broken = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
     monkeypatch.setenv("GPUWARD_CERTS_ALSO_TRUST", broken)
-    monkeypatch.setattr("cluster.json_log.log_as_json", lambda: None)  # for the whole process
     names = ("namespace", "service", "headless-service", "secret", "ca-secret", "lease")
     options = [f"--{name}=x" for name in (*names, "mutating-configuration")]
     assert cli.main(["run", *options]) == 2

@@ -315,7 +315,6 @@ def test_outside_a_cluster_missing_credentials_are_reported(
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr("cluster.json_log.log_as_json", lambda: None)
     for name in ("namespace", "service", "headless_service", "secret", "ca_secret", "lease"):
         monkeypatch.setenv(f"GPUWARD_CERTS_{name.upper()}", "gpuward")
     assert cli.main(["run", "--mutating-configuration", "gpuward"]) == 1
