@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,12 +14,12 @@ from registration import hints
 from registration.comparison import differences
 from registration.configurations import WEBHOOK_NAME_SUFFIX
 from registration.expectation import Expectation
-from registration.webhook_client import CallError, Target
+from registration.webhook_client import CallError, Target, Validity
 
 Get = Callable[[ConfigurationRef], Object | None]
 """Returns a webhook configuration; None if it does not exist. Raises ClusterError."""
-Probe = Callable[[Target], tuple[str, datetime.datetime]]
-"""Calls a target; returns the outcome in words and the certificate's expiry. Raises CallError."""
+Probe = Callable[[Target], tuple[str, Validity]]
+"""Calls a target; returns the outcome in words and its certificate's validity; or CallError."""
 _MAX_CONNECTIONS = 8
 _RETRY_SECONDS = 1.0
 
@@ -158,7 +157,9 @@ def _check_target(probe: Probe, target: Target) -> CheckResult:
         message = "caBundle is empty, so API servers do not trust the webhook"
         return CheckResult(target.url, message, ok=False, hint=hints.certificate(target))
     try:
-        message, expiry = probe(target)
+        message, validity = probe(target)
     except CallError as error:
         return CheckResult(target.url, str(error), ok=False, hint=hints.after_error(error, target))
-    return CheckResult(target.url, f"{message}; certificate until {expiry:%Y-%m-%d %H:%M} UTC")
+    return CheckResult(
+        target.url, f"{message}; certificate until {validity.end:%Y-%m-%d %H:%M} UTC"
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +13,7 @@ from cluster.protocols import ClusterError, ConfigurationRef
 from registration.check import CheckReport, check, retry_until_ok, summary
 from registration.expectation import ExpectationError, read_expectation
 from registration.sample import send_sample
-from registration.webhook_client import Address, Target, peer_expiry
+from registration.webhook_client import Address, Target, Validity, peer_validity
 
 DESCRIPTION = """\
 Read gpuward's webhook configurations, compare them with those that the release should
@@ -84,10 +83,8 @@ def run(options: argparse.Namespace, refs: list[ConfigurationRef]) -> int:
     return 0 if report.ok else 1
 
 
-def _check_certificate_only(
-    target: Target, address: Address | None
-) -> tuple[str, datetime.datetime]:
-    return "only its certificate was checked", peer_expiry(target, address)
+def _check_certificate_only(target: Target, address: Address | None) -> tuple[str, Validity]:
+    return "only its certificate was checked", peer_validity(target, address)
 
 
 def _report_retries() -> Callable[[CheckReport], None]:

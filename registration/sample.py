@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import uuid
 from http import HTTPStatus
 from typing import Any
 
-from registration.webhook_client import Address, CallError, Reply, Target, post
+from registration.webhook_client import Address, CallError, Reply, Target, Validity, post
 
 SAMPLE = "gpuward-check"
 """The name of the sample pod, of its namespace and user, as in the webhook's log."""
@@ -21,11 +20,11 @@ class NotGpuwardError(CallError):
     """The response does not come from gpuward."""
 
 
-def send_sample(target: Target, address: Address | None = None) -> tuple[str, datetime.datetime]:
-    """Send the sample; returns the outcome in words and the certificate's expiry. CallError."""
+def send_sample(target: Target, address: Address | None = None) -> tuple[str, Validity]:
+    """Send the sample; returns the outcome in words and the certificate's validity. CallError."""
     uid = str(uuid.uuid4())
     reply = post(target, _review(uid), address)
-    return _interpret(target.path, reply, uid), reply.expiry
+    return _interpret(target.path, reply, uid), reply.validity
 
 
 def _review(uid: str) -> bytes:

@@ -7,7 +7,7 @@ import datetime
 import http.client
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -38,12 +38,19 @@ class Target(NamedTuple):
         return f"https://{host}:{self.port}{self.path}"
 
 
+class Validity(NamedTuple):
+    """From when until when a certificate is valid, in UTC."""
+
+    start: datetime.datetime
+    end: datetime.datetime
+
+
 class Reply(NamedTuple):
-    """A response; `expiry` is when the server's certificate expires."""
+    """A response; `validity` is that of the server's certificate."""
 
     status: int
     body: bytes
-    expiry: datetime.datetime
+    validity: Validity
 
 
 class CallError(Exception):
@@ -66,16 +73,16 @@ class ConnectionClosedError(CallError):
     """A trusted server closed the connection."""
 
 
-def peer_expiry(target: Target, address: Address | None = None) -> datetime.datetime:
-    """When the certificate of `target` expires; sends nothing. Errors as of `post`."""
+def peer_validity(target: Target, address: Address | None = None) -> Validity:
+    """The validity of the certificate of `target`; sends nothing. Errors as of `post`."""
     with _connected(target, address) as connection:
-        return _expiry(connection)
+        return _peer_validity(connection)
 
 
 def post(target: Target, body: bytes, address: Address | None = None) -> Reply:
     """Send `body` to `target`, or to `address` if given. Raises CallError."""
     with _connected(target, address) as connection:
-        expiry = _expiry(connection)
+        validity = _peer_validity(connection)
         client = http.client.HTTPConnection(target.host, target.port)
         client.sock = connection
         try:
@@ -86,13 +93,22 @@ def post(target: Target, body: bytes, address: Address | None = None) -> Reply:
             raise ConnectionClosedError("the connection was closed without a response") from error
     if len(content) > MAX_BYTES:
         raise CallError(f"the response is longer than {MAX_BYTES} bytes")
-    return Reply(response.status, content, expiry)
+    return Reply(response.status, content, validity)
+
+
+def validity_of(certificate: Mapping[str, object]) -> Validity:
+    """The validity of a certificate as the module `ssl` describes it."""
+    return Validity(*(_time(str(certificate[field])) for field in ("notBefore", "notAfter")))
+
+
+def _time(text: str) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(ssl.cert_time_to_seconds(text), tz=datetime.UTC)
 
 
 @contextmanager
 def _connected(target: Target, address: Address | None) -> Iterator[ssl.SSLSocket]:
     """A TLS connection to `target`; all errors become CallErrors."""
-    context = _context(target.bundle)
+    context = context_of(target.bundle)
     try:
         with (
             socket.create_connection(address or (target.host, target.port), SECONDS) as plain,
@@ -115,26 +131,25 @@ def _connected(target: Target, address: Address | None) -> Iterator[ssl.SSLSocke
         raise UnreachableError(_reason(error)) from error
 
 
-def _context(bundle: str) -> ssl.SSLContext:
-    """A context that trusts what an API server would trust."""
+def context_of(bundle: str) -> ssl.SSLContext:
+    """A context that trusts what an API server would trust by a caBundle; or UntrustedError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.hostname_checks_common_name = False
     # Go trusts every certificate in the bundle as a root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
-        context.load_verify_locations(cadata=base64.b64decode(bundle).decode("ascii"))
+        context.load_verify_locations(cadata=base64.b64decode(bundle).decode("ascii", "ignore"))
     except (OSError, ValueError) as error:
         raise UntrustedError("caBundle holds no certificate that can be read") from error
     return context
 
 
-def _expiry(connection: ssl.SSLSocket) -> datetime.datetime:
+def _peer_validity(connection: ssl.SSLSocket) -> Validity:
     certificate = connection.getpeercert()
     if certificate is None:  # impossible: it was verified
         raise UntrustedError("there is no certificate")
-    seconds = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
-    return datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC)
+    return validity_of(certificate)
 
 
 def _verification_failure(error: ssl.SSLCertVerificationError, target: Target) -> str:

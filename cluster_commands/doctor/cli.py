@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
+from cluster_commands.doctor.checks.ca_bundles import check_ca_bundles
 from cluster_commands.doctor.checks.catalog import check_by_catalog
 from cluster_commands.doctor.checks.components import check_component_priority
 from cluster_commands.doctor.checks.cpu_policy import check_cpu_policy
@@ -78,6 +79,7 @@ def main(arguments: list[str]) -> int:
 def all_rows(facts: Facts, *, ask_kubelets: bool) -> Iterator[Row]:
     """What each check says, gpuward's own health first."""
     yield from check_own_webhook(facts)
+    yield from check_ca_bundles(facts)
     yield from check_namespaces(facts)
     yield from check_webhook_order(facts)
     yield from check_failed_calls(facts)

@@ -7,14 +7,16 @@ import os
 from collections.abc import Iterator
 
 from cluster.protocols import ConfigurationKind, ConfigurationRef
+from cluster_commands.doctor.expiry import ends_soon
 from cluster_commands.doctor.facts import Facts, name_of, why_missing
 from cluster_commands.doctor.rows import Row, State, not_known, ok, wrong
 from cluster_commands.source.objects import Object, Resource
 from cluster_commands.source.resources import ENDPOINTS, MUTATING, VALIDATING
+from registration import hints
 from registration.check import check
 from registration.configurations import WEBHOOK_NAME_SUFFIX
 from registration.sample import send_sample
-from registration.webhook_client import Target, UnknownNameError, UnreachableError
+from registration.webhook_client import Target, UnknownNameError, UnreachableError, Validity
 from rules.base.json_access import as_object, as_objects, as_text
 
 _CHECK = "webhook"
@@ -93,14 +95,19 @@ def _answers(facts: Facts, refs: list[ConfigurationRef]) -> Iterator[Row]:
         message = "the objects are from files, so it was not called"
         yield not_known(_CHECK, "calls", message, "run it against the cluster")
         return
+    now = datetime.datetime.now(datetime.UTC)
     unreachable: set[str] = set()
+    late: dict[str, str] = {}  # what to do about certificates that nobody has renewed, by URL
 
-    def probe(target: Target) -> tuple[str, datetime.datetime]:
+    def probe(target: Target) -> tuple[str, Validity]:
         try:
-            return send_sample(target)
+            message, validity = send_sample(target)
         except (UnknownNameError, UnreachableError):
             unreachable.add(target.url)
             raise
+        if ends_soon(validity, now):
+            late[target.url] = hints.certificate(target)
+        return message, validity
 
     items = {
         (kind, name_of(item)): item
@@ -109,7 +116,10 @@ def _answers(facts: Facts, refs: list[ConfigurationRef]) -> Iterator[Row]:
     }
     is_inside = "KUBERNETES_SERVICE_HOST" in os.environ
     for result in check(lambda ref: items.get((ref.kind, ref.name)), probe, refs).results:
-        if result.ok:
+        if remedy := late.get(result.subject):
+            message = f"{result.message}: nobody has renewed it"
+            yield wrong(_CHECK, result.subject, message, remedy)
+        elif result.ok:
             yield ok(_CHECK, result.subject, result.message)
         elif result.subject in unreachable and not is_inside:
             message = f"cannot be reached from here: {result.message}"

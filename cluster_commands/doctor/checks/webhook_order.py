@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from cluster_commands.doctor.checks.own_webhook import is_own
 from cluster_commands.doctor.facts import Facts, by_name
+from cluster_commands.doctor.registered import webhooks_for_pods
 from cluster_commands.doctor.rows import Row, ok, wrong
-from cluster_commands.source.objects import Object
 from cluster_commands.source.resources import MUTATING
-from rules.base.json_access import as_object, as_objects, as_text
+from rules.base.json_access import as_objects
 
 _CHECK = "webhook order"
 _REMEDY = (
@@ -37,7 +36,7 @@ def check_webhook_order(facts: Facts) -> Iterator[Row]:
         for _, entry in as_objects(item.get("webhooks"))
     )
     for name, item in configurations:
-        if is_own(item) or not _changes_pods(item):
+        if is_own(item) or not webhooks_for_pods(item):
             continue
         if name < last:
             yield ok(_CHECK, name, "is called before gpuward, which sees what it changes")
@@ -47,22 +46,3 @@ def check_webhook_order(facts: Facts) -> Iterator[Row]:
         else:
             message = "is called after gpuward, which does not see what it changes"
             yield wrong(_CHECK, name, message, _REMEDY)
-
-
-def _changes_pods(configuration: Object) -> bool:
-    return any(
-        _has(rule, "resources", "pods") and _has(rule, "operations", "CREATE")
-        for _, entry in as_objects(configuration.get("webhooks"))
-        for _, rule in as_objects(entry.get("rules"))
-        if "" in _texts(rule, "apiGroups") or "*" in _texts(rule, "apiGroups")
-    )
-
-
-def _has(rule: Mapping[str, Any], field: str, wanted: str) -> bool:
-    listed = _texts(rule, field)
-    return wanted in listed or "*" in listed or "*/*" in listed
-
-
-def _texts(rule: Mapping[str, Any], field: str) -> list[str]:
-    listed = as_object(rule).get(field)
-    return [as_text(item) for item in listed] if isinstance(listed, list) else []

@@ -1,0 +1,67 @@
+"""What `gpuward doctor` says about objects in memory."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from cluster_commands.doctor.cli import all_rows
+from cluster_commands.doctor.facts import Facts, Request, read_facts
+from cluster_commands.doctor.rows import Row, State
+from cluster_commands.source.objects import MissingRightError, ObjectSource, Resource, SourceError
+from policies.loading import default_policy
+from registration.configurations import RegistrationOptions, configurations
+from rules.finding import Action
+from tests.testkit.cluster_commands.gpu_objects import Object
+
+NO_METRICS = "# nothing\n"
+
+
+class Objects:
+    """Objects in memory.
+
+    The account must not list the resources that are `forbidden`; the API server fails at those
+    that are `broken`.
+    """
+
+    def __init__(
+        self, *objects: Object, forbidden: tuple[str, ...] = (), broken: tuple[str, ...] = ()
+    ) -> None:
+        self._objects, self._forbidden, self._broken = objects, forbidden, broken
+
+    def list(self, resource: Resource, namespace: str | None = None) -> Any:
+        if resource.name in self._forbidden:
+            raise MissingRightError(resource, namespace)
+        if resource.name in self._broken:
+            raise SourceError(f"cannot list {resource}: 500")
+        return iter([item for item in self._objects if item["kind"] == resource.kind])
+
+
+def rows(
+    *objects: Object,
+    forbidden: tuple[str, ...] = (),
+    broken: tuple[str, ...] = (),
+    request: Request | None = lambda _path: NO_METRICS,
+    ask_kubelets: bool = False,
+) -> dict[str, list[Row]]:
+    """The rows by check."""
+    source = Objects(*objects, forbidden=forbidden, broken=broken)
+    facts: Facts = read_facts(cast("ObjectSource", source), default_policy(), request)
+    found: dict[str, list[Row]] = {}
+    for row in all_rows(facts, ask_kubelets=ask_kubelets):
+        found.setdefault(row.check, []).append(row)
+        assert bool(row.remedy) == (row.state is not State.OK), row
+    return found
+
+
+def states(found: list[Row]) -> dict[str, State]:
+    return {row.subject: row.state for row in found}
+
+
+def installed(**changes: Any) -> list[Object]:
+    """The configurations of gpuward; `changes` are made to the entries of the mutating one."""
+    target = {"service": {"name": "gpuward", "namespace": "gpuward-system", "port": 443}}
+    options = RegistrationOptions(default=Action.WARN)
+    pair = configurations("gpuward", lambda path: {**target, "path": path}, options)
+    for entry in pair[0]["webhooks"]:
+        entry.update(changes)
+    return list(pair)
