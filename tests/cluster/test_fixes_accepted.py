@@ -42,6 +42,8 @@ from tests.testkit.paths import DATA
 DIFFERENCES = DATA / "api_server_differences.yaml"
 
 
+# Marks the tests that get the fixtures of a control plane by name, too.
+pytestmark = pytest.mark.usefixtures("api_server")
 ORIGINS = pytest.mark.parametrize("origin", ["cases", "deployments", "corpus"])
 
 

@@ -35,6 +35,8 @@ MANUAL = DOCS / "matching.md"
 EVALUATION_FAILED = "resulted in error"
 ACCEPTED = 201
 IDENTITY_FIELDS = ("creationTimestamp", "managedFields", "name", "namespace", "uid")
+# Marks the tests that get the fixtures of a control plane by name, too.
+pytestmark = pytest.mark.usefixtures("api_server")
 FROM_EACH = pytest.mark.parametrize("origin", ["cases", "corpus"])
 
 

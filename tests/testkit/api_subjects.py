@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -75,6 +76,7 @@ class SubmissionCollector:
             self.submissions.append(Submission(subject, form, _object(manifest, path), findings))
 
 
+@functools.cache
 def case_submissions() -> SubmissionCollector:
     """The manifest of every case."""
     subjects = SubmissionCollector()
@@ -105,6 +107,7 @@ def deployment_submissions() -> SubmissionCollector:
     return subjects
 
 
+@functools.cache
 def corpus_submissions(corpus: Path) -> SubmissionCollector:
     """Every public manifest in which the rules have something to check."""
     subjects = SubmissionCollector()

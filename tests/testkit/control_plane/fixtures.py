@@ -37,6 +37,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def control_plane_programs(request: pytest.FixtureRequest) -> Programs:
     """The programs of the release to test; skips the test if they cannot be built."""
+    if not any(item.get_closest_marker("control_plane") for item in request.session.items):
+        pytest.fail(
+            "a test without the mark `control_plane` started a control plane: add "
+            '`pytestmark = pytest.mark.usefixtures("api_server")` to its module'
+        )
     reporter = request.config.pluginmanager.get_plugin("terminalreporter")
     if reporter:
         reporter.write_line("\nLooking for the control plane; the first build takes minutes")
