@@ -13,6 +13,7 @@ from rules.base.json_patch import Path
 from rules.gpu.commands import CommandText
 from rules.gpu.expansion import expand
 from rules.gpu.images import image_name
+from rules.gpu.known_launchers import LAUNCHERS, LIGHTNING, Launcher
 from rules.gpu.shell_words import script_words
 from rules.objects.container import Container
 
@@ -31,26 +32,6 @@ class Word(NamedTuple):
     is_mention: bool
 
 
-class Launcher(NamedTuple):
-    """A program that starts processes on GPUs.
-
-    - `starts`: how it is started: each a word, or two.
-    - `image`: the name of an image whose entry point it is.
-    - `sizes`: options whose product is the number of GPUs, each with its spellings.
-    - `unclear`: options and words beside which that number is not certain.
-    - `uses_all`: whether a GPU beyond that number stays idle.
-    - `spans_pods`: whether the GPUs may be those of several pods.
-    """
-
-    name: str
-    starts: tuple[tuple[str, ...], ...]
-    sizes: tuple[tuple[str, ...], ...]
-    unclear: tuple[str, ...] = ()
-    image: str = ""
-    uses_all: bool = True
-    spans_pods: bool = False
-
-
 class ParallelSize(NamedTuple):
     """`gpus` is how many GPUs `launcher` works with, as `options` say, at `path`."""
 
@@ -60,51 +41,14 @@ class ParallelSize(NamedTuple):
     path: Path
 
 
-_LAUNCHERS = (
-    Launcher(
-        "vLLM",
-        starts=(
-            ("vllm", "serve"),
-            ("vllm.entrypoints.openai.api_server",),
-            ("vllm.entrypoints.api_server",),
-        ),
-        image="vllm-openai",
-        sizes=(("--tensor-parallel-size", "-tp"), ("--pipeline-parallel-size", "-pp")),
-        unclear=(
-            *("--distributed-executor-backend", "--nnodes", "--headless", "--config", "-n"),
-            *("--prefill-context-parallel-size", "-pcp", "-dp", "-dpn", "-dpl", "-dpa"),
-        ),
-        spans_pods=True,
-    ),
-    Launcher(
-        "SGLang",
-        starts=(("sglang.launch_server",), ("sglang", "serve")),
-        sizes=(
-            ("--tp-size", "--tp", "--tensor-parallel-size"),
-            ("--pp-size", "--pp", "--pipeline-parallel-size"),
-        ),
-        unclear=("--nnodes", "--node-rank", "--dist-init-addr", "--dp", "--dp-size", "--config"),
-        spans_pods=True,
-    ),
-    # A process may work with several GPUs, but not with a part of one.
-    Launcher(
-        "torchrun",
-        starts=(("torchrun",), ("torch.distributed.run",), ("torch.distributed.launch",)),
-        sizes=(("--nproc-per-node",),),
-        uses_all=False,
-    ),
-    Launcher(
-        "DeepSpeed",
-        starts=(("deepspeed",),),
-        sizes=(("--num-gpus",),),
-        unclear=("--hostfile", "-H", "--include", "-i", "--exclude", "-e", "--num-nodes"),
-    ),
-)
-_BY_IMAGE = {launcher.image: launcher for launcher in _LAUNCHERS if launcher.image}
+_BY_IMAGE = {launcher.image: launcher for launcher in LAUNCHERS if launcher.image}
 _BY_START: dict[str, list[tuple[Launcher, tuple[str, ...]]]] = {}
-for _launcher in _LAUNCHERS:
+for _launcher in LAUNCHERS:
     for _first, *_second in _launcher.starts:
         _BY_START.setdefault(_first, []).append((_launcher, tuple(_second)))
+_LIGHTNING_OPTIONS = frozenset(LIGHTNING.sizes[0])
+# One of them is in every command of interest.
+_MARKS = (*_BY_START, LIGHTNING.sizes[0][0])
 # Of a command; one that has more is a program, and to read it would take long.
 _MAX_WORDS = 5000
 # Beside these words a command starts several programs, or one on several machines.
@@ -116,7 +60,7 @@ def parallel_size(container: Container, command: Iterable[CommandText]) -> Paral
     """How many GPUs the `command` of `container` works with; None in doubt."""
     words = _words(container, list(command))
     texts = [word.text for word in words]
-    started = list(_started(container, words))
+    started = list(_started(container, words)) or list(_configured(words))
     if len(started) != 1 or _MASK in container.env or any(map(_is_unclear, texts)):
         return None
     launcher, is_mention = started[0]
@@ -134,8 +78,7 @@ def parallel_size(container: Container, command: Iterable[CommandText]) -> Paral
             gpus *= int(size)
             options.append(f"{name} {size}")
             place = place or path
-    unclear = frozenset(launcher.unclear)
-    if any(_name(text) in unclear or text.startswith("--data-parallel") for text in texts):
+    if any(_is_unclear_for(launcher, text) for text in texts):
         return None
     return ParallelSize(launcher, gpus, " and ".join(options), place) if place else None
 
@@ -151,7 +94,7 @@ def _words(container: Container, command: Sequence[CommandText]) -> list[Word]:
 
 def _may_start(container: Container, command: Iterable[CommandText]) -> bool:
     """Whether a launcher is named anywhere: cheaper than to look at every word."""
-    named = any(name in text for _, text in command for name in _BY_START)
+    named = any(mark in text for _, text in command for mark in _MARKS)
     return named or image_name(container.image) in _BY_IMAGE
 
 
@@ -166,11 +109,23 @@ def _started(container: Container, words: Sequence[Word]) -> Iterator[tuple[Laun
                 yield launcher, word.is_mention
 
 
+def _configured(words: Iterable[Word]) -> Iterator[tuple[Launcher, bool]]:
+    """Lightning for each word that sets its number of devices, and whether it is a mention."""
+    for word in words:
+        if _name(word.text) in _LIGHTNING_OPTIONS:
+            yield LIGHTNING, word.is_mention
+
+
 def _is_unclear(text: str) -> bool:
     in_background = text.endswith("&") and text != "&&"
     in_document = "<<" in text
     is_named = text in _UNCLEAR or "ray" in text or text.startswith(("#", _MASK))
     return is_named or in_background or in_document
+
+
+def _is_unclear_for(launcher: Launcher, text: str) -> bool:
+    is_named = text in launcher.unclear or _name(text) in launcher.unclear
+    return is_named or text.startswith("--data-parallel")
 
 
 def _options(words: Sequence[Word], names: Iterable[str]) -> Iterator[tuple[str, str, Path]]:
@@ -188,5 +143,11 @@ def _options(words: Sequence[Word], names: Iterable[str]) -> Iterator[tuple[str,
 
 
 def _name(text: str) -> str:
-    """The option that `text` is, with dashes: these programs read underscores as well."""
-    return text.partition("=")[0].replace("_", "-") if text.startswith("-") else ""
+    """The option that `text` is, with dashes: these programs read underscores as well.
+
+    Hydra's are written without dashes, `trainer.devices=8`, and with `+` where they are new.
+    """
+    name, equals, _ = text.partition("=")
+    if text.startswith("-"):
+        return name.replace("_", "-")
+    return name.lstrip("+") if equals else ""

@@ -2,17 +2,22 @@
 
 What it does
 ------------
-Reads the options by which vLLM, SGLang, torchrun and DeepSpeed are told how many GPUs to use:
-`--tensor-parallel-size` and `--pipeline-parallel-size`, `--nproc-per-node`, `--num_gpus`. It finds
-containers that request another number of whole GPUs. Processes of torchrun may use several GPUs
-each, so only more processes than GPUs are reported.
+Reads the options that tell a program how many GPUs to use, and finds containers that request
+another number of whole GPUs:
+
+- `--tensor-parallel-size` and `--pipeline-parallel-size` of vLLM, SGLang, TensorRT-LLM and
+  LMDeploy, and `--num-shard` of Text Generation Inference, in all their spellings;
+- `trainer.devices` of PyTorch Lightning, as LightningCLI, NeMo and other programs with Hydra take
+  it, and `--num_gpus` of DeepSpeed;
+- `--nproc-per-node` of torchrun and `--num_processes` of Accelerate. Their processes may use
+  several GPUs each, so only more processes than GPUs are reported.
 
 It says nothing where the number is not certain: beside options for several machines, Ray or data
 parallelism, in scripts that start several programs, with `CUDA_VISIBLE_DEVICES`, for values that
 the manifest does not show, and for launchers that a script only names: in quotation marks, in a
 here-document, or behind `echo`, `printf`, `pip` or `which`. The pods of a custom resource may work
-together, so of vLLM and SGLang only fewer GPUs are reported there. Of a pod it reads at most
-100,000 characters, and of a container 5,000 words.
+together, so of servers with tensor parallelism only fewer GPUs are reported there. Of a pod it
+reads at most 100,000 characters, and of a container 5,000 words.
 
 Why it matters
 --------------
@@ -25,6 +30,9 @@ References
 - https://docs.sglang.io/advanced_features/server_arguments.html
 - https://docs.pytorch.org/docs/stable/elastic/run.html
 - https://www.deepspeed.ai/getting-started/
+- https://lightning.ai/docs/pytorch/stable/common/trainer.html
+- https://huggingface.co/docs/text-generation-inference/reference/launcher
+- https://huggingface.co/docs/accelerate/package_reference/cli
 """
 
 from __future__ import annotations
