@@ -21,6 +21,7 @@ from cluster_commands.doctor.report import as_json, as_table
 from cluster_commands.doctor.rows import Row, exit_status
 from cluster_commands.source.objects import ObjectSource, SourceError
 from cluster_commands.source.options import add_options, open_source
+from lint.report import printable
 from lint.terminal import use_color
 from policies.files import load_policy_or_config_map
 from policies.loading import PolicyError
@@ -66,7 +67,7 @@ def main(arguments: list[str]) -> int:
         source = open_source(options)
         facts = read_facts(source, policy, _request(source, options))
     except (PolicyError, SourceError) as error:
-        sys.stderr.write(f"gpuward doctor: {error}\n")
+        sys.stderr.write(f"gpuward doctor: {printable(str(error))}\n")
         return 2
     rows = [*all_rows(facts, ask_kubelets=options.ask_kubelets)]
     if options.output == "json":

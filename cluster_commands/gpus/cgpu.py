@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from cluster_commands.gpus.pod_requests import amount_of, has_terminated, whole
 from cluster_commands.gpus.shares import allocation_by_card
 from cluster_commands.gpus.tabwriter import align
+from lint.report import printable
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.placement.ack_nodes import CARDS, GPU_MEM
 
@@ -67,9 +68,9 @@ def _node(node: Object) -> _Node | None:
         return None
     addresses = as_objects(status.get("addresses"))
     internal = (as_text(a.get("address")) for _, a in addresses if a.get("type") == "InternalIP")
-    name = as_text(as_object(node.get("metadata")).get("name"))
+    name = printable(as_text(as_object(node.get("metadata")).get("name")))
     count = min(whole(amount_of(allocatable.get(CARDS))), _MAX_CARDS)
-    return _Node(name, next(internal, "unknown"), memory, count, [])
+    return _Node(name, printable(next(internal, "unknown")), memory, count, [])
 
 
 def _pod(pod: Object, spec: Object) -> _Pod | None:
@@ -92,7 +93,7 @@ def _pod(pod: Object, spec: Object) -> _Pod | None:
             card = _PENDING
         by_card = {card: memory}
     namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
-    return _Pod(namespace, name, memory, by_card)
+    return _Pod(printable(namespace), printable(name), memory, by_card)
 
 
 def _summary(nodes: list[_Node]) -> str:

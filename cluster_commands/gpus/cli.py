@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -13,11 +15,12 @@ from cluster_commands.gpus.cgpu import inspect
 from cluster_commands.gpus.document import to_document
 from cluster_commands.gpus.options import make_parser, parse, pod_size
 from cluster_commands.gpus.reading import read_usage
-from cluster_commands.gpus.tables import ALLOCATED, LEGEND, join
+from cluster_commands.gpus.tables import ALLOCATED, LEGEND, display_width, join
 from cluster_commands.gpus.usage import Usage
 from cluster_commands.source.objects import ObjectSource, SourceError
 from cluster_commands.source.options import open_source
 from cluster_commands.source.resources import NODES, PODS
+from lint.report import printable
 from lint.terminal import use_color
 from policies.files import load_policy_or_config_map
 from policies.loading import PolicyError
@@ -105,7 +108,15 @@ def _tables(usage: Usage, options: argparse.Namespace) -> str:
         wide = options.output == "wide"
         tables = [rows.nodes_table(usage, wide=wide), rows.totals_table(usage)]
     text = join(tables, bars=bars)
+    if bars and max(map(display_width, text.splitlines()), default=0) > _columns():
+        text, bars = join(tables, bars=False), False
+    text = text or "No pods have GPUs of these nodes.\n"
     return f"{text}\n{LEGEND}" if bars and ALLOCATED in text else text
+
+
+def _columns() -> float:
+    """The width of the terminal; without one there is no limit."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
 
 
 def _has_blocks() -> bool:
@@ -118,5 +129,5 @@ def _has_blocks() -> bool:
 
 
 def _fail(message: object) -> int:
-    sys.stderr.write(f"gpuward gpus: {message}\n")
+    sys.stderr.write(f"gpuward gpus: {printable(str(message))}\n")
     return 2

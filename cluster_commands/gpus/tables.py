@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 
 from cluster_commands.gpus.rows import Cell, Table, allocated_text
@@ -19,7 +20,18 @@ def render(table: Table, *, bars: bool = False) -> str:
     """The lines of `table`; with `bars` each amount of which something is allocated has one."""
     lines = [table.header, *(tuple(_cell(cell, bars=bars) for cell in row) for row in table.rows)]
     text = "\n".join("\t".join(map(printable, line)) for line in lines)
-    return f"{align(text, _PADDING)}\n"
+    return f"{align(text, _PADDING, display_width)}\n"
+
+
+def display_width(text: str) -> int:
+    """The columns that a terminal needs for a text without control characters."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in {"Mn", "Me", "Cf"}:  # drawn upon the one before
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def bar(used: ResourceUsage) -> str:

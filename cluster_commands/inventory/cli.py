@@ -7,6 +7,7 @@ import sys
 
 from cluster.protocols import ClusterError
 from cluster.service_options import add_service_options
+from lint.report import printable
 from policies.inventory_files import MAX_PARTS
 
 _DESCRIPTION = """\
@@ -94,6 +95,6 @@ def _run(options: argparse.Namespace) -> int:
     try:
         run_service(make, options.status_port)
     except (ClusterError, OSError) as error:
-        sys.stderr.write(f"gpuward inventory: {error}\n")
+        sys.stderr.write(f"gpuward inventory: {printable(str(error))}\n")
         return 1
     return 0

@@ -56,6 +56,38 @@ def test_effective_requests_are_the_schedulers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "has", "granted", "reason", "counted_cpu"),
+    [
+        ("2", None, None, "", 2),
+        ("1", "3", "1", "", 3),  # becomes smaller, and the container still has more
+        ("4", "2", "2", "Deferred", 4),  # may become larger at any time
+        ("4", "2", "3", "Infeasible", 3),  # never becomes as large as that
+    ],
+)
+@pytest.mark.parametrize("where", ["containers", "initContainers", "pod"])
+def test_pods_that_are_resized_in_place(
+    where: str, asked: str, has: str | None, granted: str | None, reason: str, counted_cpu: int
+) -> None:
+    resources = {"requests": {"cpu": asked}}
+    found = {
+        "resources": {"requests": {"cpu": has}},
+        "allocatedResources": {"cpu": granted},
+    }
+    resized = pod("a", {GPU: 1}, on="n")
+    if where == "pod":
+        resized["spec"]["resources"] = resources
+        resized["status"] |= found if has else {}
+    else:
+        container = {"name": "x", "resources": resources, "restartPolicy": "Always"}
+        resized["spec"].setdefault(where, []).append(container)
+        statuses = where.replace("ontainers", "ontainerStatuses")
+        resized["status"][statuses] = [{"name": "x", **found}] if has else []
+    resized["status"]["conditions"] = [{"type": "PodResizePending", "reason": reason}]
+    usage = counted([node("n", {GPU: 8}, cpu="8")], [resized])
+    assert usage.nodes[0].free_cpu == (8 - counted_cpu) * 10**9
+
+
+@pytest.mark.parametrize(
     ("spec", "cpu", "free", "stranded"),
     [
         pytest.param({}, "64", 6, 0, id="room for all"),

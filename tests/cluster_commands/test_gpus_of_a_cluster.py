@@ -19,8 +19,9 @@ GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
 DRIVER = "gpu.nvidia.com"
 ONLY_HERE = {"gpuward.test/gpus-of-a-cluster": "true"}
 # Name -> CPU, and devices of each resource. Of some nodes CPU runs out first, of others devices.
-NODES = {"cards-few-cpu": (4, {GPU: 8}), "cards": (64, {GPU: 4}), "parts": (6, {GPU: 2, MIG: 7})}
+NODES = {"cards-few-cpu": (8, {GPU: 12}), "cards": (64, {GPU: 4}), "parts": (9, {GPU: 2, MIG: 12})}
 SCHEDULED = "PodScheduled"
+FIELDS = ("requests", "limits")
 
 
 class Pods:
@@ -52,11 +53,10 @@ class Pods:
         self._plane.create(self._path, {"metadata": metadata, "spec": full})
 
     def decided(self) -> list[Any]:
-        """All pods, once the scheduler has tried each."""
+        """All pods, once the scheduler has tried each, and each that has a node runs."""
         for _ in range(200):
             pods: list[Any] = self._plane.request("GET", self._path).body["items"]
-            conditions = [pod["status"].get("conditions", []) for pod in pods]
-            if all(any(c["type"] == SCHEDULED for c in found) for found in conditions):
+            if all(map(_is_decided, pods)):
                 return pods
             time.sleep(0.1)
         raise AssertionError("the scheduler has not tried every pod")
@@ -66,10 +66,42 @@ class Pods:
         done = next(pod for pod in self.decided() if "nodeName" in pod["spec"])
         path = f"{self._path}/{done['metadata']['name']}/status"
         patch = {"status": {"phase": "Succeeded"}}
+        self._patch(path, patch)
+
+    def resize(self, chance: random.Random) -> None:
+        """Resize running pods in place; what kubelets have granted of it differs."""
+        resources = self._plane.request("GET", "/api/v1").body["resources"]
+        if "pods/resize" not in {resource["name"] for resource in resources}:
+            return  # this release resizes no pods
+        for pod in self.decided():
+            if pod["status"]["phase"] != "Running":
+                continue
+            path = f"{self._path}/{pod['metadata']['name']}"
+            asked, granted, has = (str(chance.randint(1, 3)) for _ in range(3))
+            first, *rest = pod["spec"]["containers"]
+            amounts = {field: {**first["resources"][field], "cpu": asked} for field in FIELDS}
+            spec = {"containers": [{**first, "resources": amounts}, *rest]}
+            status, *others = pod["status"]["containerStatuses"]
+            assert status["name"] == first["name"]
+            status["allocatedResources"] = {"cpu": granted}
+            status["resources"] = {"requests": {**first["resources"]["requests"], "cpu": has}}
+            pending = {"type": "PodResizePending", "status": "True"}
+            pending["reason"] = chance.choice(("Infeasible", "Deferred"))
+            conditions = [*pod["status"]["conditions"], pending]
+            patched = {"containerStatuses": [status, *others], "conditions": conditions}
+            self._patch(f"{path}/status", {"status": patched})
+            self._patch(f"{path}/resize", {"spec": spec})
+
+    def _patch(self, path: str, patch: Any) -> None:
         answer = self._plane.request(
             "PATCH", path, patch, content_type="application/merge-patch+json"
         )
-        assert answer.status == HTTPStatus.OK
+        assert answer.status == HTTPStatus.OK, answer
+
+
+def _is_decided(pod: Any) -> bool:
+    tried = any(c["type"] == SCHEDULED for c in pod["status"].get("conditions", []))
+    return tried and ("nodeName" not in pod["spec"] or pod["status"]["phase"] != "Pending")
 
 
 @pytest.fixture
@@ -119,6 +151,7 @@ def test_free_is_what_the_scheduler_still_places(
         pods.create(**random_pod(chance))
     pods.decided()
     pods.complete_one()
+    pods.resize(chance)
     before = counted(plane, capsys)
     assert sum(free(before).values()) > 0
     for resource in (MIG, GPU):
