@@ -39,6 +39,8 @@ from rules.catalog.components import (
     device_plugin_toleration,
     webhook_blocks_system_pods,
     webhook_misses_ephemeral_containers,
+    webhook_side_effects,
+    webhook_timeout,
 )
 from rules.catalog.hygiene import (
     cpu_or_memory_missing,
@@ -235,6 +237,8 @@ REPORTS = (
     device_plugin_toleration.RULE,
     webhook_blocks_system_pods.RULE,
     webhook_misses_ephemeral_containers.RULE,
+    webhook_side_effects.RULE,
+    webhook_timeout.RULE,
 )
 """Rules without fixes."""
 

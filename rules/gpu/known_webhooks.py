@@ -10,10 +10,12 @@ from rules.base.patterns import matches_any
 from rules.objects.kubernetes_object import KubernetesObject
 
 OWN = ("*.gpuward.io",)
-# Project-HAMi/HAMi charts/hami/templates/scheduler/webhook.yaml, kai-scheduler/KAI-Scheduler
-# pkg/operator/operands/admission/resources.go, volcano-sh/volcano
-# installer/helm/chart/volcano/templates/webhooks.yaml, koordinator-sh/koordinator
-# config/webhook/manifests.yaml.
+# Read in Project-HAMi/HAMi charts/hami/templates/scheduler/webhook.yaml at 2659bf678012,
+# kai-scheduler/KAI-Scheduler pkg/operator/operands/admission/resources.go at 20e273b67cef
+# (SERVICE.NAMESPACE.svc, here with the defaults), volcano-sh/volcano
+# installer/helm/chart/volcano/templates/webhooks.yaml at 0b05bb71f19c (mutatepod.volcano.sh), and
+# koordinator-sh/koordinator config/webhook/manifests.yaml at 21bf5ea9f7d6
+# (mpod-create.koordinator.sh).
 PEERS = ("vgpu.hami.io", "admission.kai-scheduler.svc", "*.volcano.sh", "*.koordinator.sh")
 
 
@@ -26,7 +28,24 @@ def known_entries(
             yield index, entry
 
 
-def resources_of(entry: Mapping[str, Any]) -> set[str]:
-    """The resources for which the entry is called, in all API groups."""
-    listed = (rule.get("resources") for _, rule in as_objects(entry.get("rules")))
-    return {as_text(name) for names in listed if isinstance(names, list) for name in names}
+def core_resources(entry: Mapping[str, Any], operation: str) -> set[str]:
+    """The resources of the core API group for which the entry is called at `operation`."""
+    found: set[str] = set()
+    for _, rule in as_objects(entry.get("rules")):
+        if _lists(rule, "apiGroups", "") and _lists(rule, "operations", operation):
+            found |= _texts(rule, "resources")
+    return found
+
+
+def entry_name(entry: Mapping[str, Any]) -> str:
+    """The name of the entry, `""` if it has none."""
+    return as_text(entry.get("name"))
+
+
+def _lists(rule: Mapping[str, Any], field: str, value: str) -> bool:
+    return not {value, "*"}.isdisjoint(_texts(rule, field))
+
+
+def _texts(rule: Mapping[str, Any], field: str) -> set[str]:
+    values = rule.get(field)
+    return {v for v in values if isinstance(v, str)} if isinstance(values, list) else set()

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from policies.loading import default_policy
+from rules.engine.fixing import check
+from rules.profile.context import Context
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, deployment, gpus, pod
+from tests.testkit.cases import TODAY
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
@@ -93,3 +97,29 @@ def test_wrong_names_are_refused_only_without_a_domain_or_with_a_quotas_prefix(
         manifest = make(container(resources={"limits": {name: 1}}))
         answer = create(api_server, namespace, manifest, dry_run=True)
         assert (answer.status == ACCEPTED) is accepted, answer.body
+
+
+@pytest.mark.parametrize("kind", ["Mutating", "Validating"])
+def test_webhook_configurations_are_refused_as_announced(api_server: Cluster, kind: str) -> None:
+    rules = default_policy().rule_set()
+    fields: list[dict[str, Any]] = [
+        *({"sideEffects": v} for v in ("None", "NoneOnDryRun", "Some", "Unknown", "none", None)),
+        *({"timeoutSeconds": seconds} for seconds in (1, 10, 11, 30, 31, None)),
+    ]
+    entry: dict[str, Any] = {
+        "name": "mpod-create.koordinator.sh",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "clientConfig": {"service": {"name": "hook", "namespace": "koordinator-system"}},
+    }
+    group, path = "admissionregistration.k8s.io/v1", f"{kind.lower()}webhookconfigurations"
+    for changed in fields:
+        manifest = {
+            "apiVersion": group,
+            "kind": f"{kind}WebhookConfiguration",
+            "metadata": {"name": "announced"},
+            "webhooks": [entry | changed],
+        }
+        answer = api_server.request("POST", f"/apis/{group}/{path}?dryRun=All", manifest)
+        announced = [f for f in check(manifest, rules, Context(TODAY)).findings if f.api_refuses]
+        assert answer.status == (REFUSED if announced else ACCEPTED), changed

@@ -3,10 +3,10 @@
 What it does
 ------------
 Checks the webhook configurations of gpuward, HAMi, KAI, Volcano and koordinator, which it knows by
-the names of their entries, and no others. Finds an entry for pods with `failurePolicy: Fail`, or
-none, which means the same, that is called for pods in `kube-system` or in the namespace of its own
-service. An entry with `matchConditions`, or with an `objectSelector` that asks for a label, is not
-checked.
+the names of their entries, and no others. Finds an entry for the creation of pods with
+`failurePolicy: Fail`, or none, which means the same, that is called for pods in `kube-system` or in
+the namespace of its own service. An entry with `matchConditions`, or with an `objectSelector` that
+asks for a label, is not checked.
 
 Why it matters
 --------------
@@ -28,7 +28,7 @@ from typing import Any
 
 from rules.base.json_access import as_object, as_objects, as_text, display
 from rules.finding import Action, Finding
-from rules.gpu.known_webhooks import OWN, PEERS, known_entries, resources_of
+from rules.gpu.known_webhooks import OWN, PEERS, core_resources, entry_name, known_entries
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
@@ -44,7 +44,9 @@ def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
     for index, entry in known_entries(subject, (*OWN, *PEERS)):
         if as_text(entry.get("failurePolicy")) not in ("", "Fail") or entry.get("matchConditions"):
             continue
-        if PODS.isdisjoint(resources_of(entry)) or _asks_for_label(entry.get("objectSelector")):
+        if PODS.isdisjoint(core_resources(entry, "CREATE")) or _asks_for_label(
+            entry.get("objectSelector")
+        ):
             continue
         service = as_object(as_object(entry.get("clientConfig")).get("service"))
         own = as_text(service.get("namespace"))
@@ -53,8 +55,8 @@ def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
         if namespaces:
             yield Finding(
                 path=(*subject.path, "webhooks", index, "failurePolicy"),
-                key=f"webhooks.{as_text(entry.get('name'))}",
-                message=f"the webhook {display(as_text(entry.get('name')))} has failurePolicy Fail "
+                key=f"failurePolicy.{entry_name(entry)}",
+                message=f"the webhook {display(entry_name(entry))} has failurePolicy Fail "
                 f"and is called for pods in {' and '.join(map(display, namespaces))}: an outage "
                 "keeps the cluster from starting",
                 help=f"exclude them by {NAME_LABEL} in namespaceSelector",

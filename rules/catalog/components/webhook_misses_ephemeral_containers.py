@@ -2,9 +2,9 @@
 
 What it does
 ------------
-Finds entries of gpuward in webhook configurations that list `pods` and not
-`pods/ephemeralcontainers`. Entries of other programs are not checked: only they know whether they
-guard anything that an ephemeral container could take.
+Finds entries of gpuward in webhook configurations that are called when pods are created, and not
+for updates of `pods/ephemeralcontainers`. Entries of other programs are not checked: only they know
+whether they guard anything that an ephemeral container could take.
 
 Why it matters
 --------------
@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_text, display
+from rules.base.json_access import display
 from rules.finding import Action, Finding
-from rules.gpu.known_webhooks import OWN, known_entries, resources_of
+from rules.gpu.known_webhooks import OWN, core_resources, entry_name, known_entries
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
@@ -35,15 +35,15 @@ COVERING = frozenset({EPHEMERAL, "pods/*", "*/*", "*/ephemeralcontainers"})
 def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
     """Yield each entry for pods that leaves ephemeral containers out."""
     for index, entry in known_entries(subject, OWN):
-        resources = resources_of(entry)
-        if "pods" in resources and COVERING.isdisjoint(resources):
-            name = as_text(entry.get("name"))
+        ephemeral = COVERING & core_resources(entry, "UPDATE")
+        if "pods" in core_resources(entry, "CREATE") and not ephemeral:
+            name = entry_name(entry)
             yield Finding(
                 path=(*subject.path, "webhooks", index, "rules"),
-                key=f"webhooks.{name}",
+                key=f"rules.{name}",
                 message=f"the webhook {display(name)} is called for pods and not for {EPHEMERAL}: "
                 "kubectl debug adds containers that no rule sees",
-                help=f"add {EPHEMERAL} to the resources, as the chart does",
+                help=f"add a rule for {EPHEMERAL} with the operation UPDATE, as the chart does",
             )
 
 

@@ -1,0 +1,60 @@
+"""A webhook of a GPU platform does not promise to have no side effects.
+
+What it does
+------------
+Finds `sideEffects` that are neither `None` nor `NoneOnDryRun` in the webhook configurations of
+gpuward, HAMi, KAI, Volcano and koordinator, which it knows by the names of their entries, and no
+others. A missing field counts, too.
+
+Why it matters
+--------------
+API servers refuse to store such an entry today. Entries that were stored before Kubernetes 1.22, as
+`v1beta1`, stay in force with `Unknown`. For them, API servers refuse every dry run of a request
+that the webhook would be called for, so `kubectl diff` and `--dry-run=server` fail for all pods.
+
+References
+----------
+- https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#side-effects
+- Kubernetes, `pkg/apis/admissionregistration/validation/validation.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.known_webhooks import OWN, PEERS, entry_name, known_entries
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import WEBHOOK_CONFIGURATION
+
+FIELD = "sideEffects"
+ACCEPTED = ("None", "NoneOnDryRun")
+
+
+def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield each entry that may have side effects."""
+    for index, entry in known_entries(subject, (*OWN, *PEERS)):
+        value = entry.get(FIELD)
+        if value in ACCEPTED:
+            continue
+        stated = f"{FIELD} {display(value)}" if value else f"no {FIELD}"
+        yield Finding(
+            path=(*subject.path, "webhooks", index, FIELD),
+            key=f"{FIELD}.{entry_name(entry)}",
+            message=f"the webhook {display(entry_name(entry))} has {stated}: API servers refuse "
+            "such an entry, and every dry run if an old release stored it",
+            help=f"write {ACCEPTED[0]} if the webhook only looks at requests",
+            api_refuses=True,
+        )
+
+
+RULE = define_rule(
+    check,
+    subject=KubernetesObject,
+    action=Action.WARN,
+    since="0.1",
+    needs=(WEBHOOK_CONFIGURATION,),
+)

@@ -1,0 +1,65 @@
+"""A webhook of a GPU platform may hold up every request for longer than ten seconds.
+
+What it does
+------------
+Finds `timeoutSeconds` above 10 in the webhook configurations of gpuward, HAMi, KAI, Volcano and
+koordinator, which it knows by the names of their entries, and no others. Without the field an API
+server waits ten seconds. It refuses to store more than 30 or less than 1.
+
+Why it matters
+--------------
+A webhook whose network drops packets answers nothing at all. API servers then wait the whole
+timeout for every pod, one entry after the other if the entries change pods, and controllers create
+pods more slowly than nodes lose them. Kubernetes recommends a few seconds.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/cluster-administration/admission-webhooks-good-practices/
+- koordinator-sh/charts, `values.yaml`: 30 by default
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.known_webhooks import OWN, PEERS, entry_name, known_entries
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import WEBHOOK_CONFIGURATION
+
+FIELD = "timeoutSeconds"
+# What API servers assume without the field, and the most that they store.
+DEFAULT, MOST = 10, 30
+
+
+def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield each entry with a longer timeout than the default."""
+    for index, entry in known_entries(subject, (*OWN, *PEERS)):
+        seconds = entry.get(FIELD)
+        if type(seconds) is not int or seconds <= DEFAULT:
+            continue
+        name = display(entry_name(entry))
+        effect = (
+            f"API servers store at most {MOST}"
+            if seconds > MOST
+            else "while it does not answer, every request that it is called for waits that long"
+        )
+        yield Finding(
+            path=(*subject.path, "webhooks", index, FIELD),
+            key=f"{FIELD}.{entry_name(entry)}",
+            message=f"the webhook {name} has {FIELD} {display(seconds)}: {effect}",
+            help=f"write {DEFAULT} or less",
+            api_refuses=seconds > MOST,
+        )
+
+
+RULE = define_rule(
+    check,
+    subject=KubernetesObject,
+    action=Action.WARN,
+    since="0.1",
+    needs=(WEBHOOK_CONFIGURATION,),
+)
