@@ -16,7 +16,7 @@ from cluster_commands.doctor.label_selectors import matches
 from cluster_commands.doctor.report import as_table
 from cluster_commands.doctor.rows import State
 from cluster_commands.source.objects import SourceError
-from tests.testkit.cluster_commands.doctor_rows import NO_METRICS, installed, rows, states
+from tests.testkit.cluster_commands.doctor_rows import installed, rows, states
 from tests.testkit.cluster_commands.gpu_objects import Object, listed, node, pod
 
 
@@ -126,23 +126,39 @@ def test_other_webhooks(policy: str, expected: dict[str, State]) -> None:
     assert states(found) == expected
 
 
-REJECTED = "apiserver_admission_webhook_rejection_count"
+FAILED = "apiserver_admission_webhook"
 METRICS = f"""\
-apiserver_admission_webhook_fail_open_count{{name="deny.gpuward.io",type="validating"}} 3
-apiserver_admission_webhook_fail_open_count{{name="other.example.com",type="validating"}} 9
-apiserver_admission_webhook_fail_open_count{{name="warn.gpuward.io",type="validating"}} e
-apiserver_admission_webhook_fail_open_count{{name="warn.gpuward.io",type="validating"}} 1e+999
-{REJECTED}{{name="a.gpuward.io",error_type="calling_webhook_error"}} 1
-{REJECTED}{{error_type="no_error",name="deny.gpuward.io"}} 70
+{FAILED}_fail_open_count{{name="deny.gpuward.io",type="validating"}} 3
+{FAILED}_fail_open_count{{name="other.example.com",type="validating"}} 9
+{FAILED}_fail_open_count{{name="warn.gpuward.io",type="validating"}} e
+{FAILED}_fail_open_count{{name="warn.gpuward.io",type="validating"}} 1e+999
+{FAILED}_rejection_count{{name="a.gpuward.io",error_type="calling_webhook_error"}} 1
+{FAILED}_rejection_count{{name="a.gpuward.io",error_type="apiserver_internal_error"}} 1
+{FAILED}_rejection_count{{error_type="no_error",name="deny.gpuward.io"}} 70
+apiserver_admission_match_condition_evaluation_errors_total{{kind="webhook",name="a.gpuward.io"}} 4
+apiserver_admission_match_condition_evaluation_errors_total{{kind="policy",name="a.gpuward.io"}} 5
+process_start_time_seconds 1.7e+09
 """
 
 
 def test_failed_calls() -> None:
-    found = {row.subject: row for row in rows(request=lambda _path: METRICS)["failed calls"]}
-    assert found["fail open"].message.startswith("3 objects")
-    assert found["fail closed"].message.startswith("1 objects")
-    calm = rows(request=lambda _path: NO_METRICS)["failed calls"]
-    assert set(states(calm).values()) == {State.OK}
+    found = rows(*installed(), request=lambda _path: METRICS)["failed calls"]
+    assert [(row.subject, row.state, row.message.split()[0]) for row in found] == [
+        ("fail open", State.WRONG, "3"),
+        ("fail closed", State.WRONG, "2"),
+        ("match conditions", State.WRONG, "4"),
+    ]
+    assert "since this API server started (2023-11-14 22:13 UTC)" in found[0].message
+    calm = rows(*installed())["failed calls"]
+    assert {row.state for row in calm} == {State.OK}
+    endless = rows(*installed(), request=lambda _: METRICS.replace("e+09", "e+99"))
+    assert "started;" in endless["failed calls"][0].message
+
+
+def test_no_failed_call_is_no_news_where_nobody_is_called() -> None:
+    assert "failed calls" not in rows()
+    page = rows(*installed(), request=lambda _path: "<html>Sign in</html>")["failed calls"]
+    assert states(page) == {"API server": State.NOT_KNOWN}
 
 
 def plugin(

@@ -13,7 +13,7 @@ from registration.configurations import RegistrationOptions, configurations
 from rules.finding import Action
 from tests.testkit.cluster_commands.gpu_objects import Object
 
-NO_METRICS = "# nothing\n"
+NO_METRICS = 'apiserver_request_total{code="200"} 7\n'
 
 
 class Objects:
