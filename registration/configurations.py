@@ -52,8 +52,8 @@ class RegistrationOptions(NamedTuple):
 
     - `default`: the mode of namespaces without a label, or with an unknown value.
     - `minimum`: the weakest mode that the label of a namespace can choose.
-    - `failure_policy`: for pods, quotas and resource claims. For workloads it is always Ignore,
-      because their pods are evaluated anyway.
+    - `failure_policy`: for pods, quotas, LimitRanges and resource claims. For workloads it is
+      always Ignore, because their pods are evaluated anyway.
     """
 
     default: Action = Action.WARN
@@ -160,7 +160,7 @@ def _pods(*operations: str) -> list[dict[str, Any]]:
     return [
         _rule("", ("pods",), operations),
         _rule("", ("pods/ephemeralcontainers",), ("UPDATE",)),
-        _rule("", ("resourcequotas",), ("CREATE", "UPDATE")),
+        _rule("", ("limitranges", "resourcequotas"), ("CREATE", "UPDATE")),
     ]
 
 

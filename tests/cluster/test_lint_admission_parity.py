@@ -1,4 +1,4 @@
-"""The linter and the webhook report the same about a pod, with a real API server and webhook.
+"""The linter and the webhook report the same about an object, with a real API server and webhook.
 
 The fixes, warnings and refusals are the same, word for word. A pod that is created from a
 template which `fix` wrote is admitted unchanged.
@@ -19,6 +19,7 @@ from tests.testkit.admission.lint_admission_parity import (
     Comparison,
     compare,
     fix_result,
+    limits_of_namespaces,
     pod_of,
     pods,
 )
@@ -37,6 +38,7 @@ from tests.testkit.dry_runs import (
 )
 from tests.testkit.paths import DATA
 from webhook.admission.fixed_annotation import FIXED_ANNOTATION
+from webhook.admission.request import NAMESPACE_LIMITS
 
 DIFFERENCES = DATA / "api_server_differences.yaml"
 ORIGINS = ("cases", "corpus")
@@ -60,8 +62,15 @@ def pods_of_corpus(corpus: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def compared_cases(admission: DryRuns, pods_of_cases: dict[str, Any]) -> dict[str, Comparison]:
-    return compare(admission, pods_of_cases)
+def limits_of_cases() -> dict[str, Any]:
+    return limits_of_namespaces((case.name, case.manifest) for case in cases())
+
+
+@pytest.fixture(scope="module")
+def compared_cases(
+    admission: DryRuns, pods_of_cases: dict[str, Any], limits_of_cases: dict[str, Any]
+) -> dict[str, Comparison]:
+    return compare(admission, pods_of_cases | limits_of_cases)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +87,7 @@ def reviewed(plane: ControlPlane) -> dict[str, Any]:
 
 
 @FROM_EACH
-def test_a_pod_is_admitted_with_the_findings_of_its_file(
+def test_an_object_is_admitted_with_the_findings_of_its_file(
     request: pytest.FixtureRequest, reviewed: dict[str, Any], origin: str
 ) -> None:
     compared: dict[str, Comparison] = request.getfixturevalue(f"compared_{origin}")
@@ -86,6 +95,13 @@ def test_a_pod_is_admitted_with_the_findings_of_its_file(
     expected = {subject: entry["is"] for entry in reviewed[origin] for subject in entry["subjects"]}
     surplus, missing = found.items() - expected.items(), expected.items() - found.items()
     assert (sorted(surplus), sorted(missing)) == ([], [])
+
+
+def test_limits_of_namespaces_are_evaluated_at_admission(
+    compared_cases: dict[str, Comparison], limits_of_cases: dict[str, Any]
+) -> None:
+    reported = {name for name in limits_of_cases if compared_cases[name].webhook.rules}
+    assert {limits_of_cases[name]["kind"] for name in reported} == set(NAMESPACE_LIMITS)
 
 
 def test_every_public_pod_is_compared(

@@ -28,6 +28,7 @@ from tests.testkit.match_conditions.outcomes import (
 )
 from tests.testkit.match_conditions.recorder import Recorder, registered_recorder
 from tests.testkit.paths import DATA, DOCS
+from webhook.admission.request import NAMESPACE_LIMITS
 
 ORDINARY = DATA / "ordinary_pods.yaml"
 MANUAL = DOCS / "matching.md"
@@ -97,11 +98,12 @@ def test_no_condition_fails(request: pytest.FixtureRequest, origin: str) -> None
     assert [message for message in messages if EVALUATION_FAILED in message] == []
 
 
-def test_every_quota_is_sent(from_cases: SubmittedPods) -> None:
+@pytest.mark.parametrize("kind", NAMESPACE_LIMITS)
+def test_every_limit_of_a_namespace_is_sent(from_cases: SubmittedPods, kind: str) -> None:
     calls = from_cases.recorder.requests
-    quotas = {c for c, sent in calls["everything"].items() if sent["kind"] == "ResourceQuota"}
-    assert quotas
-    assert quotas <= calls["default"].keys()
+    limits = {c for c, sent in calls["everything"].items() if sent["kind"] == kind}
+    assert limits
+    assert limits <= calls["default"].keys()
 
 
 def test_a_gpu_in_the_overhead_is_sent(

@@ -27,6 +27,7 @@ RESOURCES = {
     ("apps/v1", "Deployment"): "deployments",
     ("batch/v1", "CronJob"): "cronjobs",
     ("batch/v1", "Job"): "jobs",
+    ("v1", "LimitRange"): "limitranges",
     ("v1", "Pod"): "pods",
     ("v1", "PodTemplate"): "podtemplates",
     ("v1", "ResourceQuota"): "resourcequotas",

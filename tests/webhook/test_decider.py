@@ -27,12 +27,13 @@ from webhook.admission.decider import Decider
 from webhook.admission.decision import IGNORED
 from webhook.admission.fixed_annotation import FIXED_ANNOTATION
 from webhook.admission.outcomes import RULE_OUTCOMES
+from webhook.admission.request import NAMESPACE_LIMITS
 
 ADMISSION = Admission()
 BYPASS_POD = pod(container(**variable("all")))
 GPU_CONTAINER = container(**gpus(limits=1))
 MODES = [Action.DENY, Action.WARN, Action.AUDIT]
-ALL = [case for case in cases() if case.manifest.get("kind") in ("Pod", "ResourceQuota")]
+ALL = [case for case in cases() if case.manifest.get("kind") in ("Pod", *NAMESPACE_LIMITS)]
 
 
 def patched(new: Any, operations: Any) -> Any:
@@ -387,6 +388,34 @@ def test_a_quota_that_the_api_server_refuses_next_is_explained() -> None:
     answer = ADMISSION.mutate(quota(limits="500m"))
     assert [finding.rule for finding in answer.findings] == ["quota-inert-key"]
     assert "a fraction, which the API server refuses" in answer.warnings[0]
+
+
+def limit_range(**amounts: str) -> dict[str, Any]:
+    item = {"type": "Container", **{f: {"nvidia.com/gpu": text} for f, text in amounts.items()}}
+    metadata = {"name": "l"}
+    return {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": metadata,
+        "spec": {"limits": [item]},
+    }
+
+
+def test_a_limit_range_that_gives_gpus_is_warned_about_and_refused_where_a_policy_says_so() -> None:
+    giving = limit_range(default="1")
+    answer = ADMISSION.validate(giving)
+    assert answer.allowed
+    assert "[limit-range-gpu]" in answer.warnings[0]
+    assert is_silent(ADMISSION.mutate(giving))
+    strict = Admission("rules: {limit-range-gpu: {action: deny}}\n")
+    assert not strict.validate(giving).allowed
+    # Whoever changes something else about it need not repair it first.
+    assert is_silent(strict.validate({**giving, "metadata": {"name": "l", "labels": {}}}, giving))
+
+
+def test_a_limit_range_that_the_api_server_refuses_next_is_explained() -> None:
+    answer = ADMISSION.mutate(limit_range(default="2", defaultRequest="1"))
+    assert "so the API server refuses the LimitRange" in answer.warnings[0]
 
 
 def claim(owners: list[dict[str, Any]] | None = None) -> dict[str, Any]:

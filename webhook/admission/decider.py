@@ -1,7 +1,7 @@
 """Decide about an object: fix, warn, refuse or ignore.
 
 A decision follows from the policy, the request, the mode and the date alone. Pods are fixed and
-refused. Quotas are evaluated as they are. Workloads have a module of their own.
+refused. Quotas and LimitRanges are evaluated as they are. Workloads have a module of their own.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Decider:
     def _mutate(self, request: AdmissionRequest) -> Decision:
         if request.is_pod:
             return self._mutate_pod(request)
-        if request.is_quota:
+        if request.is_namespace_limit:
             result = evaluate(request, self._rules)
             findings = outcomes.api_refused(result.findings)
             by_rule = outcomes.rule_outcomes(findings, outcomes.API_REFUSED)

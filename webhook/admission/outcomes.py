@@ -15,7 +15,7 @@ POD_OUTCOMES: Mapping[Action, Mapping[Action, str]] = {
     Action.WARN: _NOT_DENIED,
     Action.AUDIT: {**_NOT_DENIED, Action.WARN: "would-be-warned"},
 }
-"""By mode and by a finding's action, the outcome for a pod or a quota."""
+"""By mode and by a finding's action, the outcome for a pod, a quota, a LimitRange or a claim."""
 WORKLOAD_OUTCOMES: Mapping[Action, Mapping[Action, str]] = {
     Action.DENY: {**_ENFORCED, Action.DENY: "warned"},
     Action.WARN: {**_ENFORCED, Action.DENY: "warned"},

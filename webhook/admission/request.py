@@ -15,6 +15,7 @@ from webhook.admission.review import AdmissionReview
 
 OPERATIONS = ("CREATE", "UPDATE")
 EPHEMERAL = "ephemeralContainers"
+NAMESPACE_LIMITS = ("LimitRange", "ResourceQuota")
 
 
 class AdmissionRequest(NamedTuple):
@@ -37,9 +38,9 @@ class AdmissionRequest(NamedTuple):
         return self.review.is_pod
 
     @property
-    def is_quota(self) -> bool:
-        """Whether a ResourceQuota is created or changed."""
-        return self.review.kind == "ResourceQuota" and not self.review.group
+    def is_namespace_limit(self) -> bool:
+        """Whether a ResourceQuota or a LimitRange is created or changed."""
+        return self.review.kind in NAMESPACE_LIMITS and not self.review.group
 
     @property
     def is_claim(self) -> bool:
@@ -49,7 +50,7 @@ class AdmissionRequest(NamedTuple):
     @property
     def is_validated(self) -> bool:
         """Whether gpuward may refuse the object. About all others it only warns."""
-        return self.is_pod or self.is_quota or self.is_claim
+        return self.is_pod or self.is_namespace_limit or self.is_claim
 
     @property
     def is_unchanged(self) -> bool:
@@ -75,7 +76,7 @@ def admission_request(
     context = Context(today, review.namespace, review.user, operation, inventory=inventory)
     old = None if is_new else _with_kind(as_object(review.old), review)
     request = AdmissionRequest(review, _with_kind(raw, review), old, context, mode)
-    if request.is_pod or request.is_quota:
+    if request.is_pod or request.is_namespace_limit:
         return request
     owners = as_objects(_metadata(raw).get("ownerReferences"))
     if any(owner.get("controller") is True for _, owner in owners):

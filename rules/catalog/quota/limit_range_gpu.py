@@ -85,7 +85,7 @@ def _amounts(item: Mapping[str, Any], resource: str) -> Amounts:
 
 
 def _fault_of_containers(amounts: Amounts, resource: str) -> _Fault | None:
-    field = "default" if "default" in amounts else "max"
+    field = _field_of_default(amounts)
     given, asked = amounts.get(field), amounts.get("defaultRequest")
     if given is None or given.nano <= 0:
         return _fault_of_requests(amounts)
@@ -100,15 +100,29 @@ def _fault_of_containers(amounts: Amounts, resource: str) -> _Fault | None:
         return _Fault(field, message)
     message = f"every container of the namespace that asks for none gets {given.value}"
     if field == "default":
-        return _Fault(field, message, "remove it, and let the containers ask that need one")
+        # Without a `default`, a maximum would be the default.
+        remedy = "write 0" if "max" in amounts else "remove it"
+        return _Fault(field, message, f"{remedy}, and let the containers ask that need one")
     advice = f"limit GPUs by a ResourceQuota, or write default: {{{resource}: 0}} beside it"
-    return _Fault(field, f"{message}, because there is no `default`", advice)
+    return _Fault(field, f"{message}, because there is no smaller `default`", advice)
+
+
+def _field_of_default(amounts: Amounts) -> str:
+    """The field by which containers get an amount unasked.
+
+    It is `max` as well if `default` equals it, as webhooks see it: the API server has copied it.
+    """
+    default, maximum = amounts.get("default"), amounts.get("max")
+    if default is None or (maximum is not None and default.equal_to(maximum)):
+        return "max"
+    return "default"
 
 
 def _fault_of_requests(amounts: Amounts) -> _Fault | None:
     """The fault where no container gets a GPU unasked."""
     has_limit = "default" in amounts or "max" in amounts
-    fields = ("maxLimitRequestRatio",) if has_limit else ("defaultRequest", "min", FIELDS[-1])
+    # The API server copies `min` into `defaultRequest`.
+    fields = ("maxLimitRequestRatio",) if has_limit else ("min", "defaultRequest", FIELDS[-1])
     message = "the API server refuses every container of the namespace that asks for none"
     found = (field for field in fields if field in amounts and amounts[field].nano > 0)
     return next((_Fault(field, message) for field in found), None)

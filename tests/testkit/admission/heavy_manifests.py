@@ -152,6 +152,17 @@ HEAVY: Mapping[str, tuple[int, Make]] = {
             "spec": {"hard": keys(n, f"limits.nvidia.com/{t}#", "1")},
         },
     ),
+    "resources of a LimitRange": (
+        40,
+        lambda n, t: {
+            "apiVersion": "v1",
+            "kind": "LimitRange",
+            "metadata": {"name": "heavy"},
+            "spec": {
+                "limits": [{"type": "Container", "default": keys(n, f"nvidia.com/{t}#", "1")}]
+            },
+        },
+    ),
 }
 """By what a manifest has many of: the bytes of one without its text, and how to make many."""
 

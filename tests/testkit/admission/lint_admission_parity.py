@@ -1,4 +1,4 @@
-"""Compares what the linter reports about a pod with what the user reads at admission."""
+"""Compares what the linter reports about an object with what the user reads at admission."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ from typing import Any, NamedTuple
 from policies.loading import default_policy
 from rules.engine.fixing import FixResult, fix
 from rules.finding import Action
-from rules.objects.pod import Pod
 from rules.profile.context import Context
+from rules.traits.bits import GPU_WORKLOAD, NODE_AGENT
 from tests.testkit.api_subjects import pod_from_template
 from tests.testkit.cases import TODAY
 from tests.testkit.complete_manifests import TEMPLATES, complete_manifest
 from tests.testkit.control_plane.client import Response
 from tests.testkit.dry_runs import RESOURCES, UNREADABLE, DryRuns, refusal_causes
 from webhook.admission.messages import fix_warnings, limit_warnings, warning
+from webhook.admission.request import NAMESPACE_LIMITS
 
 RULES = default_policy().rule_set()
 # What is wrong with a workload as a whole, its user reads when creating the workload.
-_OF_PODS = frozenset(active.rule.name for active in RULES.rules if active.rule.subject is Pod)
+_OF_WORKLOADS = frozenset(
+    active.rule.name
+    for active in RULES.rules
+    if any(entry in (GPU_WORKLOAD, NODE_AGENT) for entry in active.rule.needs)
+)
 _RULE = re.compile(r"^gpuward \[([^\]]+)\]")
 
 
@@ -57,7 +62,7 @@ class Comparison(NamedTuple):
 
 
 def compare(admission: DryRuns, manifests: dict[str, Any]) -> dict[str, Comparison]:
-    """The report about each of `manifests`, and the webhook's report about its pod."""
+    """The report about each of `manifests`, and the webhook's about it, or about its pod."""
     names = {f"pod-{number}": name for number, name in enumerate(manifests)}
     sent = ((n, pod_of(manifests[name])) for n, name in names.items())
     comparisons = {}
@@ -83,7 +88,7 @@ def linter_report(result: FixResult, answer: Response) -> Report:
     if answer.status == UNREADABLE:
         return Report(frozenset(), frozenset(), denied=False)
     reaches_webhook = not refusal_causes(answer) or _is_refused_by_gpuward(answer)
-    remaining = [f for f in result.remaining.findings if f.rule in _OF_PODS]
+    remaining = [f for f in result.remaining.findings if f.rule not in _OF_WORKLOADS]
     denied = [f for f in remaining if f.action is Action.DENY and reaches_webhook]
     warned = [
         f for f in remaining if f.api_refuses or (f.action is Action.WARN and reaches_webhook)
@@ -114,15 +119,20 @@ def pods(manifests: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         name: manifest
         for name, manifest in manifests
         if (manifest.get("apiVersion"), manifest["kind"]) in RESOURCES
-        and manifest["kind"] != "ResourceQuota"
+        and manifest["kind"] not in NAMESPACE_LIMITS
         and not pod_of(manifest)["spec"].get("ephemeralContainers")
     }
 
 
+def limits_of_namespaces(manifests: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The ResourceQuotas and LimitRanges."""
+    return {name: manifest for name, manifest in manifests if manifest["kind"] in NAMESPACE_LIMITS}
+
+
 def pod_of(manifest: Any) -> Any:
-    """The pod itself, or the pod that a controller creates from a workload's template."""
+    """The pod that a controller creates from a workload's template; other objects themselves."""
     kind = manifest["kind"]
-    if kind == "Pod":
+    if kind not in TEMPLATES:
         return manifest
     pod = copy.deepcopy(pod_from_template(manifest, TEMPLATES[kind][0]))
     owner = {"apiVersion": "apps/v1", "kind": kind, "name": "owner", "uid": "1"}

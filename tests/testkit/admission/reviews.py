@@ -18,6 +18,7 @@ PLURALS = {
     ("", "Pod"): "pods",
     ("", "PodTemplate"): "podtemplates",
     ("", "ReplicationController"): "replicationcontrollers",
+    ("", "LimitRange"): "limitranges",
     ("", "ResourceQuota"): "resourcequotas",
     ("resource.k8s.io", "ResourceClaim"): "resourceclaims",
     ("resource.k8s.io", "ResourceClaimTemplate"): "resourceclaimtemplates",

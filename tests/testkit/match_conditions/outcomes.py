@@ -65,11 +65,7 @@ def submit_pods(
     """Submit each object once: workloads as the Pods that are created from them."""
     texts: dict[str, str] = {}
     for submission in sent:
-        manifest = (
-            submission.object
-            if submission.object["kind"] == "ResourceQuota"
-            else pod_of(submission.object)
-        )
+        manifest = pod_of(submission.object)
         texts.setdefault(json.dumps(manifest), f"{submission.subject} {submission.form}")
     subjects = {f"{prefix}-{n}": subject for n, subject in enumerate(texts.values())}
     answers = runs.submit_by_name((n, json.loads(t)) for n, t in zip(subjects, texts, strict=True))
