@@ -10,6 +10,7 @@ from importlib import import_module
 
 from cluster_commands.audit.evaluation import ObjectEvaluator
 from cluster_commands.audit.facts import namespace_of, read_facts
+from cluster_commands.audit.gpu_exceptions import with_gpu_exceptions
 from cluster_commands.audit.inventory import read_inventory
 from cluster_commands.audit.objects import EVALUATED, NAMESPACED
 from cluster_commands.audit.remarks import PodRemarks
@@ -175,7 +176,8 @@ def audit(
     facts = read_facts(source, profile, on_missing_fact)
     pods = PodRemarks(profile, facts)
     context = Context(today=today, inventory=inventory)
-    evaluator = ObjectEvaluator(policy, context, only_refused=only_refused)
+    applied = with_gpu_exceptions(policy, source, namespace, today, on_missing_fact)
+    evaluator = ObjectEvaluator(applied, context, only_refused=only_refused)
     results = evaluator.results
     results.remarks.extend(missing)
     is_missing = facts.lacks_namespace(namespace)

@@ -10,16 +10,24 @@ from lint.excerpts import Excerpt, Span
 from lint.findings import LocatedFinding, reported
 from lint.owners import Owners
 from lint.results import MAX_FINDINGS, InputNotEvaluated, Results
+from registration.configurations import SYSTEM_NAMESPACES
 from rules.base.json_access import as_object, as_text
 from rules.base.json_patch import Path
 from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
 from rules.engine.fixing import check, fix
 from rules.engine.result import EvaluationResult
 from rules.finding import Action, Finding
+from rules.objects.device_claim import GROUP as CLAIM_GROUP
 from rules.objects.object_ref import object_ref
-from rules.policy import Policy, PolicyException
+from rules.policy import Policy
 from rules.profile.context import Context
+from rules.workloads.object_kinds import OBJECT_KINDS
 
+# Of these the webhook is sent quotas and claims; of the others it hears nothing.
+_NOT_SENT = OBJECT_KINDS.keys() - {
+    ("", "ResourceQuota"),
+    *((CLAIM_GROUP, kind) for kind in ("ResourceClaim", "ResourceClaimTemplate")),
+}
 _NOWHERE = Span(0, 0, 0, 0)
 _EXCERPT = 120  # characters
 # Findings that are kept until those of one owner are merged, which bounds memory
@@ -43,7 +51,6 @@ class ObjectEvaluator:
 
     def __init__(self, policy: Policy, context: Context, *, only_refused: bool = False) -> None:
         self.results = Results()
-        self.used_exceptions: set[PolicyException] = set()
         self._context = context
         self._rules = policy.rule_set()
         self._only_refused = only_refused
@@ -88,10 +95,11 @@ class ObjectEvaluator:
         results.components += result.components
         results.other_objects += result.other_objects
         results.excepted += len(result.excepted)
-        self.used_exceptions |= result.used_exceptions
         self._unread_parts(result, name)
         if not (self._only_refused and result.findings):
             return result.findings
+        if not _is_sent(raw):
+            return []
         after = fix(raw, self._rules, self._context, steps=StepLimit(MAX_STEPS)).remaining
         refused = {f.identity for f in after.findings if f.action is Action.DENY}
         return [finding for finding in result.findings if finding.identity in refused]
@@ -105,6 +113,14 @@ class ObjectEvaluator:
 
     def _not_evaluated(self, message: str) -> None:
         self.results.not_evaluated.append(InputNotEvaluated("", 0, 0, message))
+
+
+def _is_sent(raw: Object) -> bool:
+    """Whether API servers send such an object to the webhook."""
+    kind, metadata = as_text(raw.get("kind")), as_object(raw.get("metadata"))
+    group = as_text(raw.get("apiVersion")).rpartition("/")[0]
+    is_excluded = as_text(metadata.get("namespace")) in SYSTEM_NAMESPACES
+    return not is_excluded and (group, kind) not in _NOT_SENT
 
 
 def _located(finding: Finding, raw: Object) -> LocatedFinding:

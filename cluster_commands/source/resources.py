@@ -24,6 +24,7 @@ DEVICE_CLASSES = Resource(
 CLAIMS = Resource("resourceclaims", "ResourceClaim", _ALLOCATION, _ALLOCATION_VERSIONS)
 RUNTIME_CLASSES = Resource("runtimeclasses", "RuntimeClass", "node.k8s.io", is_namespaced=False)
 CONFIG_MAPS = Resource("configmaps", "ConfigMap")
+GPU_EXCEPTIONS = Resource("gpuexceptions", "GpuException", "gpuward.io", ("v1alpha1",))
 MUTATING = Resource(
     "mutatingwebhookconfigurations",
     "MutatingWebhookConfiguration",

@@ -122,6 +122,10 @@ def test_the_audit_may_list_what_it_evaluates_and_write_its_reports() -> None:
         expected |= {(group, name) for group, names in table.items() for name in names}
     listed = granted(render("audit: {enabled: true}"), "gpuward-audit")
     assert listed == {(group, name, "list") for group, name in expected}
+    excepted = granted(
+        render("{audit: {enabled: true}, gpuExceptions: {enabled: true}}"), "gpuward-audit"
+    )
+    assert excepted == {*listed, (EXCEPTIONS_GROUP, "gpuexceptions", "list")}
     verbs = ("list", "create", "patch", "delete")
     for kind, resources in KINDS.items():
         objects = render(f"audit: {{enabled: true, publish: {kind}}}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 from typing import Any
@@ -132,14 +133,41 @@ def test_what_mode_deny_would_refuse_is_told_apart(audit: Audit) -> None:
     fixable["spec"]["containers"][0]["resources"] = {"requests": {"nvidia.com/gpu": 1}}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}}
     namespace["metadata"] = {"name": "ml", "labels": {"gpuward.io/mode": "deny"}}
-    objects = [pod("passed"), fixable, namespace]
+    system = pod("system")
+    system["metadata"]["namespace"] = "kube-system"
+    labelled = json.loads(json.dumps(namespace | {"metadata": {"name": "kube-system"}}))
+    labelled["metadata"]["labels"] = {"gpuward.io/mode": "deny"}
+    objects = [pod("passed"), fixable, namespace, system, labelled]
     everything, refused = audit(objects), audit(objects, "--as", "deny")
-    assert {f["name"] for f in everything["findings"]} == {"passed", "fixable"}
+    assert {f["name"] for f in everything["findings"]} == {"passed", "fixable", "system"}
     assert {f["name"] for f in refused["findings"]} == {"passed"}
     assert {f["level"] for f in refused["findings"]} == {"error"}
     [remark] = refused["remarks"]
     assert remark["message"].startswith("namespace ml: 1 pod would be refused now: created before")
     assert remark["message"].endswith(": Pod ml/passed")
+
+
+def test_what_gpu_exceptions_accept_is_no_finding(audit: Audit, tmp_path: Path) -> None:
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+
+    def exception(name: str, days: int) -> dict[str, Any]:
+        spec = {"rules": ["visible-devices-env"], "match": {"name": [name]}, "reason": "a trial"}
+        spec["expires"] = f"{today + datetime.timedelta(days=days)}"
+        metadata = {"name": name, "namespace": "ml", "creationTimestamp": f"{today}T00:00:00Z"}
+        head = {"apiVersion": "gpuward.io/v1alpha1", "kind": "GpuException"}
+        return {**head, "metadata": metadata, "spec": spec}
+
+    delegated = {"rules": ["visible-devices-env"], "namespaces": ["ml"], "longestDays": 30}
+    policy = {"apiVersion": "gpuward.io/v1", "kind": "Policy"}
+    policy["delegatedExceptions"] = [delegated | {"approval": "none"}]
+    file = tmp_path / "policy.yaml"
+    file.write_text(json.dumps(policy))
+    asked = [exception("accepted", 7), exception("ended", -1), exception("too-long", 90)]
+    objects = [*asked, *(pod(e["metadata"]["name"]) for e in asked), pod("other")]
+    report = audit(objects, f"--policy={file}")
+    assert {f["name"] for f in report["findings"]} == {"ended", "too-long", "other"}
+    assert report["summary"]["excepted"] == 1
+    assert {f["name"] for f in audit(objects)["findings"]} >= {"accepted"}
 
 
 def test_every_report_shows_objects_without_a_file(
