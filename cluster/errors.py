@@ -45,12 +45,17 @@ class UnreachableError(UnavailableError):
     """No answer came, or not all of it."""
 
 
+class InternalError(UnavailableError):
+    """The API server failed, or a webhook of somebody that must answer it."""
+
+
 _ERRORS: dict[int, type[ClusterError]] = {
     HTTPStatus.CONFLICT: ConflictError,
     HTTPStatus.FORBIDDEN: ForbiddenError,
     HTTPStatus.GONE: ExpiredError,
     HTTPStatus.NOT_FOUND: MissingError,
     HTTPStatus.TOO_MANY_REQUESTS: UnavailableError,
+    HTTPStatus.INTERNAL_SERVER_ERROR: InternalError,
 }
 
 

@@ -20,8 +20,10 @@ class RetryingConnection:
     A request that the API server does not answer, or answers with 429 or 5xx, is sent again: after
     as many seconds as the API server asks for, at most a minute, else after 1, 2, 4, … seconds.
     If the very first request reaches nobody, the address is wrong, and there is no second one.
-    `wait` waits so many seconds.
+    `wait` waits so many seconds. Errors of the kind `gives_up_on` are raised at once.
     """
+
+    gives_up_on: type[UnavailableError] | tuple[()] = ()
 
     def __init__(
         self, connection: Connection, wait: Callable[[float], object] = time.sleep
@@ -41,7 +43,8 @@ class RetryingConnection:
                 return answer  # noqa: TRY300  # the loop goes on after an error
             except UnavailableError as error:
                 is_first = isinstance(error, UnreachableError) and not self._has_answered
-                if is_first or attempt == _ATTEMPTS - 1:
+                is_final = is_first or isinstance(error, self.gives_up_on)
+                if is_final or attempt == _ATTEMPTS - 1:
                     raise
                 seconds = error.retry_after if error.retry_after is not None else 2.0**attempt
             self._wait(min(seconds, _MAX_WAIT))

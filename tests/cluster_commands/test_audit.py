@@ -158,8 +158,8 @@ def test_what_gpu_exceptions_accept_is_no_finding(audit: Audit, tmp_path: Path) 
         return {**head, "metadata": metadata, "spec": spec}
 
     delegated = {"rules": ["visible-devices-env"], "namespaces": ["ml"], "longestDays": 30}
-    policy = {"apiVersion": "gpuward.io/v1", "kind": "Policy"}
-    policy["delegatedExceptions"] = [delegated | {"approval": "none"}]
+    policy: dict[str, Any] = {"delegatedExceptions": [delegated | {"approval": "none"}]}
+    policy |= {"apiVersion": "gpuward.io/v1", "kind": "Policy"}
     file = tmp_path / "policy.yaml"
     file.write_text(json.dumps(policy))
     asked = [exception("accepted", 7), exception("ended", -1), exception("too-long", 90)]

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cluster_commands.audit import publishing
+from cluster.connection import Connection
+from cluster_commands.audit import reports
 from cluster_commands.audit.cli import main
+from cluster_commands.audit.publishing import publish
 from cluster_commands.audit.report_kinds import KINDS
+from cluster_commands.source.objects import SourceError
+from lint.findings import LocatedFinding
 from tests.testkit.chart.rendering import render
-from tests.testkit.cluster_commands.report_definitions import report_definitions
+from tests.testkit.cluster_commands.findings import error_about
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import eventually, free_port
 
 BYPASS = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
 TOLERATIONS = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
@@ -101,14 +106,13 @@ def test_what_keeps_findings_from_being_published_is_named(
 
 
 @pytest.fixture(scope="module")
-def report_kinds(api_server: Cluster) -> Iterator[Cluster]:
-    """An API server with the kinds of reports."""
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    definitions = [api_server.create(path, made) for made in report_definitions()]
-    names = [f"crd/{made['metadata']['name']}" for made in definitions]
-    api_server.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+def report_kinds(api_server: Cluster, report_definitions: list[Path]) -> Iterator[Cluster]:
+    """An API server with the kinds of reports, as their projects define them."""
+    files = [f"--filename={file}" for file in report_definitions]
+    api_server.kubectl("apply", "--server-side", *files)
+    api_server.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)
     yield api_server
-    api_server.kubectl("delete", *names)
+    api_server.kubectl("delete", *files)
 
 
 @pytest.mark.parametrize("kind", ["policyreport", "openreports"])
@@ -118,7 +122,7 @@ def test_findings_are_kept_in_the_cluster(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(publishing, "_MAX_RESULTS", 2)
+    monkeypatch.setattr(reports, "_MAX_RESULTS", 2)
     cluster, namespace = report_kinds, report_kinds.namespace()
     resource = str(KINDS[kind].namespaced)
     pods = f"/api/v1/namespaces/{namespace}/pods"
@@ -161,6 +165,84 @@ def test_findings_are_kept_in_the_cluster(
     assert sorted(published()) == ["gpuward-audit-1", "said", "theirs"]
     cluster.request("DELETE", f"{pods}/a?gracePeriodSeconds=0")
     assert sorted(published()) == ["said", "theirs"]
+
+
+def test_more_findings_than_an_object_can_have_are_kept_in_several_reports(
+    report_kinds: Cluster,
+) -> None:
+    cluster, namespace = report_kinds, report_kinds.namespace()
+    connection = Connection.like_kubectl(str(cluster.kubeconfig))
+    some = [error_about(namespace, f"p{number}") for number in range(2_500)]
+    path = f"/apis/openreports.io/v1alpha1/namespaces/{namespace}/reports"
+
+    def published(findings: list[LocatedFinding]) -> list[dict[str, Any]]:
+        errors: list[SourceError] = []
+        kind = KINDS["openreports"]
+        count = publish(connection, kind, findings, namespace, errors.append, prune=True)
+        items: list[dict[str, Any]] = cluster.request("GET", path).body["items"]
+        assert (errors, len(items)) == ([], count)
+        return items
+
+    kept = published(some)
+    assert len(kept) == 3
+    results = [result for report in kept for result in report["results"]]
+    names = [result["resources"][0]["name"] for result in results]
+    assert sorted(names) == sorted(f"p{number}" for number in range(2_500))
+    assert sum(report["summary"]["fail"] for report in kept) == 2_500
+    assert [report["metadata"]["name"] for report in published(some[:1])] == ["gpuward-audit-1"]
+
+
+def test_a_webhook_that_fails_in_one_namespace_keeps_no_report_from_the_others(
+    report_kinds: Cluster,
+) -> None:
+    cluster = report_kinds
+    homes = [cluster.namespace() for _ in range(3)]
+    bad = homes[1]
+    nobody = {"url": f"https://127.0.0.1:{free_port()}/"}
+    rule = {"apiGroups": ["wgpolicyk8s.io"], "apiVersions": ["*"], "operations": ["*"]}
+    hook = {
+        "name": "fails.example.com",
+        "clientConfig": nobody,
+        "rules": [rule | {"resources": ["policyreports"]}],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": bad}},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    kind = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    path = "/apis/wgpolicyk8s.io/v1alpha2/namespaces/{}/policyreports"
+    connection = Connection.like_kubectl(str(cluster.kubeconfig))
+
+    def published(*names: str) -> tuple[list[str], list[float]]:
+        errors: list[SourceError] = []
+        waits: list[float] = []
+        findings = [error_about(home, name) for home in homes for name in names]
+        publish(
+            connection,
+            KINDS["policyreport"],
+            findings,
+            None,
+            errors.append,
+            prune=True,
+            wait=waits.append,
+        )
+        return [str(error) for error in errors], waits
+
+    assert published("a") == ([], [])
+    cluster.create(kind, {"metadata": {"name": bad}, "webhooks": [hook]})
+
+    def said() -> list[str]:
+        return published("a", "b")[0]
+
+    [error] = eventually(said, what="the webhook is called")
+    assert f"cannot write gpuward-audit-1 in namespace {bad}: " in error
+    assert 'failed calling webhook "fails.example.com"' in error
+    kept = [cluster.request("GET", path.format(home)).body["items"] for home in homes]
+    assert [len(report["results"]) for [report] in kept] == [2, 1, 2]
+    # Without findings, the reports of the others are deleted.
+    errors, waits = published()
+    assert (len(errors), len(waits)) == (1, 5)
+    assert [len(cluster.request("GET", path.format(h)).body["items"]) for h in homes] == [0, 1, 0]
+    assert cluster.request("DELETE", f"{kind}/{bad}").status == 200
 
 
 def test_the_account_of_the_chart_may_audit_and_nothing_else(

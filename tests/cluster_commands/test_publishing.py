@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster_commands.audit.cli import main
+from cluster_commands.audit.report_kinds import KINDS
+from cluster_commands.audit.reports import reports_by_namespace
+from tests.testkit.cluster_commands.findings import error_about
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, paged_server
 
 API = "/apis/wgpolicyk8s.io/v1alpha2"
@@ -55,3 +59,13 @@ def test_a_namespace_that_takes_no_report_keeps_none_from_the_others(
     assert "namespace gone" not in said
     assert ("in namespace broken" in said) is bool(refusal)
     assert status_found == status, said
+
+
+def test_no_report_is_larger_than_dashboards_can_read() -> None:
+    findings = [error_about("a", f"p{n}", "é" * (3_000 * (n % 20 == 0))) for n in range(10_000)]
+    [(namespace, reports)] = reports_by_namespace(KINDS["policyreport"], findings)
+    sizes = [(len(json.dumps(report)), len(report["results"])) for report in reports]
+    assert namespace == "a"
+    assert sum(results for _, results in sizes) == 10_000
+    assert max(size for size, _ in sizes) < 530_000
+    assert max(results for _, results in sizes) <= 1_000

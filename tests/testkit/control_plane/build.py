@@ -24,6 +24,7 @@ from tests.testkit.control_plane.sources import (
     HELM,
     KUBERNETES,
     OLDEST,
+    REPORT_KINDS,
     Source,
 )
 from tests.testkit.control_plane.toolchain import BuildError, build_once, cache, go_command, run
@@ -78,6 +79,11 @@ def chart_tools() -> Programs:
     return _programs(CHART_TOOLS, CHART_LINTER)
 
 
+def report_kinds() -> Programs:
+    """The `crds` of PolicyReports and OpenReports, as their projects publish them."""
+    return _programs(REPORT_KINDS)
+
+
 def _programs(*sources: Source) -> Programs:
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets:
@@ -92,7 +98,8 @@ def _build(go: str, source: Source) -> Path:
     The key of the cache is a hash of the flags, the packages, the copied files (by the `repr` of
     `Copied`, so renaming it discards the cache), the platform, go.mod and go.sum.
     """
-    flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", f"-ldflags={_linker_flags(source)}"]
+    flags = ["-trimpath", "-buildvcs=false", "-mod=readonly"]
+    flags += [f"-ldflags={_linker_flags(source)}"] if source.packages else []
     flags += source.flags
     platform = run([go, "env", "GOVERSION", "GOOS", "GOARCH"])
     recipe = repr((flags, source.packages, source.copied, platform))
@@ -115,7 +122,7 @@ def _announce(source: Source, target: Path) -> None:
     """
     stream = sys.__stderr__ or sys.stderr
     stream.write(
-        f"Building {', '.join(source.packages)} for the tests, which usually takes "
+        f"Building {', '.join(source.packages) or source.name} for the tests, which usually takes "
         f"{source.duration} on two cores. This happens once; they are kept in {target}.\n"
     )
     stream.flush()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.testkit.control_plane.build import Programs, chart_tools, programs
+from tests.testkit.control_plane.build import Programs, chart_tools, programs, report_kinds
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.servers import ALWAYS, CONTROLLERS
@@ -105,3 +106,15 @@ def chart_kinds(api_server: Cluster, chart_tools: Programs) -> Cluster:
     wait = ("wait", "--for=condition=Established", "--timeout=60s")
     api_server.kubectl(*wait, *files)
     return api_server
+
+
+@pytest.fixture(scope="session")
+def report_definitions() -> list[Path]:
+    """The files with the definitions of PolicyReports and OpenReports; skips the test without."""
+    try:
+        files = report_kinds().crds
+    except BuildError as error:
+        skip_missing(str(error))
+    if not files:
+        skip_missing("the definitions of PolicyReports are not in KUBEBUILDER_ASSETS")
+    return files

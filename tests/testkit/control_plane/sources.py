@@ -91,3 +91,22 @@ CHART_TOOLS = Source(
 )
 # A module of its own: it needs parts of Kubernetes' API that promtool's version lacks.
 CHART_LINTER = Source("chart-linter", {"kube-score": "github.com/zegl/kube-score/cmd/kube-score"})
+
+# The CustomResourceDefinitions of reports, as Kyverno and OpenReports install them.
+_POLICY_REPORTS = (
+    "config/crds/policyreport/wgpolicyk8s.io_clusterpolicyreports.yaml",
+    "config/crds/policyreport/wgpolicyk8s.io_policyreports.yaml",
+)
+_OPEN_REPORTS = (
+    "config/crd/openreports.io_clusterreports.yaml",
+    "config/crd/openreports.io_reports.yaml",
+)
+REPORT_KINDS = Source(
+    "report-kinds",
+    {},
+    (
+        Copied("crds", "github.com/kyverno/kyverno", _POLICY_REPORTS),
+        Copied("crds", "github.com/openreports/reports-api", _OPEN_REPORTS),
+    ),
+    duration="some seconds",
+)
