@@ -142,9 +142,43 @@ def test_updates_of_kubelets_and_of_other_labels_pass(guarded: ControlPlane) -> 
     # A cordon, and another label of a node that has the mode.
     assert patch(guarded, "", {"spec": {"unschedulable": True}}, TENANT).status == 200
     assert relabel(guarded, TENANT, {"team": "a", MODE: "core_mem"}).status == 200
-    # The limit that docs/node-guard.md states.
-    through_status = patch(guarded, "/status", changed, KUBELET, "system:nodes")
-    assert through_status.body["metadata"]["labels"][MODE] == "share"
+
+
+def test_labels_do_not_change_with_the_status_either(guarded: ControlPlane) -> None:
+    assert relabel(guarded, "pool-manager", {MODE: "share"}).status == 200
+    changed = {"metadata": {"labels": {MODE: "cgpu"}}}
+    removed = {"metadata": {"labels": {MODE: None}}}
+    node = guarded.request("GET", f"{NODES}/guarded").body
+    node["metadata"]["labels"] = {}
+    tenant = {"Impersonate-User": TENANT, "Impersonate-Group": "system:masters"}
+    refused = [
+        patch(guarded, "/status", changed, TENANT),
+        patch(guarded, "/status", removed, TENANT),
+        guarded.request("PUT", f"{NODES}/guarded/status", node, headers=tenant),
+    ]
+    assert [answer.status for answer in refused] == [403] * 3
+    # Controllers write conditions and resources.
+    capacity = {"status": {"capacity": {"example.com/batch-cpu": "4"}}}
+    assert patch(guarded, "/status", capacity, TENANT).status == 200
+    # A kubelet is never refused, the limit that docs/node-guard.md states.
+    passed = patch(guarded, "/status", changed, KUBELET, "system:nodes")
+    assert passed.body["metadata"]["labels"][MODE] == "cgpu"
+
+
+def test_no_number_of_labels_keeps_the_status_from_being_written(guarded: ControlPlane) -> None:
+    labels = {f"team-{number}": "x" * 60 for number in range(9000)}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "crowded", "labels": labels}}
+    assert guarded.request("POST", NODES, node).status == 201
+    heartbeat = {"status": {"capacity": {"nvidia.com/gpu": "4"}}}
+    merge = "application/merge-patch+json"
+    try:
+        for user, group in ((KUBELET, "system:nodes"), (TENANT, "system:masters")):
+            headers = {"Impersonate-User": user, "Impersonate-Group": group}
+            path = f"{NODES}/crowded/status?dryRun=All"
+            answer = guarded.request("PATCH", path, heartbeat, content_type=merge, headers=headers)
+            assert answer.status == 200
+    finally:
+        guarded.request("DELETE", f"{NODES}/crowded")
 
 
 @pytest.mark.parametrize("helm", HELMS)
