@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from cluster_commands.doctor.checks.ca_bundles import check_ca_bundles
 from cluster_commands.doctor.checks.catalog import check_by_catalog
 from cluster_commands.doctor.checks.components import check_component_priority
+from cluster_commands.doctor.checks.container_toolkit import check_container_toolkit
 from cluster_commands.doctor.checks.cpu_policy import check_cpu_policy
 from cluster_commands.doctor.checks.failed_calls import check_failed_calls
 from cluster_commands.doctor.checks.gpu_nodes import check_gpu_nodes
@@ -86,6 +87,7 @@ def all_rows(facts: Facts, *, ask_kubelets: bool) -> Iterator[Row]:
     yield from check_failed_calls(facts)
     yield from check_gpu_nodes(facts)
     yield from check_component_priority(facts)
+    yield from check_container_toolkit(facts)
     yield from check_by_catalog(facts)
     yield from check_requirements(facts)
     yield from check_pods_per_card(facts)

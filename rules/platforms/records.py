@@ -38,6 +38,14 @@ class Minimum(NamedTuple):
     cluster: str = ""
 
 
+class Advisory(NamedTuple):
+    """A vendor's bulletin about vulnerabilities: `fixed` is the oldest version without them."""
+
+    source: Source
+    vulnerabilities: tuple[str, ...]
+    fixed: str
+
+
 class OperatingSystem(NamedTuple):
     """An operating system with its versions; `words` are its names in a node's `osImage`."""
 

@@ -7,10 +7,11 @@ UNKNOWN and never SUPPORTED.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import Enum
 
 from rules.platforms.cards import find_card
-from rules.platforms.records import Component, Feature, Minimum, OperatingSystem
+from rules.platforms.records import Advisory, Component, Feature, Minimum, OperatingSystem
 from rules.platforms.versions import compare, parse_version
 
 _NUMBERS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,3}", re.ASCII)
@@ -50,6 +51,21 @@ def version_support(
         return Support.UNKNOWN
     too_old = order < 0 or (order == 0 and minimum.after)
     return Support.UNSUPPORTED if too_old else Support.SUPPORTED
+
+
+def affecting(advisories: Iterable[Advisory], version: str) -> list[Advisory] | None:
+    """Those of the bulletins that concern `version`; None if that cannot be said of each."""
+    if (stated := parse_version(version)) is None:
+        return None
+    found = []
+    for advisory in advisories:
+        fixed = parse_version(advisory.fixed)
+        order = compare(stated, fixed) if fixed else None
+        if order is None:
+            return None
+        if order < 0:
+            found.append(advisory)
+    return found
 
 
 def runtime_support(feature: Feature, runtime: str) -> Support:

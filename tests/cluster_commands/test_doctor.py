@@ -188,6 +188,62 @@ def test_priority_of_device_plugins() -> None:
     }
 
 
+TOOLKIT = "registry.example.com/nvidia/k8s/container-toolkit:"
+
+
+def toolkit(image: str, **status: int) -> Object:
+    """The DaemonSet of the GPU operator, for nodes with a label."""
+    container = {"name": "nvidia-container-toolkit-ctr", "image": image}
+    spec = {"containers": [container], "nodeSelector": {"toolkit": "true"}}
+    metadata = {"name": "toolkit", "namespace": "gpu-operator"}
+    template = {"spec": {"template": {"spec": spec}}, "status": status}
+    return {"kind": "DaemonSet", "metadata": metadata, **template}
+
+
+@pytest.mark.parametrize(
+    ("made", "state", "message"),
+    [
+        (
+            toolkit(f"{TOOLKIT}v1.19.1-ubi9"),
+            State.OK,
+            "no bulletin up to 2026-06-30 concerns v1.19.1",
+        ),
+        (
+            toolkit(f"{TOOLKIT}v1.17.3"),
+            State.WRONG,
+            "CVE-2026-24260, CVE-2025-23266, CVE-2025-23267",
+        ),
+        (toolkit(f"{TOOLKIT}v1.17.3"), State.WRONG, "and 1 more"),
+        (toolkit(f"{TOOLKIT}latest"), State.NOT_KNOWN, "its image tells no version"),
+        (toolkit(f"{TOOLKIT}v1.19.1@sha256:{'0' * 64}"), State.NOT_KNOWN, "tells no version"),
+        (
+            toolkit(f"{TOOLKIT}v1.19.1", updatedNumberScheduled=2, desiredNumberScheduled=3),
+            State.NOT_KNOWN,
+            "v1.19.1 is on 2 of 3 nodes",
+        ),
+        (toolkit(f"{TOOLKIT}v1.19.0", desiredNumberScheduled=3), State.WRONG, "CVE-2026-24260"),
+    ],
+)
+def test_vulnerabilities_of_the_container_toolkit(made: Object, state: State, message: str) -> None:
+    (row,) = rows(made)["container toolkit"]
+    assert (row.subject, row.state) == ("daemonset/toolkit in gpu-operator", state)
+    assert message in row.message
+
+
+def test_a_toolkit_of_the_operating_system_is_not_known() -> None:
+    nodes = [
+        node("with", {"nvidia.com/gpu": 1}, labels={"toolkit": "true"}),
+        node("without", {"nvidia.com/mig-1g.5gb": 1}),
+        node("cpu"),
+    ]
+    found = rows(*nodes, toolkit(f"{TOOLKIT}v1.19.1"))["container toolkit"]
+    assert states(found) == {
+        "daemonset/toolkit in gpu-operator": State.OK,
+        "without": State.NOT_KNOWN,
+    }
+    assert "container toolkit" not in rows(node("cpu"))
+
+
 def test_nodes_that_should_offer_gpus() -> None:
     labels = {"nvidia.com/gpu.present": "true"}
     found = rows(

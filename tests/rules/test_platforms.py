@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ from rules.platforms.ack import (
     REGISTERED,
 )
 from rules.platforms.cards import CARDS, memory_sizes
+from rules.platforms.nvidia import TOOLKIT_ADVISORIES
 from rules.platforms.records import Component, Feature
 from rules.platforms.support import (
     Support,
+    affecting,
     card_support,
     os_support,
     region_support,
@@ -168,6 +171,37 @@ def test_a_text_without_numbers_is_never_supported(feature: Feature, text: str) 
     assert card_support(feature, text) is UNKNOWN
     for minimum in feature.minimums:
         assert version_support(feature, minimum.component, text) is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("v1.19.1-ubi9", []),
+        ("v1.20.0-rc.1", []),
+        ("1.19.0", ["June 2026"]),
+        ("v1.19.1-rc.1", ["June 2026"]),  # precedes 1.19.1
+        ("v1.17.7-ubuntu20.04", ["July 2025", "June 2026"]),
+        ("1.17.3", ["February 2025", "July 2025", "June 2026"]),
+        ("1.19", None),  # the last number decides
+        ("latest", None),
+        ("", None),
+    ],
+)
+def test_known_vulnerabilities(version: str, expected: list[str] | None) -> None:
+    found = affecting(TOOLKIT_ADVISORIES, version)
+    if expected is None:
+        assert found is None
+    else:
+        assert [advisory.source.title.rpartition(" - ")[2] for advisory in found or ()] == expected
+
+
+def test_every_bulletin_has_a_source_and_a_newer_version_than_the_last() -> None:
+    for advisory in TOOLKIT_ADVISORIES:
+        assert advisory.vulnerabilities
+        assert advisory.source.url.startswith("https://nvidia.custhelp.com/")
+    for before, after in pairwise(TOOLKIT_ADVISORIES):
+        assert affecting([before], after.fixed) == []
+    assert TOOLKIT_ADVISORIES[-1].source.updated
 
 
 def test_every_table_has_a_source_and_every_card_a_size() -> None:

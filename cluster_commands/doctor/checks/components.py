@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cluster_commands.device_plugins import is_device_plugin
-from cluster_commands.doctor.facts import Facts, by_name, why_missing
+from cluster_commands.doctor.daemon_sets import daemon_sets
+from cluster_commands.doctor.facts import Facts, why_missing
 from cluster_commands.doctor.rows import Row, ok, wrong
 from cluster_commands.source.resources import DAEMON_SETS
-from rules.base.json_access import as_object, as_text
+from rules.base.json_access import as_text
 
 _CHECK = "component priority"
 _CONSEQUENCE = "and the node then offers no GPU"
@@ -20,12 +21,9 @@ def check_component_priority(facts: Facts) -> Iterator[Row]:
     if row := why_missing(facts, _CHECK, DAEMON_SETS):
         yield row
         return
-    for name, item in by_name(facts.objects(DAEMON_SETS)):
-        namespace = as_text(as_object(item.get("metadata")).get("namespace"))
-        spec = as_object(as_object(as_object(item.get("spec")).get("template")).get("spec"))
+    for subject, spec, _ in daemon_sets(facts):
         if not is_device_plugin(spec):
             continue
-        subject = f"daemonset/{name} in {namespace}"
         priority = as_text(spec.get("priorityClassName"))
         if priority in _PRIORITIES:
             yield ok(_CHECK, subject, f"has the priority class {priority}")
