@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from rules.base.json_access import as_object
+from rules.base.json_access import as_object, as_objects, as_text
 from rules.base.json_patch import Json, Path, find_value
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
@@ -16,6 +16,14 @@ CLAIM_PATHS: Mapping[str, tuple[str, ...]] = {
     "ResourceClaim": ("spec",),
     "ResourceClaimTemplate": ("spec", "spec"),
 }
+
+
+class DeviceRequest(NamedTuple):
+    """A request of a claim: its `fields`, which are at `path` of the manifest, and its name."""
+
+    path: Path
+    fields: Mapping[str, Any]
+    name: str
 
 
 class DeviceClaim:
@@ -37,3 +45,19 @@ class DeviceClaim:
         spec = as_object(find_value(manifest, self.path))
         if spec is not self.spec:
             self.spec, self.results_by_rule = spec, {}
+
+    def requests(self) -> Iterator[DeviceRequest]:
+        """Every request, and every alternative of one.
+
+        Until v1beta1 a request has the fields itself, and since v1beta2 in `exactly`.
+        """
+        listed = as_object(self.spec.get("devices")).get("requests")
+        for index, request in as_objects(listed):
+            path = (*self.path, "devices", "requests", index)
+            name = as_text(request.get("name"))
+            yield DeviceRequest(path, request, name)
+            yield DeviceRequest((*path, "exactly"), as_object(request.get("exactly")), name)
+            for number, alternative in as_objects(request.get("firstAvailable")):
+                place = (*path, "firstAvailable", number)
+                full_name = f"{name}/{as_text(alternative.get('name'))}"
+                yield DeviceRequest(place, alternative, full_name)

@@ -48,7 +48,12 @@ _LIMIT_RANGE: Mapping[str, Any] = {
         ]
     }
 }
-_CLAIM: Mapping[str, Any] = {"devices": {"requests": [{"exactly": {}}]}}
+_CLAIM: Mapping[str, Any] = {
+    "devices": {
+        "requests": [{"exactly": {}, "firstAvailable": [{}]}],
+        "config": [{"opaque": {"parameters": {}}}],
+    }
+}
 _WEBHOOKS: Mapping[str, Any] = {
     "webhooks": [
         {

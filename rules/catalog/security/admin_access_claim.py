@@ -25,11 +25,9 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from rules.base.json_access import as_object, as_objects, as_text, display
-from rules.base.json_patch import Path
+from rules.base.json_access import display
 from rules.finding import Action, Finding
 from rules.inventory.records import Namespace
 from rules.objects.device_claim import DeviceClaim
@@ -54,27 +52,18 @@ def check(claim: DeviceClaim, context: Context) -> Iterator[Finding]:
     known = context.inventory.find(Namespace, namespace)
     is_refused = known is not None and not any(known.labels.get(key) == "true" for key in LABELS)
     consequence = "; and its namespace has no label that allows it" if is_refused else ""
-    for path, request, name in _requests(claim):
-        if request.get(FIELD) is True:
+    for request in claim.requests():
+        if request.fields.get(FIELD) is True:
             yield Finding(
-                path=(*path, FIELD),
-                key=f"{FIELD}.{name[:63]}",
+                path=(*request.path, FIELD),
+                key=f"{FIELD}.{request.name[:63]}",
                 message=(
-                    f"the request {display(name)} asks for admin access: the claim gets devices "
-                    f"that are in use by other pods, and nothing counts them{consequence}"
+                    f"the request {display(request.name)} asks for admin access: the claim gets "
+                    "devices that are in use by other pods, and nothing counts "
+                    f"them{consequence}"
                 ),
                 help=HELP,
             )
-
-
-def _requests(claim: DeviceClaim) -> Iterator[tuple[Path, Mapping[str, Any], str]]:
-    """Each request with its path and its name. Since v1beta2 its fields are in `exactly`."""
-    listed = as_object(claim.spec.get("devices")).get("requests")
-    for index, request in as_objects(listed):
-        path = (*claim.path, "devices", "requests", index)
-        name = as_text(request.get("name"))
-        yield path, request, name
-        yield (*path, "exactly"), as_object(request.get("exactly")), name
 
 
 RULE = define_rule(

@@ -1,0 +1,93 @@
+"""A resource claim asks for all GPUs of a node, or for more than any node has.
+
+What it does
+------------
+Finds requests of a ResourceClaim or a ResourceClaimTemplate with `allocationMode: All`, or with a
+`count` of more than `max_devices`, outside the namespaces in which the profile lists components of
+the GPU platform. Evaluates the device classes that a profile knows, such as `gpu.nvidia.com`, and
+those whose DeviceClass, in the same run, names a GPU resource. Requests for admin access are left
+to `admin-access-claim`.
+
+Why it matters
+--------------
+`All` means every device of a node that matches the request, however many there are. The pod takes a
+whole machine, and stays Pending as long as another pod holds one of its GPUs. In a quota such a
+request counts as 32 devices.
+
+A count that no node reaches is never allocated.
+
+Options
+-------
+`max_devices`: the most devices that one request may count (default 16).
+
+References
+----------
+- https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/resource-claim-v1/
+- Kubernetes, `pkg/quota/v1/evaluator/core/resource_claims.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from rules.base.json_access import as_text, display
+from rules.finding import Action, Finding
+from rules.gpu.device_classes import is_gpu_class
+from rules.objects.device_claim import DeviceClaim, DeviceRequest
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import DEVICE_CLAIM
+
+OPTIONS: Mapping[str, Any] = MappingProxyType({"max_devices": 16})
+MODE, ALL, COUNT = "allocationMode", "All", "count"
+
+
+def check(claim: DeviceClaim, context: Context) -> Iterator[Finding]:
+    """Yield each request for all devices, or for too many."""
+    if claim.profile.components_in(claim.object.namespace):
+        return
+    most = context.options["max_devices"]
+    for request in claim.requests():
+        count = request.fields.get(COUNT)
+        wants_all = request.fields.get(MODE) == ALL
+        wants_many = type(count) is int and count > most
+        if not (wants_all or wants_many) or request.fields.get("adminAccess") is True:
+            continue
+        name = as_text(request.fields.get("deviceClassName"))
+        if not is_gpu_class(name, claim.profile, context.inventory):
+            continue
+        if wants_all:
+            yield _finding(
+                request,
+                MODE,
+                f"asks for every device of the class {display(name)} that matches on a node",
+                f"write {COUNT} with the number of devices that the pod uses",
+            )
+        else:
+            yield _finding(
+                request,
+                COUNT,
+                f"asks for {display(count)} devices: a node is expected to have at most {most}",
+                f"write at most {most}, or raise max_devices",
+            )
+
+
+def _finding(request: DeviceRequest, field: str, fault: str, advice: str) -> Finding:
+    return Finding(
+        path=(*request.path, field),
+        key=f"{field}.{request.name[:63]}",
+        message=f"the request {display(request.name)} {fault}",
+        help=advice,
+    )
+
+
+RULE = define_rule(
+    check,
+    subject=DeviceClaim,
+    action=Action.WARN,
+    since="0.1",
+    needs=(DEVICE_CLAIM,),
+    options=OPTIONS,
+)

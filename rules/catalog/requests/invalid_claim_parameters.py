@@ -1,0 +1,96 @@
+"""A resource claim has parameters that NVIDIA's DRA driver refuses.
+
+What it does
+------------
+Checks the `opaque` parameters that a ResourceClaim or a ResourceClaimTemplate has for the driver
+`gpu.nvidia.com`. Finds a kind or an apiVersion that the driver does not know, unknown fields of a
+`GpuConfig` or a `MigDeviceConfig`, values of the wrong type, strategies and time slices that do not
+exist, settings of another strategy than the chosen one, an MPS share outside 0 to 100 percent, an
+MPS memory limit of less than a mebibyte, and sharing of devices that the same claim requests with
+admin access.
+
+Only a note: a field or a kind that resembles none of the driver's, since a newer release of the
+driver may know it. What depends on the driver's feature gates is not reported.
+
+Why it matters
+--------------
+Kubernetes takes the parameters unread. The driver decodes them strictly: one unknown field, and it
+refuses the whole claim. Where its webhook is installed, the claim is not created. Everywhere else
+the claim is created, a GPU is allocated, and the pod waits in ContainerCreating.
+
+References
+----------
+- https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/main/cmd/webhook/main.go
+- https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/main/api/nvidia.com/resource/v1beta1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from typing import Any
+
+from rules.base.json_access import as_object, as_objects, as_text, display
+from rules.base.json_patch import Path
+from rules.finding import Action, Finding
+from rules.objects.device_claim import DeviceClaim
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import DEVICE_CLAIM
+
+DRIVER = "gpu.nvidia.com"
+REFUSAL = f"NVIDIA's DRA driver refuses the parameters for {DRIVER}"
+REFUSAL_BY_SOME = f"not every release of NVIDIA's DRA driver accepts the parameters for {DRIVER}"
+
+
+def check(claim: DeviceClaim, _context: Context) -> Iterator[Finding]:
+    """Yield each fault of the parameters for NVIDIA's driver."""
+    administered = {r.name for r in claim.requests() if r.fields.get("adminAccess") is True}
+    for index, config in as_objects(as_object(claim.spec.get("devices")).get("config")):
+        opaque = as_object(config.get("opaque"))
+        parameters = opaque.get("parameters")
+        if opaque.get("driver") != DRIVER or not isinstance(parameters, dict):
+            continue
+        place: Path = ("devices", "config", index, "opaque", "parameters")
+        yield from _faults_of_parameters(claim, place, parameters)
+        name = _administered(config.get("requests"), administered)
+        if name and isinstance(parameters.get("sharing"), dict):
+            yield _shared_admin_devices(claim, (*place, "sharing"), name)
+
+
+def _faults_of_parameters(
+    claim: DeviceClaim, place: Path, parameters: Mapping[str, Any]
+) -> Iterator[Finding]:
+    from rules.platforms.nvidia_parameters import faults  # noqa: PLC0415  # rarely needed
+
+    for fault in faults(parameters):
+        path = (*place, *fault.path)
+        yield Finding(
+            path=(*claim.path, *path),
+            key=".".join(map(str, path)),
+            message=f"{REFUSAL if fault.is_certain else REFUSAL_BY_SOME}: they {fault.text}",
+            help=fault.help,
+            action=Action.DENY if fault.is_certain else Action.AUDIT,
+        )
+
+
+def _administered(names: Any, administered: Container[str]) -> str:
+    """The first of the names that is among `administered`; empty if none is."""
+    listed = names if isinstance(names, list) else []
+    return next((name for name in map(as_text, listed) if name in administered), "")
+
+
+def _shared_admin_devices(claim: DeviceClaim, place: Path, request: str) -> Finding:
+    return Finding(
+        path=(*claim.path, *place),
+        key=f"{'.'.join(map(str, place))}.adminAccess",
+        message=(
+            f"{REFUSAL}: they share the devices of the request {display(request)}, which has "
+            "admin access, and sharing concerns the whole device"
+        ),
+        help="remove sharing, or adminAccess from the request",
+    )
+
+
+RULE = define_rule(
+    check, subject=DeviceClaim, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,)
+)
