@@ -80,6 +80,14 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
 
 
+def complete_for_kubectl() -> int:
+    """Run the program `kubectl_complete-gpuward`; the exit status."""
+    _set_import_path()
+    from gpuward import kubectl_completion  # noqa: PLC0415  # only after the import path is set
+
+    return kubectl_completion.main(sys.argv[1:])
+
+
 def _run_command(verb: str, rest: list[str]) -> int:
     if verb in {"-h", "--help", "help"}:
         print(_usage())  # noqa: T201  # this is what the user asked for

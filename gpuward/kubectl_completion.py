@@ -1,0 +1,74 @@
+"""What kubectl's own completion proposes after `kubectl gpuward`.
+
+kubectl runs the program `kubectl_complete-gpuward` with the words after `kubectl gpuward`, of which
+the last is not finished, and reads one proposal in each line.
+Source: Kubernetes, `staging/src/k8s.io/kubectl/pkg/cmd/plugin/plugin_completion.go`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+
+from gpuward import parsers
+from gpuward.__main__ import COMMANDS
+
+# Cobra's directives: what the shell does with the proposals.
+_FILES_TOO, _NO_FILES = ":0", ":4"
+_PATHS = ("PATH", "FILE", "DIR")
+
+
+def main(arguments: list[str]) -> int:
+    """Print what can complete the last word of `arguments`; the exit status."""
+    *words, prefix = arguments or [""]
+    found = _proposals(words, prefix)
+    lines = [f"{name}\t{what}" if what else name for name, what in (found or {}).items()]
+    sys.stdout.write("\n".join((*lines, _FILES_TOO if found is None else _NO_FILES)) + "\n")
+    return 0
+
+
+def _proposals(words: list[str], prefix: str) -> Mapping[str, str] | None:
+    """Words with their descriptions; None for names of files."""
+    if not words:
+        commands = {name: what for name, (_, _, what) in COMMANDS.items()}
+        return _beginning(commands.items(), prefix)
+    parser = parsers.command_parser(words[0]) if words[0] in COMMANDS else None
+    if parser is None:
+        return {}
+    parser, rest = _innermost(parser, words[1:])
+    option = next((a for a in parser._actions if rest and rest[-1] in a.option_strings), None)  # noqa: SLF001  # argparse has no other way to ask
+    if option is not None and option.nargs != 0:
+        return _values(option, prefix)
+    if prefix.startswith("-"):
+        return _beginning(_options(parser), prefix)
+    positional = [action for action in parser._actions if not action.option_strings]  # noqa: SLF001  # the same
+    return _values(positional[0], prefix) if positional else {}
+
+
+def _innermost(
+    parser: argparse.ArgumentParser, words: list[str]
+) -> tuple[argparse.ArgumentParser, list[str]]:
+    """The parser of the verb that the words name, and the words after it."""
+    for number, word in enumerate(words):
+        for action in parser._actions:  # noqa: SLF001  # the same
+            if isinstance(action, argparse._SubParsersAction) and word in action.choices:  # noqa: SLF001  # the same
+                return _innermost(action.choices[word], words[number + 1 :])
+    return parser, words
+
+
+def _values(action: argparse.Action, prefix: str) -> Mapping[str, str] | None:
+    if action.choices is not None:
+        return _beginning(((str(choice), "") for choice in action.choices), prefix)
+    return None if action.metavar in _PATHS else {}
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    for action in parser._actions:  # noqa: SLF001  # the same
+        if action.help != argparse.SUPPRESS:
+            for name in action.option_strings:
+                yield name, (action.help or "").partition("\n")[0]
+
+
+def _beginning(words: Iterable[tuple[str, str]], prefix: str) -> Mapping[str, str]:
+    return {word: what for word, what in words if word.startswith(prefix)}
