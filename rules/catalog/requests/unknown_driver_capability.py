@@ -1,0 +1,72 @@
+"""A GPU container asks for a driver capability that NVIDIA's container toolkit does not know.
+
+What it does
+------------
+Reads `NVIDIA_DRIVER_CAPABILITIES` of containers that request a GPU of NVIDIA. Finds words other
+than `compute`, `compat32`, `graphics`, `utility`, `video`, `display`, `ngx` and `all`. Capitals
+count; blanks around a word do not.
+
+Not reported: values that the manifest does not show, and lists with `all`.
+
+Why it matters
+--------------
+The variable says which parts of the driver the container gets. The toolkit's hook stops at a word
+that it does not know, with `unsupported capabilities found`, and the container does not start.
+Where a node injects its GPUs by CDI, the hook does not run.
+
+References
+----------
+- https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
+- NVIDIA/nvidia-container-toolkit, `internal/config/image/capabilities.go`,
+  `cmd/nvidia-container-runtime-hook/container_config.go` (`getDriverCapabilities`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.base.patterns import has_placeholder
+from rules.base.spelling import nearest_word
+from rules.finding import Action, Finding
+from rules.gpu.devices import request_of
+from rules.gpu.expansion import expand
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE, GPU_VARIABLE
+
+_VARIABLE, _VENDOR, _ALL = "NVIDIA_DRIVER_CAPABILITIES", "nvidia", "all"
+_KNOWN = ("compute", "utility", "graphics", "video", "display", "compat32", "ngx")
+# Characters of a word that may be a misspelt one.
+_LONGEST = 20
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield the first unknown capability of each container."""
+    for container in pod.containers:
+        if _VARIABLE not in container.env or not _gets_nvidia_gpu(container):
+            continue
+        value = expand(container, container.value_of(_VARIABLE) or "") or ""
+        words = [word for word in map(str.strip, value.split(",")) if word]
+        unknown = [word for word in words if word not in _KNOWN]
+        if not unknown or _ALL in words or has_placeholder(value):
+            continue
+        right = nearest_word(unknown[0], (*_KNOWN, _ALL)) if len(unknown[0]) <= _LONGEST else None
+        yield Finding(
+            path=(*container.path, "env", container.env[_VARIABLE]),
+            key=_VARIABLE,
+            message=f"{container} sets {_VARIABLE} to {display(value)}, and NVIDIA's container "
+            f"toolkit knows no capability {display(unknown[0])}",
+            container=container,
+            help=f"write {right}" if right else f"write some of {', '.join(_KNOWN)}, or {_ALL}",
+        )
+
+
+def _gets_nvidia_gpu(container: Container) -> bool:
+    request = request_of(container)
+    return _VENDOR in request.vendors and request.from_plugin
+
+
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE, GPU_RESOURCE))

@@ -1,0 +1,90 @@
+"""A container asks for several MIG devices, of which a CUDA program uses one.
+
+What it does
+------------
+Finds containers that request more than one MIG device in all, as `nvidia.com/mig-1g.10gb: 2`. In a
+pod that selects nodes whose cards are divided, by `cloud.google.com/gke-gpu-partition-size` or by a
+value of `nvidia.com/gpu.product` with `-MIG-`, more than one `nvidia.com/gpu` counts as well.
+
+Nothing is reported if the container says how it divides the devices among processes: if its
+variables, its command or its arguments mention `CUDA_VISIBLE_DEVICES` or a device `MIG-…`.
+
+Why it matters
+--------------
+CUDA shows a process one MIG device, however many the container holds. The program runs on a part of
+what was asked for, and nobody else gets the rest. A larger profile, such as `3g.40gb`, gives one
+process more.
+
+References
+----------
+- https://docs.nvidia.com/datacenter/tesla/mig-user-guide/index.html#cuda-visible-devices
+- https://github.com/NVIDIA/k8s-device-plugin/issues/1078
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rules.base.json_access import display
+from rules.base.quantity import Quantity
+from rules.finding import Action, Finding
+from rules.gpu.commands import CommandText, commands_of
+from rules.gpu.devices import devices
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.placement.shared_cards import selects_mig_cards
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE
+
+_WHOLE, _MIG, _SHARED = "nvidia.com/gpu", "nvidia.com/mig-", ".shared"
+_MASK, _DEVICE = "CUDA_VISIBLE_DEVICES", "MIG-"
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each container that requests several MIG devices and does not divide them."""
+    amounts = [(container, _amounts(container)) for container in pod.containers]
+    names = {name for _, found in amounts for name in found}
+    if _WHOLE in names and not selects_mig_cards(pod):
+        for _, found in amounts:
+            found.pop(_WHOLE, None)
+    held = {c.path: found for c, found in amounts if sum(found.values()) > 1}
+    for container, command in commands_of(c for c, _ in amounts if c.path in held):
+        if not _divides_devices(container, command):
+            yield _finding(container, held[container.path])
+
+
+def _amounts(container: Container) -> dict[str, int]:
+    """How many MIG devices, or whole GPUs, `container` requests by each name."""
+    found = {}
+    for name, device in devices(container).items():
+        amount = device.limit if device.is_plain_count else None
+        is_mig = name.startswith(_MIG) and not name.endswith(_SHARED)
+        if isinstance(amount, Quantity) and (is_mig or name == _WHOLE):
+            found[name] = amount.value
+    return found
+
+
+def _finding(container: Container, held: dict[str, int]) -> Finding:
+    name = min(held)
+    where = ", on nodes with MIG" if name == _WHOLE else ""
+    return Finding(
+        path=(*container.resources_path, "limits", name),
+        key="mig",
+        message=f"{container} asks for {sum(held.values())} MIG devices ({display(name)}{where}), "
+        "and a CUDA program uses one of them",
+        container=container,
+        help="ask for one device of a larger profile, or divide the devices among processes by "
+        f"{_MASK}",
+    )
+
+
+def _divides_devices(container: Container, command: Sequence[CommandText]) -> bool:
+    if _MASK in container.env:
+        return True
+    return any(_MASK in text or _DEVICE in text for _, text in command)
+
+
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE,), needs_resources=True
+)
