@@ -71,6 +71,7 @@ from rules.catalog.quota import (
     quota_inert_key,
     quota_needs_requests,
     quota_replicas,
+    unknown_limit_range_resource,
     unknown_quota_resource,
 )
 from rules.catalog.requests import (
@@ -178,6 +179,7 @@ OPT_IN_FIXES = (
     ld_preload.RULE,
     toleration_mismatch.RULE,
     unknown_quota_resource.RULE,
+    unknown_limit_range_resource.RULE,
     quota_inert_key.RULE,
 )
 """Rules whose fixes need `fix: true` in the policy; a rule's docstring states any exception."""

@@ -18,7 +18,7 @@ def api_refuses_amounts(name: str, limits: Mapping[str, Any], requests: Mapping[
     `limits` and `requests` are the container's, as written. The name must have a domain. The
     amounts must be whole after rounding up to thousandths. A request needs a limit that equals it.
     """
-    if "/" not in name or name.startswith("requests."):
+    if api_refuses_name(name):
         return True
     quantities = [parse(amounts[name]) for amounts in (limits, requests) if name in amounts]
     if any(api_refuses_count(amount) for amount in quantities):
@@ -27,6 +27,11 @@ def api_refuses_amounts(name: str, limits: Mapping[str, Any], requests: Mapping[
         return False
     rounded = {amount.thousandths for amount in quantities if isinstance(amount, Quantity)}
     return name not in limits or len(rounded) > 1
+
+
+def api_refuses_name(name: str) -> bool:
+    """Whether the API server refuses `name` as that of a device, in a container or a LimitRange."""
+    return "/" not in name or name.startswith("requests.")
 
 
 def api_refuses_count(amount: object) -> bool:
