@@ -1,49 +1,65 @@
-"""The labels that an object gives to nodes: its own, if it is a Node, or those of new nodes."""
+"""What an object says about nodes: its own labels, if it is a Node, or those of new nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.base.json_patch import Path
 from rules.objects.kubernetes_object import KubernetesObject
+from rules.workloads.node_pool_kinds import NodeFields
 from rules.workloads.object_kinds import OBJECT_KINDS
 
-_ARGUMENT = "node-labels"
+_LABELS, _CPU_POLICY = "node-labels", "cpu-manager-policy"
 
 
 class NodeLabel(NamedTuple):
-    """A label of a node. Labels with the same `group`, the path of their map, are of one node."""
+    """A label of a node."""
 
     path: Path
-    group: Path
     name: str
     value: str
 
 
+class NodeGroup(NamedTuple):
+    """A node, or nodes that are made alike.
+
+    - `cpu_policies`: the CPU policies of their kubelets, each with its path.
+    """
+
+    labels: list[NodeLabel]
+    cpu_policies: list[tuple[Path, str]]
+
+
+def node_groups(subject: KubernetesObject) -> Iterator[NodeGroup]:
+    """The nodes that `subject` describes, in the order of the manifest."""
+    for fields in OBJECT_KINDS[subject.object.group, subject.object.kind].nodes:
+        for place, raw in _values_at(subject.raw, fields.place):
+            path = (*subject.path, *place)
+            arguments = list(_arguments(raw, fields, path))
+            labels = [*_labels(raw, fields, path), *_labels_in_arguments(arguments)]
+            policies = [
+                ((*path, *rest), as_text(value))
+                for pattern in fields.cpu_policies
+                for rest, value in _values_at(raw, pattern)
+            ]
+            policies += [(p, value) for p, name, value in arguments if name == _CPU_POLICY]
+            yield NodeGroup(labels, policies)
+
+
 def node_labels(subject: KubernetesObject) -> Iterator[NodeLabel]:
     """Every label that `subject` gives to nodes, in the order of the manifest."""
-    kind = OBJECT_KINDS[subject.object.group, subject.object.kind]
-    for pattern in kind.node_labels:
-        for place, labels in _values_at(subject.raw, pattern):
-            path = (*subject.path, *place)
-            for name, value in as_object(labels).items():
-                yield NodeLabel((*path, name), path, name, as_text(value))
-    for pattern in kind.kubelet_arguments:
-        for place, arguments in _values_at(subject.raw, pattern):
-            yield from _from_arguments(arguments, (*subject.path, *place))
+    for group in node_groups(subject):
+        yield from group.labels
 
 
 def labels_by_node(subject: KubernetesObject) -> list[dict[str, NodeLabel]]:
     """The same labels by name, one mapping for each node or group of nodes."""
-    groups: dict[Path, dict[str, NodeLabel]] = {}
-    for label in node_labels(subject):
-        groups.setdefault(label.group, {})[label.name] = label
-    return list(groups.values())
+    return [{label.name: label for label in group.labels} for group in node_groups(subject)]
 
 
-def _values_at(raw: Mapping[str, Any], pattern: Path) -> Iterator[tuple[Path, Any]]:
+def _values_at(raw: Any, pattern: Path) -> Iterator[tuple[Path, Any]]:
     found: list[tuple[Path, Any]] = [((), raw)]
     for step in pattern:
         if step == "*":
@@ -53,18 +69,33 @@ def _values_at(raw: Mapping[str, Any], pattern: Path) -> Iterator[tuple[Path, An
     yield from found
 
 
-def _from_arguments(arguments: Any, path: Path) -> Iterator[NodeLabel]:
+def _labels(raw: Any, fields: NodeFields, path: Path) -> Iterator[NodeLabel]:
+    if fields.labels:
+        for place, labels in _values_at(raw, fields.labels):
+            for name, value in as_object(labels).items():
+                yield NodeLabel((*path, *place, name), name, as_text(value))
+    if fields.label_list:
+        for place, label in _values_at(raw, (*fields.label_list, "*")):
+            name = as_text(label.get("key"))
+            yield NodeLabel((*path, *place, "value"), name, as_text(label.get("value")))
+
+
+def _arguments(raw: Any, fields: NodeFields, path: Path) -> Iterator[tuple[Path, str, str]]:
+    """The path, the name and the value of each argument of the kubelet."""
+    for place, arguments in _values_at(raw, fields.arguments) if fields.arguments else ():
+        if isinstance(arguments, list):
+            for index, argument in as_objects(arguments):
+                name, value = as_text(argument.get("name")), as_text(argument.get("value"))
+                yield (*path, *place, index, "value"), name, value
+        else:
+            for name, value in as_object(arguments).items():
+                yield (*path, *place, name), name, as_text(value)
+
+
+def _labels_in_arguments(arguments: list[tuple[Path, str, str]]) -> Iterator[NodeLabel]:
     """The labels in the argument `node-labels`, which are written `name=value,name=value`."""
-    if isinstance(arguments, list):
-        named = [
-            ((*path, index, "value"), argument.get("value"))
-            for index, argument in as_objects(arguments)
-            if argument.get("name") == _ARGUMENT
-        ]
-    else:
-        named = [((*path, _ARGUMENT), as_object(arguments).get(_ARGUMENT))]
-    for place, text in named:
-        for part in as_text(text).split(","):
+    for path, argument, text in arguments:
+        for part in text.split(",") if argument == _LABELS else ():
             name, equals, value = part.strip().partition("=")
             if equals:
-                yield NodeLabel(place, place, name, value)
+                yield NodeLabel(path, name, value)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rules.base.json_patch import Path
 from rules.objects.device_claim import GROUP as CLAIM_GROUP
 from rules.traits.bits import (
     DEVICE_CLAIM,
@@ -19,21 +18,20 @@ from rules.traits.bits import (
     QUOTA,
     WEBHOOK_CONFIGURATION,
 )
+from rules.workloads.node_pool_kinds import NODE_POOL_KINDS, NodeFields, field_types
 
 
 class ObjectKind(NamedTuple):
     """The trait of a kind, and the types of the fields that rules read, as in `field_types`.
 
     - `name`: only objects are subjects whose name begins with it.
-    - `node_labels`: the paths of the labels of nodes; `*` stands for every element of a list.
-    - `kubelet_arguments`: the paths of the kubelet's arguments, of which `node-labels` is one.
+    - `nodes`: where objects of this kind describe nodes.
     """
 
     trait: int
     fields: Mapping[str, Any]
     name: str = ""
-    node_labels: tuple[Path, ...] = ()
-    kubelet_arguments: tuple[Path, ...] = ()
+    nodes: tuple[NodeFields, ...] = ()
 
 
 _NODE: Mapping[str, Any] = {
@@ -66,37 +64,13 @@ _WEBHOOKS: Mapping[str, Any] = {
     ]
 }
 
-# kubernetes/kubernetes cmd/kubeadm/app/apis/kubeadm: a map of arguments, and since v1beta4 a list.
-_REGISTRATION = ("nodeRegistration", "kubeletExtraArgs")
-_JOIN, _INIT = ("joinConfiguration", *_REGISTRATION), ("initConfiguration", *_REGISTRATION)
-_TEMPLATE = ("spec", "template", "spec")
-_EKS_GROUPS: Mapping[str, Any] = {"labels": {}}
-
 # Group and kind -> what rules are about.
 OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
-    ("", "Node"): ObjectKind(NODE, _NODE, node_labels=(("metadata", "labels"),)),
-    ("karpenter.sh", "NodePool"): ObjectKind(
-        NODE_POOL,
-        {"spec": {"template": {"metadata": {"labels": {}}}}},
-        node_labels=(("spec", "template", "metadata", "labels"),),
-    ),
-    ("eksctl.io", "ClusterConfig"): ObjectKind(
-        NODE_POOL,
-        {"managedNodeGroups": [_EKS_GROUPS], "nodeGroups": [_EKS_GROUPS]},
-        node_labels=(("managedNodeGroups", "*", "labels"), ("nodeGroups", "*", "labels")),
-    ),
-    ("kubeadm.k8s.io", "InitConfiguration"): ObjectKind(
-        NODE_POOL, {"nodeRegistration": {}}, kubelet_arguments=(_REGISTRATION,)
-    ),
-    ("kubeadm.k8s.io", "JoinConfiguration"): ObjectKind(
-        NODE_POOL, {"nodeRegistration": {}}, kubelet_arguments=(_REGISTRATION,)
-    ),
-    ("bootstrap.cluster.x-k8s.io", "KubeadmConfig"): ObjectKind(
-        NODE_POOL, {"spec": {}}, kubelet_arguments=(("spec", *_JOIN), ("spec", *_INIT))
-    ),
-    ("bootstrap.cluster.x-k8s.io", "KubeadmConfigTemplate"): ObjectKind(
-        NODE_POOL, {"spec": {}}, kubelet_arguments=((*_TEMPLATE, *_JOIN), (*_TEMPLATE, *_INIT))
-    ),
+    ("", "Node"): ObjectKind(NODE, _NODE, nodes=(NodeFields(("metadata",), labels=("labels",)),)),
+    **{
+        kind: ObjectKind(NODE_POOL, field_types(fields), nodes=fields)
+        for kind, fields in NODE_POOL_KINDS.items()
+    },
     ("", "ResourceQuota"): ObjectKind(QUOTA, {"spec": {"hard": {}}}),
     (CLAIM_GROUP, "ResourceClaim"): ObjectKind(DEVICE_CLAIM, {"spec": _CLAIM}),
     (CLAIM_GROUP, "ResourceClaimTemplate"): ObjectKind(DEVICE_CLAIM, {"spec": {"spec": _CLAIM}}),

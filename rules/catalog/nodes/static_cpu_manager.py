@@ -7,6 +7,11 @@ which kubeadm keeps one. In the ConfigMap it reads the text without parsing it. 
 say which nodes it is for. Where the policy names a profile with ACK's shared GPUs (`ack`,
 `ack-registered`) the rule warns; elsewhere it is a note.
 
+Of objects that make nodes it reads the policy and the labels of each node pool, and warns if
+`ack.node.gpu.schedule` shares the cards of the same nodes: `cpuPolicy` and `kubeletConfiguration`
+of Crossplane's node pools on ACK, `kubeletConfig` of Config Connector, Azure Service Operator and
+Cluster API for Azure, `kubeletExtraConfig` of eksctl, and kubeadm's arguments of the kubelet.
+
 Why it matters
 --------------
 ACK forbids the static CPU policy on nodes that share their GPUs. On nodes whose cards are not
@@ -27,10 +32,11 @@ from rules.base.json_access import as_object, as_text
 from rules.base.json_patch import Path
 from rules.finding import Action, Finding
 from rules.objects.kubernetes_object import KubernetesObject
-from rules.placement.ack_nodes import GPU_MEM
+from rules.placement.ack_nodes import GPU_MEM, MODE, SHARING_MODES
+from rules.placement.node_labels import node_groups
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import KUBELET_CONFIG
+from rules.traits.bits import KUBELET_CONFIG, NODE_POOL
 
 FIELD = "cpuManagerPolicy"
 # A key of the outermost object, as YAML and as JSON.
@@ -41,29 +47,49 @@ _IN_TEXT = re.compile(
 
 
 def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
-    """Yield the field if it is `static`."""
+    """Yield each field that is `static`."""
     # The resource of the profiles whose vendor forbids the policy.
     shared = GPU_MEM in subject.profile.active
-    for path in _places(subject):
-        yield Finding(
-            path=(*subject.path, *path),
-            key=FIELD,
-            message=f"{FIELD} is static: ACK forbids it on nodes that share their GPUs",
-            help=f"leave {FIELD} at none on nodes that share their GPUs",
-            action=Action.WARN if shared else Action.AUDIT,
-        )
+    for path in _in_kubelet_configuration(subject):
+        yield _finding((*subject.path, *path), Action.WARN if shared else Action.AUDIT)
+    if subject.kind_trait == NODE_POOL:
+        # One finding for each field: findings about several pools would have the same identity.
+        found = [_finding(p, Action.WARN) for p in _in_pools_with_shared_cards(subject)]
+        yield from {finding.key: finding for finding in reversed(found)}.values()
 
 
-def _places(subject: KubernetesObject) -> Iterator[Path]:
+def _finding(path: Path, action: Action) -> Finding:
+    return Finding(
+        path=path,
+        key=".".join(step for step in path if isinstance(step, str)),
+        message="the CPU policy of the kubelet is static: ACK forbids it on nodes that share their "
+        "GPUs",
+        help="leave the policy at none on nodes that share their GPUs",
+        action=action,
+    )
+
+
+def _in_kubelet_configuration(subject: KubernetesObject) -> Iterator[Path]:
     if subject.object.kind == "KubeletConfiguration":
         if subject.raw.get(FIELD) == "static":
             yield (FIELD,)
-        return
-    for name, text in as_object(subject.raw.get("data")).items():
-        if _IN_TEXT.search(as_text(text)):
-            yield ("data", name)
+    elif subject.kind_trait == KUBELET_CONFIG:
+        for name, text in as_object(subject.raw.get("data")).items():
+            if _IN_TEXT.search(as_text(text)):
+                yield ("data", name)
+
+
+def _in_pools_with_shared_cards(subject: KubernetesObject) -> Iterator[Path]:
+    for group in node_groups(subject):
+        modes = {label.value for label in group.labels if label.name == MODE}
+        if not modes.isdisjoint(SHARING_MODES):
+            yield from (path for path, policy in group.cpu_policies if policy == "static")
 
 
 RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(KUBELET_CONFIG,)
+    check,
+    subject=KubernetesObject,
+    action=Action.WARN,
+    since="0.1",
+    needs=(KUBELET_CONFIG | NODE_POOL,),
 )

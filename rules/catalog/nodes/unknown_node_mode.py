@@ -3,9 +3,11 @@
 What it does
 ------------
 Checks the labels that decide how a node offers its GPUs, such as `ack.node.gpu.schedule`, on Nodes
-and where new nodes get their labels: NodePools of Karpenter, configurations of kubeadm, Cluster
-API and eksctl. Finds values that the platform does not know: `cGPU` for `cgpu`. The `nodeModes` of
-a profile list the labels and all their values.
+and where new nodes get their labels: NodePools of Karpenter, configurations of kubeadm and eksctl,
+and the node pools of Cluster API (also on AWS, Azure and Google Cloud), Config Connector, Azure
+Service Operator, the AWS controller for EKS, and Crossplane's provider for ACK. Finds values that
+the platform does not know: `cGPU` for `cgpu`. The `nodeModes` of a profile list the labels and all
+their values.
 
 Why it matters
 --------------

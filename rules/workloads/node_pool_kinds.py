@@ -1,0 +1,120 @@
+"""Where objects that make nodes say how: their labels, and the settings of their kubelets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rules.base.json_patch import Path
+
+
+class NodeFields(NamedTuple):
+    """Where an object describes nodes: at `place`, `*` stands for every element of a list.
+
+    All other paths begin there.
+
+    - `labels`: the map of labels.
+    - `label_list`: labels as a list of objects with `key` and `value`.
+    - `arguments`: the arguments of the kubelet, a map or a list of objects with `name` and `value`.
+    - `cpu_policies`: the CPU policy of the kubelet.
+    """
+
+    place: Path
+    labels: Path = ()
+    label_list: Path = ()
+    arguments: Path = ()
+    cpu_policies: tuple[Path, ...] = ()
+
+
+def field_types(described: tuple[NodeFields, ...]) -> Mapping[str, Any]:
+    """The types of the fields that lead to labels and arguments, as in `workloads.field_types`."""
+    types: dict[str, Any] = {}
+    for fields in described:
+        _add(types, (*fields.place, *fields.labels))
+        if fields.label_list:
+            _add(types, (*fields.place, *fields.label_list, "*"))
+    return types
+
+
+def _add(types: dict[str, Any], path: Path) -> None:
+    """Make every step of `path` an object, and a list of objects where `*` follows."""
+    for step, following in zip(path, (*path[1:], None), strict=True):
+        if step == "*":
+            continue
+        inner = types.setdefault(str(step), [{}] if following == "*" else {})
+        types = inner[0] if following == "*" else inner
+
+
+_CPU_POLICY = "cpuManagerPolicy"
+_KUBELET_CONFIG = (("kubeletConfig", _CPU_POLICY),)
+_ARGUMENTS = ("kubeletExtraArgs",)
+_KUBEADM = NodeFields(("nodeRegistration",), arguments=_ARGUMENTS)
+_TEMPLATE = ("spec", "template", "spec")
+
+
+def _azure(*place: str) -> NodeFields:
+    return NodeFields(place, labels=("nodeLabels",), cpu_policies=_KUBELET_CONFIG)
+
+
+def _joined(*place: str) -> tuple[NodeFields, ...]:
+    """Where the configuration of kubeadm inside of another object, at `place`, describes nodes."""
+    return tuple(
+        NodeFields((*place, made, "nodeRegistration"), arguments=_ARGUMENTS)
+        for made in ("joinConfiguration", "initConfiguration")
+    )
+
+
+def _crossplane(field: str) -> NodeFields:
+    return NodeFields(
+        ("spec", field),
+        label_list=("labels",),
+        cpu_policies=(("cpuPolicy",), ("kubeletConfiguration", "*", _CPU_POLICY)),
+    )
+
+
+# Group and kind -> where objects of this kind describe the nodes that they make.
+NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
+    ("karpenter.sh", "NodePool"): (
+        NodeFields(("spec", "template", "metadata"), labels=("labels",)),
+    ),
+    # https://docs.aws.amazon.com/eks/latest/eksctl/schema.html
+    ("eksctl.io", "ClusterConfig"): (
+        NodeFields(("managedNodeGroups", "*"), labels=("labels",)),
+        NodeFields(
+            ("nodeGroups", "*"),
+            labels=("labels",),
+            cpu_policies=(("kubeletExtraConfig", _CPU_POLICY),),
+        ),
+    ),
+    # aws-controllers-k8s/eks-controller config/crd/bases/eks.services.k8s.aws_nodegroups.yaml
+    ("eks.services.k8s.aws", "Nodegroup"): (NodeFields(("spec",), labels=("labels",)),),
+    # GoogleCloudPlatform/k8s-config-connector crds/container_v1beta1_containernodepool.yaml
+    ("container.cnrm.cloud.google.com", "ContainerNodePool"): (
+        NodeFields(("spec", "nodeConfig"), labels=("labels",), cpu_policies=_KUBELET_CONFIG),
+    ),
+    # Azure/azure-service-operator v2/api/containerservice
+    ("containerservice.azure.com", "ManagedCluster"): (_azure("spec", "agentPoolProfiles", "*"),),
+    ("containerservice.azure.com", "ManagedClustersAgentPool"): (_azure("spec"),),
+    # crossplane-contrib/provider-upjet-alibabacloud
+    # package/crds/ack.alibabacloud.crossplane.io_kubernetesnodepools.yaml
+    ("ack.alibabacloud.crossplane.io", "KubernetesNodePool"): (
+        _crossplane("forProvider"),
+        _crossplane("initProvider"),
+    ),
+    # kubernetes/kubernetes cmd/kubeadm/app/apis/kubeadm: a map, and since v1beta4 a list
+    ("kubeadm.k8s.io", "InitConfiguration"): (_KUBEADM,),
+    ("kubeadm.k8s.io", "JoinConfiguration"): (_KUBEADM,),
+    ("bootstrap.cluster.x-k8s.io", "KubeadmConfig"): _joined("spec"),
+    ("bootstrap.cluster.x-k8s.io", "KubeadmConfigTemplate"): _joined(*_TEMPLATE),
+    # The providers of Cluster API for AWS, Azure and Google Cloud: exp/api and api, *_types.go
+    ("infrastructure.cluster.x-k8s.io", "AWSManagedMachinePool"): (
+        NodeFields(("spec",), labels=("labels",)),
+    ),
+    ("infrastructure.cluster.x-k8s.io", "AzureManagedMachinePool"): (_azure("spec"),),
+    ("infrastructure.cluster.x-k8s.io", "AzureASOManagedMachinePool"): (
+        _azure("spec", "resources", "*", "spec"),
+    ),
+    ("infrastructure.cluster.x-k8s.io", "GCPManagedMachinePool"): (
+        NodeFields(("spec",), labels=("kubernetesLabels",)),
+    ),
+}
