@@ -6,18 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from cluster_commands.gpus.claimed_devices import (
-    Device,
-    allocated_claims,
-    offered_devices,
-    waiting_devices,
-)
 from cluster_commands.gpus.consumers import NodeLoad, PodLedger, card_totals
+from cluster_commands.gpus.kai import FRACTION, card_memory
 from cluster_commands.gpus.node_cards import Card, cards_of, model_of
 from cluster_commands.gpus.node_status import status_of, takes_pods
 from cluster_commands.gpus.node_totals import Total, node_totals
 from cluster_commands.gpus.pod_requests import amount_of, whole
-from cluster_commands.gpus.shares import FRACTION, Amount
+from cluster_commands.gpus.resource_claims import allocated_claims, waiting_devices
+from cluster_commands.gpus.resource_slices import Device, offered_devices
+from cluster_commands.gpus.shares import Amount
 from cluster_commands.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from rules.base.json_access import as_object, as_text
 from rules.profile.profile import Profile
@@ -49,7 +46,9 @@ def account(
     Each argument is objects as an API server lists them; `profile` says which resources are GPUs.
     Pods are read once and not kept.
     """
-    ledger = PodLedger(profile)
+    found_nodes = [*map(_without_images, nodes)]
+    memory = {_name(node): card_memory(node) for node in found_nodes}
+    ledger = PodLedger(profile, memory)
     for pod in pods:
         ledger.add(pod)
     devices = offered_devices(slices, profile)
@@ -63,8 +62,18 @@ def account(
     for device in devices.values():
         offered[device.node].append(device)
     found = _Nodes(ledger, offered, profile, pod_size)
-    counted = sorted(filter(None, map(found.count, nodes)), key=lambda node: node.name)
+    counted = sorted(filter(None, map(found.count, found_nodes)), key=lambda node: node.name)
     return Usage(tuple(counted), tuple(ledger.consumers))
+
+
+def _name(node: Object) -> str:
+    return as_text(as_object(node.get("metadata")).get("name"))
+
+
+def _without_images(node: Object) -> Object:
+    """A node without the list of its images, which is most of it."""
+    status = as_object(node.get("status"))
+    return {**node, "status": {key: status[key] for key in status if key != "images"}}
 
 
 class _Nodes:
@@ -89,7 +98,7 @@ class _Nodes:
 
     def count(self, node: Object) -> NodeUsage | None:
         """The GPUs of `node`; None if it has none and no pod there asks for any."""
-        name = as_text(as_object(node.get("metadata")).get("name"))
+        name = _name(node)
         status = as_object(node.get("status"))
         allocatable = as_object(status.get("allocatable"))
         load = self._loads.get(name) or NodeLoad()
@@ -130,12 +139,15 @@ class _Nodes:
         self, node: str, resource: str, total: Total | None, slots: int | None
     ) -> ResourceUsage:
         allocated = self._allocated.get(node, {}).get(resource, 0)
-        if resource in {device.driver for device in self._offered.get(node, ())}:
-            # Two claims may have parts of one card.
-            allocated = len({c for c, what in self._shares.get(node, ()) if what == resource})
+        rest = max(total.allocatable - allocated, 0) if total else 0
+        if cards := {d.card for d in self._offered.get(node, ()) if d.driver == resource}:
+            # Several claims may have parts of one card.
+            taken = {card for card, what in self._shares.get(node, ()) if what == resource}
+            allocated = len(taken)
+            tainted = {d.card for d in self._offered[node] if d.is_tainted}
+            rest = len(cards - taken - tainted)
         starting = self._starting.get(node, {}).get(resource, 0)
         usage = ResourceUsage(resource, total.capacity if total else None, allocated, starting)
-        rest = max(total.allocatable - allocated, 0) if total else 0
         if slots is None or not rest:
             return usage
         known = self._profile.resource(resource)

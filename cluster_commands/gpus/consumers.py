@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from cluster_commands.gpus.claimed_devices import Claim
+from cluster_commands.gpus.kai import kai_shares, requested
 from cluster_commands.gpus.pod_requests import effective_requests, has_terminated, whole
-from cluster_commands.gpus.shares import (
-    FRACTION,
-    PER_CARD,
-    Amount,
-    Share,
-    requested_fraction,
-    shares_of,
-)
+from cluster_commands.gpus.resource_claims import Claim
+from cluster_commands.gpus.shares import PER_CARD, Amount, Share, shares_of
 from cluster_commands.gpus.usage import Consumer
 from lint.owners import Owners
 from rules.base.json_access import as_object, as_objects, as_text
@@ -39,10 +33,14 @@ class NodeLoad:
 
 
 class PodLedger:
-    """Counts pods one by one, so that they need not all be kept."""
+    """Counts pods one by one, so that they need not all be kept.
 
-    def __init__(self, profile: Profile) -> None:
+    `card_memory` is how many MiB each card of a node has, by the name of the node.
+    """
+
+    def __init__(self, profile: Profile, card_memory: Mapping[str, int]) -> None:
         self._profile = profile
+        self._card_memory = card_memory
         self._owners = Owners()
         self.loads: dict[str, NodeLoad] = {}
         self.consumers: list[Consumer] = []
@@ -63,9 +61,11 @@ class PodLedger:
             for name, amount in requests.items()
             if self._profile.resource(name) is not None
         }
-        if fraction := requested_fraction(pod):
-            amounts[FRACTION] = fraction
-        shares = shares_of(pod) if amounts and node else ()
+        memory = self._card_memory.get(node, 0)
+        amounts.update(requested(pod, memory))
+        shares: tuple[Share, ...] = ()
+        if amounts and node:
+            shares = (*shares_of(pod, requests), *kai_shares(pod, memory))
         amounts.update(_sum_of_cards(shares))
         metadata = as_object(pod.get("metadata"))
         namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
@@ -80,21 +80,25 @@ class PodLedger:
             self.consumers.append(Consumer(namespace, name, owner, node, starting, amounts, shares))
 
     def add_claim(self, claim: Claim) -> None:
-        """Count an allocated claim, for the pod that holds it if there is just one."""
-        only = claim.pods[0] if len(claim.pods) == 1 else ""
-        name = only or f"resourceclaim/{claim.name}"
-        owner = self._owner_of.get((claim.namespace, only), name)
-        by_node: dict[str, dict[tuple[str, str], int]] = {}
-        for device in claim.devices:
+        """Count an allocated claim, for the pod that holds it if there is just one.
+
+        A claim that several pods share has their owner, if they have the same.
+        """
+        name = claim.pods[0] if len(claim.pods) == 1 else f"resourceclaim/{claim.name}"
+        owners = {self._owner_of.get((claim.namespace, pod), name) for pod in claim.pods}
+        owner = owners.pop() if len(owners) == 1 else name
+        by_node: dict[str, dict[tuple[str, str], Amount]] = {}
+        for device, part in claim.devices:
             held = by_node.setdefault(device.node, {})
-            held[device.card, device.driver] = held.get((device.card, device.driver), 0) + 1
+            held[device.card, device.driver] = held.get((device.card, device.driver), 0) + part
         for node, cards in by_node.items():
-            shares = tuple(Share(card, driver, count) for (card, driver), count in cards.items())
+            shares = tuple(Share(card, driver, part) for (card, driver), part in cards.items())
             amounts: dict[str, Amount] = {}
-            for _, driver in cards:
-                amounts[driver] = amounts.get(driver, 0) + 1
+            for (_, driver), part in cards.items():
+                amounts[driver] = amounts.get(driver, 0) + min(part, 1)
             consumer = Consumer(claim.namespace, name, owner, node, False, amounts, shares)  # noqa: FBT003  # a claim does not start
-            self.consumers.append(consumer)
+            shared = claim.pods if len(claim.pods) > 1 else ()
+            self.consumers.append(consumer._replace(pods=shared))
 
     def add_waiting_claim(self, metadata: Mapping[str, Any], waiting: Mapping[str, int]) -> None:
         """Count a claim that has no devices yet."""

@@ -67,6 +67,7 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
         "owner": consumer.owner,
         "node": consumer.node or None,
         "starting": consumer.is_starting,
+        "pods": list(consumer.pods),
         "amounts": {name: _number(amount) for name, amount in consumer.amounts.items()},
         "shares": [
             {"card": share.card, "resource": share.resource, "amount": _number(share.amount)}

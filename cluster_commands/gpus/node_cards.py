@@ -53,6 +53,10 @@ def cards_of(node: Mapping[str, Any]) -> tuple[Card, ...]:
         *_ack(as_object(as_object(node.get("status")).get("allocatable"))),
         *_hami(as_text(annotations.get("hami.io/node-nvidia-register"))),
         *_volcano(as_text(annotations.get("volcano.sh/node-vgpu-register"))),
+        *_volcano_shared(
+            as_object(as_object(node.get("status")).get("capacity")),
+            as_text(annotations.get("volcano.sh/gpu-unhealthy-ids")),
+        ),
     ]
     return tuple(found[:_MAX_CARDS])
 
@@ -100,3 +104,20 @@ def _volcano(text: str) -> Iterator[Card]:
         if len(fields) >= 5 and fields[4] == "true":  # noqa: PLR2004  # the fields above
             amounts = {"volcano.sh/vgpu-memory": whole(amount_of(fields[2]))}
             yield Card(fields[0], fields[3], {**amounts, "volcano.sh/vgpu-cores": 100})
+
+
+def _volcano_shared(capacity: Mapping[str, Any], unhealthy: str) -> Iterator[Card]:
+    """The equal cards of which Volcano itself divides the memory; `unhealthy` are indices.
+
+    Source: volcano-sh/volcano pkg/scheduler/api/devices/nvidia/gpushare
+    """
+    count = whole(amount_of(capacity.get("volcano.sh/gpu-number")))
+    memory = whole(amount_of(capacity.get("volcano.sh/gpu-memory")))
+    broken = unhealthy[:_MAX_CHARACTERS].split(",")
+    for index in range(min(count, _MAX_CARDS)):
+        if memory and str(index) not in broken:
+            yield Card(
+                str(index),
+                "",
+                {"volcano.sh/gpu-memory": memory // count, "volcano.sh/gpu-number": 1},
+            )

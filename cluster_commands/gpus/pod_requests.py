@@ -91,10 +91,11 @@ class _Resizes:
         """
         if found.get("resources") is None:
             return requests
-        has = _largest(
-            _amounts(as_object(as_object(found["resources"]).get("requests"))),
-            _amounts(as_object(found.get("allocatedResources"))),
-        )
+        actual = as_object(as_object(found["resources"]).get("requests"))
+        granted = as_object(found.get("allocatedResources"))
+        has = _amounts(actual)
+        if any(actual.get(name) != value for name, value in granted.items()):
+            has = _largest(has, _amounts(granted))
         return has if self._is_infeasible else _largest(requests, has)
 
 

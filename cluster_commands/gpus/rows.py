@@ -87,7 +87,7 @@ def _by(
             for resource, amount in consumer.amounts.items():
                 has, wants, pods = amounts.get(resource, (0, 0, 0))
                 has, wants = (has + amount, wants) if consumer.node else (has, wants + amount)
-                amounts[resource] = has, wants, pods + 1
+                amounts[resource] = has, wants, pods + max(len(consumer.pods), 1)
         for resource, (has, wants, pods) in sorted(amounts.items()):
             yield (*group, resource, text(has), text(wants), str(pods))
 
@@ -142,7 +142,8 @@ def _places(consumer: Consumer) -> Iterator[tuple[str, str, Amount]]:
 
 
 def _whose(consumer: Consumer) -> tuple[str, str, str]:
-    return consumer.namespace, consumer.name, consumer.owner
+    pods = f" ({len(consumer.pods)} pods)" if consumer.pods else ""
+    return consumer.namespace, consumer.name + pods, consumer.owner
 
 
 def _amounts(used: ResourceUsage) -> tuple[Cell, str, str]:

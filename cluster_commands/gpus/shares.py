@@ -1,4 +1,4 @@
-"""Which card a pod was given, as schedulers record it in annotations and labels of the pod.
+"""Which card a pod was given, as schedulers record it in annotations of the pod.
 
 The keys are those of `rules.gpu.allocation_keys`. Whole cards of a device plugin have no such
 record: only the kubelet of the node knows which ones it handed out.
@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
-from cluster_commands.gpus.pod_requests import amount_of, whole
+from cluster_commands.gpus.pod_requests import Requests, amount_of, whole
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.placement.ack_nodes import GPU_CORE, GPU_MEM
 
 Amount: TypeAlias = int | Decimal
-FRACTION = "gpu-fraction"
-"""KAI's parts of cards, which are no resource: 1 is a card."""
 PER_CARD = frozenset(
     {
         *("nvidia.com/gpumem", "nvidia.com/gpucores"),
@@ -28,8 +26,7 @@ PER_CARD = frozenset(
 # A pod has few cards. Longer records are not read, so that no tenant makes the command slow.
 _MAX_CHARACTERS, _MAX_SHARES = 20_000, 1000
 _MAX_AMOUNT = 10**15
-# Of a card. Without a least part, `1e-999999` would be shown with a million digits.
-_LEAST_PART = Decimal("1e-9")
+_VOLCANO_MEMORY, _VOLCANO_CARDS = "volcano.sh/gpu-memory", "volcano.sh/gpu-number"
 
 
 class Share(NamedTuple):
@@ -40,10 +37,11 @@ class Share(NamedTuple):
     amount: Amount
 
 
-def shares_of(pod: Mapping[str, Any]) -> tuple[Share, ...]:
+def shares_of(pod: Mapping[str, Any], requests: Requests) -> tuple[Share, ...]:
     """The cards that schedulers recorded for `pod`, each with what the pod has of it.
 
-    A record that cannot be read counts as none: anybody may write annotations.
+    `requests` are those of the pod: Volcano records the card alone. A record that cannot be read
+    counts as none: anybody may write annotations.
     """
     metadata = as_object(pod.get("metadata"))
     found: dict[tuple[str, str], Amount] = {}
@@ -57,8 +55,8 @@ def shares_of(pod: Mapping[str, Any]) -> tuple[Share, ...]:
                     found[place] = found.get(place, 0) + share.amount
     if not found:
         found.update(_ack_before_allocation(annotations))
-    shares = [Share(*place, amount) for place, amount in found.items()][:_MAX_SHARES]
-    return (*shares, *_kai_shares(annotations, as_object(metadata.get("labels"))))
+        found.update(_volcano_cards(annotations, requests))
+    return tuple(Share(*place, amount) for place, amount in found.items())[:_MAX_SHARES]
 
 
 def allocation_by_card(text: str) -> dict[int, int]:
@@ -90,6 +88,23 @@ def _ack_before_allocation(annotations: Mapping[str, Any]) -> Iterator[tuple[Any
         yield (card[:10], GPU_MEM), whole(amount)
 
 
+def _volcano_cards(
+    annotations: Mapping[str, Any], requests: Requests
+) -> Iterator[tuple[Any, Amount]]:
+    """Volcano's cards by index, of pods that ask for memory of one, or for whole ones.
+
+    Source: volcano-sh/volcano pkg/scheduler/api/devices/nvidia/gpushare
+    """
+    cards = as_text(annotations.get("volcano.sh/gpu-index"))[:_MAX_CHARACTERS].split(",")
+    if all(card.isdecimal() for card in cards):
+        memory = whole(requests.get(_VOLCANO_MEMORY, 0))
+        for card in cards[:_MAX_SHARES]:
+            if memory:
+                yield (card[:10], _VOLCANO_MEMORY), memory
+            elif _VOLCANO_CARDS in requests:
+                yield (card[:10], _VOLCANO_CARDS), 1
+
+
 def _by_uuid(memory: str, cores: str) -> Callable[[str], Iterator[Share]]:
     """HAMi's form, one part for each container: `UUID,type,memory,cores:…;`."""
 
@@ -97,8 +112,8 @@ def _by_uuid(memory: str, cores: str) -> Callable[[str], Iterator[Share]]:
         for device in text.replace(";", ":").split(":"):
             fields = device.split(",")
             if len(fields) >= 4:  # noqa: PLR2004  # its four fields
-                yield Share(fields[0], memory, _number(fields[2]))
-                yield Share(fields[0], cores, _number(fields[3]))
+                yield Share(fields[0], memory, whole_number(fields[2]))
+                yield Share(fields[0], cores, whole_number(fields[3]))
 
     return read
 
@@ -129,32 +144,6 @@ _READERS: Mapping[str, Callable[[str], Iterator[Share]]] = {
 }
 
 
-def _kai_shares(annotations: Mapping[str, Any], labels: Mapping[str, Any]) -> Iterator[Share]:
-    """KAI's parts: one label for each card (kai-scheduler/KAI-Scheduler pkg/common/constants)."""
-    portion = _decimal(annotations.get("gpu-fraction"))
-    if not portion:
-        return
-    for key, value in labels.items():
-        if key == "runai-gpu-group" or key.startswith("runai-gpu-group/"):
-            yield Share(as_text(value), FRACTION, portion)
-
-
-def requested_fraction(pod: Mapping[str, Any]) -> Amount:
-    """The cards of which `pod` asks KAI for a part, times that part; 0 if it does not."""
-    annotations = as_object(as_object(pod.get("metadata")).get("annotations"))
-    cards = as_text(annotations.get("gpu-fraction-num-devices"))
-    return _decimal(annotations.get("gpu-fraction")) * (_number(cards) or 1)
-
-
-def _decimal(value: object) -> Decimal:
-    """A part of a card, less than 1; 0 for everything else."""
-    try:
-        number = Decimal(as_text(value)[:20] or "0")
-        return number if _LEAST_PART <= number < 1 else Decimal(0)
-    except InvalidOperation:  # also where NaN is compared
-        return Decimal(0)
-
-
-def _number(text: str) -> int:
+def whole_number(text: str) -> int:
     """A whole number; 0 for everything else, and for what no card has."""
     return int(text) if text.isdecimal() and len(text) < len(str(_MAX_AMOUNT)) else 0

@@ -13,7 +13,7 @@ class Consumer(NamedTuple):
 
     `node` is empty while it waits. `is_starting` says that it has a node and does not run yet.
     `amounts` are what the scheduler counts for it, by resource; `shares` what it has of which card,
-    as far as that is recorded.
+    as far as that is recorded. `pods` are those that share a claim.
     """
 
     namespace: str
@@ -23,6 +23,7 @@ class Consumer(NamedTuple):
     is_starting: bool
     amounts: Mapping[str, Amount]
     shares: tuple[Share, ...] = ()
+    pods: tuple[str, ...] = ()
 
 
 class ResourceUsage(NamedTuple):

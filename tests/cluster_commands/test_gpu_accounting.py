@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cluster_commands.gpus.accounting import DEFAULT_POD_SIZE, PodSize, account
+from cluster_commands.gpus.rows import pods_table
 from cluster_commands.gpus.usage import CardUsage, ResourceUsage, Usage
 from policies.loading import default_policy
 from tests.testkit.cluster_commands.gpu_objects import Object, node, pod
@@ -244,6 +245,67 @@ KOORDINATOR = {"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-core": "50
             {("group-1", "gpu-fraction"): (Decimal("0.3"), 1)},
             id="KAI",
         ),
+        pytest.param(
+            node("n", {GPU: 8}, labels={"nvidia.com/gpu.memory": "40960"}),
+            pod(
+                "a",
+                on="n",
+                annotations={"gpu-memory": "5120", "gpu-fraction-num-devices": "2"},
+                labels={"runai-gpu-group/a": "group-1", "runai-gpu-group/b": "group-2"},
+            ),
+            {
+                ("group-1", "gpu-fraction"): (Decimal("0.13"), 1),
+                ("group-2", "gpu-fraction"): (Decimal("0.13"), 1),
+            },
+            id="KAI, by memory of cards with a known size",
+        ),
+        pytest.param(
+            node("n", {GPU: 8}),
+            pod(
+                "a",
+                on="n",
+                annotations={"gpu-memory": "5120"},
+                labels={"runai-gpu-group": "group-1"},
+            ),
+            {("group-1", "gpu-memory"): (5120, None)},
+            id="KAI, by memory of cards with an unknown size",
+        ),
+        pytest.param(
+            node(
+                "n",
+                {"volcano.sh/gpu-memory": 32768, "volcano.sh/gpu-number": 4},
+                annotations={"volcano.sh/gpu-unhealthy-ids": "1,3"},
+            ),
+            pod(
+                "a",
+                {"volcano.sh/gpu-memory": 1024},
+                on="n",
+                annotations={"volcano.sh/gpu-index": "2"},
+            ),
+            {
+                ("0", "volcano.sh/gpu-memory"): (0, 8192),
+                ("0", "volcano.sh/gpu-number"): (0, 1),
+                ("2", "volcano.sh/gpu-memory"): (1024, 8192),
+                ("2", "volcano.sh/gpu-number"): (0, 1),
+            },
+            id="Volcano, memory of one card",
+        ),
+        pytest.param(
+            node("n", {"volcano.sh/gpu-memory": 16384, "volcano.sh/gpu-number": 2}),
+            pod(
+                "a",
+                {"volcano.sh/gpu-number": 2},
+                on="n",
+                annotations={"volcano.sh/gpu-index": "0,1"},
+            ),
+            {
+                ("0", "volcano.sh/gpu-memory"): (0, 8192),
+                ("0", "volcano.sh/gpu-number"): (1, 1),
+                ("1", "volcano.sh/gpu-memory"): (0, 8192),
+                ("1", "volcano.sh/gpu-number"): (1, 1),
+            },
+            id="Volcano, whole cards",
+        ),
     ],
 )
 def test_shares_by_card(offering: Object, using: Object, expected: dict[Any, Any]) -> None:
@@ -287,6 +349,10 @@ def test_memory_that_hami_gives_of_each_card_is_counted_for_all() -> None:
             )
         },
         {"ALIYUN_COM_GPU_MEM_IDX": "²", "ALIYUN_COM_GPU_MEM_POD": "1"},
+        {"gpu-memory": "9" * 9000},
+        {"gpu-memory": "-1"},
+        {"volcano.sh/gpu-index": "0,1,x"},
+        {"volcano.sh/gpu-index": "0," * 100_000},
     ],
 )
 def test_a_record_that_nobody_can_read_changes_no_sum(annotations: dict[str, str]) -> None:
@@ -345,18 +411,96 @@ def test_claimed_devices() -> None:
     assert [consumer.name for consumer in usage.consumers] == ["one-pod", "resourceclaim/waits"]
 
 
-def test_partitions_of_one_card_are_one_card() -> None:
-    def part(name: str, card: str) -> Object:
-        return {"name": name, "consumesCounters": [{"counterSet": card}]}
+def test_partitions_of_one_card_are_parts_of_it_by_their_memory() -> None:
+    def part(name: str, card: str, memory: str) -> Object:
+        counters = {"memory": {"value": memory}, "copy-engines": {"value": "1"}}
+        return {"name": name, "consumesCounters": [{"counterSet": card, "counters": counters}]}
 
-    devices = [part("mig-0", "card-0"), part("mig-1", "card-0"), part("mig-2", "card-1")]
+    def card(name: str) -> Object:
+        return {"name": name, "counters": {"memory": {"value": "80Gi"}}}
+
+    devices = [part("mig-0", "card-0", "10Gi"), part("mig-1", "card-0", "40Gi")]
+    devices.append(part("whole", "card-1", "80Gi"))
+    counters = resource_slice([])  # in a slice of their own, as Kubernetes 1.35 wants it
+    counters["spec"]["sharedCounters"] = [card("card-0"), card("card-1")]
     usage = counted(
         [node("n")],
         [],
-        slices=[resource_slice(devices)],
+        slices=[resource_slice(devices), counters],
         claims=[claim("a", "mig-0"), claim("b", "mig-1")],
     )
     assert only(usage, "gpu.nvidia.com") == ResourceUsage("gpu.nvidia.com", 2, 1, free=1)
+    parts = [consumer.amounts["gpu.nvidia.com"] for consumer in usage.consumers]
+    assert parts == [Decimal("0.12"), Decimal("0.5")]
+    assert cards(usage) == {
+        ("n/card-0", "gpu.nvidia.com"): (Decimal("0.62"), 1),
+        ("n/card-1", "gpu.nvidia.com"): (0, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("consumed", "part"),
+    [
+        ({"memory": "20Gi"}, Decimal("0.25")),
+        ({"memory": "0", "shares": "1"}, Decimal("0.1")),
+        ({"memory": "1"}, Decimal("0.01")),
+        ({"memory": "0"}, 1),  # as much as there is
+        ({}, 1),
+        ({"memory": "999Gi", "other": "x"}, 1),
+    ],
+)
+def test_claims_that_divide_one_device(consumed: dict[str, str], part: Any) -> None:
+    capacity = {"memory": {"value": "80Gi"}, "shares": {"value": "10"}}
+    device = {"name": "gpu-0", "allowMultipleAllocations": True, "capacity": capacity}
+    first = claim("a", "gpu-0", consumedCapacity=consumed, shareID="1")
+    second = claim("b", "gpu-0", consumedCapacity={"memory": "40Gi"}, shareID="2")
+    slices = [resource_slice([device, {"name": "gpu-1"}])]
+    usage = counted([node("n")], [], slices=slices, claims=[first, second])
+    assert only(usage, "gpu.nvidia.com") == ResourceUsage("gpu.nvidia.com", 2, 1, free=1)
+    assert [c.amounts["gpu.nvidia.com"] for c in usage.consumers] == [part, Decimal("0.5")]
+    assert cards(usage)["n/gpu-0", "gpu.nvidia.com"] == (min(part + Decimal("0.5"), 1), 1)
+
+
+def test_a_claim_that_several_pods_share_counts_once() -> None:
+    pods = [
+        pod(name, on="n", owner=("Job", "train"), resourceClaims=[{"name": "gpu"}])
+        for name in ("one", "two")
+    ]
+    shared = claim("shared", "gpu-0")
+    shared["status"]["reservedFor"] = [{"resource": "pods", "name": n} for n in ("one", "two")]
+    usage = counted(
+        [node("n")], pods, slices=[resource_slice([{"name": "gpu-0"}])], claims=[shared]
+    )
+    assert usage.totals() == (ResourceUsage("gpu.nvidia.com", 1, 1),)
+    (consumer,) = usage.consumers
+    assert (consumer.name, consumer.owner) == ("resourceclaim/shared", "job/train")
+    assert consumer.pods == ("one", "two")
+    assert pods_table(usage).rows[0][5] == "resourceclaim/shared (2 pods)"
+
+
+def test_tainted_devices_are_unavailable() -> None:
+    taint = {"key": "gpu.nvidia.com/unhealthy", "effect": "NoSchedule"}
+    devices = [
+        {"name": "gpu-0", "taints": [taint]},
+        {"name": "gpu-1", "taints": [{**taint, "effect": "None"}]},
+        {"name": "gpu-2", "taints": [taint]},
+    ]
+    slices = [resource_slice(devices)]
+    usage = counted([node("n")], [], slices=slices, claims=[claim("a", "gpu-0")])
+    used = only(usage, "gpu.nvidia.com")
+    assert (used.total, used.allocated, used.free, used.unavailable) == (3, 1, 1, 1)
+
+
+def test_what_waiting_claims_ask_for() -> None:
+    nvidia = {"deviceClassName": "gpu.nvidia.com"}
+    requests = [
+        {"name": "a", "firstAvailable": [{**nvidia, "count": 2}, {**nvidia, "count": 4}]},
+        {"name": "b", "exactly": {**nvidia, "adminAccess": True}},
+        {"name": "c", **nvidia},  # as it was before version v1
+    ]
+    waiting = {"metadata": {"name": "w"}, "spec": {"devices": {"requests": requests}}}
+    (total,) = counted([], [], claims=[waiting]).totals()
+    assert total.pending == 3
 
 
 def test_a_resource_that_a_claim_stands_for_is_counted_once() -> None:

@@ -16,7 +16,9 @@ from tests.testkit.control_plane.objects import gpu_node
 from tests.testkit.control_plane.plane import ControlPlane
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
-DRIVER = "gpu.nvidia.com"
+DRIVER, PART = "gpu.nvidia.com", "mig.nvidia.com"
+# Classes of devices, by how their memory compares with that of a whole card.
+CLASSES = {DRIVER: ">= 0", PART: "< 0"}
 ONLY_HERE = {"gpuward.test/gpus-of-a-cluster": "true"}
 # Name -> CPU, and devices of each resource. Of some nodes CPU runs out first, of others devices.
 NODES = {"cards-few-cpu": (8, {GPU: 12}), "cards": (64, {GPU: 4}), "parts": (9, {GPU: 2, MIG: 12})}
@@ -166,36 +168,82 @@ def test_free_is_what_the_scheduler_still_places(
     assert sum(total["stranded"] for total in after["totals"]) > 0
 
 
+def offer_devices(plane: ControlPlane, api: str) -> None:
+    """Offer two whole cards, one that is also there as two halves, and one that is not healthy."""
+    pool = {"name": "cards", "generation": 1, "resourceSliceCount": 2}
+    spec = {"driver": DRIVER, "nodeName": "cards", "pool": pool}
+
+    def device(name: str, memory: str, counter_set: str = "", **more: Any) -> dict[str, Any]:
+        amount = {"memory": {"value": memory}}
+        drawn = [{"counterSet": counter_set, "counters": amount}] if counter_set else []
+        return {"name": name, "capacity": amount, "consumesCounters": drawn, **more}
+
+    devices = [
+        device("gpu-0", "80Gi"),
+        device("gpu-1", "80Gi"),
+        device("gpu-2", "80Gi", "card-2"),
+        device("gpu-2-a", "40Gi", "card-2"),
+        device("gpu-2-b", "40Gi", "card-2"),
+        device("gpu-3", "80Gi", taints=[{"key": f"{DRIVER}/broken", "effect": "NoSchedule"}]),
+    ]
+    counters = [{"name": "card-2", "counters": {"memory": {"value": "80Gi"}}}]
+    for name, content in (
+        ("devices", {"devices": devices}),
+        ("cards", {"sharedCounters": counters}),
+    ):
+        metadata = {"name": f"{DRIVER}-{name}"}
+        plane.create(f"{api}/resourceslices", {"metadata": metadata, "spec": {**spec, **content}})
+    for name, condition in CLASSES.items():
+        memory = f"device.capacity['{DRIVER}'].memory.compareTo(quantity('80Gi'))"
+        expression = f"device.driver == '{DRIVER}' && {memory} {condition}"
+        selectors = [{"cel": {"expression": expression}}]
+        metadata = {"name": name}
+        plane.create(
+            f"{api}/deviceclasses", {"metadata": metadata, "spec": {"selectors": selectors}}
+        )
+
+
 def test_devices_that_the_scheduler_allocates_to_claims(
     plane: ControlPlane, pods: Pods, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api = "/apis/resource.k8s.io/v1"
     if plane.request("GET", api).status != HTTPStatus.OK:
         return  # this release allocates no devices
-    metadata = {"name": DRIVER}
-    selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
-    plane.create(f"{api}/deviceclasses", {"metadata": metadata, "spec": {"selectors": [selector]}})
-    pool = {"name": "cards", "generation": 1, "resourceSliceCount": 1}
-    devices = [{"name": f"gpu-{n}"} for n in range(3)]
-    spec = {"driver": DRIVER, "nodeName": "cards", "pool": pool, "devices": devices}
-    plane.create(f"{api}/resourceslices", {"metadata": metadata, "spec": spec})
-    request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
-    template = {"metadata": {"name": "gpu"}, "spec": {"spec": {"devices": {"requests": [request]}}}}
-    plane.create(f"{api}/namespaces/{pods.namespace}/resourceclaimtemplates", template)
-    for _ in range(2):
+    offer_devices(plane, api)
+    for name in CLASSES:
+        request = {"name": "gpu", "exactly": {"deviceClassName": name}}
+        spec = {"spec": {"devices": {"requests": [request]}}}
+        template = {"metadata": {"name": name}, "spec": spec}
+        plane.create(f"{api}/namespaces/{pods.namespace}/resourceclaimtemplates", template)
+
+    def create(device_class: str) -> None:
         pods.create(
             [{"resources": {"claims": [{"name": "gpu"}]}}],
-            resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+            resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": device_class}],
         )
-    assert all("nodeName" in pod["spec"] for pod in pods.decided())
+
+    for name in (PART, PART, DRIVER):
+        create(name)
+        pods.decided()
     document = counted(plane, capsys, "cards")
-    plane.request("DELETE", f"{api}/resourceslices/{DRIVER}")
-    plane.request("DELETE", f"{api}/deviceclasses/{DRIVER}")
-    assert {total["resource"]: total["allocated"] for total in document["totals"]}[DRIVER] == 2
-    assert free(document)[DRIVER] == 1
-    held = [share["card"] for consumer in document["consumers"] for share in consumer["shares"]]
-    assert len(set(held)) == 2
-    assert {consumer["owner"] for consumer in document["consumers"]} == {"pod/pod-1", "pod/pod-2"}
+    for _ in range(free(document)[DRIVER] + 1):
+        create(DRIVER)
+    placed = sum("nodeName" in pod["spec"] for pod in pods.decided())
+    after = counted(plane, capsys, "cards")
+    for name in ("devices", "cards"):
+        plane.request("DELETE", f"{api}/resourceslices/{DRIVER}-{name}")
+    for name in CLASSES:
+        plane.request("DELETE", f"{api}/deviceclasses/{name}")
+    total = next(total for total in document["totals"] if total["resource"] == DRIVER)
+    assert [total[key] for key in ("total", "allocated", "free", "unavailable")] == [4, 2, 1, 1]
+    assert placed == 3 + total["free"]
+    assert free(after)[DRIVER] == 0
+    amounts = {consumer["owner"]: consumer["amounts"] for consumer in document["consumers"]}
+    assert amounts == {
+        "pod/pod-1": {DRIVER: 0.5},
+        "pod/pod-2": {DRIVER: 0.5},
+        "pod/pod-3": {DRIVER: 1},
+    }
 
 
 def test_rights_for_one_namespace_are_enough_to_see_who_has_gpus(
