@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
 import time
 from importlib import import_module
 
-from cluster_commands.audit.evaluation import ObjectEvaluator
-from cluster_commands.audit.facts import namespace_of, read_facts
-from cluster_commands.audit.gpu_exceptions import with_gpu_exceptions
-from cluster_commands.audit.inventory import read_inventory
-from cluster_commands.audit.objects import EVALUATED, NAMESPACED
-from cluster_commands.audit.remarks import PodRemarks
+from cluster.durations import seconds_between
+from cluster_commands.audit.audit import audit
 from cluster_commands.audit.report_kinds import KINDS
-from cluster_commands.source.objects import ObjectSource, SourceError
+from cluster_commands.source.objects import SourceError
 from cluster_commands.source.options import add_options, open_connection, open_source
 from lint.input_options import add_policy
 from lint.linter import reduce_garbage_collection
 from lint.options import add_reports
 from lint.outputs import plan
 from lint.policy_file import PolicyChoice
-from lint.progress import Progress
 from lint.report import Style, Writer, many, printable
-from lint.results import InputNotEvaluated, Remark, Results
+from lint.results import Results
 from lint.sources import UsageError
 from lint.terminal import use_color, use_hyperlinks
 from policies.loading import PolicyError
-from rules.policy import Policy
-from rules.profile.context import Context
 
 _DESCRIPTION = """\
 Evaluate the pods, workloads, quotas and claims of a cluster by the rules of gpuward lint.
@@ -81,12 +73,41 @@ def make_parser() -> argparse.ArgumentParser:
         help="also keep the findings in the cluster, as PolicyReports (wgpolicyk8s.io/v1alpha2) or "
         "as Reports (openreports.io/v1alpha1), which are updated and deleted by the next audit",
     )
+    service = made.add_argument_group("as a service")
+    service.add_argument(
+        "--interval",
+        metavar="SECONDS",
+        type=seconds_between,
+        help="audit until told to stop, with so many seconds between two audits, log as JSON, and "
+        "serve /healthz and /metrics",
+    )
+    service.add_argument(
+        "--status-port",
+        metavar="PORT",
+        type=int,
+        default=8081,
+        help="the port of /healthz and /metrics; default: 8081",
+    )
+    service.add_argument(
+        "--count-namespace",
+        metavar="NAME",
+        dest="counted_namespaces",
+        action="append",
+        default=[],
+        help="also count the findings in this namespace apart; repeatable",
+    )
     return made
 
 
 def main(arguments: list[str]) -> int:
     """Audit as the command line says; the exit status."""
     options = make_parser().parse_args(arguments)
+    if options.interval is not None:
+        if options.files or options.format or options.outputs:
+            return _refuse("--interval has no report: leave --from, --format and --output out")
+        service = import_module("cluster_commands.audit.service")
+        status: int = service.run(options)
+        return status
     started = time.perf_counter()
     try:
         outputs = plan(options, options.files)
@@ -98,7 +119,8 @@ def main(arguments: list[str]) -> int:
     if options.publish and options.files:
         return _refuse("--publish writes into a cluster: leave --from out")
     reduce_garbage_collection()
-    results = audit(source, policy, options.namespace, only_refused=options.mode == "deny")
+    only_refused = options.mode == "deny"
+    results = audit(source, policy, options.namespace, only_refused=only_refused).results
     results.policy = policy_file
     results.seconds = time.perf_counter() - started
     if results.nothing_to_evaluate and not options.quiet:
@@ -131,15 +153,14 @@ def _publish(options: argparse.Namespace, results: Results, *, notes: bool) -> b
     """Write the findings into the cluster; whether that succeeded."""
     publishing = import_module("cluster_commands.audit.publishing")
     failed: list[SourceError] = []
-    findings = [located for located in results.findings if notes or located.level != "note"]
     try:
-        # What could not be listed may still have what an earlier audit found in it.
         count = publishing.publish(
             open_connection(options),
             KINDS[options.publish],
-            findings,
+            publishing.kept_findings(results, notes=notes),
             options.namespace,
             failed.append,
+            # What could not be listed may still have what an earlier audit found in it.
             prune=not results.not_evaluated,
         )
         if not options.quiet:
@@ -151,49 +172,3 @@ def _publish(options: argparse.Namespace, results: Results, *, notes: bool) -> b
     for found in failed:
         _refuse(str(found))
     return not failed
-
-
-def audit(
-    source: ObjectSource, policy: Policy, namespace: str | None, *, only_refused: bool = False
-) -> Results:
-    """Evaluate the objects of `source`, of one namespace or of all, by `policy`.
-
-    With `only_refused`, only what mode `deny` would refuse counts, after what it would fix.
-    """
-    today = datetime.datetime.now(tz=datetime.UTC).date()
-    missing: list[Remark] = []
-
-    def on_missing_fact(error: SourceError) -> None:
-        remark = Remark("warning", "", 0, 0, str(error))
-        if remark not in missing:  # files are read for each fact
-            missing.append(remark)
-
-    def on_error(error: SourceError) -> None:
-        results.not_evaluated.append(InputNotEvaluated("", 0, 0, str(error)))
-
-    profile = policy.rule_set().profile
-    inventory = read_inventory(source, profile, namespace, on_missing_fact)
-    facts = read_facts(source, profile, on_missing_fact)
-    pods = PodRemarks(profile, facts)
-    context = Context(today=today, inventory=inventory)
-    applied = with_gpu_exceptions(policy, source, namespace, today, on_missing_fact)
-    evaluator = ObjectEvaluator(applied, context, only_refused=only_refused)
-    results = evaluator.results
-    results.remarks.extend(missing)
-    is_missing = facts.lacks_namespace(namespace)
-    names = NAMESPACED if namespace else EVALUATED
-    with Progress(None, "objects") as progress:
-        for raw in progress.count(source.list_all(names, namespace, on_error)):
-            pods.add(evaluator.evaluate(raw))
-            is_missing = is_missing and namespace_of(raw) != namespace
-            progress.show()
-    evaluator.finish()
-    if is_missing and not results.pods:  # files may have the pods of a namespace without it
-        on_error(SourceError(f"there is no namespace {namespace}"))
-    results.remarks.extend(pods.remarks())
-    for exception in policy.exceptions:
-        if exception.expired(today):
-            what = f"({exception.reason}) expired on {exception.expires}"
-            message = f"the exception to {', '.join(exception.rules)} {what}"
-            results.remarks.append(Remark("warning", results.policy, 0, 0, message))
-    return results

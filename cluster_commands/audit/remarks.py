@@ -54,6 +54,16 @@ class PodRemarks:
         if is_running and (nodes is None or node in nodes) and not _requests(raw, self._profile):
             self._unrequested[node].add(evaluated.name)
 
+    @property
+    def unrequested(self) -> int:
+        """How many running pods can use GPUs that nobody requested."""
+        return sum(names.count for names in self._unrequested.values())
+
+    @property
+    def refused(self) -> int:
+        """How many pods the modes of their namespaces would refuse now."""
+        return sum(names.count for names in self._refused.values())
+
     def remarks(self) -> Iterator[Remark]:
         """A warning for each node, and for each namespace."""
         for node, pods in sorted(self._unrequested.items()):

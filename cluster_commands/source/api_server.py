@@ -16,6 +16,7 @@ from cluster.errors import (
 )
 from cluster.protocols import ClusterError
 from cluster_commands.source.objects import (
+    ListError,
     MissingRightError,
     NotServedError,
     Object,
@@ -49,7 +50,7 @@ class ApiServerSource:
             except ForbiddenError as error:
                 raise MissingRightError(resource, namespace) from error
             except ClusterError as error:
-                raise SourceError(f"cannot list {resource}: {error}") from error
+                raise ListError(resource, "", str(error)) from error
             return
         raise NotServedError(resource)
 

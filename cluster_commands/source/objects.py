@@ -34,7 +34,15 @@ class SourceError(Exception):
     """Objects could not be read; the message says which, why, and what to do about it."""
 
 
-class MissingRightError(SourceError):
+class ListError(SourceError):
+    """A resource could not be listed, or not to its end."""
+
+    def __init__(self, resource: Resource, where: str, why: str) -> None:
+        super().__init__(f"cannot list {resource}{where}: {why}")
+        self.resource = resource
+
+
+class MissingRightError(ListError):
     """The account must not list a resource."""
 
     def __init__(self, resource: Resource, namespace: str | None) -> None:
@@ -42,16 +50,14 @@ class MissingRightError(SourceError):
         needed = f"it needs the right to list {resource}{where or ' in all namespaces'}"
         if not resource.is_namespaced:
             needed = f"it needs the right to list {resource}"
-        super().__init__(f"cannot list {resource}{where}: the account must not; {needed}")
-        self.resource = resource
+        super().__init__(resource, where, f"the account must not; {needed}")
 
 
-class NotServedError(SourceError):
+class NotServedError(ListError):
     """The API server does not know a resource, as when its definition is not installed."""
 
     def __init__(self, resource: Resource) -> None:
-        super().__init__(f"cannot list {resource}: the API server does not serve this resource")
-        self.resource = resource
+        super().__init__(resource, "", "the API server does not serve this resource")
 
 
 class ObjectSource(Protocol):

@@ -16,6 +16,7 @@ from tests.testkit.chart.alert_examples import (
     Example,
     ready_pod_series,
 )
+from tests.testkit.chart.audit_alert_examples import AUDIT_EXAMPLES
 from tests.testkit.chart.certificate_alert_examples import CERTIFICATE_EXAMPLES, DAY, EXPIRY
 from tests.testkit.chart.monitoring import alerts, dashboard_queries, rules_file, run_promtool
 from tests.testkit.chart.policy_alert_examples import POLICY_EXAMPLES
@@ -23,6 +24,7 @@ from tests.testkit.chart.registration_alert_examples import REGISTRATION_EXAMPLE
 from tests.testkit.control_plane.build import Programs
 
 EXAMPLES = REQUEST_EXAMPLES | POLICY_EXAMPLES | CERTIFICATE_EXAMPLES | REGISTRATION_EXAMPLES
+EXAMPLES |= AUDIT_EXAMPLES
 
 
 def test_every_alert_has_an_example() -> None:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from cluster_commands.audit.controller import AuditController, Pass
 from registration.configurations import NAME_LABEL
 from registration.watch import RegistrationWatch
 from tests.testkit.admission.registered_webhook import create
@@ -55,7 +56,11 @@ def exposed_metrics(text: str) -> set[str]:
 
 
 def test_the_webhook_exposes_every_metric_that_is_queried(server: Server) -> None:
-    others = queried_metrics("gpuward_certs_") | queried_metrics("gpuward_registration_")
+    others = {
+        m
+        for name in ("certs", "registration", "audit")
+        for m in queried_metrics(f"gpuward_{name}_")
+    }
     wanted = queried_metrics("gpuward_") - others
     assert len(wanted) > 15
     assert wanted | queried_metrics("process_") <= exposed_metrics(server.get("/metrics")[1])
@@ -96,6 +101,16 @@ def test_the_watch_exposes_every_metric_that_is_queried() -> None:
     assert queried_metrics("gpuward_registration_") == exposed
     reconciler = controller(MemoryCluster(), FakeTime(), watch=watch)
     assert exposed < exposed_metrics(reconciler.status.metrics().decode())
+
+
+def test_the_audit_exposes_every_metric_that_is_queried() -> None:
+    def audit(_: object) -> Pass:
+        raise NotImplementedError
+
+    exposed = exposed_metrics(AuditController(audit).metrics().decode())
+    assert queried_metrics("gpuward_audit_") < exposed
+    manual = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    assert exposed == set(re.findall(r"^\| `(gpuward_audit_\w+)`", manual, re.MULTILINE))
 
 
 @pytest.fixture

@@ -76,6 +76,11 @@ def notes(text: str = "", *, release: str = "gpuward", name: str | None = None) 
             ["WARNING", "policyreports"],
         ),
         (
+            "audit: {enabled: true, kind: Deployment}",
+            ["Deployment gpuward-audit evaluates what runs, every 3600 seconds"],
+            ["WARNING", "CronJob"],
+        ),
+        (
             "audit: {enabled: true, publish: policyreport}",
             [
                 "kubectl get policyreports.wgpolicyk8s.io -A",

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tools.dashboard.audit import AUDIT
 from tools.dashboard.calls import API_SERVERS, REQUESTS
 from tools.dashboard.decisions import DECISIONS, TO_DENY
 from tools.dashboard.panel import Panel
@@ -22,6 +23,7 @@ FILE = ROOT / "charts" / "gpuward" / "files" / "dashboard.json"
 SECTIONS = {
     "Before mode deny": TO_DENY,
     "Decisions": DECISIONS,
+    "Audit (as a Deployment)": AUDIT,
     "API servers (if they are scraped)": API_SERVERS,
     "Requests": REQUESTS,
     "Certificates": CERTIFICATES,

@@ -10,6 +10,7 @@ fires when only two thirds of that third are left: 20 days of 90.
 {{- $own := .Values.certificates.self -}}
 {{- $half := divf .Values.registration.timeoutSeconds 2 -}}
 $NAMESPACE: {{ .Release.Namespace }}
+$AUDIT_LATE: {{ add 7200 (mul 2 .Values.audit.intervalSeconds) | quote }}
 $DOWN: {{ ternary "critical" "warning" (or $fails (eq (include "gpuward.mode" .Values.mode) "deny")) }}
 $WITHOUT: {{ ternary "Then pods cannot be created." "Then pods are admitted without evaluation." $fails }}
 $SLOW_OUTSIDE: {{ $half | quote }}

@@ -1,0 +1,86 @@
+"""`gpuward audit --interval`: the audit as a program that runs in a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from cluster.connection import Connection
+from cluster.protocols import ClusterError, Object
+from cluster.service import Service, repeat, run_service
+from cluster_commands.audit.audit import audit
+from cluster_commands.audit.controller import AuditController, Pass, StoppedError
+from cluster_commands.audit.publishing import kept_findings, publish
+from cluster_commands.audit.report_kinds import KINDS
+from cluster_commands.source.api_server import ApiServerSource
+from cluster_commands.source.objects import SourceError
+from lint.policy_file import PolicyChoice
+
+
+def run(options: argparse.Namespace) -> int:
+    """Audit until SIGTERM or SIGINT; the exit status."""
+
+    def make() -> Service:
+        connection = _StoppableConnection.like_kubectl(options.kubeconfig, options.context)
+        controller = AuditController(
+            lambda on_error: _audit(options, connection, on_error), options.counted_namespaces
+        )
+        again = repeat(controller.reconcile, options.interval)
+
+        def run_until(stop: threading.Event) -> None:
+            connection.stop = stop
+            again(stop)
+
+        return Service(run_until, lambda: controller.alive, controller.metrics)
+
+    try:
+        run_service(make, options.status_port)
+    except (ClusterError, OSError) as error:
+        sys.stderr.write(f"gpuward audit: {error}\n")
+        return 2
+    return 0
+
+
+def _audit(
+    options: argparse.Namespace,
+    connection: _StoppableConnection,
+    on_error: Callable[[SourceError], object],
+) -> Pass:
+    """One audit by the policy as it is now."""
+    policy, _ = PolicyChoice(options.policy, options.profile, isolated=options.isolated).load()
+    source = ApiServerSource(connection, connection.wait)
+    only_refused = options.mode == "deny"
+    audited = audit(source, policy, options.namespace, only_refused=only_refused)
+    findings = kept_findings(audited.results, notes=options.notes)
+    if options.publish:
+        publish(
+            connection,
+            KINDS[options.publish],
+            findings,
+            options.namespace,
+            on_error,
+            prune=not audited.results.not_evaluated,
+            wait=connection.wait,
+        )
+    return Pass(audited, findings)
+
+
+class _StoppableConnection(Connection):
+    """Sends no more requests once `stop` is set, so that an audit ends soon after."""
+
+    def __init__(self, load: Callable[[Any], None]) -> None:
+        super().__init__(load)
+        self.stop = threading.Event()
+
+    def wait(self, seconds: float) -> None:
+        """Wait so many seconds, or until `stop` is set."""
+        self.stop.wait(seconds)
+
+    def request(self, *arguments: Any) -> Object:
+        """The JSON response to one request. StoppedError if there are to be no more."""
+        if self.stop.is_set():
+            raise StoppedError
+        return super().request(*arguments)
