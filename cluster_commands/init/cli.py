@@ -23,8 +23,9 @@ Look at a cluster and write a policy ({POLICY}) and values of the chart ({VALUES
 that fit it. Each line says what was seen. What may be meant otherwise is a comment, for
 you to decide. A file that is there already is not touched: the difference is printed."""
 _EPILOG = """\
-exit status: 0 the files say what the cluster is like, 1 a file differs, also if it was
-written anew, 2 wrong usage, or the cluster or a file could not be read or written"""
+exit status: 0 the files say what the cluster is like, 1 a file differs in more than what was
+seen, also if it was written anew, 2 wrong usage, or the cluster or a file could not be read
+or written"""
 _HEADER = (
     "Written by `gpuward init`. Lines end with what was seen in the cluster. What is behind `# ` "
     "was not certain: decide, and remove the two characters."
@@ -90,14 +91,15 @@ def _compare_or_write(files: list[GeneratedFile], *, replace: bool) -> int:
     status = 0
     changes = [(file, difference(file)) for file in files]
     for file, changed in changes:
-        if changed:
-            status = 1
-            sys.stdout.writelines(f"{printable(text)}\n" for text in changed.splitlines())
-        if changed is None or (changed and replace):
+        if changed and changed.text:
+            status = status if changed.is_evidence else 1
+            sys.stdout.writelines(f"{printable(text)}\n" for text in changed.text.splitlines())
+        if changed is None or (changed.text and replace):
             write(file)
             sys.stderr.write(f"wrote {file.path}\n")
-        elif changed:
-            sys.stderr.write(f"{file.path} differs, and is as it was: --write replaces it\n")
+        elif changed.text:
+            only = " only in what was seen" if changed.is_evidence else ""
+            sys.stderr.write(f"{file.path} differs{only}, and is as it was: --write replaces it\n")
         else:
             sys.stderr.write(f"{file.path} is up to date\n")
     return status

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from cluster_commands.init.choice import nodes_named
 from cluster_commands.init.objects import Node
 from cluster_commands.init.survey import Survey
+from cluster_commands.source.resources import DEPLOYMENTS, PODS
 from rules.base.patterns import matches_any
 from rules.profile.profile import Profile
 from rules.profile.records import Taint
@@ -27,7 +28,8 @@ def taints(survey: Survey, profile: Profile) -> list[Entry]:
     """The taints of GPU nodes that the profile does not know.
 
     A taint is certain if every node that offers the same GPUs has it, and no other node: no pod
-    gets such a GPU without tolerating it. Those of the most nodes come first.
+    gets such a GPU without tolerating it, unless the taint is a preference. Those of the most nodes
+    come first.
     """
     offers = {node.name: gpus_of(node, profile) for node in survey.nodes}
     found: dict[Taint, list[Node]] = {}
@@ -48,6 +50,8 @@ def taints(survey: Survey, profile: Profile) -> list[Entry]:
             why = f"on {nodes_named(tainted)}, and not on all {len(alike)} that offer the same"
         elif len(nodes) > len(tainted):
             why = f"on {nodes_named(tainted)}, and on nodes without GPUs"
+        elif taint.effect == "PreferNoSchedule":
+            why = f"on {nodes_named(tainted)}, which pods get without tolerating it, if no other"
         else:
             entries.append(Entry(value, f"on every node that offers these: {nodes_named(alike)}"))
             continue
@@ -67,7 +71,9 @@ def schedulers(survey: Survey, profile: Profile) -> list[Entry]:
 
 
 def unseen_schedulers(survey: Survey, profile: Profile) -> list[str]:
-    """The schedulers of the profile for which nothing speaks in the cluster."""
+    """The schedulers of the profile for which nothing speaks in the cluster, if that is known."""
+    if not survey.missing.keys().isdisjoint({PODS, DEPLOYMENTS}):
+        return []
     seen = {*survey.schedulers, *(workload.name for workload in survey.deployments)}
     return [
         name

@@ -8,6 +8,8 @@ import tempfile
 from contextlib import suppress
 from typing import NamedTuple
 
+from cluster_commands.init.lines import without_evidence
+
 _MAX_BYTES = 1 << 20
 
 
@@ -22,8 +24,18 @@ class GeneratedFile(NamedTuple):
     text: str
 
 
-def difference(file: GeneratedFile) -> str | None:
-    """What would change, as a unified diff: empty if nothing; None if there is no such file."""
+class Difference(NamedTuple):
+    """What would change, as a unified diff, empty if nothing.
+
+    `is_evidence` says that the lines are the same but for what stands behind them: what was seen.
+    """
+
+    text: str
+    is_evidence: bool
+
+
+def difference(file: GeneratedFile) -> Difference | None:
+    """What would change in a file; None if there is no such file. Raises FileError."""
     try:
         with open(file.path, "rb") as stream:
             content = stream.read(_MAX_BYTES + 1)
@@ -36,7 +48,10 @@ def difference(file: GeneratedFile) -> str | None:
     old = content.decode(errors="replace").splitlines(keepends=True)
     new = file.text.splitlines(keepends=True)
     changed = difflib.unified_diff(old, new, file.path, f"{file.path} (now)")
-    return "".join(text if text.endswith("\n") else f"{text}\n" for text in changed)
+    text = "".join(text if text.endswith("\n") else f"{text}\n" for text in changed)
+    return Difference(
+        text, is_evidence=[*map(without_evidence, old)] == [*map(without_evidence, new)]
+    )
 
 
 def write(file: GeneratedFile) -> None:

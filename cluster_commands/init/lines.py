@@ -8,11 +8,17 @@ from collections.abc import Sequence
 from kubeyaml.patch.rendering import one_line
 
 _WIDTH = 100
+_BEHIND = "  # "
 
 
 def line(text: str, why: str, indent: int = 0) -> str:
     """A line, with the reason for it."""
-    return f"{' ' * indent}{text}  # {why}"
+    return f"{' ' * indent}{text}{_BEHIND}{why}"
+
+
+def without_evidence(text: str) -> str:
+    """A line without the reason for it."""
+    return text.partition(_BEHIND)[0].rstrip("\r\n")
 
 
 def item(value: object, why: str, indent: int) -> str:

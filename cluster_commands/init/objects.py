@@ -17,7 +17,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,316}\Z")
 _PASSING_TAINTS = (
     *("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "karpenter.sh/"),
     *("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"),
+    *("aws-node-termination-handler/", "cloud.google.com/impending-node-termination"),
 )
+# Drivers of networks and volumes, such as Cilium, remove theirs as soon as they run on the node.
+_STARTUP_TAINT = "/agent-not-ready"
 
 
 class Node(NamedTuple):
@@ -59,7 +62,9 @@ def node_of(item: Object) -> Node | None:
 
 def _taint(raw: Mapping[str, Any]) -> Taint | None:
     key, value, effect = (as_text(raw.get(field)) for field in ("key", "value", "effect"))
-    if key.startswith(_PASSING_TAINTS) or not valid_name(key) or (value and not valid_name(value)):
+    if key.startswith(_PASSING_TAINTS) or key.endswith(_STARTUP_TAINT):
+        return None
+    if not valid_name(key) or (value and not valid_name(value)):
         return None
     if effect not in {"NoSchedule", "PreferNoSchedule", "NoExecute"}:
         return None

@@ -39,12 +39,14 @@ from rules.profile.profile import Profile
 
 _Key = TypeVar("_Key")
 _MAX_KEYS = 10_000  # different values that are counted of one kind
+_OTHERS = "and others"  # no name of an account
 
 
 class Survey(NamedTuple):
     """What is known of a cluster.
 
-    - `accounts`: how many pods there are, by namespace and service account.
+    - `accounts`: the service accounts of pods in the namespaces of DaemonSets, by namespace and
+      name. An account that is one too many is `_OTHERS`.
     - `schedulers`: how many pods that ask for a GPU name each scheduler.
     - `runtime_classes`: handlers by name. `device_classes`: extended resources by name, or "".
     - `drivers`: how many ResourceSlices each DRA driver has.
@@ -55,7 +57,7 @@ class Survey(NamedTuple):
     nodes: list[Node]
     daemon_sets: list[Workload]
     deployments: list[Workload]
-    accounts: Counter[tuple[str, str]]
+    accounts: set[tuple[str, str]]
     schedulers: Counter[str]
     runtime_classes: dict[str, str]
     device_classes: dict[str, str]
@@ -85,21 +87,16 @@ def survey(source: ObjectSource, profile: Profile, *, from_files: bool) -> Surve
         if is_empty and from_files:
             missing[resource] = f"the files contain no {resource.kind}"
 
-    accounts: Counter[tuple[str, str]] = Counter()
-    schedulers: Counter[str] = Counter()
-    for pod in each(PODS):
-        spec = as_object(pod.get("spec"))
-        namespace, account = namespace_of(pod), account_of(spec)
-        _count(accounts, (namespace, account))
-        if any(profile.resource(name) for name in _requested(spec)):
-            _count(schedulers, valid_name(spec.get("schedulerName")) or "default-scheduler")
+    daemon_sets = sorted(filter(None, map(workload_of, each(DAEMON_SETS))))
+    homes = {workload.namespace for workload in daemon_sets}
+    accounts, schedulers = _of_pods(each(PODS), profile, homes)
     drivers: Counter[str] = Counter()
     for item in each(SLICES):
         if driver := valid_name(as_object(item.get("spec")).get("driver")):
             _count(drivers, driver)
     return Survey(
         nodes=sorted(filter(None, map(node_of, each(NODES))), key=lambda node: node.name),
-        daemon_sets=sorted(filter(None, map(workload_of, each(DAEMON_SETS)))),
+        daemon_sets=daemon_sets,
         deployments=sorted(filter(None, map(workload_of, each(DEPLOYMENTS)))),
         accounts=accounts,
         schedulers=schedulers,
@@ -118,6 +115,22 @@ def survey(source: ObjectSource, profile: Profile, *, from_files: bool) -> Surve
         },
         missing=missing,
     )
+
+
+def _of_pods(
+    pods: Iterable[Object], profile: Profile, homes: set[str]
+) -> tuple[set[tuple[str, str]], Counter[str]]:
+    """`accounts` and `schedulers` of the survey; of accounts, those in the namespaces `homes`."""
+    accounts: set[tuple[str, str]] = set()
+    schedulers: Counter[str] = Counter()
+    for pod in pods:
+        spec = as_object(pod.get("spec"))
+        if (namespace := namespace_of(pod)) in homes:
+            account = account_of(spec) if len(accounts) < _MAX_KEYS else _OTHERS
+            accounts.add((namespace, account))
+        if any(profile.resource(name) for name in _requested(spec)):
+            _count(schedulers, valid_name(spec.get("schedulerName")) or "default-scheduler")
+    return accounts, schedulers
 
 
 def _requested(spec: Mapping[str, Any]) -> Iterator[str]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft7Validator
 
 from cluster_commands.init.cli import POLICY, VALUES, main
+from lint.policy.cli import main as check_policy
 from policies.loading import default_policy, load_policy
-from tests.testkit.chart.rendering import render
+from policies.profiles import built_in
+from tests.testkit.chart.rendering import CHART, render
 from tests.testkit.cluster_commands.gpu_objects import Object, listed, node, pod
 
 PLUGINS = [{"name": "plugins", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
@@ -159,7 +163,7 @@ CLUSTERS: dict[str, tuple[list[Object], Any, list[str], Object]] = {
     "hami": (
         HAMI,
         ["hami"],
-        [r"Not seen, .* the scheduler hami-scheduler", r"- hami-system  # .* is not known$"],
+        [r"- hami-system  # .* is not known$"],
         {"mode": "warn"},
     ),
     "dra": (
@@ -208,6 +212,82 @@ def test_the_files_fit_the_cluster(cluster: str, tmp_path: Path) -> None:
                 "kind: Policy",
             }
         ), text
+
+
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA = Draft7Validator(json.loads((CHART / "values.schema.json").read_text()))
+
+
+def concrete(pattern: str) -> str:
+    return pattern.replace("*", "1x")
+
+
+@pytest.mark.parametrize("name", built_in())
+def test_every_platform_gives_files_that_can_be_used(name: str, tmp_path: Path) -> None:
+    raw = built_in()[name]
+    resources = [concrete(key) for key in raw.get("resources", ()) if "deviceclass." not in key]
+    labels = {
+        concrete(key): concrete(next(iter(values), "x"))
+        for key, values in raw.get("nodeLabels", {}).items()
+    }
+    made = node(
+        "n",
+        dict.fromkeys(resources[:3] or ["nvidia.com/gpu"], "1"),
+        labels=labels,
+        spec={"taints": [taint("a", "1e3")]},
+    )
+    _, policy, values = run(tmp_path, made)
+    for chosen in (lambda text: text, uncommented):
+        file = tmp_path / "chosen.yaml"
+        file.write_text(chosen(policy))
+        assert check_policy(["check", str(file)]) == 0
+        merged = merge(deepcopy(DEFAULTS), yaml.safe_load(chosen(values)))
+        assert [*SCHEMA.iter_errors(merged)] == []
+
+
+def merge(values: Object, given: Object) -> Object:
+    """`values` as helm changes them by those that a user has `given`."""
+    for key, value in given.items():
+        is_table = isinstance(value, dict) and isinstance(values.get(key), dict)
+        values[key] = merge(values[key], value) if is_table else value
+    return values
+
+
+def test_a_scheduler_is_missing_only_if_somebody_looked(tmp_path: Path) -> None:
+    pattern = r"^# Not seen, .* the scheduler hami-scheduler"
+    others = (workload("Deployment", "web", "default"), pod("web"))
+    assert re.search(pattern, run(tmp_path, *HAMI, *others)[1], re.MULTILINE)
+    assert not re.search(pattern, run(tmp_path, *HAMI, options=("--write",))[1], re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (taint("dedicated", "gpu"), r"^      - \{.*key: dedicated"),
+        (taint("dedicated", "gpu", "PreferNoSchedule"), r"^#       - \{.*key: dedicated"),
+        (taint("aws-node-termination-handler/spot-itn", "7"), ""),
+        (taint("cloud.google.com/impending-node-termination"), ""),
+        (taint("node.cilium.io/agent-not-ready"), ""),
+    ],
+)
+def test_taints_that_pods_must_tolerate(found: Object, line: str, tmp_path: Path) -> None:
+    _, text, _ = run(tmp_path, *gpu_nodes(1, found, labels={}))
+    assert bool(re.search(line or found["key"], text, re.MULTILINE)) is bool(line)
+
+
+def test_a_namespace_with_more_accounts_than_are_counted_is_not_excluded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = workload("DaemonSet", "plugin", "gpu-operator", "nvidia-device-plugin")
+    pods = [
+        pod(account, namespace="gpu-operator", serviceAccountName=account)
+        for account in ("nvidia-a", "nvidia-b", "user")
+    ]
+    monkeypatch.setattr("cluster_commands.init.survey._MAX_KEYS", 2)
+    _, _, values = run(tmp_path, *OPERATOR[:1], plugin, *pods)
+    assert re.search(
+        r"^#     - gpu-operator  # .* to which no rule would apply", values, re.MULTILINE
+    )
 
 
 def test_profiles_of_the_same_resources_become_one(tmp_path: Path) -> None:
@@ -285,6 +365,22 @@ def test_a_second_run_shows_what_differs_and_keeps_the_files(
     assert (status, yaml.safe_load(after)["profiles"]) == (1, ["hami"])
     assert "\n-  - gke  #" in capsys.readouterr().out  # what is replaced is not lost unseen
     assert run(tmp_path, *HAMI)[0] == 0
+
+
+def test_a_second_run_says_if_only_the_evidence_differs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, before, _ = run(tmp_path, *GKE)
+    more = gpu_nodes(3, taint("nvidia.com/gpu", "present"), labels=GKE_LABELS)
+    assert run(tmp_path, *more)[:2] == (0, before)
+    output = capsys.readouterr()
+    assert (
+        "+  - gke  # cloud.google.com/gke-accelerator=nvidia-l4 on nodes gpu-0, gpu-1, gpu-2"
+        in (output.out)
+    )
+    assert f"{POLICY} differs only in what was seen, and is as it was" in output.err
+    (tmp_path / POLICY).write_text(before.replace("- gke", "- aks"))
+    assert run(tmp_path, *GKE)[0] == 1
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
