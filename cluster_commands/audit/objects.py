@@ -7,8 +7,9 @@ from registration.configurations import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS
 
 # What limits pods, or what they refer to. Not ConfigMaps: nobody should need to read them all.
 REFERRED: ResourceNames = {
-    "": ("limitranges", "resourcequotas"),
+    "": ("limitranges", "nodes", "resourcequotas"),
     "node.k8s.io": ("runtimeclasses",),
+    "resource.k8s.io": ("deviceclasses", "resourceclaims", "resourceclaimtemplates"),
 }
 # Owners come before their pods, as findings are reported at owners.
 NAMESPACED: ResourceNames = {

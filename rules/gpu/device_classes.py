@@ -15,5 +15,10 @@ def is_gpu_class(name: str, profile: Profile, inventory: Inventory) -> bool:
     """Whether `profile` knows the class, or the resource that its DeviceClass names."""
     known = inventory.find(DeviceClass, name)
     names = (f"{DEVICE_CLASS_PREFIX}{name}", known.extended_resource if known else "")
-    resources = map(profile.resource, names)
-    return any(resource is not None and resource.vendor != OTHER for resource in resources)
+    return any(is_gpu_resource(name, profile) for name in names)
+
+
+def is_gpu_resource(name: str, profile: Profile) -> bool:
+    """Whether `profile` knows the resource, and not merely that it is some device class."""
+    resource = profile.resource(name)
+    return resource is not None and resource.vendor != OTHER

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.base.patterns import matches_any
 from rules.inventory.inventory import Inventory
+from rules.inventory.nodes import NodeCollector
 from rules.inventory.records import (
     ConfigMap,
     DeviceClass,
@@ -89,7 +90,11 @@ def _namespace(raw: Mapping[str, Any], _variables: VariableNames) -> Namespace:
     return Namespace(as_object(as_object(raw.get("metadata")).get("labels")))
 
 
-def _claim(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaim:
+def _claim(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaim | None:
+    """No pod names a claim that was made for one pod, and there are many."""
+    owners = as_object(raw.get("metadata")).get("ownerReferences")
+    if any(owner.get("kind") == "Pod" for _, owner in as_objects(owners)):
+        return None
     return ResourceClaim(_classes(as_object(raw.get("spec"))))
 
 
@@ -125,11 +130,12 @@ _READERS: Mapping[tuple[str, str], _Reader] = {
 class InventoryBuilder:
     """Collects the records of objects, up to MAX_OBJECTS; `is_full` says that there were more.
 
-    `variables` are those that it keeps of ConfigMaps.
+    `variables` are those that it keeps of ConfigMaps; `nodes` collects what it keeps of nodes.
     """
 
-    def __init__(self, variables: VariableNames) -> None:
+    def __init__(self, variables: VariableNames, nodes: NodeCollector | None = None) -> None:
         self._variables = variables
+        self.nodes = nodes or NodeCollector()
         self._records: dict[type, dict[str, dict[str, Any]]] = {}
         self._count = 0
         self.is_full = False
@@ -139,12 +145,17 @@ class InventoryBuilder:
 
         The namespace may be any text that stands for the one that the object does not name.
         """
+        if (group, kind) == ("", "Node"):
+            self.nodes.add(raw)
+            return
         reader = _READERS.get((group, kind))
         if reader is None or not name:
             return
         home = namespace if reader.is_namespaced else ""
         records = self._records.setdefault(reader.kind, {}).setdefault(home, {})
         record = reader.read(raw, self._variables)
+        if record is None:
+            return
         if name in records:
             if records[name] != record:
                 records[name] = None
@@ -156,4 +167,4 @@ class InventoryBuilder:
 
     def inventory(self) -> Inventory:
         """What has been added so far."""
-        return Inventory(self._records)
+        return Inventory(self._records | self.nodes.records())

@@ -64,17 +64,21 @@ class Inventory:
         found: R | None = self._in(kind, namespace).get(name)
         return found
 
-    def all_in(self, kind: type[R], namespace: str) -> Mapping[str, R]:
-        """The records of all objects of a kind in `namespace`, by name.
+    def all_in(self, kind: type[R], namespace: str | None) -> Mapping[str, R]:
+        """The records of all objects of a kind in `namespace`, or of the cluster if None, by name.
 
         None at all if the inventory `lacks_some`.
         """
         return _NOTHING if self.lacks_some(kind, namespace) else self._in(kind, namespace)
 
-    def lacks_some(self, kind: type, namespace: str) -> bool:
-        """Whether the content of an object is not known, or there are more than a rule can read."""
+    def lacks_some(self, kind: type, namespace: str | None) -> bool:
+        """Whether the content of an object is not known, or there are more than a rule can read.
+
+        Tenants choose how many there are in a namespace, and not how many the cluster has.
+        """
         found = self._in(kind, namespace)
-        return len(found) > MOST_IN_A_NAMESPACE or None in found.values()
+        too_many = namespace is not None and len(found) > MOST_IN_A_NAMESPACE
+        return too_many or None in found.values()
 
     def _in(self, kind: type, namespace: str | None) -> Mapping[str, Any]:
         home = "" if namespace is None else namespace or self._unnamed

@@ -1,4 +1,7 @@
-"""What an inventory knows of an object of each kind. The classes have the names of the kinds."""
+"""What an inventory knows of an object of each kind. The classes have the names of the kinds.
+
+Nodes are known by groups.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,27 @@ class Namespace(NamedTuple):
     labels: Mapping[str, Any]
 
 
+class NodeGroup(NamedTuple):
+    """Nodes with the same values of the labels that rules compare.
+
+    `resources` are the GPU resources that they offer, each with the amount of the node that has
+    most of it.
+    """
+
+    labels: Mapping[str, str]
+    resources: Mapping[str, int]
+
+
+class NodeSurvey(NamedTuple):
+    """That every node is in a NodeGroup, and the patterns of the labels and resources kept there.
+
+    Without it, there may be nodes that nobody knows of.
+    """
+
+    labels: frozenset[str]
+    resources: frozenset[str]
+
+
 class ResourceClaim(NamedTuple):
     """The device classes of its requests."""
 
@@ -60,9 +84,10 @@ class RuntimeClass(NamedTuple):
     handler: str
 
 
-RECORDS: tuple[type, ...] = (
+_OBJECTS: tuple[type, ...] = (
     *(ConfigMap, DeviceClass, LimitRange, Namespace, ResourceClaim, ResourceClaimTemplate),
     *(ResourceQuota, RuntimeClass),
 )
-KINDS = tuple(kind.__name__ for kind in RECORDS)
-"""The kinds of which an inventory has records."""
+RECORDS = (*_OBJECTS, NodeGroup, NodeSurvey)
+KINDS = (*(kind.__name__ for kind in _OBJECTS), "Node")
+"""The kinds of objects of which an inventory knows something."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rules.base.json_access import as_object, as_text
 from rules.base.json_patch import Json
 from rules.inventory.builder import InventoryBuilder, VariableNames
+from rules.inventory.nodes import NodeCollector
 from rules.objects.object_ref import object_ref
 from rules.profile.profile import Profile
 from rules.workloads.lists import flatten_lists
@@ -16,8 +17,14 @@ def variables_of_runtimes(profile: Profile) -> VariableNames:
 
 
 def new_builder(profile: Profile) -> InventoryBuilder:
-    """An empty inventory, for the variables that container runtimes read with `profile`."""
-    return InventoryBuilder(variables_of_runtimes(profile))
+    """An empty inventory, for what rules compare with other objects under `profile`.
+
+    Of nodes these are the labels that say something about GPUs, and the GPU resources.
+    """
+    affinities = (affinity.key for affinity in profile.affinities)
+    labels = (*profile.node_labels, *profile.node_modes, *affinities)
+    nodes = NodeCollector(dict.fromkeys(labels), profile.resources)
+    return InventoryBuilder(variables_of_runtimes(profile), nodes)
 
 
 def add_objects(

@@ -9,8 +9,10 @@ import pytest
 from policies.loading import load_policy
 from rules.engine.fixing import check
 from rules.inventory import builder as building
+from rules.inventory import nodes as nodes_module
 from rules.inventory.builder import InventoryBuilder, VariableNames
-from rules.inventory.records import KINDS, ConfigMap, RuntimeClass
+from rules.inventory.nodes import NodeCollector
+from rules.inventory.records import KINDS, ConfigMap, NodeGroup, NodeSurvey, RuntimeClass
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.traits.bits import INVENTORY
@@ -31,6 +33,7 @@ OTHERS: tuple[dict[str, Any], ...] = tuple(
         ("v1", "LimitRange", {"spec": {"limits": [{"type": "Container", "max": GPUS}]}}),
         ("v1", "ResourceQuota", {"spec": {"hard": {"requests.cpu": 0, f"requests.{GPU}": 0}}}),
         ("node.k8s.io/v1", "RuntimeClass", {"handler": "nvidia"}),
+        ("v1", "Node", {"status": {"capacity": {"nvidia.com/mig-1g.5gb": "7"}}}),
     )
     for name in ("settings", "accelerated", "nvidia", "gpu.nvidia.com", "one-gpu")
 )
@@ -83,3 +86,47 @@ def test_an_inventory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     known = builder.inventory()
     assert known.find(ConfigMap, "b", "ml")
     assert known.find(ConfigMap, "c", "ml") is None
+
+
+def node(labels: dict[str, str], **capacity: Any) -> dict[str, Any]:
+    return {"metadata": {"labels": labels}, "status": {"capacity": capacity}}
+
+
+def test_nodes_are_known_by_groups_that_look_alike_to_rules() -> None:
+    collector = NodeCollector(["pool", "nvidia.com/gpu.*"], ["nvidia.com/*"])
+    for number in range(5000):
+        labels = {"kubernetes.io/hostname": f"n{number}", "pool": "train" if number % 2 else "web"}
+        gpus = {"nvidia.com/gpu": str(number % 8), "cpu": "64"} if number % 2 else {"cpu": "8"}
+        collector.add(node(labels, **gpus))
+    assert collector.records()[NodeGroup][""] == {
+        "pool=train": NodeGroup({"pool": "train"}, {"nvidia.com/gpu": 7}),
+        "pool=web": NodeGroup({"pool": "web"}, {}),
+    }
+    assert NodeSurvey not in collector.records()  # nobody said that these are all
+    collector.has_all = True
+    (survey,) = collector.records()[NodeSurvey][""].values()
+    assert survey.labels == {"pool", "nvidia.com/gpu.*"}
+
+
+@pytest.mark.parametrize(("bound", "most"), [("MOST_GROUPS", 1), ("MOST_CHARACTERS", 10)])
+def test_too_many_kinds_of_nodes_are_not_all_nodes(
+    bound: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes_module, bound, most)
+    collector = NodeCollector(["pool"])
+    collector.has_all = True
+    for pool in ("a", "a", "b"):
+        collector.add(node({"pool": pool}))
+    assert collector.is_full
+    assert NodeSurvey not in collector.records()
+    assert list(collector.records()[NodeGroup][""]) == ["pool=a"]
+
+
+def test_amounts_of_no_use_are_left_out() -> None:
+    collector = NodeCollector(["pool"], ["nvidia.com/*"])
+    odd = {"nvidia.com/gpu": "many", "nvidia.com/mig-1g.5gb": "0", "nvidia.com/gpumem": -1}
+    statuses: tuple[Any, ...] = (None, [], {"capacity": odd, "allocatable": 3})
+    for status in statuses:
+        collector.add({"metadata": {"labels": ["pool"]}, "status": status})
+    (group,) = collector.records()[NodeGroup][""].values()
+    assert group == NodeGroup({}, {})
