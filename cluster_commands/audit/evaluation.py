@@ -23,8 +23,9 @@ from rules.policy import Policy
 from rules.profile.context import Context
 from rules.workloads.object_kinds import OBJECT_KINDS
 
-# Of these the webhook is sent quotas and claims; of the others it hears nothing.
+# Of these the webhook is sent quotas, LimitRanges and claims; of the others it hears nothing.
 _NOT_SENT = OBJECT_KINDS.keys() - {
+    ("", "LimitRange"),
     ("", "ResourceQuota"),
     *((CLAIM_GROUP, kind) for kind in ("ResourceClaim", "ResourceClaimTemplate")),
 }

@@ -147,6 +147,19 @@ def test_what_mode_deny_would_refuse_is_told_apart(audit: Audit) -> None:
     assert remark["message"].endswith(": Pod ml/passed")
 
 
+def test_what_the_webhook_is_sent_besides_pods_it_would_refuse(
+    audit: Audit, tmp_path: Path
+) -> None:
+    limit = {"type": "Container", "default": {"nvidia.com/gpu": 1}}
+    limits = {"apiVersion": "v1", "kind": "LimitRange", "spec": {"limits": [limit]}}
+    limits["metadata"] = {"name": "gives-gpus", "namespace": "ml"}
+    file = tmp_path / "policy.yaml"
+    rules = {"limit-range-gpu": {"action": "deny"}}
+    file.write_text(json.dumps({"apiVersion": "gpuward.io/v1", "kind": "Policy", "rules": rules}))
+    report = audit([limits], "--as", "deny", f"--policy={file}")
+    assert [f["name"] for f in report["findings"]] == ["gives-gpus"]
+
+
 def test_what_gpu_exceptions_accept_is_no_finding(audit: Audit, tmp_path: Path) -> None:
     today = datetime.datetime.now(tz=datetime.UTC).date()
 
