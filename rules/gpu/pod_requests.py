@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from rules.base.json_access import as_object
 from rules.base.json_patch import Path
-from rules.base.quantity import Quantity
+from rules.base.quantity import Quantity, parse
 from rules.gpu.devices import devices, request_of, requested_resources
 from rules.objects.pod import Pod
 
@@ -32,8 +33,12 @@ def effective_request(pod: Pod, name: str) -> int | None:
     """How much of the GPU resource `name` the scheduler and quotas count for `pod`.
 
     Containers that run at the same time add up; init containers run one after the other, beside the
-    sidecars that were started before. None if an amount is no number.
+    sidecars that were started before. The overhead of the pod is added. None if an amount is no
+    number.
     """
+    overhead = parse(as_object(pod.spec.get("overhead")).get(name, 0))
+    if not isinstance(overhead, Quantity):
+        return None
     highest = running = 0
     for container in pod.containers:
         device = devices(container).get(name)
@@ -46,7 +51,7 @@ def effective_request(pod: Pod, name: str) -> int | None:
             highest = max(highest, running + amount.value)
         else:
             running += amount.value
-    return max(highest, running)
+    return max(highest, running) + overhead.value
 
 
 def first_request(pod: Pod, name: str) -> Path:
