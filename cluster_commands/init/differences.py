@@ -10,6 +10,7 @@ from cluster_commands.init.objects import Node
 from cluster_commands.init.survey import Survey
 from cluster_commands.source.resources import DEPLOYMENTS, PODS
 from rules.base.patterns import matches_any
+from rules.placement.node_modes import offered_resources
 from rules.profile.profile import Profile
 from rules.profile.records import Taint
 
@@ -109,7 +110,8 @@ def node_modes(survey: Survey, profile: Profile) -> list[Entry]:
     for key, modes in sorted(profile.node_modes.items()):
         new: dict[str, list[Node]] = {}
         for node in survey.nodes:
-            if (value := node.labels.get(key, "")) and value not in modes:
+            value = node.labels.get(key, "")
+            if value and offered_resources(modes, value) is None:
                 new.setdefault(value, []).append(node)
         if new:
             offered = {

@@ -5,12 +5,12 @@ A profile lists these labels in `nodeModes`: for each value, the resources that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rules.base.json_access import as_text
 from rules.base.json_patch import Path
-from rules.base.patterns import has_placeholder
+from rules.base.patterns import has_placeholder, matches
 from rules.objects.pod import Pod
 from rules.placement.node_affinity import (
     expression_values,
@@ -18,6 +18,21 @@ from rules.placement.node_affinity import (
     is_empty,
     required_terms,
 )
+
+
+def offered_resources(modes: Mapping[str, tuple[str, ...]], value: str) -> tuple[str, ...] | None:
+    """The resources that nodes with `value` offer, by one label's `modes`; None if it is unknown.
+
+    Empty if the profile does not say what they offer. A value of the profile may contain `*`.
+    """
+    if value in modes:
+        return modes[value]
+    return next((modes[known] for known in modes if "*" in known and matches(known, value)), None)
+
+
+def stated_values(modes: Iterable[str]) -> list[str]:
+    """The values of one label that a user can write: those without a `*`."""
+    return [value for value in modes if "*" not in value]
 
 
 def selected_modes(pod: Pod) -> Iterator[tuple[Path, str, str]]:

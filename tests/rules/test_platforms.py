@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.profiles import merged_profile
+from rules.placement.node_modes import stated_values
 from rules.platforms.ack import (
     COMPUTING_POWER,
     CONTAINER_OPTIMIZED,
@@ -19,6 +21,7 @@ from rules.platforms.ack import (
     REGISTERED,
 )
 from rules.platforms.cards import CARDS, memory_sizes
+from rules.platforms.gke import SIZES
 from rules.platforms.nvidia import TOOLKIT_ADVISORIES
 from rules.platforms.records import Component, Feature
 from rules.platforms.support import (
@@ -31,6 +34,7 @@ from rules.platforms.support import (
     version_support,
 )
 
+PARTITION_SIZE = "cloud.google.com/gke-gpu-partition-size"
 YES, NO, UNKNOWN = Support.SUPPORTED, Support.UNSUPPORTED, Support.UNKNOWN
 
 
@@ -226,3 +230,8 @@ def test_a_plain_run_loads_no_table(tmp_path: Path) -> None:
     run = [sys.executable, "-c", code, str(file)]
     output = subprocess.run(run, capture_output=True, text=True, check=True).stdout
     assert output.endswith("[]\n")
+
+
+def test_the_profile_of_gke_knows_every_size_of_its_cards() -> None:
+    modes = merged_profile(["gke"]).node_modes[PARTITION_SIZE]
+    assert set(stated_values(modes)) == SIZES

@@ -30,6 +30,7 @@ from rules.base.spelling import nearest_word
 from rules.finding import Action, Finding
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.placement.node_labels import node_labels
+from rules.placement.node_modes import offered_resources, stated_values
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import NODE, NODE_POOL
@@ -40,13 +41,14 @@ def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
     modes = subject.profile.node_modes
     reported: set[tuple[str, str]] = set()
     for label in node_labels(subject):
-        known = modes.get(label.name)
+        by_value = modes.get(label.name)
         mark = (label.name, label.value)
-        if known is None or label.value in known or mark in reported:
+        if by_value is None or mark in reported or has_placeholder(label.value):
             continue
-        if has_placeholder(label.value):
+        if offered_resources(by_value, label.value) is not None:
             continue
         reported.add(mark)
+        known = stated_values(by_value)
         right = nearest_word(label.value, known)
         yield Finding(
             path=label.path,

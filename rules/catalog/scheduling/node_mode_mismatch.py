@@ -32,7 +32,12 @@ from rules.base.patterns import matches_any
 from rules.finding import Action, Finding
 from rules.gpu.devices import requested_resources
 from rules.objects.pod import Pod
-from rules.placement.node_modes import allowed_values, selected_modes
+from rules.placement.node_modes import (
+    allowed_values,
+    offered_resources,
+    selected_modes,
+    stated_values,
+)
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import GPU_RESOURCE, NODE_CONSTRAINT
@@ -49,19 +54,20 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         modes = pod.profile.node_modes[label]
         everything = tuple(chain.from_iterable(modes.values()))
         wanted = [name for name in requested_resources(pod) if matches_any(everything, name)]
-        fitting = [value for value in modes if modes[value] and _serves(modes, value, wanted)]
+        stated = (value for value in stated_values(modes) if modes[value])
+        fitting = [value for value in stated if _serves(modes, value, wanted)]
         selected = allowed_values(pod, label)
         # If no mode fits, the fault is what the pod asks for: `mixed-families` reports it.
         if not (wanted and fitting and selected):
             continue
         if not any(_serves(modes, value, wanted) for value in selected):
-            chosen = [value for value in modes if value in selected]
+            chosen = sorted(selected, key=[*modes, *sorted(selected)].index)
             yield _finding((path, label), modes, wanted, fitting, chosen)
 
 
 def _serves(modes: Modes, value: str, wanted: list[str]) -> bool:
     """Whether nodes with `value` offer all `wanted` resources, or what they offer is not known."""
-    offered = modes.get(value)
+    offered = offered_resources(modes, value)
     return not offered or all(matches_any(offered, name) for name in wanted)
 
 
@@ -69,7 +75,8 @@ def _finding(
     place: tuple[Path, str], modes: Modes, wanted: list[str], fitting: list[str], chosen: list[str]
 ) -> Finding:
     path, label = place
-    offered = tuple(dict.fromkeys(chain.from_iterable(modes[value] for value in chosen)))
+    lists = (offered_resources(modes, value) or () for value in chosen)
+    offered = tuple(dict.fromkeys(chain.from_iterable(lists)))
     missing = [name for name in wanted if not matches_any(offered, name)] or wanted
     message = (
         f"the pod asks for {' and '.join(map(display, missing))} and selects nodes with "

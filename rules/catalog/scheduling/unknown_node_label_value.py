@@ -28,7 +28,7 @@ from rules.base.patterns import has_placeholder
 from rules.base.spelling import nearest_word
 from rules.finding import Action, Finding
 from rules.objects.pod import Pod
-from rules.placement.node_modes import selected_modes
+from rules.placement.node_modes import offered_resources, selected_modes, stated_values
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import NODE_CONSTRAINT
@@ -38,10 +38,13 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each unknown value that the pod selects, once for each label."""
     reported: set[tuple[str, str]] = set()
     for path, label, value in selected_modes(pod):
-        known = pod.profile.node_modes[label]
-        if value in known or has_placeholder(value) or (label, value) in reported:
+        modes = pod.profile.node_modes[label]
+        if offered_resources(modes, value) is not None or has_placeholder(value):
+            continue
+        if (label, value) in reported:
             continue
         reported.add((label, value))
+        known = stated_values(modes)
         right = nearest_word(value, known)
         message = f"the pod selects nodes with {label}: {display(value)}, a value that no node has"
         advice = f"write {right}" if right else f"write one of {', '.join(known)}"

@@ -1,0 +1,93 @@
+"""A pod selects partitions of GPUs that no node pool of GKE has.
+
+What it does
+------------
+Reads what a pod selects by `cloud.google.com/gke-gpu-partition-size`, in `nodeSelector` and in the
+required node affinity. Finds
+
+- a size into which none of the selected cards is divided: `1g.5gb` with
+  `cloud.google.com/gke-accelerator: nvidia-h100-80gb`;
+- a container that asks for `nvidia.com/mig-…` there: GKE's device plugin offers every partition as
+  one `nvidia.com/gpu`. Not where the pod selects nodes without that plugin.
+
+Sizes and cards that gpuward does not know are not compared, because GKE adds new ones.
+
+Why it matters
+--------------
+No node has what the pod selects or asks for, so the pod stays Pending, and GKE creates no node for
+it.
+
+References
+----------
+- https://cloud.google.com/kubernetes-engine/docs/how-to/gpus-multi
+- GoogleCloudPlatform/container-engine-accelerators, `partition_gpu/partition_gpu.go`
+- https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.devices import devices
+from rules.objects.pod import Pod
+from rules.placement.node_modes import allowed_values, selected_modes
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import NODE_CONSTRAINT
+
+SIZE = "cloud.google.com/gke-gpu-partition-size"
+CARD = "cloud.google.com/gke-accelerator"
+# With this label, a node pool has a device plugin of the user's.
+OWN_PLUGIN = "gke-no-default-nvidia-gpu-device-plugin"
+MIG = "nvidia.com/mig-"
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield the size that no selected card has, and each resource that GKE does not offer."""
+    sizes = allowed_values(pod, SIZE)
+    if not sizes:
+        return
+    yield from _not_on_the_card(pod, sizes)
+    if allowed_values(pod, OWN_PLUGIN) is not None:
+        return
+    for container in pod.containers:
+        for resource, device in devices(container).items():
+            if resource.startswith(MIG):
+                field = "requests" if device.limit is None else "limits"
+                yield Finding(
+                    path=(*container.resources_path, field, resource),
+                    key=f"{SIZE}.{resource}",
+                    message=f"{container} asks for {display(resource)} on nodes with {SIZE}, "
+                    "where GKE offers every partition as one nvidia.com/gpu",
+                    container=container,
+                    help="ask for nvidia.com/gpu: the label selects the size",
+                )
+
+
+def _not_on_the_card(pod: Pod, sizes: set[str]) -> Iterator[Finding]:
+    from rules.platforms.gke import PARTITIONS, SIZES  # noqa: PLC0415  # rarely needed
+
+    cards = allowed_values(pod, CARD)
+    if not cards or not cards <= PARTITIONS.keys() or not sizes <= SIZES:
+        return
+    available = sorted({size for card in cards for size in PARTITIONS[card]})
+    if sizes.isdisjoint(available):
+        path = next((path for path, label, _ in selected_modes(pod) if label == SIZE), pod.path)
+        names = " or ".join(sorted(cards))
+        fact, remedy = f"has {', '.join(available)}", "select one of these sizes"
+        if not available:
+            fact, remedy = "cannot be divided", f"remove {SIZE}"
+        yield Finding(
+            path=path,
+            key=f"nodes.{SIZE}",
+            message=f"the pod selects {names} with partitions of {' or '.join(sorted(sizes))}: "
+            f"such a card {fact}",
+            help=f"{remedy}, or select another card",
+        )
+
+
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(NODE_CONSTRAINT,), needs_resources=True
+)
