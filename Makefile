@@ -49,6 +49,7 @@ check: .venv/.dev
 	$(BIN)/python -m tools.generate --check
 	$(BIN)/python -m tools.chart_files --check
 	$(BIN)/python -m tools.dashboard --check
+	$(BIN)/python -m tools.terminal_pictures --check
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix-only .
@@ -61,6 +62,7 @@ docs: .venv/.dev
 	$(BIN)/python -m tools.chart_files
 	$(BIN)/python -m tools.dashboard
 	$(BIN)/python -m tools.chart_readme
+	$(BIN)/python -m tools.terminal_pictures
 
 # Writes golden files of cases: those that are missing, or with RULES="RULE RULE/CASE …" these.
 cases: .venv/.dev

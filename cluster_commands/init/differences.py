@@ -10,6 +10,7 @@ from cluster_commands.init.objects import Node
 from cluster_commands.init.survey import Survey
 from cluster_commands.source.resources import DEPLOYMENTS, PODS
 from rules.base.patterns import matches_any
+from rules.placement.ack_nodes import CARDS
 from rules.placement.node_modes import offered_resources
 from rules.profile.profile import Profile
 from rules.profile.records import Taint
@@ -148,8 +149,9 @@ def unknown_resources(survey: Survey, profile: Profile) -> Iterator[str]:
     """The extended resources of nodes that no profile knows."""
     named = {name for node in survey.nodes for name in node.resources}
     for name in sorted(named):
-        # kubernetes.io is the domain of Kubernetes itself.
-        if profile.resource(name) is None and not name.partition("/")[0].endswith("kubernetes.io"):
+        # kubernetes.io is the domain of Kubernetes itself. No pod asks for ACK's number of cards.
+        is_ignored = name == CARDS or name.partition("/")[0].endswith("kubernetes.io")
+        if profile.resource(name) is None and not is_ignored:
             yield name
 
 

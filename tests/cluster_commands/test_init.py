@@ -198,6 +198,7 @@ def test_the_files_fit_the_cluster(cluster: str, tmp_path: Path) -> None:
     assert load_policy(policy_text, POLICY)
     assert yaml.safe_load(policy_text).get("profiles") == profiles
     assert yaml.safe_load(values_text) == values
+    assert "aliyun.com/gpu-count" not in policy_text  # which no pod asks for
     for pattern in decisions:
         assert re.search(rf"^#.*{pattern}", policy_text + values_text, re.MULTILINE), pattern
     # What is decided carries what was seen.
