@@ -46,7 +46,7 @@ def account(
     Each argument is objects as an API server lists them; `profile` says which resources are GPUs.
     Pods are read once and not kept.
     """
-    found_nodes = [*map(_without_images, nodes)]
+    found_nodes = [*map(_trimmed, nodes)]
     memory = {_name(node): card_memory(node) for node in found_nodes}
     ledger = PodLedger(profile, memory)
     for pod in pods:
@@ -70,10 +70,14 @@ def _name(node: Object) -> str:
     return as_text(as_object(node.get("metadata")).get("name"))
 
 
-def _without_images(node: Object) -> Object:
-    """A node without the list of its images, which is most of it."""
-    status = as_object(node.get("status"))
-    return {**node, "status": {key: status[key] for key in status if key != "images"}}
+def _trimmed(node: Object) -> Object:
+    """A node without its images and who manages its fields, which together are most of it."""
+    metadata, status = as_object(node.get("metadata")), as_object(node.get("status"))
+    return {
+        "metadata": {key: metadata[key] for key in metadata if key != "managedFields"},
+        "spec": node.get("spec"),
+        "status": {key: status[key] for key in status if key != "images"},
+    }
 
 
 class _Nodes:

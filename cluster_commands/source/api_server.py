@@ -25,6 +25,7 @@ from cluster_commands.source.objects import (
     SourceError,
 )
 from cluster_commands.source.retries import RetryingConnection
+from rules.base.json_access import as_object, as_objects, as_text
 
 _PAGE = 250  # objects: of pods about five megabytes
 _MAX_RESTARTS = 5  # of a list, without one more page
@@ -42,14 +43,19 @@ class ApiServerSource:
         self, resource: Resource, namespace: str | None = None, *, labels: str = ""
     ) -> Iterator[Object]:
         """The objects of `resource`: see `ObjectSource`. `labels` is a label selector."""
+        has_begun = False
         for version in resource.versions:
             try:
-                yield from self._list(resource, version, namespace, labels)
-            except MissingError:
-                continue
-            except ForbiddenError as error:
-                raise MissingRightError(resource, namespace) from error
+                for item in self._list(resource, version, namespace, labels):
+                    has_begun = True
+                    yield item
             except ClusterError as error:
+                # Replicas of the API server may differ while it is upgraded: another version would
+                # list again what this one has listed.
+                if isinstance(error, MissingError) and not has_begun:
+                    continue
+                if isinstance(error, ForbiddenError) and not has_begun:
+                    raise MissingRightError(resource, namespace) from error
                 raise ListError(resource, "", str(error)) from error
             return
         raise NotServedError(resource)
@@ -77,20 +83,28 @@ class ApiServerSource:
         self, names: ResourceNames, on_error: Callable[[SourceError], object]
     ) -> Iterator[Resource]:
         """Those resources that the API server serves, each in its preferred version."""
-        groups = self._get("/apis").get("groups") or ()
-        versions = {group["name"]: group["preferredVersion"]["version"] for group in groups}
+        versions = {
+            as_text(group.get("name")): as_object(group.get("preferredVersion")).get("version")
+            for _, group in as_objects(self._get("/apis").get("groups"))
+        }
         versions[""] = "v1"
         for group, wanted in names.items():
-            if (version := versions.get(group)) is None:
+            if not (version := as_text(versions.get(group))):
                 continue
             path = f"/apis/{group}/{version}" if group else f"/api/{version}"
             try:
-                served = {found["name"]: found for found in self._get(path).get("resources") or ()}
+                listed = as_objects(self._get(path).get("resources"))
             except ClusterError as error:
                 on_error(SourceError(f"cannot list the resources of {path}: {error}"))
                 continue
-            for found in (served[name] for name in wanted if name in served):
-                yield Resource(found["name"], found["kind"], group, (version,), found["namespaced"])
+            served = {as_text(found.get("name")): found for _, found in listed}
+            for name in wanted:
+                if (found := served.get(name)) is not None:
+                    kind, is_namespaced = (
+                        as_text(found.get("kind")),
+                        found.get("namespaced") is True,
+                    )
+                    yield Resource(name, kind, group, (version,), is_namespaced)
 
     def get_text(self, path: str) -> str:
         """The text at a path of the API server, such as its metrics. Raises ClusterError."""

@@ -93,6 +93,23 @@ def test_an_api_server_that_goes_away_is_an_error(
     assert len(served.requests) < 10
 
 
+@pytest.mark.parametrize("status", [404, 403])
+def test_replicas_that_differ_are_an_error_and_list_nothing_twice(
+    status: int, tmp_path: Path
+) -> None:
+    claims = Resource("claims", "Claim", "x.example", ("v2", "v1"))
+    listed = {
+        f"/apis/x.example/{version}/claims": Listed(COUNT, make_pod) for version in ("v1", "v2")
+    }
+    with paged_server(listed, {1: Fault(status, body={"message": "not I"})}) as served:
+        found = source_of(served, tmp_path, []).list(claims)
+        assert len([next(found) for _ in range(250)]) == 250
+        with pytest.raises(SourceError, match="not I") as raised:
+            next(found)
+    # It says neither that nobody serves them, nor that a right is missing.
+    assert not isinstance(raised.value, MissingRightError | NotServedError)
+
+
 def test_pages_of_huge_objects_are_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retries, "_MAX_BYTES", 100_000)
     listed = {"/api/v1/pods": Listed(100, lambda number: make_pod(number, 5000))}
