@@ -183,6 +183,7 @@ OPT_IN_FIXES = (
     unknown_quota_resource.RULE,
     unknown_limit_range_resource.RULE,
     quota_inert_key.RULE,
+    device_plugin_priority.RULE,
 )
 """Rules whose fixes need `fix: true` in the policy; a rule's docstring states any exception."""
 REPORTS = (
@@ -249,7 +250,6 @@ REPORTS = (
     idle_gpu_holder.RULE,
     rollout_needs_spare_gpus.RULE,
     job_without_deadline.RULE,
-    device_plugin_priority.RULE,
     device_plugin_toleration.RULE,
     webhook_blocks_system_pods.RULE,
     webhook_misses_ephemeral_containers.RULE,

@@ -13,17 +13,27 @@ node offers no GPUs until the plugin is back. ACK asks to give `gpushare-device-
 `priorityClassName: system-node-critical`. The annotation
 `scheduler.alpha.kubernetes.io/critical-pod`, which old manifests still have, does nothing.
 
+Fix safety
+----------
+The fix writes `system-node-critical`, only if the policy says `fix: true`, and only in
+`kube-system`: such a pod can preempt others. API servers accept the class in every namespace. Where
+their configuration limits it, as on GKE, they refuse pods in namespaces without a ResourceQuota
+that has the scope `PriorityClass` for it, and then the plugin does not start at all. Such clusters
+have this quota in `kube-system`; elsewhere create it first.
+
 References
 ----------
 - https://www.alibabacloud.com/help/doc-detail/191140.html
 - https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/
+- https://kubernetes.io/docs/concepts/policy/resource-quotas/#limit-priority-class-consumption-by-default
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.finding import Action, Finding
+from rules.base.json_patch import put
+from rules.finding import Action, Finding, Fix
 from rules.gpu.device_plugins import device_plugin_words
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.profile.context import Context
@@ -32,6 +42,7 @@ from rules.traits.bits import NODE_AGENT
 
 FIELD = "priorityClassName"
 CLASS = "system-node-critical"
+SYSTEM_NAMESPACE = "kube-system"
 
 
 def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
@@ -40,12 +51,14 @@ def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
         return
     for pod in workload.pods:
         if not pod.spec.get(FIELD):
+            fix = Fix(f"set {FIELD}: {CLASS}", (put((*pod.path, FIELD), CLASS),))
             yield Finding(
                 path=(*pod.path, FIELD),
                 key=FIELD,
                 message="the device plugin has no priorityClassName: pods with a priority can "
                 "evict it, and then the node offers no GPUs",
                 help=f"add {FIELD}: {CLASS}",
+                fix=fix if workload.object.namespace == SYSTEM_NAMESPACE else None,
             )
 
 
