@@ -1,16 +1,99 @@
-"""Create Kubernetes Events, which `kubectl get events` and `kubectl describe pod` show."""
+"""Create Kubernetes Events, which `kubectl get events` and `kubectl describe` show."""
 
 from __future__ import annotations
 
 import datetime
 import os
+from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import quote
 
 from cluster.connection import Connection
+from cluster.errors import MissingError
+from cluster.protocols import Object
 
 _CONTROLLER = "gpuward.io/gpuward"
 _MAX_BYTES = 1024  # of a note; API servers refuse longer ones
+# Where Events about objects without a namespace are.
+_DEFAULT_NAMESPACE = "default"
+
+
+class Regarding(NamedTuple):
+    """The object that an Event is about; `namespace` may be empty."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class WarningEvent(NamedTuple):
+    """What an Event of type Warning says.
+
+    `reason` and `action` are words in CamelCase: why, and what gpuward was doing. `note` is cut to
+    the length that API servers accept. `instance` is who reports it.
+    """
+
+    regarding: Regarding
+    reason: str
+    action: str
+    note: str
+    instance: str
+
+
+class EventsClient:
+    """Writes Events; `request` sends a request, as `Connection.request` does.
+
+    All methods raise ClusterError.
+    """
+
+    def __init__(self, request: Callable[..., Object]) -> None:
+        self._request = request
+
+    def create(self, metadata: Object, event: WarningEvent) -> None:
+        """Create an Event with the `name` or `generateName` in `metadata`.
+
+        The one right that this needs is to create `events` of `events.k8s.io` in the namespace.
+        """
+        regarding = event.regarding
+        about = {
+            "apiVersion": regarding.api_version,
+            "kind": regarding.kind,
+            "name": regarding.name,
+            "uid": regarding.uid,
+        }
+        if regarding.namespace:
+            about["namespace"] = regarding.namespace
+        body = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {**metadata, "namespace": regarding.namespace or _DEFAULT_NAMESPACE},
+            "eventTime": _now(),
+            "reportingController": _CONTROLLER,
+            "reportingInstance": event.instance,
+            "action": event.action,
+            "reason": event.reason,
+            "type": "Warning",
+            "regarding": about,
+            "note": _cut(event.note),
+        }
+        self._request("POST", _path(regarding), body)
+
+    def count(self, name: str, event: WarningEvent) -> None:
+        """Create the Event `name`, or count it once more if it exists.
+
+        API servers keep an Event that is counted as long as a new one. What it says must not
+        change. This needs the rights to get, create and patch `events` of `events.k8s.io`.
+        """
+        path = f"{_path(event.regarding)}/{quote(name, safe='')}"
+        try:
+            series = self._request("GET", path).get("series") or {}
+        except MissingError:
+            self.create({"name": name}, event)
+            return
+        more = {"count": series.get("count", 1) + 1, "lastObservedTime": _now()}
+        self._request("PATCH", path, {"series": more}, "application/merge-patch+json")
 
 
 class EventSource(NamedTuple):
@@ -30,34 +113,19 @@ class EventSource(NamedTuple):
         return cls(*values) if all(values) else None
 
     def warn(self, connection: Connection, reason: str, action: str, text: str) -> None:
-        """Create an Event of type Warning about this pod. Raises ClusterError.
+        """Create an Event about this pod: see `WarningEvent`. Raises ClusterError."""
+        regarding = Regarding("v1", "Pod", self.namespace, self.pod, self.uid)
+        event = WarningEvent(regarding, reason, action, text, self.pod)
+        EventsClient(connection.request).create({"generateName": f"{self.pod}-"}, event)
 
-        `reason` and `action` are words in CamelCase: why, and what gpuward was doing. `text` is cut
-        to the length that API servers accept. The one right that this needs is to create `events`
-        of `events.k8s.io` in the namespace.
-        """
-        now = datetime.datetime.now(tz=datetime.UTC)
-        event = {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{self.pod}-", "namespace": self.namespace},
-            "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "reportingController": _CONTROLLER,
-            "reportingInstance": self.pod,
-            "action": action,
-            "reason": reason,
-            "type": "Warning",
-            "regarding": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "namespace": self.namespace,
-                "name": self.pod,
-                "uid": self.uid,
-            },
-            "note": _cut(text),
-        }
-        namespace = quote(self.namespace, safe="")
-        connection.request("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", event)
+
+def _path(regarding: Regarding) -> str:
+    namespace = quote(regarding.namespace or _DEFAULT_NAMESPACE, safe="")
+    return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+
+
+def _now() -> str:
+    return datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _cut(text: str) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from cluster_commands.audit.evaluation import ObjectEvaluator
 from cluster_commands.audit.facts import namespace_of, read_facts
 from cluster_commands.audit.gpu_exceptions import with_gpu_exceptions
+from cluster_commands.audit.identity import Identity, identity_of
 from cluster_commands.audit.inventory import read_inventory
 from cluster_commands.audit.objects import EVALUATED, NAMESPACED
 from cluster_commands.audit.remarks import PodRemarks
 from cluster_commands.source.objects import ListError, ObjectSource, SourceError
 from lint.progress import Progress
 from lint.results import InputNotEvaluated, Remark, Results
+from rules.objects.object_ref import ObjectRef
 from rules.policy import Policy
 from rules.profile.context import Context
 
@@ -24,12 +27,14 @@ class Audited(NamedTuple):
     - `unlisted`: the resources that could not be listed, or not to their end.
     - `saw_all`: whether everything was read that an audit reads.
     - `pods`: what is said about pods together.
+    - `identities`: those of objects that have findings, or may own some that have.
     """
 
     results: Results
     unlisted: frozenset[str]
     saw_all: bool
     pods: PodRemarks
+    identities: Mapping[ObjectRef, Identity]
 
 
 def audit(
@@ -62,11 +67,15 @@ def audit(
     evaluator = ObjectEvaluator(applied, context, only_refused=only_refused)
     results = evaluator.results
     results.remarks.extend(missing)
+    identities: dict[ObjectRef, Identity] = {}
     is_missing = facts.lacks_namespace(namespace)
     names = NAMESPACED if namespace else EVALUATED
     with Progress(None, "objects") as progress:
         for raw in progress.count(source.list_all(names, namespace, on_error)):
-            pods.add(evaluator.evaluate(raw))
+            evaluated = evaluator.evaluate(raw)
+            pods.add(evaluated)
+            if evaluated.findings or evaluated.ref.kind != "Pod":
+                identities[evaluated.ref] = identity_of(raw)
             is_missing = is_missing and namespace_of(raw) != namespace
             progress.show()
     evaluator.finish()
@@ -79,4 +88,4 @@ def audit(
             message = f"the exception to {', '.join(exception.rules)} {what}"
             results.remarks.append(Remark("warning", results.policy, 0, 0, message))
     unlisted = frozenset(str(e.resource) for e in unread if isinstance(e, ListError))
-    return Audited(results, unlisted, not unread, pods)
+    return Audited(results, unlisted, not unread, pods, identities)

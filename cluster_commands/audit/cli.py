@@ -8,7 +8,7 @@ import time
 from importlib import import_module
 
 from cluster.durations import seconds_between
-from cluster_commands.audit.audit import audit
+from cluster_commands.audit.audit import Audited, audit
 from cluster_commands.audit.report_kinds import KINDS
 from cluster_commands.source.objects import SourceError
 from cluster_commands.source.options import add_options, open_connection, open_source
@@ -17,8 +17,7 @@ from lint.linter import reduce_garbage_collection
 from lint.options import add_reports
 from lint.outputs import plan
 from lint.policy_file import PolicyChoice
-from lint.report import Style, Writer, many, printable
-from lint.results import Results
+from lint.report import Style, Writer, printable
 from lint.sources import UsageError
 from lint.terminal import use_color, use_hyperlinks
 from policies.loading import PolicyError
@@ -26,7 +25,7 @@ from policies.loading import PolicyError
 _DESCRIPTION = """\
 Evaluate the pods, workloads, quotas and claims of a cluster by the rules of gpuward lint.
 Findings in pods are reported once, at the object that controls them. Nothing is changed,
-but with --publish the reports of the audit itself."""
+but with --publish the reports of the audit itself, and with --events its Events."""
 _EPILOG = """\
 The credentials are those that kubectl would use: from a kubeconfig file, or else from the
 pod in which this runs. The account needs the right to list what is evaluated; what it may
@@ -73,6 +72,11 @@ def make_parser() -> argparse.ArgumentParser:
         help="also keep the findings in the cluster, as PolicyReports (wgpolicyk8s.io/v1alpha2) or "
         "as Reports (openreports.io/v1alpha1), which are updated and deleted by the next audit",
     )
+    reports.add_argument(
+        "--events",
+        action="store_true",
+        help="also write an Event at each workload with errors, which kubectl describe shows",
+    )
     service = made.add_argument_group("as a service")
     service.add_argument(
         "--interval",
@@ -116,11 +120,13 @@ def main(arguments: list[str]) -> int:
         source = open_source(options)
     except (UsageError, PolicyError, SourceError) as error:
         return _refuse(str(error))
-    if options.publish and options.files:
-        return _refuse("--publish writes into a cluster: leave --from out")
+    if options.files and (options.publish or options.events):
+        option = "--publish" if options.publish else "--events"
+        return _refuse(f"{option} writes into a cluster: leave --from out")
     reduce_garbage_collection()
     only_refused = options.mode == "deny"
-    results = audit(source, policy, options.namespace, only_refused=only_refused).results
+    audited = audit(source, policy, options.namespace, only_refused=only_refused)
+    results = audited.results
     results.policy = policy_file
     results.seconds = time.perf_counter() - started
     if results.nothing_to_evaluate and not options.quiet:
@@ -136,8 +142,8 @@ def main(arguments: list[str]) -> int:
     writer: Writer = import_module(f"lint.report.{outputs.on_standard_output}").write
     color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
     writer(out, results, style._replace(color=color, hyperlinks=links))
-    is_published = not options.publish or _publish(options, results, notes=notes)
-    if not (is_written and is_published):
+    is_kept = not (options.publish or options.events) or _keep(options, audited, notes=notes)
+    if not (is_written and is_kept):
         return 2
     status = results.status(options.fail_on)
     return 0 if status == 1 and options.exit_zero else status
@@ -149,24 +155,22 @@ def _refuse(why: str) -> int:
     return 2
 
 
-def _publish(options: argparse.Namespace, results: Results, *, notes: bool) -> bool:
+def _keep(options: argparse.Namespace, audited: Audited, *, notes: bool) -> bool:
     """Write the findings into the cluster; whether that succeeded."""
-    publishing = import_module("cluster_commands.audit.publishing")
+    keeping = import_module("cluster_commands.audit.keeping")
     failed: list[SourceError] = []
     try:
-        count = publishing.publish(
+        for done in keeping.keep(
             open_connection(options),
-            KINDS[options.publish],
-            publishing.kept_findings(results, notes=notes),
+            audited,
             options.namespace,
             failed.append,
-            # What could not be listed may still have what an earlier audit found in it.
-            prune=not results.not_evaluated,
-        )
-        if not options.quiet:
-            kept = "; earlier reports stay, as not everything was evaluated"
-            more = kept if results.not_evaluated else ""
-            sys.stderr.write(f"gpuward: {many(count, 'report')} published{more}\n")
+            reports=KINDS.get(options.publish),
+            events=options.events,
+            notes=notes,
+        ):
+            if not options.quiet:
+                sys.stderr.write(f"gpuward: {done}\n")
     except SourceError as error:
         failed.append(error)
     for found in failed:

@@ -18,7 +18,7 @@ from rules.engine.fixing import check, fix
 from rules.engine.result import EvaluationResult
 from rules.finding import Action, Finding
 from rules.objects.device_claim import GROUP as CLAIM_GROUP
-from rules.objects.object_ref import object_ref
+from rules.objects.object_ref import ObjectRef, object_ref
 from rules.policy import Policy
 from rules.profile.context import Context
 from rules.workloads.object_kinds import OBJECT_KINDS
@@ -39,7 +39,7 @@ class Evaluated(NamedTuple):
     """An object and what the rules found in it."""
 
     raw: Object
-    name: str
+    ref: ObjectRef
     findings: list[Finding]
 
 
@@ -82,7 +82,7 @@ class ObjectEvaluator:
             self.finish()
             kept = min(2 * len(self.results.findings), MAX_FINDINGS)
             self._merge_at = _UNMERGED + kept
-        return Evaluated(raw, str(ref), findings)
+        return Evaluated(raw, ref, findings)
 
     def finish(self) -> None:
         """Merge what pods of one owner share; report no more findings than the linter."""

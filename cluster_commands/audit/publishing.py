@@ -26,7 +26,6 @@ from cluster_commands.source.api_server import ApiServerSource
 from cluster_commands.source.objects import Object, SourceError
 from cluster_commands.source.retries import RetryingConnection
 from lint.findings import LocatedFinding
-from lint.results import Results
 
 FIELD_MANAGER = "gpuward-audit"
 
@@ -77,11 +76,6 @@ def publish(
                     on_error(error)
                     left_out.add(home)
     return len(written)
-
-
-def kept_findings(results: Results, *, notes: bool) -> list[LocatedFinding]:
-    """The findings that reports have: with `notes`, notes too."""
-    return [located for located in results.findings if notes or located.level != "note"]
 
 
 def _existing(

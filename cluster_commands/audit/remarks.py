@@ -43,7 +43,7 @@ class PodRemarks:
         namespace = as_text(metadata.get("namespace"))
         is_sent = namespace not in SYSTEM_NAMESPACES
         if is_sent and (self._facts.modes or {}).get(namespace) == Action.DENY.word:
-            self._refused[namespace].add(evaluated.name)
+            self._refused[namespace].add(str(evaluated.ref))
         if any(RULES[f.rule].family == _BYPASS for f in errors):
             self._add_unrequested(evaluated)
 
@@ -52,7 +52,7 @@ class PodRemarks:
         node = as_text(as_object(raw.get("spec")).get("nodeName"))
         is_running = as_object(raw.get("status")).get("phase") == "Running"
         if is_running and (nodes is None or node in nodes) and not _requests(raw, self._profile):
-            self._unrequested[node].add(evaluated.name)
+            self._unrequested[node].add(str(evaluated.ref))
 
     @property
     def unrequested(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster_commands.audit.report_kinds import ReportKind
 from cluster_commands.source.objects import Object
-from lint.findings import LocatedFinding
+from lint.findings import LocatedFinding, ReportedFinding
 from lint.report import printable
 
 REPORT_NAME = "gpuward-audit"
@@ -23,6 +23,11 @@ _MAX_MESSAGE = 2_000  # characters
 _OUTCOMES = {"error": ("fail", "high"), "warning": ("warn", "medium"), "note": ("warn", "low")}
 # The versions of groups that Kubernetes serves itself; of others it is not known.
 _VERSIONS = {"": "v1", "apps": "apps/v1", "batch": "batch/v1"}
+
+
+def with_help(finding: ReportedFinding) -> str:
+    """The message of a finding, and its remedy."""
+    return f"{finding.message}. Help: {finding.help}" if finding.help else finding.message
 
 
 def reports_by_namespace(
@@ -78,7 +83,7 @@ def _result(located: LocatedFinding) -> dict[str, Any]:
     """A finding. Without the time of the audit, a report changes only if its findings do."""
     finding, owner = located.finding, located.owner or located.finding.object
     outcome, severity = _OUTCOMES[located.level]
-    message = f"{finding.message}. Help: {finding.help}" if finding.help else finding.message
+    message = with_help(finding)
     properties = {"objects": str(located.objects), "field": located.pointer_in_object}
     if finding.container_name:
         properties["container"] = finding.container_name

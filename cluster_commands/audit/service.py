@@ -8,16 +8,20 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import structlog
+
 from cluster.connection import Connection
 from cluster.protocols import ClusterError, Object
 from cluster.service import Service, repeat, run_service
 from cluster_commands.audit.audit import audit
 from cluster_commands.audit.controller import AuditController, Pass, StoppedError
-from cluster_commands.audit.publishing import kept_findings, publish
+from cluster_commands.audit.keeping import keep, kept_findings
 from cluster_commands.audit.report_kinds import KINDS
 from cluster_commands.source.api_server import ApiServerSource
 from cluster_commands.source.objects import SourceError
 from lint.policy_file import PolicyChoice
+
+_log = structlog.get_logger("gpuward.audit")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -54,18 +58,18 @@ def _audit(
     source = ApiServerSource(connection, connection.wait)
     only_refused = options.mode == "deny"
     audited = audit(source, policy, options.namespace, only_refused=only_refused)
-    findings = kept_findings(audited.results, notes=options.notes)
-    if options.publish:
-        publish(
-            connection,
-            KINDS[options.publish],
-            findings,
-            options.namespace,
-            on_error,
-            prune=not audited.results.not_evaluated,
-            wait=connection.wait,
-        )
-    return Pass(audited, findings)
+    for done in keep(
+        connection,
+        audited,
+        options.namespace,
+        on_error,
+        reports=KINDS.get(options.publish),
+        events=options.events,
+        notes=options.notes,
+        wait=connection.wait,
+    ):
+        _log.info("kept", what=done)
+    return Pass(audited, kept_findings(audited, notes=options.notes))
 
 
 class _StoppableConnection(Connection):

@@ -126,6 +126,9 @@ def test_the_audit_may_list_what_it_evaluates_and_write_its_reports() -> None:
         render("{audit: {enabled: true}, gpuExceptions: {enabled: true}}"), "gpuward-audit"
     )
     assert excepted == {*listed, (EXCEPTIONS_GROUP, "gpuexceptions", "list")}
+    eventful = granted(render("audit: {enabled: true, events: true}"), "gpuward-audit")
+    events = {("events.k8s.io", "events", verb) for verb in ("create", "get", "patch")}
+    assert eventful == listed | events
     verbs = ("list", "create", "patch", "delete")
     for kind, resources in KINDS.items():
         objects = render(f"audit: {{enabled: true, publish: {kind}}}")

@@ -245,13 +245,54 @@ def test_a_webhook_that_fails_in_one_namespace_keeps_no_report_from_the_others(
     assert cluster.request("DELETE", f"{kind}/{bad}").status == 200
 
 
+def test_a_workload_with_errors_gets_one_event_that_counts_the_audits(
+    plane: ControlPlane, capsys: pytest.CaptureFixture[str]
+) -> None:
+    namespace = plane.namespace()
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod_spec(env=BYPASS)}
+    spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    plane.create(path, {"metadata": {"name": "web"}, "spec": spec})
+    honest = {"metadata": {"name": "honest"}, "spec": pod_spec()}
+    plane.create(f"/api/v1/namespaces/{namespace}/pods", honest)
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    eventually(lambda: len(plane.request("GET", pods).body["items"]) == 4, what="all pods exist")
+
+    def audited() -> list[dict[str, Any]]:
+        options = ["--isolated", "-n", namespace, "--events", "--exit-zero"]
+        assert main(["--kubeconfig", str(plane.kubeconfig), *options]) == 0
+        assert capsys.readouterr().err == "gpuward: Events written at 1 of 1 workload with errors\n"
+        events = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        items: list[dict[str, Any]] = plane.request("GET", events).body["items"]
+        return [event for event in items if event["reason"] == "GpuPolicyViolation"]
+
+    [event] = audited()
+    assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("Deployment", "web")
+    assert 'gpuward audit: [visible-devices-env] container "main"' in event["note"]
+    [event] = audited()
+    assert event["series"]["count"] == 2
+    shown = plane.kubectl("describe", "deployment", "web", "-n", namespace).stdout
+    assert "(x2 over " in shown
+    assert event["note"] in shown
+    # Other errors are another Event.
+    worse = pod_spec(env=BYPASS, securityContext={"privileged": True})["containers"]
+    change = {"spec": {"template": {"spec": {"containers": worse}}}}
+    merge = "application/merge-patch+json"
+    plane.request("PATCH", f"{path}/web", change, content_type=merge)
+    assert len(audited()) == 2
+
+
+@pytest.mark.parametrize("events", ["false", "true"])
 def test_the_account_of_the_chart_may_audit_and_nothing_else(
-    report_kinds: Cluster, capsys: pytest.CaptureFixture[str]
+    events: str, report_kinds: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster, namespace = report_kinds, report_kinds.namespace()
     made = [
         item
-        for item in render("audit: {enabled: true, publish: policyreport}", namespace=namespace)
+        for item in render(
+            f"audit: {{enabled: true, publish: policyreport, events: {events}}}",
+            namespace=namespace,
+        )
         if item["metadata"]["name"] == "gpuward-audit" and item["kind"] != "CronJob"
     ]
     assert [item["kind"] for item in made] == [
@@ -274,6 +315,14 @@ def test_the_account_of_the_chart_may_audit_and_nothing_else(
     assert main(["--kubeconfig", str(cluster.kubeconfig_for(token)), *options]) == 0
     found = cluster.kubectl("get", "policyreports.wgpolicyk8s.io", "-n", namespace, "-o=name")
     assert found.stdout == ""
+    cluster.create(pods, {"metadata": {"name": "b"}, "spec": pod_spec(env=BYPASS)})
+    options += ["--events", "-n", namespace]
+    status = main(["--kubeconfig", str(cluster.kubeconfig_for(token)), *options])
+    missing = "needs the rights to get, create and patch events.events.k8s.io"
+    assert (status, missing in capsys.readouterr().err) == (
+        (0, False) if events == "true" else (2, True)
+    )
+    cluster.request("DELETE", f"{pods}/b?gracePeriodSeconds=0")
     client = cluster.client(token)
     for method, path in (
         ("GET", "/api/v1/secrets"),

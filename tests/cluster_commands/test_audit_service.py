@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from cluster.connection import Connection
 from cluster_commands.audit.audit import audit
 from cluster_commands.audit.controller import AuditController, Pass
-from cluster_commands.audit.publishing import kept_findings
+from cluster_commands.audit.keeping import kept_findings
 from cluster_commands.source.api_server import ApiServerSource
 from cluster_commands.source.objects import SourceError
 from policies.loading import default_policy
@@ -79,7 +79,7 @@ class Audits:
         audited = audit(self._source, default_policy(), None)
         self.keep(on_error)
         self.now += 30
-        return Pass(audited, kept_findings(audited.results, notes=False))
+        return Pass(audited, kept_findings(audited, notes=False))
 
     def again(self) -> dict[str, dict[tuple[str, ...], float]]:
         """The metrics after one more audit."""

@@ -1,4 +1,4 @@
-"""What `gpuward audit --publish` does where a namespace takes no report."""
+"""What `gpuward audit` does where a namespace takes no report, or no Event."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cluster_commands.audit import workload_events
 from cluster_commands.audit.cli import main
 from cluster_commands.audit.report_kinds import KINDS
 from cluster_commands.audit.reports import reports_by_namespace
@@ -69,3 +70,34 @@ def test_no_report_is_larger_than_dashboards_can_read() -> None:
     assert sum(results for _, results in sizes) == 10_000
     assert max(size for size, _ in sizes) < 530_000
     assert max(results for _, results in sizes) <= 1_000
+
+
+@pytest.mark.parametrize(
+    ("refusal", "status"),
+    [(None, 0), (Fault(403, body={"message": "quota"}), 2), (Fault(422, body={"message": "x"}), 2)],
+)
+def test_a_namespace_that_takes_no_events_keeps_none_from_the_others(
+    refusal: Fault | None, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with paged_server({"/api/v1/pods": Listed(len(HOMES), pod)}) as served:
+        served.refusals["/namespaces/gone/"] = TERMINATING
+        if refusal:
+            served.refusals["/namespaces/broken/"] = refusal
+        options = ["--isolated", "--exit-zero", "--events"]
+        status_found = main(["--kubeconfig", served.kubeconfig(tmp_path), *options])
+    said = capsys.readouterr().err
+    assert [write.split("/")[5] for write in served.writes] == [*HOMES]
+    assert status_found == status, said
+    assert f"Events written at {2 if refusal else 3} of 4 workloads with errors" in said
+    assert ("at Pod broken/p" in said) is bool(refusal)
+
+
+def test_events_have_a_bound(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workload_events, "MAX_WORKLOADS", 1)
+    with paged_server({"/api/v1/pods": Listed(len(HOMES), pod)}) as served:
+        options = ["--isolated", "--exit-zero", "--events"]
+        assert main(["--kubeconfig", served.kubeconfig(tmp_path), *options]) == 0
+    assert "Events written at 1 of 4 workloads with errors" in capsys.readouterr().err
+    assert len(served.writes) == 1

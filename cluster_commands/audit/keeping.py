@@ -1,0 +1,56 @@
+"""Keep what an audit has found in the cluster: in reports, and in Events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from cluster.connection import Connection
+from cluster_commands.audit.audit import Audited
+from cluster_commands.audit.publishing import publish
+from cluster_commands.audit.report_kinds import ReportKind
+from cluster_commands.audit.workload_events import write_events
+from cluster_commands.source.objects import SourceError
+from lint.findings import LocatedFinding
+from lint.report import many
+
+
+def kept_findings(audited: Audited, *, notes: bool) -> list[LocatedFinding]:
+    """The findings that are kept: with `notes`, notes too."""
+    return [found for found in audited.results.findings if notes or found.level != "note"]
+
+
+def keep(
+    connection: Connection,
+    audited: Audited,
+    namespace: str | None,
+    on_error: Callable[[SourceError], object],
+    *,
+    reports: ReportKind | None,
+    events: bool,
+    notes: bool,
+    wait: Callable[[float], object] = time.sleep,
+) -> Iterator[str]:
+    """Keep the findings in `reports`, and in `events`; yields what has been done, in words.
+
+    What cannot be written is given to `on_error`. `wait` waits so many seconds.
+    """
+    findings = kept_findings(audited, notes=notes)
+    # What could not be listed may still have what an earlier audit found in it.
+    is_partial = bool(audited.results.not_evaluated)
+    try:
+        if reports:
+            count = publish(
+                connection, reports, findings, namespace, on_error, prune=not is_partial, wait=wait
+            )
+            more = "; earlier reports stay, as not everything was evaluated" if is_partial else ""
+            yield f"{many(count, 'report')} published{more}"
+    except SourceError as error:
+        on_error(error)
+    try:
+        if events:
+            identities = audited.identities
+            count, total = write_events(connection, findings, identities, on_error, wait=wait)
+            yield f"Events written at {count:,} of {many(total, 'workload')} with errors"
+    except SourceError as error:
+        on_error(error)
