@@ -51,17 +51,19 @@ def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
     # The resource of the profiles whose vendor forbids the policy.
     shared = GPU_MEM in subject.profile.active
     for path in _in_kubelet_configuration(subject):
-        yield _finding((*subject.path, *path), Action.WARN if shared else Action.AUDIT)
+        action = Action.WARN if shared else Action.AUDIT
+        yield _finding(subject, (*subject.path, *path), action)
     if subject.kind_trait == NODE_POOL:
         # One finding for each field: findings about several pools would have the same identity.
-        found = [_finding(p, Action.WARN) for p in _in_pools_with_shared_cards(subject)]
+        found = [_finding(subject, p, Action.WARN) for p in _in_pools_with_shared_cards(subject)]
         yield from {finding.key: finding for finding in reversed(found)}.values()
 
 
-def _finding(path: Path, action: Action) -> Finding:
+def _finding(subject: KubernetesObject, path: Path, action: Action) -> Finding:
     return Finding(
         path=path,
-        key=".".join(step for step in path if isinstance(step, str)),
+        # The same for an object alone, and for one in a List.
+        key=".".join(step for step in path[len(subject.path) :] if isinstance(step, str)),
         message="the CPU policy of the kubelet is static: ACK forbids it on nodes that share their "
         "GPUs",
         help="leave the policy at none on nodes that share their GPUs",
