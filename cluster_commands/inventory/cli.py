@@ -61,6 +61,12 @@ def make_parser() -> argparse.ArgumentParser:
         help="List also the ConfigMaps of all namespaces, and keep those variables in them that "
         "container runtimes read.",
     )
+    run.add_argument(
+        "--read-nodes",
+        action="store_true",
+        help="List also the Nodes, and say that these are all: for clusters in which no autoscaler "
+        "adds nodes of other kinds.",
+    )
     add_service_options(run, 60.0, "lists")
     return parser
 
@@ -88,6 +94,7 @@ def _run(options: argparse.Namespace) -> int:
             ],
             profile=lambda: policy.load().profile,
             reads_config_maps=options.read_config_maps,
+            reads_nodes=options.read_nodes,
         )
         run = repeat(controller.reconcile, options.interval)
         return Service(run, lambda: controller.alive, controller.metrics)

@@ -57,6 +57,7 @@ class InventoryController(Collector):
         profile: Callable[[], Profile],
         *,
         reads_config_maps: bool,
+        reads_nodes: bool,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -64,6 +65,7 @@ class InventoryController(Collector):
         self._config_maps = config_maps
         self._profile = profile
         self._reads_config_maps = reads_config_maps
+        self._reads_nodes = reads_nodes
         self._now = now
         self._monotonic = monotonic
         self._ended_at = monotonic()
@@ -95,6 +97,7 @@ class InventoryController(Collector):
             self._source,
             self._profile(),
             reads_config_maps=self._reads_config_maps,
+            reads_nodes=self._reads_nodes,
             on_error=on_error,
         )
         stored = [config_map.get() for config_map in self._config_maps]

@@ -10,15 +10,21 @@ from cluster_commands.source.objects import (
     ObjectSource,
     SourceError,
 )
-from cluster_commands.source.resources import CONFIG_MAPS, RUNTIME_CLASSES
+from cluster_commands.source.resources import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    CONFIG_MAPS,
+    DEVICE_CLASSES,
+    NODES,
+    RUNTIME_CLASSES,
+)
 from rules.base.json_access import as_object
-from rules.inventory.builder import InventoryBuilder
 from rules.inventory.inventory import Inventory
 from rules.profile.profile import Profile
-from rules.workloads.inventory import add_objects, variables_of_runtimes
+from rules.workloads.inventory import add_objects, new_builder, variables_of_runtimes
 
 # Quotas and limits of namespaces are not listed: the API server itself compares pods with them.
-CLUSTER_WIDE = (RUNTIME_CLASSES,)
+ALWAYS = (RUNTIME_CLASSES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS)
 
 
 def list_inventory(
@@ -26,6 +32,7 @@ def list_inventory(
     profile: Profile,
     *,
     reads_config_maps: bool,
+    reads_nodes: bool,
     on_error: Callable[[SourceError], object],
 ) -> Inventory:
     """What `source` says of other objects.
@@ -35,8 +42,10 @@ def list_inventory(
     of what was known would be forgotten.
     """
     variables = variables_of_runtimes(profile)
-    builder = InventoryBuilder(variables)
-    for resource in (*CLUSTER_WIDE, *((CONFIG_MAPS,) if reads_config_maps else ())):
+    builder = new_builder(profile)
+    chosen = ((CONFIG_MAPS, reads_config_maps), (NODES, reads_nodes))
+    unknown = []
+    for resource in (*ALWAYS, *(resource for resource, is_read in chosen if is_read)):
         try:
             for raw in source.list(resource):
                 # Most ConfigMaps set no variable that matters, and there are many.
@@ -45,7 +54,13 @@ def list_inventory(
         except NotServedError:
             continue
         except MissingRightError as error:
+            unknown.append(resource)
             on_error(error)
+    # What a device class stands for is no resource of a node, so all of them must be known too.
+    builder.nodes.has_all = reads_nodes and not {NODES, DEVICE_CLASSES}.intersection(unknown)
     if builder.is_full:
         on_error(SourceError("there are more objects than an inventory holds"))
+    if builder.nodes.is_full:
+        why = "nodes have more labels about GPUs than an inventory holds: pods are not compared"
+        on_error(SourceError(f"{why} with them"))
     return builder.inventory()

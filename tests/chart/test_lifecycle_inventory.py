@@ -18,7 +18,11 @@ from tests.testkit.control_plane.processes import eventually
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
 VALUES: dict[str, Any] = merge_values(
-    SLOW_MACHINE, {"mode": "deny", "clusterInventory": {"enabled": True, "configMaps": True}}
+    SLOW_MACHINE,
+    {
+        "mode": "deny",
+        "clusterInventory": {"enabled": True, "configMaps": True, "nodes": True},
+    },
 )
 POD = {
     "apiVersion": "v1",
@@ -67,11 +71,31 @@ def test_a_pod_is_refused_for_what_its_config_map_says(installed: Installation) 
     eventually(lambda: answer()[0] == 201, what="the webhook knows that it is gone")
 
 
+def test_a_pod_for_which_no_node_fits_is_warned_about(installed: Installation) -> None:
+    plane = installed.plane
+    namespace = plane.namespace()
+    limits = {"nvidia.com/gpu": 1}
+    container = {"name": "main", "image": "example.com/app:1", "resources": {"limits": limits}}
+    selector = {"nvidia.com/gpu.product": "no-such-card"}
+    spec = {"containers": [container], "nodeSelector": selector}
+    pod = {**POD, "spec": spec}
+
+    def warnings() -> str:
+        return str(create(plane, namespace, pod, dry_run=True).warnings)
+
+    eventually(lambda: "no-fitting-node" in warnings(), what="the webhook knows the nodes")
+    assert "no node has the label" in warnings()
+
+
 def test_the_controller_may_do_what_it_needs_and_no_more(installed: Installation) -> None:
     """By the API server's own authorizer, as the account of the controller."""
     own = installed.namespace
     allowed = {
         ("list", "node.k8s.io", "runtimeclasses", "", "", ""),
+        ("list", "", "nodes", "", "", ""),
+        ("list", "resource.k8s.io", "deviceclasses", "", "", ""),
+        ("list", "resource.k8s.io", "resourceclaims", "", "other", ""),
+        ("list", "resource.k8s.io", "resourceclaimtemplates", "", "other", ""),
         ("list", "", "configmaps", "", "other", ""),
         *(
             (verb, "", "configmaps", "", own, f"gpuward-inventory-{part}")
@@ -86,6 +110,10 @@ def test_the_controller_may_do_what_it_needs_and_no_more(installed: Installation
         ("create", "", "configmaps", "", own, ""),
         ("delete", "", "configmaps", "", own, "gpuward-inventory-0"),
         ("list", "", "secrets", "", own, ""),
+        ("get", "", "nodes", "", "", "x"),
+        ("patch", "", "nodes", "", "", "x"),
+        ("list", "resource.k8s.io", "resourceslices", "", "", ""),
+        ("update", "resource.k8s.io", "resourceclaims", "", "other", "x"),
         ("list", "", "pods", "", "other", ""),
         ("watch", "", "configmaps", "", "other", ""),
     }

@@ -95,6 +95,11 @@ def notes(text: str = "", *, release: str = "gpuward", name: str | None = None) 
         ),
         ("clusterInventory: {enabled: true}", ["knows other objects"], ["may list the ConfigMaps"]),
         (
+            "clusterInventory: {enabled: true, nodes: true}",
+            ["GPU pods\nfor which no node fits are warned about"],
+            ["may list the ConfigMaps"],
+        ),
+        (
             "clusterInventory: {enabled: true, configMaps: true}",
             ["controller may list the ConfigMaps of all namespaces"],
             [],

@@ -8,7 +8,7 @@ import pytest
 
 from cluster_commands.audit.objects import EVALUATED, REFERRED
 from cluster_commands.audit.report_kinds import KINDS
-from cluster_commands.inventory.listing import CLUSTER_WIDE
+from cluster_commands.inventory.listing import ALWAYS
 from tests.testkit.chart.permissions import (
     CONTROLLER_VERBS,
     EVENT_RULE,
@@ -86,13 +86,18 @@ def test_the_controller_for_the_inventory_has_the_permissions_it_is_tested_with(
     names = ["gpuward-inventory-0", "gpuward-inventory-1"]
     own = {**config_maps, "resourceNames": names, "verbs": ["get", "update"]}
     assert rules(objects, "Role", "gpuward-inventory") == as_sets([own])
-    listed = [
-        {"apiGroups": [r.group], "resources": [r.name], "verbs": ["list"]} for r in CLUSTER_WIDE
+    listed: dict[str, set[str]] = {}
+    for resource in ALWAYS:
+        listed.setdefault(resource.group, set()).add(resource.name)
+    always = [
+        {"apiGroups": [group], "resources": [*names], "verbs": ["list"]}
+        for group, names in listed.items()
     ]
-    assert rules(objects, "ClusterRole", "gpuward-inventory") == as_sets(listed)
-    objects = render("clusterInventory: {enabled: true, configMaps: true}")
-    listed.append({**config_maps, "verbs": ["list"]})
-    assert rules(objects, "ClusterRole", "gpuward-inventory") == as_sets(listed)
+    assert rules(objects, "ClusterRole", "gpuward-inventory") == as_sets(always)
+    for value, name in (("configMaps", "configmaps"), ("nodes", "nodes")):
+        objects = render(f"clusterInventory: {{enabled: true, {value}: true}}")
+        more = {"apiGroups": [""], "resources": [name], "verbs": ["list"]}
+        assert rules(objects, "ClusterRole", "gpuward-inventory") == as_sets([*always, more])
 
 
 def test_nobody_gets_the_right_to_approve() -> None:

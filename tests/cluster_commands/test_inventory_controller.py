@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +21,16 @@ from cluster_commands.source.objects import (
 )
 from policies.inventory_files import CheckedInventory, file_name, parse_inventory
 from policies.loading import default_policy
-from rules.inventory.records import ConfigMap, RuntimeClass
+from rules.inventory.nodes import SURVEY
+from rules.inventory.records import (
+    ConfigMap,
+    DeviceClass,
+    NodeGroup,
+    NodeSurvey,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    RuntimeClass,
+)
 
 ALL = {"NVIDIA_VISIBLE_DEVICES": "all"}
 NOW = datetime.datetime(2030, 6, 15, 12, tzinfo=datetime.UTC)
@@ -46,8 +56,8 @@ class StoredInMemory:
 class FakeCluster:
     """Objects in memory, a clock, two ConfigMaps, and the controller for them."""
 
-    def __init__(self, *, reads_config_maps: bool = True) -> None:
-        self.objects: dict[str, list[Object]] = {"runtimeclasses": [], "configmaps": []}
+    def __init__(self, *, reads_config_maps: bool = True, reads_nodes: bool = False) -> None:
+        self.objects: defaultdict[str, list[Object]] = defaultdict(list)
         self.missing: dict[str, type[Exception]] = {}
         self.now = NOW.timestamp()
         self.parts = [StoredInMemory(), StoredInMemory()]
@@ -57,6 +67,7 @@ class FakeCluster:
             self.parts,
             lambda: profile,
             reads_config_maps=reads_config_maps,
+            reads_nodes=reads_nodes,
             now=lambda: self.now,
             monotonic=lambda: self.now,
         )
@@ -110,9 +121,9 @@ def test_only_what_rules_read_is_written() -> None:
     assert "hunter2" not in str([part.body for part in cluster.parts])
 
 
-def test_config_maps_are_read_only_if_asked_for() -> None:
+def test_config_maps_and_nodes_are_read_only_if_asked_for() -> None:
     cluster = FakeCluster(reads_config_maps=False)
-    cluster.missing["configmaps"] = MissingRightError
+    cluster.missing["configmaps"] = cluster.missing["nodes"] = MissingRightError
     cluster.objects["runtimeclasses"] = [runtime_class("fast", "nvidia")]
     with capture_logs() as logs:
         cluster.controller.reconcile()
@@ -194,3 +205,85 @@ def test_a_conflict_is_made_up_for_by_the_next_pass() -> None:
     cluster.controller.reconcile()
     assert not cluster.written().inventory
     assert cluster.controller.alive
+
+
+def allocation(kind: str, name: str, **content: Any) -> Object:
+    metadata = {"name": name, "namespace": "team", **content.pop("metadata", {})}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": metadata, **content}
+
+
+def test_claims_are_known_with_their_classes_but_not_those_made_for_a_pod() -> None:
+    cluster = FakeCluster()
+    spec = {"devices": {"requests": [{"exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
+    named = {"extendedResourceName": "nvidia.com/gpu"}
+    cluster.objects["deviceclasses"] = [allocation("DeviceClass", "gpu.nvidia.com", spec=named)]
+    made = {"ownerReferences": [{"kind": "Pod", "name": "x"}]}
+    cluster.objects["resourceclaims"] = [
+        allocation("ResourceClaim", "shared", spec=spec),
+        allocation("ResourceClaim", "x-gpu-7kq2", spec=spec, metadata=made),
+    ]
+    templates = [allocation("ResourceClaimTemplate", "one", spec={"spec": spec})]
+    cluster.objects["resourceclaimtemplates"] = templates
+    cluster.controller.reconcile()
+    inventory = cluster.written().inventory
+    assert inventory.find(DeviceClass, "gpu.nvidia.com") == DeviceClass("nvidia.com/gpu")
+    assert inventory.find(ResourceClaim, "shared", "team") is not None
+    assert inventory.find(ResourceClaimTemplate, "one", "team") is not None
+    assert len(inventory) == 3
+
+
+def node(number: int) -> Object:
+    labels = {
+        "kubernetes.io/hostname": f"node-{number}",
+        "nvidia.com/gpu.product": f"card-{number % 4}",
+        "secret": "hunter2",
+    }
+    status = {"capacity": {"nvidia.com/gpu": "8", "cpu": "96"}, "images": [{"names": ["x"] * 50}]}
+    metadata = {"name": f"node-{number}", "labels": labels}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+
+
+def test_five_thousand_nodes_of_four_kinds_are_small() -> None:
+    cluster = FakeCluster(reads_nodes=True)
+    cluster.objects["nodes"] = [node(number) for number in range(5000)]
+    cluster.controller.reconcile()
+    inventory = cluster.written().inventory
+    assert inventory.find(NodeSurvey, SURVEY) is not None
+    groups = inventory.all_in(NodeGroup, None).values()
+    assert sorted(group.labels["nvidia.com/gpu.product"] for group in groups) == [
+        f"card-{number}" for number in range(4)
+    ]
+    assert all(group.resources == {"nvidia.com/gpu": 8} for group in groups)
+    assert sum(len(str(part.body)) for part in cluster.parts) < 20_000
+    assert "hunter2" not in str([part.body for part in cluster.parts])
+    cluster.now += 60
+    cluster.objects["nodes"].append(node(5000))  # the same kind of node is no change
+    cluster.controller.reconcile()
+    assert [part.updates for part in cluster.parts] == [1, 1]
+
+
+def test_nodes_are_all_nodes_only_if_everything_about_them_is_known() -> None:
+    for missing in ("nodes", "deviceclasses"):
+        cluster = FakeCluster(reads_nodes=True)
+        cluster.objects["nodes"] = [node(0)]
+        cluster.missing[missing] = MissingRightError
+        cluster.controller.reconcile()
+        assert cluster.written().inventory.find(NodeSurvey, SURVEY) is None, missing
+    cluster = FakeCluster(reads_nodes=True)
+    cluster.missing["deviceclasses"] = NotServedError
+    cluster.objects["nodes"] = [node(0)]
+    cluster.controller.reconcile()
+    assert cluster.written().inventory.find(NodeSurvey, SURVEY) is not None
+
+
+def test_nodes_of_too_many_kinds_are_reported() -> None:
+    cluster = FakeCluster(reads_nodes=True)
+    cluster.objects["nodes"] = [node(number) for number in range(300)]
+    for number, raw in enumerate(cluster.objects["nodes"]):
+        raw["metadata"]["labels"]["nvidia.com/gpu.product"] = f"card-{number}"
+    with capture_logs() as logs:
+        cluster.controller.reconcile()
+    (entry,) = logs
+    assert "nodes have more labels about GPUs than an inventory holds" in entry["error"]
+    assert cluster.written().inventory.find(NodeSurvey, SURVEY) is None
+    assert b"gpuward_inventory_failures_total 1.0" in cluster.controller.metrics()

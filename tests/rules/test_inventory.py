@@ -50,7 +50,8 @@ def config_map(name: str, value: str, namespace: str = "ml") -> dict[str, Any]:
 
 def test_an_inventory_only_adds_findings() -> None:
     policy = load_policy("apiVersion: gpuward.io/v1\nkind: Policy\n", "default")
-    rules, inventory = policy.rule_set(), inventory_of(OTHERS, policy.profile)
+    rules = policy.rule_set()
+    inventory = inventory_of(OTHERS, policy.profile, has_all_nodes=True)
     for case in cases():
         given = case.circumstances
         without = Context(TODAY, given.get("namespace"), given.get("user"), given.get("operation"))

@@ -11,6 +11,7 @@ The format is that of `gpuward policy test` (`policies/cases.py`).
     pod_only:  why the case applies to Pods and not to pod templates
     built_in_only:  why the case does not apply to custom resources
     inventory: manifests of other objects that the rules know
+    all_nodes: whether its Nodes are all of the cluster
 """
 
 from __future__ import annotations
@@ -114,7 +115,11 @@ class Case:
             namespace=given.get("namespace"),
             user=given.get("user"),
             operation=given.get("operation"),
-            inventory=inventory_of(given.get("inventory", ()), self.policy.profile),
+            inventory=inventory_of(
+                given.get("inventory", ()),
+                self.policy.profile,
+                has_all_nodes=given.get("all_nodes", False),
+            ),
         )
 
     def check(self, manifest: Any, rules: RuleSet | None = None) -> EvaluationResult:
@@ -142,9 +147,12 @@ def _rules(text: str) -> RuleSet:
     return _policy(text).rule_set()
 
 
-def inventory_of(manifests: Iterable[Any], profile: Profile) -> Inventory:
+def inventory_of(
+    manifests: Iterable[Any], profile: Profile, *, has_all_nodes: bool = False
+) -> Inventory:
     """What `manifests` say about objects."""
     builder = new_builder(profile)
+    builder.nodes.has_all = has_all_nodes
     for manifest in manifests:
         add_objects(builder, manifest, None)
     return builder.inventory()

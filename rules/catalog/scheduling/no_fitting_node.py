@@ -1,0 +1,128 @@
+"""No node of the cluster can run the GPU pod.
+
+What it does
+------------
+Compares a pod that asks for GPUs with all nodes of the cluster. Finds a node selector or a required
+node affinity that no node meets, a GPU resource that no node offers which meets them, and more of
+one than any such node has.
+
+All nodes are known only at admission, and only if the chart says so with `clusterInventory.nodes`
+(docs/other-objects.md): where an autoscaler adds nodes of other kinds, a pod may wait for a node
+that is not there yet. Compared are the labels of GPU nodes that a profile names, and the resources
+that at least one node offers. Taints, and what other pods have taken, are not compared. Pods with a
+node name or a scheduling gate, and those of DaemonSets, are not evaluated.
+
+Never refused, whatever a policy says: a node may have joined the cluster since.
+
+Why it matters
+--------------
+The pod stays Pending until somebody reads its events. Jobs and Deployments are created without an
+error.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rules.base.json_access import display
+from rules.base.json_patch import Path
+from rules.finding import Action, Finding
+from rules.gpu.devices import is_device_class, requested_resources
+from rules.gpu.pod_requests import effective_request, first_request
+from rules.inventory.inventory import Inventory
+from rules.inventory.nodes import SURVEY
+from rules.inventory.records import DeviceClass, NodeGroup, NodeSurvey
+from rules.objects.pod import Pod
+from rules.objects.pod_layout import POD_SPEC
+from rules.placement.known_nodes import Demand, demands, fitting_groups
+from rules.placement.node_affinity import required_terms
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE, INVENTORY
+
+HELP = "`kubectl get nodes --show-labels` and `gpuward gpus` show what there is"
+
+
+def check(pod: Pod, context: Context) -> Iterator[Finding]:
+    """Yield what keeps the pod from every node, if something does."""
+    survey = context.inventory.find(NodeSurvey, SURVEY)
+    if survey is None or pod.layout is not POD_SPEC or pod.exists or _is_placed_by_others(pod):
+        return
+    wanted = demands(pod, survey)
+    groups = list(context.inventory.all_in(NodeGroup, None).values())
+    if wanted is None or not groups:
+        return
+    amounts = _amounts(pod, groups, context.inventory)
+    fitting = fitting_groups(groups, wanted)
+    if not fitting:
+        path, reason = _missing_labels(pod, groups, wanted)
+        yield _finding(path, "labels", reason)
+    elif not any(_has(group, amounts) for group in fitting):
+        name, reason = _shortage(fitting, amounts)
+        yield _finding(first_request(pod, name), name, reason)
+
+
+def _is_placed_by_others(pod: Pod) -> bool:
+    """Whether the pod has a node, waits for somebody's decision, or has no node to wait for."""
+    gated = pod.spec.get("nodeName") or pod.spec.get("schedulingGates")
+    return bool(gated) or pod.object.kind == "DaemonSet"
+
+
+def _amounts(pod: Pod, groups: Sequence[NodeGroup], inventory: Inventory) -> dict[str, int]:
+    """What the pod asks for of the resources that nodes state.
+
+    Some are not in the status of a node: those that a scheduler counts by itself, such as HAMi's
+    memory, and those that a driver offers by device classes.
+    """
+    stated = {name for group in groups for name in group.resources}
+    classes = inventory.all_in(DeviceClass, None).values()
+    stated -= {known.extended_resource for known in classes}
+    found = {}
+    for name in requested_resources(pod):
+        amount = effective_request(pod, name)
+        if name in stated and amount and not is_device_class(name):
+            found[name] = amount
+    return found
+
+
+def _has(group: NodeGroup, amounts: Mapping[str, int]) -> bool:
+    return all(group.resources.get(name, 0) >= amount for name, amount in amounts.items())
+
+
+def _missing_labels(
+    pod: Pod, groups: Sequence[NodeGroup], wanted: tuple[list[Demand], list[list[Demand]]]
+) -> tuple[Path, str]:
+    """Where the pod selects labels that no node has, and which, if it is a single one."""
+    for demand in wanted[0]:
+        if not any(demand.is_met(group.labels) for group in groups):
+            label = display(f"{demand.key}: {min(demand.values)}")
+            return (*pod.path, "nodeSelector", demand.key), f"no node has the label {label}"
+    terms = (path for path, _ in required_terms(pod))
+    place = next(terms, (*pod.path, "nodeSelector"))
+    return place, "no node has the labels that the pod selects"
+
+
+def _shortage(groups: Sequence[NodeGroup], amounts: Mapping[str, int]) -> tuple[str, str]:
+    """The resource of which all nodes have too little, and a text about it."""
+    for name, amount in amounts.items():
+        most = max(group.resources.get(name, 0) for group in groups)
+        if most < amount:
+            has = f"has more than {most}" if most else "offers it"
+            where = "on which the pod may run "
+            return name, f"the pod asks for {amount} {name}, and no node {where}{has}"
+    name = next(iter(amounts))
+    return name, f"no node on which the pod may run offers all of {', '.join(amounts)}"
+
+
+def _finding(path: Path, key: str, reason: str) -> Finding:
+    message = f"{reason}: the pod stays Pending"
+    return Finding(path=path, key=f"fit.{key}", message=message, help=HELP, action=Action.WARN)
+
+
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE, INVENTORY), needs_resources=True
+)
