@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks.load import Client
 from benchmarks.reviews import encoded, gpu_pod
 from benchmarks.served import create_certificate, gpuward_server
-from policies.loading import default_policy
+from policies.loading import load_policy
 from rules.finding import Action
 from tests.testkit.admission.heavy_manifests import heavy_manifests
 from tests.testkit.admission.reviews import review_body
@@ -39,6 +39,14 @@ SHOWN = 20
 RATE, CONNECTIONS, ATTACKERS = 50, 4, 8
 MODES = (Action.DENY, Action.WARN)
 TODAY = datetime.date(2026, 1, 1)
+# Every rule, also those that are off by default.
+POLICY = """\
+apiVersion: gpuward.io/v1
+kind: Policy
+extends: [strict]
+profiles: [ack]
+rules: {idle-gpu-holder: {action: audit}}
+"""
 
 
 def main() -> int:
@@ -76,7 +84,7 @@ def _in_process(body: bytes) -> tuple[float, float]:
 
 
 def _decide(body: bytes, pipe: Connection) -> None:
-    decider = Decider(default_policy(["ack"]))
+    decider = Decider(load_policy(POLICY, "policy"))
     before, longest = _peak_megabytes(), 0.0
     for decide in (decider.mutate, decider.validate):
         for mode in MODES:

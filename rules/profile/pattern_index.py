@@ -16,11 +16,15 @@ class PatternIndex(Generic[T]):
 
     def __init__(self, facts: Mapping[str, T]) -> None:
         self._patterns = [(name, fact) for name, fact in facts.items() if "*" in name]
+        # One comparison with all of them tells most other names apart.
+        self._beginnings = tuple({pattern.partition("*")[0] for pattern, _ in self._patterns})
         self._found: BoundedCache[str, T | None] = BoundedCache(facts)
 
     def find(self, name: str) -> T | None:
         """The fact about `name`, or None."""
         if name in self._found:
             return self._found[name]
-        fact = next((fact for pattern, fact in self._patterns if matches(pattern, name)), None)
+        fact = None
+        if name.startswith(self._beginnings):
+            fact = next((fact for pattern, fact in self._patterns if matches(pattern, name)), None)
         return self._found.store(name, fact)

@@ -27,8 +27,13 @@ SIZE = 100_000  # bytes; with fewer, the bounds are not checked
 # Decoding alone makes one call in C for all of it.
 CALLS_PER_BYTE = 12
 FEW_CALLS = 50_000
-PROFILES = "profiles: [ack]"
-DENY, WARN = Admission(PROFILES), Admission(PROFILES, mode=Action.WARN)
+# Every rule, also those that are off by default.
+POLICY = """\
+extends: [strict]
+profiles: [ack]
+rules: {idle-gpu-holder: {action: audit}}
+"""
+DENY, WARN = Admission(POLICY), Admission(POLICY, mode=Action.WARN)
 
 
 def calls_of(function: Callable[[], Any]) -> int:

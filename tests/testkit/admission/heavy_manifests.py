@@ -22,10 +22,12 @@ from tests.testkit.admission.heavy_parts import (
     required,
     term,
 )
+from tests.testkit.admission.heavy_requests import HEAVY_REQUESTS
 from tests.testkit.admission.reviews import container
 
 HEAVY: Mapping[str, tuple[int, Make]] = {
     **HEAVY_CONTAINERS,
+    **HEAVY_REQUESTS,
     "misspelt resources": (
         25,
         lambda n, t: heavy_pod(holder(resources={"limits": keys(n, f"nvidia.com/{t}g#")})),
