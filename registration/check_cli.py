@@ -12,8 +12,7 @@ from cluster.durations import seconds
 from cluster.protocols import ClusterError, ConfigurationRef
 from registration.check import CheckReport, check, retry_until_ok, summary
 from registration.expectation import ExpectationError, read_expectation
-from registration.sample import send_sample
-from registration.webhook_client import Address, Target, Validity, peer_validity
+from registration.sample import check_certificate, send_sample
 
 DESCRIPTION = """\
 Read gpuward's webhook configurations, compare them with those that the release should
@@ -73,18 +72,12 @@ def run(options: argparse.Namespace, refs: list[ConfigurationRef]) -> int:
         sys.stderr.write(f"gpuward webhooks: {error}\n")
         return 1
     get = KubernetesConfigurations(connection).get_configuration
-    probe = partial(
-        _check_certificate_only if options.tls_only else send_sample, address=options.address
-    )
+    probe = partial(check_certificate if options.tls_only else send_sample, address=options.address)
     report = retry_until_ok(
         lambda: check(get, probe, refs, expectation), options.wait, _report_retries()
     )
     _print(report, compared=expectation is not None)
     return 0 if report.ok else 1
-
-
-def _check_certificate_only(target: Target, address: Address | None) -> tuple[str, Validity]:
-    return "only its certificate was checked", peer_validity(target, address)
 
 
 def _report_retries() -> Callable[[CheckReport], None]:

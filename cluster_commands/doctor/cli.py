@@ -56,6 +56,17 @@ def make_parser() -> argparse.ArgumentParser:
         help="ask the kubelets of nodes with shared cards for their CPU policy; needs the right "
         "to get nodes/proxy, with which one can do much more",
     )
+    made.add_argument(
+        "--tls-only",
+        action="store_true",
+        help="only check the certificate of the webhook: for servers that demand a client "
+        "certificate",
+    )
+    made.add_argument(
+        "--allow-not-known",
+        action="store_true",
+        help="exit with 0 instead of 3 if something is not known, and nothing is wrong",
+    )
     add_options(made, namespaced=False)
     return made
 
@@ -70,17 +81,17 @@ def main(arguments: list[str]) -> int:
     except (PolicyError, SourceError) as error:
         sys.stderr.write(f"gpuward doctor: {printable(str(error))}\n")
         return 2
-    rows = [*all_rows(facts, ask_kubelets=options.ask_kubelets)]
+    rows = [*all_rows(facts, ask_kubelets=options.ask_kubelets, tls_only=options.tls_only)]
     if options.output == "json":
         sys.stdout.write(as_json(rows))
     else:
         sys.stdout.write(as_table(rows, color=use_color(options.color, sys.stdout)))
-    return exit_status(rows)
+    return exit_status(rows, allow_not_known=options.allow_not_known)
 
 
-def all_rows(facts: Facts, *, ask_kubelets: bool) -> Iterator[Row]:
+def all_rows(facts: Facts, *, ask_kubelets: bool = False, tls_only: bool = False) -> Iterator[Row]:
     """What each check says, gpuward's own health first."""
-    yield from check_own_webhook(facts)
+    yield from check_own_webhook(facts, tls_only=tls_only)
     yield from check_ca_bundles(facts)
     yield from check_namespaces(facts)
     yield from check_webhook_order(facts)

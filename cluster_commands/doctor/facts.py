@@ -30,7 +30,8 @@ from rules.base.json_access import as_object, as_text
 from rules.placement.ack_nodes import GPU_MEM
 from rules.policy import Policy
 
-_RESOURCES = (NODES, SLICES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS, ENDPOINTS)
+LISTED = (NODES, SLICES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS, ENDPOINTS)
+"""What is listed, besides pods."""
 
 Request = Callable[[str], str]
 """Gets the text at a path of the API server. Raises ClusterError."""
@@ -65,7 +66,7 @@ def read_facts(source: ObjectSource, policy: Policy, request: Request | None) ->
     """
     listed: dict[Resource, list[Object]] = {}
     missing: dict[Resource, SourceError] = {}
-    for resource in _RESOURCES:
+    for resource in LISTED:
         try:
             listed[resource] = list(source.list(resource))
         except SourceError as error:

@@ -49,9 +49,9 @@ def names(found: Sequence[str]) -> str:
     return ", ".join(found[:_NAMED]) + more
 
 
-def exit_status(rows: Iterable[Row]) -> int:
-    """1 if something is wrong, else 3 if something is not known, else 0."""
+def exit_status(rows: Iterable[Row], *, allow_not_known: bool) -> int:
+    """1 if something is wrong, else 3 if something is not known, unless allowed, else 0."""
     states = {row.state for row in rows}
     if State.WRONG in states:
         return 1
-    return 3 if State.NOT_KNOWN in states else 0
+    return 3 if State.NOT_KNOWN in states and not allow_not_known else 0

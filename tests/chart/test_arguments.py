@@ -10,6 +10,7 @@ import pytest
 
 from certs.cli import make_parser as certs_parser
 from cluster_commands.audit.cli import make_parser as audit_parser
+from cluster_commands.doctor.cli import make_parser as doctor_parser
 from cluster_commands.inventory.cli import make_parser as inventory_parser
 from delegation.cli import make_parser as exceptions_parser
 from lint.policy.cli import make_parser as policy_parser
@@ -40,6 +41,7 @@ def parsed_arguments(spec: dict[str, Any]) -> argparse.Namespace:
         "policy": policy_parser,
         "exceptions": exceptions_parser,
         "audit": audit_parser,
+        "doctor": doctor_parser,
         "inventory": inventory_parser,
     }
     return parsers[verb]().parse_args(rest)
@@ -149,7 +151,10 @@ def test_the_watch_and_the_test_read_the_mounted_expectation(name: str) -> None:
     assert parsed_arguments(pod_specs(objects)["watch"]).status_port == 8081
 
 
-@pytest.mark.parametrize(("name", "component"), [("default", "certs"), ("cert-manager", "watch")])
+@pytest.mark.parametrize(
+    ("name", "component"),
+    [("default", "certs"), ("cert-manager", "watch"), ("everything", "doctor")],
+)
 def test_what_watches_reads_the_mounted_policy(name: str, component: str) -> None:
     objects = render(CI_VALUES[name])
     spec = pod_specs(objects)[component]

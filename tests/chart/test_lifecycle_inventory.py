@@ -1,14 +1,16 @@
-"""The inventory of the cluster: from a ConfigMap of a tenant to the refusal of a pod."""
+"""What reads the cluster: the inventory, with which a pod is refused, and the doctor."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.testkit.admission.registered_webhook import create
+from tests.testkit.chart.hooks import run_hook
 from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.chart.permissions import may
@@ -22,6 +24,7 @@ VALUES: dict[str, Any] = merge_values(
     {
         "mode": "deny",
         "clusterInventory": {"enabled": True, "configMaps": True, "nodes": True},
+        "doctor": {"enabled": True},
     },
 )
 POD = {
@@ -119,3 +122,30 @@ def test_the_controller_may_do_what_it_needs_and_no_more(installed: Installation
     }
     found = {a for a in allowed | refused if may(installed.plane, own, "gpuward-inventory", a)}
     assert found == allowed
+
+
+def test_the_doctor_sees_everything_and_may_do_no_more(installed: Installation) -> None:
+    """By the API server's own authorizer. Names of Services cannot be resolved here."""
+    installed.publish_ca_bundle()
+    _, log = run_hook(installed, "doctor")
+    assert "grant" not in log
+    for check in (
+        "CA bundle  .* the CA is valid until",
+        "namespaces  .* mode deny",
+        "failed calls",
+    ):
+        assert re.search(f"^ok +{check}", log, re.MULTILINE), log
+    plane, own = installed.plane, installed.namespace
+    allowed = {
+        ("list", "", "nodes", "", "", ""),
+        ("list", "", "pods", "", "other", ""),
+        ("list", "discovery.k8s.io", "endpointslices", "", "other", ""),
+    }
+    refused = {
+        ("get", "", "nodes", "proxy", "", "x"),
+        ("list", "", "secrets", "", own, ""),
+        ("list", "", "configmaps", "", own, ""),
+        ("create", "", "pods", "", own, ""),
+        ("delete", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "", "", "x"),
+    }
+    assert {a for a in allowed | refused if may(plane, own, "gpuward-doctor", a)} == allowed

@@ -40,7 +40,7 @@ def test_callers_can_be_limited_and_gpuwards_own_stay_allowed() -> None:
         peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
         for peer in rule["from"][1:]
     ]
-    assert components == ["certs", "test"]
+    assert components == ["certs", "doctor", "test"]
 
 
 def test_metrics_are_open_only_to_the_given_peers() -> None:
@@ -57,6 +57,7 @@ certificates: {mode: certManager}
 gpuExceptions: {enabled: true}
 clusterInventory: {enabled: true}
 audit: {enabled: true}
+doctor: {enabled: true}
 """
 
 

@@ -36,6 +36,7 @@ COMPONENTS = {
     "audit",
     "webhook",
     "certs",
+    "doctor",
     "exceptions",
     "removal",
     "test",

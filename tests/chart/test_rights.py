@@ -8,7 +8,9 @@ import pytest
 
 from cluster_commands.audit.objects import EVALUATED, REFERRED
 from cluster_commands.audit.report_kinds import KINDS
+from cluster_commands.doctor.facts import LISTED
 from cluster_commands.inventory.listing import ALWAYS
+from cluster_commands.source.resources import PODS
 from tests.testkit.chart.permissions import (
     CONTROLLER_VERBS,
     EVENT_RULE,
@@ -23,7 +25,7 @@ every_values = pytest.mark.parametrize("name", CI_VALUES)
 COMPONENT = "app.kubernetes.io/component"
 EXCEPTIONS_GROUP = "gpuward.io"
 ROLES = ("Role", "ClusterRole")
-WITH_TOKEN = {"audit", "certs", "exceptions", "inventory", "removal", "test", "watch"}
+WITH_TOKEN = {"audit", "certs", "doctor", "exceptions", "inventory", "removal", "test", "watch"}
 
 
 def as_sets(rules: list[dict[str, list[str]]]) -> list[dict[str, set[str]]]:
@@ -142,6 +144,21 @@ def test_the_audit_may_list_what_it_evaluates_and_write_its_reports() -> None:
     assert "audit" not in pod_specs(render())
 
 
+def test_the_doctor_may_list_what_it_looks_at_and_read_what_api_servers_count() -> None:
+    """tests/chart/test_lifecycle_inventory.py runs it with the role."""
+    objects = render("doctor: {enabled: true}")
+    *listed, counted = find_one(objects, "ClusterRole", "gpuward-doctor")["rules"]
+    found = {
+        (group, name, *rule["verbs"])
+        for rule in listed
+        for group in rule["apiGroups"]
+        for name in rule["resources"]
+    }
+    assert found == {(r.group, r.name, "list") for r in (*LISTED, PODS)}
+    assert counted == {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
+    assert "doctor" not in pod_specs(render())
+
+
 def granted(objects: list[Manifest], name: str) -> set[tuple[str, str, str]]:
     return {
         (group, resource, verb)
@@ -171,8 +188,9 @@ def test_the_watch_can_be_disabled_with_all_its_permissions() -> None:
 def test_every_permission_is_limited_to_named_objects_and_few_verbs(name: str) -> None:
     objects = render(CI_VALUES[name])
     roles = [role for kind in ROLES for role in of_kind(objects, kind)]
-    # The audit reads all objects: a test above names each.
-    limited = [role for role in roles if role["metadata"]["name"] != "gpuward-audit"]
+    # The audit and the doctor read all objects: tests above name each.
+    reading = {"gpuward-audit", "gpuward-doctor"}
+    limited = [role for role in roles if role["metadata"]["name"] not in reading]
     for rule in (rule for role in limited for rule in role["rules"]):
         if rule == EVENT_RULE or rule["apiGroups"] == [EXCEPTIONS_GROUP]:
             continue  # objects of any name
@@ -232,11 +250,13 @@ def hook_settings(made: Manifest) -> tuple[Any, ...]:
     return tuple(annotations.get(f"helm.sh/hook{end}") for end in ("", "-weight", "-delete-policy"))
 
 
-@pytest.mark.parametrize(("name", "when"), [("removal", "pre-delete"), ("test", "test")])
+@pytest.mark.parametrize(
+    ("name", "when"), [("removal", "pre-delete"), ("test", "test"), ("doctor", "test")]
+)
 def test_the_permissions_of_a_hook_are_created_before_it_and_deleted_with_it(
     name: str, when: str
 ) -> None:
-    objects = render()
+    objects = render("doctor: {enabled: true}")
     (work,) = (m for m in hook_objects(objects, name) if m["kind"] in {"Job", "Pod"})
     assert hook_settings(work)[0] == when
     others = [made for made in hook_objects(objects, name) if made is not work]

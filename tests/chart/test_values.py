@@ -21,6 +21,7 @@ OPEN_OBJECTS = {
         "resources",
         "certificates.self.resources",
         "audit.resources",
+        "doctor.resources",
         "clusterInventory.resources",
         "gpuExceptions.resources",
         "affinity",

@@ -328,6 +328,9 @@ def test_rules_about_nodes_are_rows() -> None:
     nodes = [node(f"n{number}", labels=mode) for number in range(5)]
     found = rows(*nodes)["node-mode-without-resource"]
     assert states(found) == {"n0, n1, n2 and 2 more": State.WRONG}
+    slow = installed(timeoutSeconds=30)[0]
+    (row,) = rows(slow)["webhook-timeout"]
+    assert row.subject == "gpuward"  # once, though each of its webhooks is slow
     clean = rows(cgpu_node("a"), node("cpu"))["nodes"]
     assert states(clean) == {"all": State.OK}
     assert clean[0].message.endswith("rules find no fault in 2")

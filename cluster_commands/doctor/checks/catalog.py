@@ -44,7 +44,7 @@ def check_by_catalog(facts: Facts) -> Iterator[Row]:
                     found = faults[finding.rule, finding.help]
                     found.append((name_of(item), finding.message))
         for (rule_name, remedy), found in sorted(faults.items()):
-            subject = names([name for name, _ in found])
+            subject = names([*dict.fromkeys(name for name, _ in found)])
             advice = remedy or f"gpuward explain {rule_name}"
             yield wrong(rule_name, subject, found[0][1], advice)
         if not faults:

@@ -13,9 +13,9 @@ from cluster_commands.doctor.rows import Row, State, not_known, ok, wrong
 from cluster_commands.source.objects import Object, Resource
 from cluster_commands.source.resources import ENDPOINTS, MUTATING, VALIDATING
 from registration import hints
-from registration.check import check
+from registration.check import Probe, check
 from registration.configurations import WEBHOOK_NAME_SUFFIX
-from registration.sample import send_sample
+from registration.sample import check_certificate, send_sample
 from registration.webhook_client import Target, UnknownNameError, UnreachableError, Validity
 from rules.base.json_access import as_object, as_objects, as_text
 
@@ -28,8 +28,11 @@ _FROM_INSIDE = (
 )
 
 
-def check_own_webhook(facts: Facts) -> Iterator[Row]:
-    """One row for each configuration that is missing, each Service and each address."""
+def check_own_webhook(facts: Facts, *, tls_only: bool) -> Iterator[Row]:
+    """One row for each configuration that is missing, each Service and each address.
+
+    With `tls_only` addresses are connected to, and no sample is sent.
+    """
     refs = []
     for resource, kind in _KINDS.items():
         if row := why_missing(facts, _CHECK, resource):
@@ -41,7 +44,7 @@ def check_own_webhook(facts: Facts) -> Iterator[Row]:
         refs += [ConfigurationRef(kind, name_of(item)) for item in found]
     if refs:
         yield from _replicas(facts)
-        yield from _answers(facts, refs)
+        yield from _answers(facts, refs, check_certificate if tls_only else send_sample)
 
 
 def is_own(configuration: Object) -> bool:
@@ -89,7 +92,7 @@ def _belongs(item: Object, namespace: str, service: str) -> bool:
     return (as_text(metadata.get("namespace")), named) == (namespace, service)
 
 
-def _answers(facts: Facts, refs: list[ConfigurationRef]) -> Iterator[Row]:
+def _answers(facts: Facts, refs: list[ConfigurationRef], call: Probe) -> Iterator[Row]:
     """Call every address, as `gpuward webhooks check` does."""
     if facts.request is None:
         message = "the objects are from files, so it was not called"
@@ -101,7 +104,7 @@ def _answers(facts: Facts, refs: list[ConfigurationRef]) -> Iterator[Row]:
 
     def probe(target: Target) -> tuple[str, Validity]:
         try:
-            message, validity = send_sample(target)
+            message, validity = call(target)
         except (UnknownNameError, UnreachableError):
             unreachable.add(target.url)
             raise
