@@ -21,6 +21,8 @@ from lint.sources import LARGE, Input, Source, UnreadFile
 from rules.inventory.builder import MAX_OBJECTS
 from rules.inventory.inventory import EMPTY, Inventory
 from rules.inventory.records import KINDS, ConfigMap
+from rules.placement.ack_nodes import GPU_MEM
+from rules.placement.share_pools import add_shares
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.inventory import add_objects, new_builder
@@ -69,7 +71,7 @@ class _Gatherer:
     def may_matter(self, text: str) -> bool:
         if self._kind(text):
             return True
-        return bool(self._variable(text) and self._config_map(text))
+        return _may_share(text) or bool(self._variable(text) and self._config_map(text))
 
     def add(self, source: Source) -> None:
         context = self._context
@@ -86,6 +88,13 @@ class _Gatherer:
                 continue  # the linter reports it
             if document is not None:
                 add_objects(self.builder, document.value, context.namespace, source.home)
+                if _may_share(chunk.text):
+                    add_shares(self.builder, document.value, context.namespace)
+
+
+def _may_share(text: str) -> bool:
+    """Whether `text` may have a pod that asks for a share of a card on nodes of a pool."""
+    return GPU_MEM in text and "nodeSelector" in text
 
 
 def _search_of_kinds(kinds: Iterable[str]) -> Callable[[str], Any]:

@@ -23,6 +23,7 @@ from lint.sources import Input, Source, StandardInput, UnreadableSource, UnreadF
 from rules.base.json_access import as_object
 from rules.inventory.inventory import EMPTY, Inventory
 from rules.inventory.records import KINDS
+from rules.placement.ack_nodes import GPU_MEM
 from rules.policy import Policy, PolicyException, RuleSet
 from rules.profile.context import Context
 from rules.workloads.lists import flatten_lists
@@ -156,7 +157,7 @@ class Linter:
         """
         known = self._inventory
         if known is None or source.is_rendering:
-            has_some = any(kind in source.text for kind in KINDS)
+            has_some = any(word in source.text for word in (*KINDS, GPU_MEM))
             known = self._inventory_of((source,)) if has_some else EMPTY
         return known.seen_from(source.home) if known else EMPTY
 

@@ -19,6 +19,7 @@ from rules.inventory.records import (
     ResourceQuota,
     RuntimeClass,
 )
+from rules.inventory.shares import ShareCollector
 
 MAX_OBJECTS = 100_000
 # Of a ConfigMap, whose tenant may choose any values and, for some patterns, any number of names.
@@ -136,6 +137,7 @@ class InventoryBuilder:
     def __init__(self, variables: VariableNames, nodes: NodeCollector | None = None) -> None:
         self._variables = variables
         self.nodes = nodes or NodeCollector()
+        self.shares = ShareCollector()
         self._records: dict[type, dict[str, dict[str, Any]]] = {}
         self._count = 0
         self.is_full = False
@@ -167,4 +169,4 @@ class InventoryBuilder:
 
     def inventory(self) -> Inventory:
         """What has been added so far."""
-        return Inventory(self._records | self.nodes.records())
+        return Inventory(self._records | self.nodes.records() | self.shares.records())

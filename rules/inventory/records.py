@@ -84,10 +84,19 @@ class RuntimeClass(NamedTuple):
     handler: str
 
 
+class SharePool(NamedTuple):
+    """An object whose pods ask for computing power of shared cards, in a pool of nodes.
+
+    Its name in the inventory is the labels of the nodes.
+    """
+
+    object: str
+
+
 _OBJECTS: tuple[type, ...] = (
     *(ConfigMap, DeviceClass, LimitRange, Namespace, ResourceClaim, ResourceClaimTemplate),
     *(ResourceQuota, RuntimeClass),
 )
-RECORDS = (*_OBJECTS, NodeGroup, NodeSurvey)
+RECORDS = (*_OBJECTS, NodeGroup, NodeSurvey, SharePool)
 KINDS = (*(kind.__name__ for kind in _OBJECTS), "Node")
 """The kinds of objects of which an inventory knows something."""

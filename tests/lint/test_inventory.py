@@ -140,3 +140,20 @@ def test_a_bug_hides_only_what_depends_on_other_objects(
     (missing,) = outcome.report["not_evaluated"]
     assert "please report it: KeyError: 'x'" in missing["message"]
     assert [finding["rule"] for finding in outcome.report["findings"]] == ["visible-devices-env"]
+
+
+def test_pods_that_share_cards_are_compared_with_those_of_other_files(
+    in_process: LintCommand,
+) -> None:
+    memory = {"aliyun.com/gpu-mem": 2}
+    for name, limits in (
+        ("small", memory),
+        ("big", memory | {"aliyun.com/gpu-core.percentage": 5}),
+    ):
+        containers = [{"name": "main", "image": "i:1", "resources": {"limits": limits}}]
+        selector = {"ack.node.gpu.schedule": "core_mem"}
+        pods = {"template": {"spec": {"nodeSelector": selector, "containers": containers}}}
+        text = manifest("batch/v1", "Job", "team", pods)
+        in_process.write(f"{name}/job.yaml", text.replace('"x"', f'"{name}"'))
+    found = in_process.json("--profile", "ack", ".").report["findings"]
+    assert [(f["rule"], f["file"]) for f in found] == [("job-type-mixing", "small/job.yaml")]

@@ -32,6 +32,7 @@ from rules.engine.fixing import FixResult, check, fix
 from rules.engine.result import EvaluationResult
 from rules.finding import Finding
 from rules.inventory.inventory import Inventory
+from rules.placement.share_pools import add_shares
 from rules.policy import Policy, RuleSet
 from rules.profile.context import Context
 from rules.profile.profile import Profile
@@ -155,6 +156,7 @@ def inventory_of(
     builder.nodes.has_all = has_all_nodes
     for manifest in manifests:
         add_objects(builder, manifest, None)
+        add_shares(builder, manifest, None)
     return builder.inventory()
 
 

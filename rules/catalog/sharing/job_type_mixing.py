@@ -1,0 +1,63 @@
+"""Pods that share cards by memory alone are sent to nodes of pods that ask for computing power too.
+
+What it does
+------------
+Finds pods that ask for `aliyun.com/gpu-mem` without `aliyun.com/gpu-core.percentage` and select the
+same nodes as pods with both in another object of the same run. The nodes are the same if the two
+have the same `nodeSelector`, and a label in it names a pool: `ack.node.gpu.schedule: core_mem`,
+`alibabacloud.com/nodepool-id`. Nothing is said of pods with required node affinity, which may
+require more, and of pods that run already.
+
+Why it matters
+--------------
+On ACK, a node cannot run both kinds of pods at the same time. Where the pool has one node, the pods
+of the kind that came second stay Pending, although memory is free; where it has several, each node
+serves the kind that it got first.
+
+References
+----------
+- Alibaba Cloud, "Allocate computing power by scheduling shared GPU" (ACK), limitations
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.inventory.records import SharePool
+from rules.objects.pod import Pod
+from rules.objects.pod_layout import POD_SPEC
+from rules.placement.ack_nodes import GPU_CORE, GPU_MEM, MODE
+from rules.placement.share_pools import requests_share, share_pool
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import INVENTORY, NODE_CONSTRAINT, SHARE
+
+
+def check(pod: Pod, context: Context) -> Iterator[Finding]:
+    """Yield one finding if another object asks for computing power on the nodes of the pod."""
+    if pod.layout is not POD_SPEC or pod.exists:
+        return
+    if not requests_share(pod.spec, GPU_MEM) or requests_share(pod.spec, GPU_CORE):
+        return
+    pool = share_pool(pod.spec)
+    other = context.inventory.find(SharePool, pool) if pool else None
+    if other is not None:
+        yield Finding(
+            path=(*pod.path, "nodeSelector"),
+            key="nodeSelector",
+            message=f"the pod asks for {GPU_MEM} alone on the nodes with {display(pool)}, and "
+            f"{display(other.object)} for {GPU_CORE} as well: a node cannot run both kinds at the "
+            "same time",
+            help=f"select a pool with {MODE}: cgpu for pods that ask for memory alone",
+        )
+
+
+RULE = define_rule(
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(SHARE, NODE_CONSTRAINT, INVENTORY),
+    needs_resources=True,
+)
