@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
+import re
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from dataclasses import dataclass
@@ -13,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.testkit.paths import ROOT
+from tools import krew_plugin
 
 pytestmark = pytest.mark.slow
 
@@ -101,6 +106,40 @@ def test_every_command_works_from_the_wheel(installation: Installation, tmp_path
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"gpuward {verb} needs the package ")
         assert done.stderr.endswith(f": `pip install '.[{extra}]'` in a clone of the repository\n")
+
+
+def test_the_plugin_for_krew_needs_nothing_but_python(
+    installation: Installation, tmp_path: Path
+) -> None:
+    packed = krew_plugin.archive(installation.wheel)
+    found = krew_plugin.manifest(packed, "https://example.com/gpuward.tar.gz")
+    # What krew itself demands: kubernetes-sigs/krew internal/index/validation/validate.go
+    assert found["apiVersion"] == "krew.googlecontainertools.github.com/v1alpha2"
+    assert (found["kind"], found["metadata"]) == ("Plugin", {"name": "gpuward"})
+    spec = found["spec"]
+    assert re.fullmatch(r"v\d+\.\d+\.\d+", spec["version"])
+    assert "\n" not in spec["shortDescription"]
+    (platform,) = spec["platforms"]
+    assert platform["sha256"] == hashlib.sha256(packed).hexdigest()
+    assert platform["selector"]["matchLabels"].keys() == {"os", "arch"}
+    assert platform["uri"].startswith("https://")
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(tmp_path / "store", filter="data")
+    link = tmp_path / "kubectl-gpuward"  # as krew makes it
+    link.symlink_to(tmp_path / "store" / platform["bin"])
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("apiVersion: gpuward.io/v1\nkind: Policy\nprofiles: [ack]\n")
+    cluster = str(ROOT / "docs" / "example-cluster.yaml")
+    done = subprocess.run(
+        [str(link), "audit", "--policy", str(policy), "--from", cluster],
+        cwd=tmp_path,
+        env={"PATH": f"{sys.base_prefix}/bin:{os.defpath}", "LANG": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "visible-devices-env" in done.stdout
 
 
 def test_linting_without_a_policy_imports_no_heavy_package(
