@@ -128,8 +128,7 @@ class Linter:
         )
 
     def _evaluate_file(self, file: File) -> None:
-        name = file.source.name
-        context = self.context
+        name, context = file.source.name, self.context
         if not file.source.is_rendering:  # whose name is a command, and no path
             self.results.skipped.extend(self._kustomizations.passed_over_by(name))
             context = self._kustomizations.context_of(name, context)
