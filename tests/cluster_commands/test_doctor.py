@@ -314,6 +314,12 @@ def test_cpu_policy(answer: Callable[[str], str], state: State) -> None:
     asked = rows(cgpu_node("a"), request=answer, ask_kubelets=True)["CPU policy"]
     assert states(asked) == {"a": state}
 
+    def forbidden(_path: str) -> str:
+        raise ForbiddenError("403")
+
+    (row,) = rows(cgpu_node("a"), request=forbidden, ask_kubelets=True)["CPU policy"]
+    assert (row.state, row.remedy.split(",")[0]) == (State.NOT_KNOWN, "grant `get` on nodes/proxy")
+
     def nobody_may_ask(path: str) -> str:
         if "proxy" in path:
             raise AssertionError(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from cluster_commands.doctor.cli import main
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.https_server import Answer, Request, https_server
 
 
 def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, list[Any]]:
@@ -32,6 +34,47 @@ def test_an_administrator_sees_that_the_webhook_answers(
     assert [row["state"] for row in found["namespaces"] if row["subject"] == namespace] == ["wrong"]
     # Other tests let calls fail, so only that the API server says is certain.
     assert {row["state"] for row in found["failed calls"]} <= {"ok", "wrong"}
+
+
+def own_address() -> str:
+    """An address of this machine to which API servers connect; they refuse loopback addresses."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("this machine has no address but loopback")
+        return str(probe.getsockname()[0])
+
+
+def test_kubelets_are_asked_through_the_api_server(
+    plane: ControlPlane, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The node and the way to its kubelet are real; in the place of the kubelet is a server.
+
+    Its answer has the form of Kubernetes' cmd/kubelet/app/server.go, initConfigz.
+    """
+    paths: list[str] = []
+
+    def kubelet(request: Request) -> Answer:
+        paths.append(request.path)
+        return Answer(b'{"kubeletconfig": {"cpuManagerPolicy": "static"}}')
+
+    address = own_address()
+    pair = plane.authority.issue("kubelet", hosts=[address])
+    with https_server(kubelet, pair.server_context(), (address, 0)) as port:
+        status = {
+            "allocatable": {"aliyun.com/gpu-mem": "15"},
+            "addresses": [{"type": "InternalIP", "address": address}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+        }
+        node = {"metadata": {"name": "shared"}, "spec": {"unschedulable": True}, "status": status}
+        plane.create("/api/v1/nodes", node)
+        try:
+            found = rows(capsys, "--kubeconfig", str(plane.kubeconfig), "--ask-kubelets")
+        finally:
+            plane.request("DELETE", "/api/v1/nodes/shared")
+    (row,) = found["CPU policy"]
+    assert (row["subject"], row["state"], paths) == ("shared", "wrong", ["/configz"])
 
 
 def test_an_account_without_rights_learns_which_it_needs(

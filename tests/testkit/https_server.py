@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Request(NamedTuple):
-    """A POST request: its path, its Host header and its body."""
+    """A GET or POST request: its path, its Host header and its body."""
 
     path: str
     host: str
@@ -31,7 +31,7 @@ def https_server(
     context: ssl.SSLContext,
     address: tuple[str, int] = ("127.0.0.1", 0),
 ) -> Iterator[int]:
-    """Answer POST requests with `respond` until the end of the block; yields the port."""
+    """Answer GET and POST requests with `respond` until the end of the block; yields the port."""
     with ThreadingHTTPServer(address, _handler(respond)) as server:
         # API servers keep their connections open, and nobody has to wait for those.
         server.daemon_threads = True
@@ -51,8 +51,11 @@ def _handler(respond: Callable[[Request], Answer]) -> type[BaseHTTPRequestHandle
         protocol_version = "HTTP/1.1"
         wbufsize = -1  # send head and body at once, which avoids a delay between them
 
+        def do_GET(self) -> None:
+            self.do_POST()
+
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             answer = respond(Request(self.path, self.headers["Host"], body))
             self.send_response(answer.status)
             self.send_header("Content-Type", "application/json")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from urllib.parse import quote
 
+from cluster.errors import ForbiddenError
 from cluster.protocols import ClusterError
 from cluster_commands.doctor.facts import Facts, nodes_with_shared_cards
 from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
@@ -13,6 +14,9 @@ from rules.base.json_access import as_object, as_text
 
 _CHECK = "CPU policy"
 _OPT_IN = "--ask-kubelets reads it, with the right get on nodes/proxy: a strong right"
+_RIGHT = "grant `get` on nodes/proxy, for as long as it is needed: it is a strong right"
+_BY_HAND = "see whether this works: kubectl get --raw {path}"
+_LOOK = "look for cpuManagerPolicy in the configuration of the kubelet"
 _REMEDY = "set cpuManagerPolicy: none for the node pool"
 
 
@@ -29,8 +33,12 @@ def check_cpu_policy(facts: Facts, *, ask: bool) -> Iterator[Row]:
         path = f"/api/v1/nodes/{quote(name, safe='')}/proxy/configz"
         try:
             config = as_object(as_object(json.loads(facts.request(path))).get("kubeletconfig"))
+        except ForbiddenError as error:
+            yield not_known(_CHECK, name, f"its kubelet was not asked: {error}", _RIGHT)
+            continue
         except (ClusterError, ValueError, RecursionError) as error:
-            yield not_known(_CHECK, name, f"its kubelet does not say: {error}", _OPT_IN)
+            remedy = _BY_HAND.format(path=path)
+            yield not_known(_CHECK, name, f"its kubelet does not say: {error}", remedy)
             continue
         by_policy.setdefault(as_text(config.get("cpuManagerPolicy")), []).append(name)
     for policy, found in sorted(by_policy.items()):
@@ -40,4 +48,4 @@ def check_cpu_policy(facts: Facts, *, ask: bool) -> Iterator[Row]:
         elif policy:
             yield ok(_CHECK, names(found), f"the policy is {policy}")
         else:
-            yield not_known(_CHECK, names(found), "its kubelet names no policy", _OPT_IN)
+            yield not_known(_CHECK, names(found), "its kubelet names no policy", _LOOK)
