@@ -23,12 +23,12 @@ def as_table(rows: Sequence[Row], *, color: bool) -> str:
     header, *lines = render(Table(_HEADER, [*cells])).splitlines()
     if color:
         lines = [_colored(row.state, line) for row, line in zip(rows, lines, strict=True)]
-    subjects: dict[tuple[str, str], list[str]] = defaultdict(list)
+    subjects: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)  # each once, in order
     for row in rows:
         if row.remedy:
-            subjects[row.check, row.remedy].append(row.subject)
+            subjects[row.check, row.remedy][row.subject] = None
     remedies = "".join(
-        f"- {printable(check)}, {printable(names(found))}:\n  {_indented(remedy)}\n"
+        f"- {printable(check)}, {printable(names([*found]))}:\n  {_indented(remedy)}\n"
         for (check, remedy), found in subjects.items()
     )
     counts = ", ".join(f"{sum(r.state is state for r in rows)} {state.value}" for state in State)
