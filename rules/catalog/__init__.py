@@ -66,6 +66,7 @@ from rules.catalog.nodes import (
 from rules.catalog.quota import (
     limit_range_exceeded,
     limit_range_gpu,
+    queue_fraction,
     quota_exceeded,
     quota_fraction,
     quota_hole,
@@ -73,6 +74,7 @@ from rules.catalog.quota import (
     quota_needs_requests,
     quota_replicas,
     unknown_limit_range_resource,
+    unknown_queue_resource,
     unknown_quota_resource,
 )
 from rules.catalog.requests import (
@@ -228,6 +230,8 @@ REPORTS = (
     unknown_node_label_value.RULE,
     no_fitting_node.RULE,
     quota_fraction.RULE,
+    unknown_queue_resource.RULE,
+    queue_fraction.RULE,
     limit_range_gpu.RULE,
     limit_range_exceeded.RULE,
     quota_exceeded.RULE,

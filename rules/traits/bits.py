@@ -46,12 +46,14 @@ WEBHOOK_CONFIGURATION = 1 << 43
 GPU_WORKLOAD = 1 << 44  # a built-in workload whose pods ask for a GPU and are no components
 NODE_AGENT = 1 << 45  # a DaemonSet whose pods mount a path of the node
 NODE_POOL = 1 << 46  # what gives labels to nodes that it makes or registers
+CLUSTER_QUEUE = 1 << 47  # Kueue's quotas: a ClusterQueue, or a Cohort of them
+RESOURCE_FLAVOR = 1 << 48  # Kueue's name for nodes with certain labels
 
 GPU = GPU_RESOURCE | CLAIM | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
 # What API servers send whole, if at all: a match condition tests the fields of pods only.
 OBJECTS = NODE | NODE_POOL | LIMIT_RANGE | KUBELET_CONFIG | WEBHOOK_CONFIGURATION
-OBJECTS |= GPU_WORKLOAD | NODE_AGENT
+OBJECTS |= GPU_WORKLOAD | NODE_AGENT | CLUSTER_QUEUE | RESOURCE_FLAVOR
 
 # The taints that Kubernetes makes pods tolerate, and the resources of one sharing system.
 NATIVE_TAINT_PREFIX = "node.kubernetes.io/"

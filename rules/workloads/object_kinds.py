@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 
 from rules.objects.device_claim import GROUP as CLAIM_GROUP
 from rules.traits.bits import (
+    CLUSTER_QUEUE,
     DEVICE_CLAIM,
     KUBELET_CONFIG,
     LIMIT_RANGE,
     NODE,
     NODE_POOL,
     QUOTA,
+    RESOURCE_FLAVOR,
     WEBHOOK_CONFIGURATION,
 )
 from rules.workloads.node_pool_kinds import NODE_POOL_KINDS, NodeFields, field_types
@@ -63,6 +65,9 @@ _WEBHOOKS: Mapping[str, Any] = {
         }
     ]
 }
+_KUEUE = "kueue.x-k8s.io"
+_QUEUE: Mapping[str, Any] = {"spec": {"resourceGroups": [{"flavors": [{"resources": [{}]}]}]}}
+_FLAVOR = NodeFields(("spec",), labels=("nodeLabels",))
 
 # Group and kind -> what rules are about.
 OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
@@ -74,6 +79,11 @@ OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
     ("", "ResourceQuota"): ObjectKind(QUOTA, {"spec": {"hard": {}}}),
     (CLAIM_GROUP, "ResourceClaim"): ObjectKind(DEVICE_CLAIM, {"spec": _CLAIM}),
     (CLAIM_GROUP, "ResourceClaimTemplate"): ObjectKind(DEVICE_CLAIM, {"spec": {"spec": _CLAIM}}),
+    (_KUEUE, "ClusterQueue"): ObjectKind(CLUSTER_QUEUE, _QUEUE),
+    (_KUEUE, "Cohort"): ObjectKind(CLUSTER_QUEUE, _QUEUE),
+    (_KUEUE, "ResourceFlavor"): ObjectKind(
+        RESOURCE_FLAVOR, {"spec": {"nodeLabels": {}}}, nodes=(_FLAVOR,)
+    ),
     ("", "LimitRange"): ObjectKind(LIMIT_RANGE, _LIMIT_RANGE),
     ("kubelet.config.k8s.io", "KubeletConfiguration"): ObjectKind(KUBELET_CONFIG, {}),
     # kubeadm keeps the configuration of the kubelets here.

@@ -5,9 +5,9 @@ What it does
 Checks the labels that decide how a node offers its GPUs, such as `ack.node.gpu.schedule`, on Nodes
 and where new nodes get their labels: NodePools of Karpenter, configurations of kubeadm and eksctl,
 and the node pools of Cluster API (also on AWS, Azure and Google Cloud), Config Connector, Azure
-Service Operator, the AWS controller for EKS, and Crossplane's provider for ACK. Finds values that
-the platform does not know: `cGPU` for `cgpu`. The `nodeModes` of a profile list the labels and all
-their values.
+Service Operator, the AWS controller for EKS, and Crossplane's provider for ACK; also in the
+`nodeLabels` of Kueue's ResourceFlavors, which select nodes. Finds values that the platform does not
+know: `cGPU` for `cgpu`. The `nodeModes` of a profile list the labels and all their values.
 
 Why it matters
 --------------
@@ -33,7 +33,7 @@ from rules.placement.node_labels import node_labels
 from rules.placement.node_modes import offered_resources, stated_values
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import NODE, NODE_POOL
+from rules.traits.bits import NODE, NODE_POOL, RESOURCE_FLAVOR
 
 
 def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
@@ -60,5 +60,9 @@ def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
 
 
 RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE | NODE_POOL,)
+    check,
+    subject=KubernetesObject,
+    action=Action.WARN,
+    since="0.1",
+    needs=(NODE | NODE_POOL | RESOURCE_FLAVOR,),
 )

@@ -1,0 +1,56 @@
+"""A queue of Kueue names a GPU resource that is misspelt.
+
+What it does
+------------
+Compares the resources of ClusterQueues and Cohorts, in `coveredResources` and in the quotas of
+their flavors, with the names of GPU resources, as `unknown-gpu-resource` does for containers. Finds
+names that are known mistakes (`nvidia.com/gpus`, `requests.nvidia.com/gpu`), that spell a MIG
+profile otherwise than NVIDIA's device plugin does, and that differ by a letter or two from a known
+resource of the same vendor.
+
+Why it matters
+--------------
+Kueue does not know which names pods use. It admits a workload only if the queue covers every
+resource that its pods ask for, so a workload with GPUs waits, with `unavailable in ClusterQueue` in
+its status.
+
+References
+----------
+- https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/
+- kubernetes-sigs/kueue, `pkg/scheduler/flavorassigner/flavorassigner.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.base.json_patch import Path
+from rules.finding import Action, Finding
+from rules.gpu.resource_names import misspelt_resources
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.placement.queue_resources import covered_resources
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import CLUSTER_QUEUE
+
+
+def check(queue: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield each misspelt name once, where it stands first."""
+    places: dict[str, Path] = {}
+    for path, name in covered_resources(queue):
+        places.setdefault(name, path)
+    for name, meant in misspelt_resources(places, queue.profile).items():
+        kind = "a mistake for" if meant.is_known else "not known but close to"
+        yield Finding(
+            path=places[name],
+            key=f"resources.{name}",
+            message=f"the queue's resource {display(name)} is {kind} {meant.right}: "
+            f"it covers no pod that asks for {meant.right}",
+            help=f"write {meant.right}",
+        )
+
+
+RULE = define_rule(
+    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(CLUSTER_QUEUE,)
+)
