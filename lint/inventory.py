@@ -59,19 +59,19 @@ def gather(
 class _Gatherer:
     def __init__(self, profile: Profile, context: Context, kustomizations: Kustomizations) -> None:
         variables = (*profile.visible_devices, *profile.alternative_variables)
+        self._variables = frozenset(name.partition("*")[0] for name in variables)
         self.builder = new_builder(profile)
         self._context = context
         self._kustomizations = kustomizations
         self._kind = _search_of_kinds(kind for kind in KINDS if kind != _CONFIG_MAP)
         self._config_map = _search_of_kinds([_CONFIG_MAP])
-        # Most ConfigMaps set no variable that matters.
-        stems = "|".join(re.escape(name.partition("*")[0]) for name in variables)
-        self._variable = re.compile(stems).search
 
     def may_matter(self, text: str) -> bool:
         if self._kind(text):
             return True
-        return _may_share(text) or bool(self._variable(text) and self._config_map(text))
+        # Most ConfigMaps set no variable that matters.
+        sets_variable = self._config_map(text) and any(name in text for name in self._variables)
+        return bool(sets_variable) or _may_share(text)
 
     def add(self, source: Source) -> None:
         context = self._context

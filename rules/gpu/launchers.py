@@ -24,12 +24,14 @@ _DIGITS = 6
 class Word(NamedTuple):
     """A word of a command, and the path of the text that it stands in.
 
-    `is_mention` if it may be part of a text that is written, and start nothing.
+    `is_mention` if it may be part of a text that is written, and start nothing. `option` is what
+    it is the name of, with or without a value; empty if of no option.
     """
 
     text: str
     path: Path
     is_mention: bool
+    option: str
 
 
 class ParallelSize(NamedTuple):
@@ -54,6 +56,8 @@ _MAX_WORDS = 5000
 # Beside these words a command starts several programs, or one on several machines.
 _UNCLEAR = frozenset({"for", "while", "until", "mpirun", "srun", "ssh", "xargs", "parallel"})
 _MASK = "CUDA_VISIBLE_DEVICES"
+# One of them is in every other word that makes a command unclear.
+_UNCLEAR_MARKS = ("ray", "&", "#", "<<", _MASK)
 
 
 def parallel_size(container: Container, command: Iterable[CommandText]) -> ParallelSize | None:
@@ -61,7 +65,7 @@ def parallel_size(container: Container, command: Iterable[CommandText]) -> Paral
     words = _words(container, list(command))
     texts = [word.text for word in words]
     started = list(_started(container, words)) or list(_configured(words))
-    if len(started) != 1 or _MASK in container.env or any(map(_is_unclear, texts)):
+    if len(started) != 1 or _MASK in container.env or _are_unclear(texts):
         return None
     launcher, is_mention = started[0]
     if is_mention:
@@ -78,7 +82,10 @@ def parallel_size(container: Container, command: Iterable[CommandText]) -> Paral
             gpus *= int(size)
             options.append(f"{name} {size}")
             place = place or path
-    if any(_is_unclear_for(launcher, text) for text in texts):
+    names = (word.option for word in words)
+    if any(text.startswith("--data-parallel") for text in texts) or not (
+        frozenset(launcher.unclear).isdisjoint((*texts, *names))
+    ):
         return None
     return ParallelSize(launcher, gpus, " and ".join(options), place) if place else None
 
@@ -87,15 +94,18 @@ def _words(container: Container, command: Sequence[CommandText]) -> list[Word]:
     """The words of `command`; none if it names no launcher, or has too many."""
     if not _may_start(container, command):
         return []
-    found = ((word, path) for path, text in command for word in script_words(text))
-    words = [Word(word.text, path, word.is_mention) for word, path in found]
+    words = [
+        Word(word, path, is_mention, _option(word))
+        for path, text in command
+        for word, is_mention in script_words(text)
+    ]
     return words if len(words) <= _MAX_WORDS else []
 
 
 def _may_start(container: Container, command: Iterable[CommandText]) -> bool:
     """Whether a launcher is named anywhere: cheaper than to look at every word."""
-    named = any(mark in text for _, text in command for mark in _MARKS)
-    return named or image_name(container.image) in _BY_IMAGE
+    whole = "\n".join([text for _, text in command])
+    return any(mark in whole for mark in _MARKS) or image_name(container.image) in _BY_IMAGE
 
 
 def _started(container: Container, words: Sequence[Word]) -> Iterator[tuple[Launcher, bool]]:
@@ -112,20 +122,22 @@ def _started(container: Container, words: Sequence[Word]) -> Iterator[tuple[Laun
 def _configured(words: Iterable[Word]) -> Iterator[tuple[Launcher, bool]]:
     """Lightning for each word that sets its number of devices, and whether it is a mention."""
     for word in words:
-        if _name(word.text) in _LIGHTNING_OPTIONS:
+        if word.option in _LIGHTNING_OPTIONS:
             yield LIGHTNING, word.is_mention
 
 
-def _is_unclear(text: str) -> bool:
-    in_background = text.endswith("&") and text != "&&"
-    in_document = "<<" in text
-    is_named = text in _UNCLEAR or "ray" in text or text.startswith(("#", _MASK))
-    return is_named or in_background or in_document
+def _are_unclear(words: Sequence[str]) -> bool:
+    """Whether one of `words` stands for several programs, or for a text instead of a command."""
+    if not _UNCLEAR.isdisjoint(words):
+        return True
+    whole = "\n".join(words)
+    return any(mark in whole for mark in _UNCLEAR_MARKS) and any(map(_is_unclear, words))
 
 
-def _is_unclear_for(launcher: Launcher, text: str) -> bool:
-    is_named = text in launcher.unclear or _name(text) in launcher.unclear
-    return is_named or text.startswith("--data-parallel")
+def _is_unclear(word: str) -> bool:
+    in_background = word.endswith("&") and word != "&&"
+    in_document = "<<" in word
+    return in_background or in_document or "ray" in word or word.startswith(("#", _MASK))
 
 
 def _options(words: Sequence[Word], names: Iterable[str]) -> Iterator[tuple[str, str, Path]]:
@@ -134,15 +146,15 @@ def _options(words: Sequence[Word], names: Iterable[str]) -> Iterator[tuple[str,
     The value of one that may be part of a text is empty.
     """
     known = frozenset(names)
-    for index, (text, path, is_mention) in enumerate(words):
-        if _name(text) in known:
-            name, equals, value = text.partition("=")
+    for index, word in enumerate(words):
+        if word.option in known:
+            name, equals, value = word.text.partition("=")
             following = words[index + 1].text if index + 1 < len(words) else ""
             stated = value.strip("\"'") if equals else following
-            yield name, "" if is_mention else stated, path
+            yield name, "" if word.is_mention else stated, word.path
 
 
-def _name(text: str) -> str:
+def _option(text: str) -> str:
     """The option that `text` is, with dashes: these programs read underscores as well.
 
     Hydra's are written without dashes, `trainer.devices=8`, and with `+` where they are new.

@@ -14,6 +14,8 @@ _MAX_WORDS = 200
 # A word of a script, or the end of a line. A quotation that is never closed goes to the end.
 _SCRIPT_WORD = r"""
     \n | (?: "(?:[^"\\]|\\.?)*+(?:"|\Z) | '[^']*(?:'|\Z) | \\.? | [^\s"'\\]++ )++"""
+# A text that is one word: nothing in it quotes, escapes or separates.
+_ONE_WORD = r"""[^\s"'\\]+"""
 # Programs whose arguments are texts, or names of programs that they do not start.
 _MENTIONING = frozenset({"echo", "printf", "pip", "pip3", "which"})
 # How far back the beginning of a line is looked for
@@ -49,6 +51,9 @@ def script_words(text: str) -> Iterator[ScriptWord]:
 
     So are those behind `echo` and its like, up to the end of the command.
     """
+    if _pattern(_ONE_WORD).fullmatch(text):  # most arguments are
+        yield ScriptWord(text, is_mention=False)
+        return
     mentions, separators = False, (";", "|", "&")
     for match in _pattern(_SCRIPT_WORD).finditer(text.replace("\\\n", " ")):
         parts = match[0].split()

@@ -40,6 +40,8 @@ def selects_mig_cards(pod: Pod) -> bool:
 
 
 def _selects(pod: Pod, labels: Mapping[str, Callable[[str], bool]]) -> bool:
+    if not (pod.node_selector or pod.spec.get("affinity")):
+        return False
     for label, divides in labels.items():
         values = allowed_values(pod, label)
         if values and all(map(divides, values)):
