@@ -21,6 +21,7 @@ settings.load_profile("untimed")
 pytest_plugins = (
     "tests.testkit.control_plane.fixtures",
     "tests.testkit.admission.registered_webhook",
+    "tests.testkit.rule_coverage",
 )
 
 
