@@ -8,13 +8,11 @@ from typing import Any
 from rules.base.json_access import as_object, as_text
 from rules.base.patterns import matches_any
 from rules.base.quantity import Quantity, parse
-from rules.inventory.records import NodeGroup, NodeSurvey
+from rules.inventory.records import SURVEY, NodeGroup, NodeSurvey
 
 MOST_GROUPS = 200
 MOST_CHARACTERS = 200_000
 """Of the labels of all groups: a file of an inventory holds a megabyte, and has each twice."""
-SURVEY = "nodes"
-"""The name of the one NodeSurvey of an inventory."""
 
 
 class NodeCollector:

@@ -59,6 +59,10 @@ class NodeSurvey(NamedTuple):
     resources: frozenset[str]
 
 
+SURVEY = "nodes"
+"""The name of the one NodeSurvey of an inventory."""
+
+
 class ResourceClaim(NamedTuple):
     """The device classes of its requests."""
 

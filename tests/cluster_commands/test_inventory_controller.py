@@ -21,8 +21,8 @@ from cluster_commands.source.objects import (
 )
 from policies.inventory_files import CheckedInventory, file_name, parse_inventory
 from policies.loading import default_policy
-from rules.inventory.nodes import SURVEY
 from rules.inventory.records import (
+    SURVEY,
     ConfigMap,
     DeviceClass,
     NodeGroup,

@@ -26,7 +26,6 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from rules.base.json_access import display
 from rules.base.patterns import matches_any
@@ -43,6 +42,7 @@ from rules.traits.bits import INVENTORY, QUOTA
 
 LIMITS, REQUESTS = "limits.", "requests."
 OF_CLASS = ".deviceclass.resource.k8s.io/devices"
+CLAIMS = "count/resourceclaims.resource.k8s.io"
 MOST_NAMED = 3
 
 
@@ -50,15 +50,15 @@ def check(quota: Quota, context: Context) -> Iterator[Finding]:
     """Yield one finding for the namespace, at the first of its quotas that limits a GPU."""
     inventory = context.inventory
     quotas = inventory.all_in(ResourceQuota, quota.object.namespace)
-    offers = list(_offers(inventory, quota.profile)) if quota.object.name in quotas else []
+    offers = dict(_offers(inventory, quota.profile)) if quota.object.name in quotas else {}
     names = (name for name in sorted(quotas) if _gpu_key(quotas[name], quota.profile, inventory))
     if not offers or quota.object.name != next(names, None):
         return
     keys = frozenset(key for known in quotas.values() for key in known.hard)
-    holes = [offer for offer in offers if keys.isdisjoint(offer.keys)]
+    holes = [(offer, wanted) for offer, wanted in offers.items() if keys.isdisjoint(wanted)]
     if holes:
         limited = _gpu_key(quotas[quota.object.name], quota.profile, inventory)
-        named = ", ".join(hole.name for hole in holes[:MOST_NAMED])
+        named = ", ".join(name for name, _ in holes[:MOST_NAMED])
         more = f" and {len(holes) - MOST_NAMED} more" if len(holes) > MOST_NAMED else ""
         yield Finding(
             path=quota.path,
@@ -67,21 +67,12 @@ def check(quota: Quota, context: Context) -> Iterator[Finding]:
                 f"the quota limits {display(limited)}, and no quota of its namespace limits "
                 f"{named}{more}, which the cluster offers as well"
             ),
-            help=f"add {', '.join(hole.keys[0] for hole in holes[:MOST_NAMED])}; 0 forbids it",
+            help=f"add {', '.join(wanted[0] for _, wanted in holes[:MOST_NAMED])}; 0 forbids it",
         )
 
 
-class _Offer(NamedTuple):
-    """A resource or a device class by which pods get GPUs, and the keys of quotas that limit it.
-
-    `name` is for messages.
-    """
-
-    name: str
-    keys: tuple[str, ...]
-
-
-def _offers(inventory: Inventory, profile: Profile) -> Iterator[_Offer]:
+def _offers(inventory: Inventory, profile: Profile) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield by what pods get GPUs, for a message, and the keys of quotas that limit it."""
     groups = inventory.all_in(NodeGroup, None).values()
     offered = {name for group in groups for name in group.resources}
     for name in sorted(offered):
@@ -89,12 +80,12 @@ def _offers(inventory: Inventory, profile: Profile) -> Iterator[_Offer]:
         if resource is None or offered.isdisjoint(resource.companions):
             is_counted = matches_any(profile.limit_quotas, name)
             keys = (f"{REQUESTS}{name}", *((f"{LIMITS}{name}",) if is_counted else ()))
-            yield _Offer(display(name), keys)
+            yield display(name), keys
     for name, known in sorted(inventory.all_in(DeviceClass, None).items()):
         if is_gpu_class(name, profile, inventory):
             stands_for = (f"{DEVICE_CLASS_PREFIX}{name}", known.extended_resource)
-            keys = (f"{name}{OF_CLASS}", *(f"{REQUESTS}{each}" for each in stands_for))
-            yield _Offer(f"the device class {display(name)}", keys)
+            keys = (f"{name}{OF_CLASS}", *(f"{REQUESTS}{each}" for each in stands_for), CLAIMS)
+            yield f"the device class {display(name)}", keys
 
 
 def _gpu_key(quota: ResourceQuota, profile: Profile, inventory: Inventory) -> str:

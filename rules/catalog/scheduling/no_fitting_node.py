@@ -27,6 +27,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rules.base.json_access import display
 from rules.base.json_patch import Path
@@ -34,15 +35,16 @@ from rules.finding import Action, Finding
 from rules.gpu.devices import is_device_class, requested_resources
 from rules.gpu.pod_requests import effective_request, first_request
 from rules.inventory.inventory import Inventory
-from rules.inventory.nodes import SURVEY
-from rules.inventory.records import DeviceClass, NodeGroup, NodeSurvey
+from rules.inventory.records import SURVEY, DeviceClass, NodeGroup, NodeSurvey
 from rules.objects.pod import Pod
 from rules.objects.pod_layout import POD_SPEC
-from rules.placement.known_nodes import Demand, demands, fitting_groups
 from rules.placement.node_affinity import required_terms
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import GPU_RESOURCE, INVENTORY
+
+if TYPE_CHECKING:
+    from rules.placement.known_nodes import Demand
 
 HELP = "`kubectl get nodes --show-labels` and `gpuward gpus` show what there is"
 
@@ -52,6 +54,8 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     survey = context.inventory.find(NodeSurvey, SURVEY)
     if survey is None or pod.layout is not POD_SPEC or pod.exists or _is_placed_by_others(pod):
         return
+    from rules.placement.known_nodes import demands, fitting_groups  # noqa: PLC0415  # not offline
+
     wanted = demands(pod, survey)
     groups = list(context.inventory.all_in(NodeGroup, None).values())
     if wanted is None or not groups:
