@@ -2,8 +2,8 @@
 
 What it does
 ------------
-Reads what a pod selects by `cloud.google.com/gke-gpu-partition-size`, in `nodeSelector` and in the
-required node affinity. Finds
+Reads what a pod that asks for GPUs selects by `cloud.google.com/gke-gpu-partition-size`, in
+`nodeSelector` and in the required node affinity. Finds
 
 - a size into which none of the selected cards is divided: `1g.5gb` with
   `cloud.google.com/gke-accelerator: nvidia-h100-80gb`;
@@ -35,7 +35,7 @@ from rules.objects.pod import Pod
 from rules.placement.node_modes import allowed_values, selected_modes
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import NODE_CONSTRAINT
+from rules.traits.bits import GPU, NODE_CONSTRAINT
 
 SIZE = "cloud.google.com/gke-gpu-partition-size"
 CARD = "cloud.google.com/gke-accelerator"
@@ -89,5 +89,5 @@ def _not_on_the_card(pod: Pod, sizes: set[str]) -> Iterator[Finding]:
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(NODE_CONSTRAINT,), needs_resources=True
+    check, action=Action.WARN, since="0.1", needs=(NODE_CONSTRAINT, GPU), needs_resources=True
 )
