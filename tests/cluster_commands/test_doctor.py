@@ -399,8 +399,11 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert "- component priority, daemonset/plugin in kube-system:\n  set priorityClassName" in text
     assert main(["--from", str(file), "-o", "json"]) == 1
     document = json.loads(capsys.readouterr().out)
+    assert document["version"] == 1
+    assert {*document["rows"][0]} == {"check", "subject", "state", "message", "remedy"}
     found = [row for row in document["rows"] if row["state"] == "wrong"]
     assert [row["check"] for row in found] == ["component priority"]
     file.write_text(json.dumps(listed(objects[0])), encoding="utf-8")
     assert main(["--from", str(file)]) == 3
+    assert main(["--from", str(file), "--allow-not-known"]) == 0
     assert main(["--from", str(tmp_path / "nothing.json")]) == 2

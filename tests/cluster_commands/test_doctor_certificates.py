@@ -96,6 +96,10 @@ def test_a_serving_certificate_that_nobody_has_renewed(
             "caBundle": base64.b64encode(signer.certificate_pem).decode(),
         }
         found = rows(installed(clientConfig=client)[0])
+        unsent = rows(installed(clientConfig=client)[0], tls_only=True)
+    (checked,) = [row for row in unsent["webhook"] if row.subject == client["url"]]
+    assert checked.message.startswith("only its certificate was checked; certificate until 20")
+    assert checked.state is state
     assert states(found["CA bundle"]) == {"gpuward (MutatingWebhookConfiguration)": State.OK}
     (served,) = [row for row in found["webhook"] if row.subject == client["url"]]
     assert served.state is state

@@ -42,12 +42,13 @@ def rows(
     broken: tuple[str, ...] = (),
     request: Request | None = lambda _path: NO_METRICS,
     ask_kubelets: bool = False,
+    tls_only: bool = False,
 ) -> dict[str, list[Row]]:
     """The rows by check."""
     source = Objects(*objects, forbidden=forbidden, broken=broken)
     facts: Facts = read_facts(cast("ObjectSource", source), default_policy(), request)
     found: dict[str, list[Row]] = {}
-    for row in all_rows(facts, ask_kubelets=ask_kubelets):
+    for row in all_rows(facts, ask_kubelets=ask_kubelets, tls_only=tls_only):
         found.setdefault(row.check, []).append(row)
         assert bool(row.remedy) == (row.state is not State.OK), row
     return found
