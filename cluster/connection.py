@@ -1,4 +1,4 @@
-"""The connection to an API server: the one module that imports the Kubernetes client.
+"""The connection to an API server, by the Kubernetes client.
 
 It uses only the client's configuration (in-cluster or kubeconfig) and connection pool. The client's
 models change with every release, and refuse values that they do not know.
@@ -15,9 +15,9 @@ from typing import Any, Self
 import urllib3
 import yaml
 from kubernetes import client, config
-from kubernetes.config import kube_config
 
 from cluster.errors import TooLargeError, UnreachableError, error_of
+from cluster.kubeconfig import current_context, impersonation
 from cluster.protocols import ClusterError, Object
 
 _SECONDS = 10.0  # for one request
@@ -42,6 +42,7 @@ class Connection:
         if not self._configuration.host.startswith(("http://", "https://")):
             host = self._configuration.host
             raise ClusterError(f"{_NO_CREDENTIALS}: the cluster's server is no address: {host!r}")
+        self._headers: list[tuple[str, str]] = []
         # Callers decide themselves when to retry.
         self._configuration.retries = urllib3.Retry(0)
         self._pool = client.ApiClient(self._configuration).rest_client.pool_manager
@@ -62,13 +63,17 @@ class Connection:
     def like_kubectl(cls, kubeconfig: str | None = None, context: str | None = None) -> Self:
         """Use the credentials that kubectl would use: those of the pod only if there is no file."""
         files = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        more: list[tuple[str, str]] = []
 
         def load(configuration: client.Configuration) -> None:
-            chosen = context or _current_context(files)
+            chosen = context or current_context(files)
             config.load_kube_config(files, chosen, client_configuration=configuration)  # type: ignore[no-untyped-call]  # the same
+            more.extend(impersonation(files, chosen))
 
         if any(os.path.exists(os.path.expanduser(file)) for file in files.split(os.pathsep)):
-            return cls(load)
+            connection = cls(load)
+            connection._headers = more
+            return connection
         if kubeconfig or context or "KUBERNETES_SERVICE_HOST" not in os.environ:
             raise ClusterError(f"{_NO_CREDENTIALS}: there is no file {files}")
         return cls.in_cluster()
@@ -110,7 +115,9 @@ class Connection:
         max_bytes: int | None,
         accept: str = "application/json",
     ) -> bytes:
-        headers = {"Accept": accept, **self._credentials()}
+        headers = urllib3.HTTPHeaderDict({"Accept": accept, **self._credentials()})
+        for name, value in self._headers:
+            headers.add(name, value)
         if body is not None:
             headers["Content-Type"] = sent
         try:
@@ -140,16 +147,6 @@ class Connection:
         # Read for each request: tokens of pods are replaced every hour.
         found = self._configuration.auth_settings().get("BearerToken", {}).get("value")
         return {"Authorization": found.strip()} if found else {}
-
-
-def _current_context(files: str) -> str | None:
-    """The context of the first file that names one, as kubectl chooses it.
-
-    The client takes the last one, and so might connect to another cluster than kubectl.
-    """
-    contents: dict[str, Any] = kube_config.KubeConfigMerger(files).config_files  # type: ignore[no-untyped-call]  # the same
-    found = (content.get("current-context") for content in contents.values())
-    return next(filter(None, found), None)
 
 
 def _read(answer: urllib3.BaseHTTPResponse, max_bytes: int | None) -> bytes | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cluster.connection import Connection
 from cluster_commands.source import api_server as module
@@ -188,7 +189,7 @@ def test_a_file_that_cannot_be_read_is_an_error_with_its_place(
         list(open_source(parse("--from", str(file))).list(PODS))
 
 
-def test_a_real_api_server_lists_the_same(api_server: Cluster) -> None:
+def test_a_real_api_server_lists_the_same(api_server: Cluster, tmp_path: Path) -> None:
     namespaces = [api_server.namespace() for _ in range(2)]
     names = [f"pod-{number}" for number in range(7)]
     for namespace in namespaces:
@@ -219,5 +220,16 @@ def test_a_real_api_server_lists_the_same(api_server: Cluster) -> None:
         list(blind.list(PODS, "default"))
     with pytest.raises(NotServedError, match=r"does not serve this resource$"):
         list(source.list(Resource("workflows", "Workflow", "argoproj.io", ("v1alpha1",))))
+    # With the rights of the user as whom the kubeconfig acts, as kubectl
+    acting = yaml.safe_load(api_server.kubeconfig.read_text())
+    acting["users"][0]["user"] |= {"as": "somebody", "as-groups": ["viewers", "auditors"]}
+    file = tmp_path / "acting.kubeconfig"
+    file.write_text(json.dumps(acting))
+    with pytest.raises(MissingRightError):
+        list(open_source(parse("--kubeconfig", str(file))).list(NODES))
+    role = ("--clusterrole=view", "--group=auditors", "-n", namespaces[0])
+    api_server.kubectl("create", "rolebinding", "auditors", *role)
+    acts = open_source(parse("--kubeconfig", str(file)))
+    assert len([*acts.list(PODS, namespaces[0])]) == len(names)
     old_first = Resource("jobs", "Job", "batch", ("v0", "v1"))
     assert [*source.list(old_first)] == []
