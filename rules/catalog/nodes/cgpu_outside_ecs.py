@@ -44,7 +44,7 @@ def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
         if label.name == MODE and label.value in CGPU_MODES:
             yield Finding(
                 path=label.path,
-                key=f"nodes.{MODE}",
+                key=f"providerID.{MODE}",
                 message=f"the node has the label {MODE}: {label.value}, and by its providerID "
                 f"{display(provider)} it is no ECS instance: cGPU runs only there",
                 help=f"write {MODE}: share",

@@ -45,7 +45,7 @@ def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
         if missing:
             yield Finding(
                 path=label.path,
-                key=f"nodes.{MODE}",
+                key=f"status.{MODE}",
                 message=f"the node has the label {MODE}: {label.value}, and its status has no "
                 f"{' and no '.join(missing)}",
                 help="see whether the device plugin of this mode runs on the node, and its driver",

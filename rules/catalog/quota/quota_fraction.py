@@ -46,7 +46,7 @@ def check(quota: Quota, _context: Context) -> Iterator[Finding]:
             refused = not isinstance(amount, Quantity) or amount.nano < 0
             path = (*quota.path, key)
             yield Finding(
-                path=path, key=f"hard.{key}", message=message, help=advice, api_refuses=refused
+                path=path, key=f"amount.{key}", message=message, help=advice, api_refuses=refused
             )
 
 
