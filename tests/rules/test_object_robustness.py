@@ -125,7 +125,7 @@ PLUGIN: dict[str, Any] = {
 }
 OBJECTS = (NODE, NODE_POOL, KUBEADM, WEBHOOKS, PLUGIN)
 PLACES = [places(made) for made in OBJECTS]
-ODD = st.one_of(
+ODD: st.SearchStrategy[Any] = st.one_of(
     st.sampled_from(
         [
             *(None, True, 0, -1, 10**30, 1e308, "", "x", "\ud800", "²", "1" * 5000, "1e999999999"),
