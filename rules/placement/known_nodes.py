@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.json_access import as_text
 from rules.base.patterns import has_placeholder, matches_any
-from rules.inventory.records import NodeGroup, NodeSurvey
+from rules.inventory.records import NodeSurvey
 from rules.objects.pod import Pod
 from rules.placement.node_affinity import (
     expression_values,
     expressions,
     is_empty,
     required_terms,
+    selector_expressions,
 )
 
 # More than any pod needs: what has more is not compared, so that the comparison stays fast.
@@ -40,38 +41,36 @@ class Demand(NamedTuple):
         return _OPERATORS[self.operator](labels.get(self.key), self.values)
 
 
-def demands(pod: Pod, survey: NodeSurvey) -> tuple[list[Demand], list[list[Demand]]] | None:
-    """What the pod demands of labels that `survey` keeps, and in each of its alternatives.
+class Selection(NamedTuple):
+    """What a pod demands of its node: everything in `always`, and in one of `alternatives`.
 
-    The alternatives are the terms of the required node affinity. None if there is too much.
+    These are the node selector, and the terms of the required node affinity, if it has any.
     """
+
+    always: list[Demand]
+    alternatives: list[list[Demand]]
+
+    def is_met(self, labels: Labels) -> bool:
+        """Whether a node with these labels meets it."""
+        if not _all_met(self.always, labels):
+            return False
+        return not self.alternatives or any(_all_met(a, labels) for a in self.alternatives)
+
+
+def selection(pod: Pod, survey: NodeSurvey) -> Selection | None:
+    """What the pod demands of the labels that `survey` keeps; None if it demands too much."""
     kept = tuple(survey.labels)
-    selector = [
-        {"key": key, "operator": "In", "values": [value]}
-        for key, value in pod.node_selector.items()
-    ]
+    selector = selector_expressions(pod)
     terms = [[e for _, e in expressions(t)] for _, t in required_terms(pod) if not is_empty(t)]
     everything = [*selector, *(e for term in terms for e in term)]
     values = sum(len(e["values"]) for e in everything if isinstance(e.get("values"), list))
     if len(everything) > MOST_EXPRESSIONS or values > MOST_VALUES:
         return None
-    return _known(selector, kept), [_known(term, kept) for term in terms]
+    return Selection(_known(selector, kept), [_known(term, kept) for term in terms])
 
 
-def fitting_groups(
-    groups: Sequence[NodeGroup], wanted: tuple[list[Demand], list[list[Demand]]]
-) -> list[NodeGroup]:
-    """The groups with the labels that a pod demands."""
-    of_all, alternatives = wanted
-    return [
-        group
-        for group in groups
-        if all(demand.is_met(group.labels) for demand in of_all)
-        and (
-            not alternatives
-            or any(all(demand.is_met(group.labels) for demand in a) for a in alternatives)
-        )
-    ]
+def _all_met(demands: Sequence[Demand], labels: Labels) -> bool:
+    return all(demand.is_met(labels) for demand in demands)
 
 
 def _known(listed: Sequence[Mapping[str, Any]], kept: tuple[str, ...]) -> list[Demand]:

@@ -44,7 +44,7 @@ from rules.rule import define_rule
 from rules.traits.bits import GPU_RESOURCE, INVENTORY
 
 if TYPE_CHECKING:
-    from rules.placement.known_nodes import Demand
+    from rules.placement.known_nodes import Selection
 
 HELP = "`kubectl get nodes --show-labels` and `gpuward gpus` show what there is"
 
@@ -54,14 +54,14 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     survey = context.inventory.find(NodeSurvey, SURVEY)
     if survey is None or pod.layout is not POD_SPEC or pod.exists or _is_placed_by_others(pod):
         return
-    from rules.placement.known_nodes import demands, fitting_groups  # noqa: PLC0415  # not offline
+    from rules.placement.known_nodes import selection  # noqa: PLC0415  # not offline
 
-    wanted = demands(pod, survey)
+    wanted = selection(pod, survey)
     groups = list(context.inventory.all_in(NodeGroup, None).values())
     if wanted is None or not groups:
         return
     amounts = _amounts(pod, groups, context.inventory)
-    fitting = fitting_groups(groups, wanted)
+    fitting = [group for group in groups if wanted.is_met(group.labels)]
     if not fitting:
         path, reason = _missing_labels(pod, groups, wanted)
         yield _finding(path, "labels", reason)
@@ -97,11 +97,9 @@ def _has(group: NodeGroup, amounts: Mapping[str, int]) -> bool:
     return all(group.resources.get(name, 0) >= amount for name, amount in amounts.items())
 
 
-def _missing_labels(
-    pod: Pod, groups: Sequence[NodeGroup], wanted: tuple[list[Demand], list[list[Demand]]]
-) -> tuple[Path, str]:
+def _missing_labels(pod: Pod, groups: Sequence[NodeGroup], wanted: Selection) -> tuple[Path, str]:
     """Where the pod selects labels that no node has, and which, if it is a single one."""
-    for demand in wanted[0]:
+    for demand in wanted.always:
         if not any(demand.is_met(group.labels) for group in groups):
             label = display(f"{demand.key}: {min(demand.values)}")
             return (*pod.path, "nodeSelector", demand.key), f"no node has the label {label}"
