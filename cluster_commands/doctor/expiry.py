@@ -6,7 +6,7 @@ import datetime
 
 from registration.webhook_client import Validity, context_of, validity_of
 
-# As the alert GpuwardCertificateExpires: gpuward renews when a third of the lifetime is left.
+# As the alert GpuwardCertificateExpiresSoon: gpuward renews when a third of the lifetime is left.
 _SOON = datetime.timedelta(days=14)
 _SOON_OF_LIFETIME = 14 / 90
 
