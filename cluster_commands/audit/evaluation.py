@@ -66,7 +66,7 @@ class ObjectEvaluator:
         self.results.objects += 1
         findings: list[Finding] = []
         try:
-            if why := oversized_reason(raw, len(json.dumps(raw))):
+            if why := oversized_reason(raw, _size(raw)):
                 self._not_evaluated(f"{ref}: gpuward cannot evaluate this object because of {why}")
             else:
                 findings = self._check(raw, str(ref))
@@ -114,6 +114,18 @@ class ObjectEvaluator:
 
     def _not_evaluated(self, message: str) -> None:
         self.results.not_evaluated.append(InputNotEvaluated("", 0, 0, message))
+
+
+def _size(raw: Object) -> int:
+    """The bytes of an object as JSON, without those that API servers write about its fields.
+
+    These are up to half of a pod, no rule reads them, and counting them takes as long as the rules.
+    """
+    metadata = as_object(raw.get("metadata"))
+    if "managedFields" in metadata:
+        kept = {key: value for key, value in metadata.items() if key != "managedFields"}
+        raw = {**raw, "metadata": kept}
+    return len(json.dumps(raw))
 
 
 def _is_sent(raw: Object) -> bool:

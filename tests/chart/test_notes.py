@@ -77,8 +77,11 @@ def notes(text: str = "", *, release: str = "gpuward", name: str | None = None) 
         ),
         (
             "audit: {enabled: true, kind: Deployment}",
-            ["Deployment gpuward-audit evaluates what runs, every 3600 seconds"],
-            ["WARNING", "CronJob"],
+            [
+                "Deployment gpuward-audit evaluates what runs, every 3600 seconds",
+                "set audit.publish or audit.events",
+            ],
+            ["WARNING", "CronJob", "component=audit"],
         ),
         (
             "audit: {enabled: true, publish: policyreport}",

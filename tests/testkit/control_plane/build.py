@@ -172,6 +172,7 @@ def main() -> int:
         lines = [f"{name} {found[name]}" for name in (*KUBERNETES.packages, *HELM.packages)]
         if not os.environ.get("KUBEBUILDER_ASSETS"):
             tools = chart_tools()
+            report_kinds()
             names = (*CHART_TOOLS.packages, *CHART_LINTER.packages)
             lines += [f"{name} {tools[name]}" for name in names]
     except BuildError as error:
