@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -66,6 +65,8 @@ def files_at(path: str) -> Iterator[str | SkippedSource | UnreadableSource]:
     elif os.path.lexists(path):
         yield path
     else:
+        import glob  # noqa: PLC0415  # most users name files and folders
+
         found = sorted(glob.glob(path, recursive=True))
         if not found:
             raise UsageError(f"{path} does not exist")

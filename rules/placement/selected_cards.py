@@ -24,7 +24,7 @@ _MEMORY_LABELS = (
     "aliyun.accelerator/nvidia_mem",
     "karpenter.k8s.aws/instance-gpu-memory",
 )
-_IN_MEBIBYTES = re.compile(r"([1-9][0-9]{0,7})(?:MiB)?", re.ASCII)
+_IN_MEBIBYTES = r"([1-9][0-9]{0,7})(?:MiB)?"
 
 MEBIBYTES = {"GiB": 1024, "MiB": 1}
 """How many MiB one is of a resource, by the unit that a profile gives for it."""
@@ -48,7 +48,7 @@ def selected_card_memory(pod: Pod) -> CardMemory | None:
     """
     for label in _MEMORY_LABELS:
         if values := allowed_values(pod, label):
-            amounts = [_IN_MEBIBYTES.fullmatch(value) for value in values]
+            amounts = [re.fullmatch(_IN_MEBIBYTES, value) for value in values]
             known = [int(amount[1]) for amount in amounts if amount]
             if len(known) == len(values):
                 return CardMemory(min(known), max(known), f"a card with {label}: {_list(values)}")

@@ -32,13 +32,13 @@ from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import NODE
 
-_ECS = re.compile(r"(?:alicloud://)?[a-z0-9-]{1,63}\.[A-Za-z0-9-]{1,63}")
+_ECS = r"(?:alicloud://)?[a-z0-9-]{1,63}\.[A-Za-z0-9-]{1,63}"
 
 
 def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
     """Yield the label if the node is known to be no ECS instance."""
     provider = as_text(as_object(node.raw.get("spec")).get("providerID"))
-    if not provider or _ECS.fullmatch(provider):
+    if not provider or re.fullmatch(_ECS, provider):
         return
     for label in node_labels(node):
         if label.name == MODE and label.value in CGPU_MODES:
