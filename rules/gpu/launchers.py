@@ -90,6 +90,12 @@ def parallel_size(container: Container, command: Iterable[CommandText]) -> Paral
     return ParallelSize(launcher, gpus, " and ".join(options), place) if place else None
 
 
+def started_program(container: Container, command: Iterable[CommandText]) -> Launcher | None:
+    """The one known program that the `command` of `container` starts; None in doubt."""
+    started = list(_started(container, _words(container, list(command))))
+    return started[0][0] if len(started) == 1 and not started[0][1] else None
+
+
 def _words(container: Container, command: Sequence[CommandText]) -> list[Word]:
     """The words of `command`; none if it names no launcher, or has too many."""
     if not _may_start(container, command):

@@ -44,9 +44,11 @@ class Container(Struct, omit_defaults=True):
     args: AnyJson = UNSET
     env: list[Variable] | UnsetType = UNSET
     envFrom: AnyJson = UNSET
+    livenessProbe: AnyJson = UNSET
     resources: AnyJson = UNSET
     restartPolicy: AnyJson = UNSET
     securityContext: AnyJson = UNSET
+    startupProbe: AnyJson = UNSET
     volumeMounts: list[VolumeMount] | UnsetType = UNSET
 
 

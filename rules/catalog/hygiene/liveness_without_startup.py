@@ -1,0 +1,78 @@
+"""A model server may be killed while it loads its model.
+
+What it does
+------------
+Finds model servers that request a GPU, with a `livenessProbe`, without a `startupProbe`, and with
+less than five minutes until the kubelet restarts a container that does not answer: by
+`initialDelaySeconds`, `periodSeconds` and `failureThreshold` of the liveness probe. It knows vLLM,
+SGLang, Text Generation Inference, TensorRT-LLM and LMDeploy by their commands and images.
+
+Why it matters
+--------------
+Such a server answers only when it has loaded its model, which takes minutes if it is large or is
+downloaded first. A container that is killed before begins anew, holds its GPU all the time, and may
+never become ready. With a startup probe the kubelet waits with the liveness probe until the server
+has answered once.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/
+- https://docs.vllm.ai/en/stable/deployment/k8s.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rules.base.json_access import as_object
+from rules.finding import Action, Finding
+from rules.gpu.commands import commands_of
+from rules.gpu.devices import requests_gpu
+from rules.gpu.launchers import started_program
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE
+
+_ENOUGH = 300  # seconds
+# https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/
+_DEFAULTS = {"initialDelaySeconds": 0, "periodSeconds": 10, "failureThreshold": 3}
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each model server whose liveness probe gives it little time to load a model."""
+    for container, command in commands_of(c for c in pod.containers if _may_be_killed(c)):
+        seconds = _seconds(as_object(container.raw.get("livenessProbe")))
+        program = started_program(container, command)
+        if program is None or not program.is_server or seconds >= _ENOUGH:
+            continue
+        yield Finding(
+            path=(*container.path, "livenessProbe"),
+            key="livenessProbe",
+            message=f"the kubelet restarts {container} if {program.name} does not answer within "
+            f"{seconds} seconds, also while it loads its model",
+            container=container,
+            help="add a startupProbe whose periodSeconds times failureThreshold is the longest "
+            "time that it takes to load",
+        )
+
+
+def _may_be_killed(container: Container) -> bool:
+    has_probe = bool(container.raw.get("livenessProbe")) and not container.raw.get("startupProbe")
+    return has_probe and container.role == "app" and requests_gpu(container)
+
+
+def _seconds(probe: Mapping[str, Any]) -> int:
+    """After how many seconds the kubelet restarts a container that never answers."""
+    values = {}
+    for field, default in _DEFAULTS.items():
+        value = probe.get(field)
+        if value is not None and type(value) is not int:
+            return _ENOUGH  # a placeholder, or an object that the API server refuses
+        values[field] = value or default
+    return values["initialDelaySeconds"] + values["periodSeconds"] * values["failureThreshold"]
+
+
+RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(GPU_RESOURCE,))
