@@ -11,6 +11,7 @@ Of objects that make nodes it reads the policy and the labels of each node pool,
 `ack.node.gpu.schedule` shares the cards of the same nodes: `cpuPolicy` and `kubeletConfiguration`
 of Crossplane's node pools on ACK, `kubeletConfig` of Config Connector, Azure Service Operator and
 Cluster API for Azure, `kubeletExtraConfig` of eksctl, and kubeadm's arguments of the kubelet.
+Karpenter's EC2NodeClass has no field for the policy, and its `userData` is not read.
 
 Why it matters
 --------------
