@@ -27,9 +27,8 @@ def card_memory(node: Mapping[str, Any]) -> int:
     """The MiB of each card of `node`, as KAI counts them; 0 if the node does not say it."""
     labels = as_object(as_object(node.get("metadata")).get("labels"))
     memory = whole_number(as_text(labels.get(_MEMORY_LABEL)))
-    memory = (
-        memory if memory < _MIB else memory // _MIB
-    )  # some releases of the labeller write bytes
+    if memory >= _MIB:  # some releases of the labeller write bytes
+        memory //= _MIB
     return memory - memory % 100
 
 
