@@ -1,4 +1,4 @@
-"""Which nodes pods require that share cards on ACK with a limit of their computing power.
+"""The pools of nodes of ACK on which pods share cards, as far as manifests name them.
 
 A pool is known by `nodeSelector` alone, if one of its labels is the mode `core_mem` or names a node
 pool. A pod with required node affinity is in no known pool, because it may require more.
@@ -15,6 +15,7 @@ from rules.base.patterns import has_placeholder
 from rules.base.quantity import Quantity, parse
 from rules.objects.object_ref import BUILT_IN_GROUPS, object_ref
 from rules.placement.ack_nodes import GPU_CORE, GPU_MEM, MODE
+from rules.placement.node_affinity import REQUIRED
 from rules.workloads.kinds import POD_TEMPLATE_PATHS
 from rules.workloads.lists import flatten_lists
 
@@ -33,7 +34,7 @@ def share_pool(spec: Mapping[str, Any]) -> str:
     """
     selector = as_object(spec.get("nodeSelector"))
     affinity = as_object(as_object(spec.get("affinity")).get("nodeAffinity"))
-    if len(selector) > _MOST_LABELS or "requiredDuringSchedulingIgnoredDuringExecution" in affinity:
+    if len(selector) > _MOST_LABELS or REQUIRED in affinity:
         return ""
     if selector.get(MODE, "core_mem") != "core_mem":
         return ""
