@@ -39,7 +39,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         return
     for container in requesting:
         message = (
-            f"{container} asks for {GPU_CORE} and the pod for no {GPU_MEM}, which goes with it"
+            f"{container} asks for {GPU_CORE}, and no container of the pod for {GPU_MEM}: "
+            "ACK's scheduler does not place a pod with computing power alone"
         )
         advice = f"write {GPU_MEM} (in GiB) beside it under resources.limits"
         field = "limits" if GPU_CORE in container.limits else "requests"
