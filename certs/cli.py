@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from certs.serving.certificate import ServingCertificate
+from cluster.service_options import port
 
 _EPILOG = (
     "An option that is missing is read from an environment variable: --namespace from "
@@ -121,9 +122,9 @@ def _add_numbers(run: argparse.ArgumentParser) -> None:
     for name, (value, text) in _TIMES.items():
         help_text = f"{text} The default is {value:g}."
         _option(run, name, metavar="N", type=_positive, default=value, help=help_text)
-    for name, (port, text) in _PORTS.items():
-        help_text = f"{text} The default is {port}."
-        _option(run, name, metavar="PORT", type=int, default=port, help=help_text)
+    for name, (number, text) in _PORTS.items():
+        help_text = f"{text} The default is {number}."
+        _option(run, name, metavar="PORT", type=port, default=number, help=help_text)
 
 
 def _option(parser: argparse.ArgumentParser, name: str, **keywords: Any) -> None:

@@ -28,22 +28,41 @@ def impersonation(files: str, context: str | None) -> list[tuple[str, str]]:
     """
     chosen = _named(files, "contexts", context).get("context") or {}
     user = _named(files, "users", chosen.get("user")).get("user") or {}
-    headers = list(_headers(user))
-    if not all(isinstance(value, str) and value.isprintable() for _, value in headers):
-        raise ClusterError("the user in the kubeconfig file acts as somebody whose name is no text")
-    return headers
+    # The HTTP client sends text as Latin-1; API servers read UTF-8.
+    return [(name, value.encode().decode("latin-1")) for name, value in _headers(user)]
 
 
-def _headers(user: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    if name := user.get("as"):
-        yield "Impersonate-User", name
-    if uid := user.get("as-uid"):
-        yield "Impersonate-Uid", uid
-    for group in user.get("as-groups") or ():
+def _headers(user: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for field, header in (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid")):
+        if user.get(field) not in (None, ""):
+            yield header, _text(user[field], field)
+    for group in _texts(user, "as-groups"):
         yield "Impersonate-Group", group
-    for key, values in (user.get("as-user-extra") or {}).items():
-        for value in values:
-            yield f"Impersonate-Extra-{quote(key, safe='')}", value
+    extra = user.get("as-user-extra") or {}
+    if not isinstance(extra, dict):
+        raise _wrong_type("as-user-extra", "a map of lists of texts")
+    for key in extra:
+        name = quote(_text(key, "each key of as-user-extra"), safe="")
+        for value in _texts(extra, key, "as-user-extra."):
+            yield f"Impersonate-Extra-{name}", value
+
+
+def _texts(holder: dict[str, Any], field: str, prefix: str = "") -> list[str]:
+    """The texts of the list `field`, which may be missing."""
+    found = holder.get(field)
+    if not isinstance(found, list | None):
+        raise _wrong_type(f"{prefix}{field}", "a list of texts")
+    return [_text(text, f"each of {prefix}{field}") for text in found or ()]
+
+
+def _text(value: object, what: str) -> str:
+    if not (isinstance(value, str) and value.isprintable()):
+        raise _wrong_type(what, "a text without control characters")
+    return value
+
+
+def _wrong_type(what: str, expected: str) -> ClusterError:
+    return ClusterError(f"the user in the kubeconfig file: {what} must be {expected}")
 
 
 def _named(files: str, field: str, name: str | None) -> dict[str, Any]:

@@ -6,6 +6,16 @@ import argparse
 
 from cluster.durations import seconds_between
 
+_MAX_PORT = 65_535
+
+
+def port(text: str) -> int:
+    """The number of a port in `text`; for argparse. The system chooses one for 0."""
+    number = int(text)
+    if not 0 <= number <= _MAX_PORT:
+        raise argparse.ArgumentTypeError(f"{text}: expected a port, up to {_MAX_PORT}")
+    return number
+
 
 def add_service_options(parser: argparse.ArgumentParser, interval: float, what: str) -> None:
     """Add the options; by default `interval` seconds are between two of `what`, a plural."""
@@ -13,7 +23,7 @@ def add_service_options(parser: argparse.ArgumentParser, interval: float, what: 
     parser.add_argument(
         "--status-port",
         metavar="PORT",
-        type=int,
+        type=port,
         default=8081,
         help="Port of /healthz and /metrics. The default is 8081.",
     )

@@ -8,6 +8,7 @@ Source: Kubernetes, `staging/src/k8s.io/kubectl/pkg/cmd/plugin/plugin_completion
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -42,8 +43,22 @@ def _proposals(words: list[str], prefix: str) -> Mapping[str, str] | None:
         return _values(option, prefix)
     if prefix.startswith("-"):
         return _beginning(_options(parser), prefix)
+    positional = _next_positional(parser, rest)
+    return _values(positional, prefix) if positional else {}
+
+
+def _next_positional(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Action | None:
+    """The positional argument that comes after `words`; None if there is none."""
+    with_value = [name for a in parser._actions if a.nargs != 0 for name in a.option_strings]  # noqa: SLF001  # the same
+    given = sum(
+        not word.startswith("-") and previous not in with_value
+        for previous, word in itertools.pairwise(["", *words])
+    )
     positional = [action for action in parser._actions if not action.option_strings]  # noqa: SLF001  # the same
-    return _values(positional[0], prefix) if positional else {}
+    for number, action in enumerate(positional):
+        if number == given or action.nargs in {"*", "+"}:
+            return action
+    return None
 
 
 def _innermost(

@@ -21,7 +21,7 @@ from rules.policy import Policy
 from rules.profile.context import Context
 
 
-class Audited(NamedTuple):
+class AuditResult(NamedTuple):
     """What an audit has found.
 
     - `unlisted`: the resources that could not be listed, or not to their end.
@@ -39,7 +39,7 @@ class Audited(NamedTuple):
 
 def audit(
     source: ObjectSource, policy: Policy, namespace: str | None, *, only_refused: bool = False
-) -> Audited:
+) -> AuditResult:
     """Evaluate the objects of `source`, of one namespace or of all, by `policy`.
 
     With `only_refused`, only what mode `deny` would refuse counts, after what it would fix.
@@ -88,4 +88,4 @@ def audit(
             message = f"the exception to {', '.join(exception.rules)} {what}"
             results.remarks.append(Remark("warning", results.policy, 0, 0, message))
     unlisted = frozenset(str(e.resource) for e in unread if isinstance(e, ListError))
-    return Audited(results, unlisted, not unread, pods, identities)
+    return AuditResult(results, unlisted, not unread, pods, identities)

@@ -8,7 +8,8 @@ import time
 from importlib import import_module
 
 from cluster.durations import seconds_between
-from cluster_commands.audit.audit import Audited, audit
+from cluster.service_options import port
+from cluster_commands.audit.audit import AuditResult, audit
 from cluster_commands.audit.report_kinds import KINDS
 from cluster_commands.source.objects import SourceError
 from cluster_commands.source.options import add_options, open_connection, open_source
@@ -88,7 +89,7 @@ def make_parser() -> argparse.ArgumentParser:
     service.add_argument(
         "--status-port",
         metavar="PORT",
-        type=int,
+        type=port,
         default=8081,
         help="the port of /healthz and /metrics; default: 8081",
     )
@@ -125,8 +126,8 @@ def main(arguments: list[str]) -> int:
         return _refuse(f"{option} writes into a cluster: leave --from out")
     reduce_garbage_collection()
     only_refused = options.mode == "deny"
-    audited = audit(source, policy, options.namespace, only_refused=only_refused)
-    results = audited.results
+    result = audit(source, policy, options.namespace, only_refused=only_refused)
+    results = result.results
     results.policy = policy_file
     results.seconds = time.perf_counter() - started
     if results.nothing_to_evaluate and not options.quiet:
@@ -142,7 +143,7 @@ def main(arguments: list[str]) -> int:
     writer: Writer = import_module(f"lint.report.{outputs.on_standard_output}").write
     color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
     writer(out, results, style._replace(color=color, hyperlinks=links))
-    is_kept = not (options.publish or options.events) or _keep(options, audited, notes=notes)
+    is_kept = not (options.publish or options.events) or _keep(options, result, notes=notes)
     if not (is_written and is_kept):
         return 2
     status = results.status(options.fail_on)
@@ -155,14 +156,14 @@ def _refuse(why: str) -> int:
     return 2
 
 
-def _keep(options: argparse.Namespace, audited: Audited, *, notes: bool) -> bool:
+def _keep(options: argparse.Namespace, result: AuditResult, *, notes: bool) -> bool:
     """Write the findings into the cluster; whether that succeeded."""
     keeping = import_module("cluster_commands.audit.keeping")
     failed: list[SourceError] = []
     try:
         for done in keeping.keep(
             open_connection(options),
-            audited,
+            result,
             options.namespace,
             failed.append,
             reports=KINDS.get(options.publish),

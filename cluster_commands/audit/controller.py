@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from cluster.protocols import ClusterError
 from cluster.service import metrics_of
-from cluster_commands.audit.audit import Audited
+from cluster_commands.audit.audit import AuditResult
 from cluster_commands.source.objects import SourceError
 from lint.findings import LocatedFinding
 from policies.loading import PolicyError
@@ -37,10 +37,10 @@ class StoppedError(Exception):
     """The process is told to end in the middle of an audit."""
 
 
-class Pass(NamedTuple):
+class AuditRun(NamedTuple):
     """One audit, and the findings of it that are reported."""
 
-    audited: Audited
+    result: AuditResult
     findings: Sequence[LocatedFinding]
 
 
@@ -54,7 +54,7 @@ class AuditController(Collector):
 
     def __init__(
         self,
-        audit: Callable[[Callable[[SourceError], object]], Pass],
+        audit: Callable[[Callable[[SourceError], object]], AuditRun],
         counted_namespaces: Sequence[str] = (),
         *,
         now: Callable[[], float] = time.time,
@@ -87,8 +87,8 @@ class AuditController(Collector):
             _log.exception("audit failed")
             self._failures += 1
         else:
-            self._count(found, began_at, is_success=found.audited.saw_all and not errors)
-            results = found.audited.results
+            self._count(found, began_at, is_success=found.result.saw_all and not errors)
+            results = found.result.results
             self._note(
                 [*errors, *(item.message for item in results.not_evaluated)],
                 [remark.message for remark in results.remarks],
@@ -96,8 +96,8 @@ class AuditController(Collector):
         finally:
             self._began_at = None
 
-    def _count(self, found: Pass, began_at: float, *, is_success: bool) -> None:
-        audited, gauges = found.audited, self._gauges
+    def _count(self, found: AuditRun, began_at: float, *, is_success: bool) -> None:
+        result, gauges = found.result, self._gauges
         self._findings = Counter((f.finding.rule, f.level) for f in found.findings)
         homes = ((f.owner or f.finding.object, f) for f in found.findings)
         self._by_namespace = Counter(
@@ -105,11 +105,11 @@ class AuditController(Collector):
             for home, f in homes
             if home is not None and home.namespace in self._counted
         )
-        self._unlisted = audited.unlisted
-        gauges["audit_objects"] = audited.results.objects
-        gauges["audit_not_evaluated"] = len(audited.results.not_evaluated)
-        gauges["audit_unrequested_gpu_pods"] = audited.pods.unrequested
-        gauges["audit_refused_pods"] = audited.pods.refused
+        self._unlisted = result.unlisted
+        gauges["audit_objects"] = result.results.objects
+        gauges["audit_not_evaluated"] = len(result.results.not_evaluated)
+        gauges["audit_unrequested_gpu_pods"] = result.pods.unrequested
+        gauges["audit_refused_pods"] = result.pods.refused
         gauges["audit_duration_seconds"] = seconds = self._monotonic() - began_at
         if is_success:
             gauges["audit_success_timestamp_seconds"] = self._now()
@@ -117,7 +117,7 @@ class AuditController(Collector):
         levels = Counter(located.level for located in found.findings)
         _log.info(
             "audited",
-            objects=audited.results.objects,
+            objects=result.results.objects,
             errors=levels["error"],
             warnings=levels["warning"],
             seconds=round(seconds, 1),

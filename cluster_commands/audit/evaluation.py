@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from cluster_commands.source.objects import Object
+from cluster_commands.source.objects import Object, without_managed_fields
 from lint.excerpts import Excerpt, Span
 from lint.findings import LocatedFinding, reported
 from lint.owners import Owners
@@ -119,12 +119,11 @@ class ObjectEvaluator:
 def _size(raw: Object) -> int:
     """The bytes of an object as JSON, without those that API servers write about its fields.
 
-    These are up to half of a pod, no rule reads them, and counting them takes as long as the rules.
+    No rule reads these, and counting them takes as long as the rules.
     """
     metadata = as_object(raw.get("metadata"))
     if "managedFields" in metadata:
-        kept = {key: value for key, value in metadata.items() if key != "managedFields"}
-        raw = {**raw, "metadata": kept}
+        raw = {**raw, "metadata": without_managed_fields(metadata)}
     return len(json.dumps(raw))
 
 

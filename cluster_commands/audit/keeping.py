@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from cluster.connection import Connection
-from cluster_commands.audit.audit import Audited
+from cluster_commands.audit.audit import AuditResult
 from cluster_commands.audit.publishing import publish
 from cluster_commands.audit.report_kinds import ReportKind
 from cluster_commands.audit.workload_events import write_events
@@ -15,14 +15,14 @@ from lint.findings import LocatedFinding
 from lint.report import many
 
 
-def kept_findings(audited: Audited, *, notes: bool) -> list[LocatedFinding]:
+def kept_findings(result: AuditResult, *, notes: bool) -> list[LocatedFinding]:
     """The findings that are kept: with `notes`, notes too."""
-    return [found for found in audited.results.findings if notes or found.level != "note"]
+    return [found for found in result.results.findings if notes or found.level != "note"]
 
 
 def keep(
     connection: Connection,
-    audited: Audited,
+    result: AuditResult,
     namespace: str | None,
     on_error: Callable[[SourceError], object],
     *,
@@ -35,9 +35,9 @@ def keep(
 
     What cannot be written is given to `on_error`. `wait` waits so many seconds.
     """
-    findings = kept_findings(audited, notes=notes)
+    findings = kept_findings(result, notes=notes)
     # What could not be listed may still have what an earlier audit found in it.
-    is_partial = bool(audited.results.not_evaluated)
+    is_partial = bool(result.results.not_evaluated)
     try:
         if reports:
             count = publish(
@@ -49,7 +49,7 @@ def keep(
         on_error(error)
     try:
         if events:
-            identities = audited.identities
+            identities = result.identities
             count, total = write_events(connection, findings, identities, on_error, wait=wait)
             yield f"Events written at {count:,} of {many(total, 'workload')} with errors"
     except SourceError as error:

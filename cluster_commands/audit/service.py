@@ -14,12 +14,13 @@ from cluster.connection import Connection
 from cluster.protocols import ClusterError, Object
 from cluster.service import Service, repeat, run_service
 from cluster_commands.audit.audit import audit
-from cluster_commands.audit.controller import AuditController, Pass, StoppedError
+from cluster_commands.audit.controller import AuditController, AuditRun, StoppedError
 from cluster_commands.audit.keeping import keep, kept_findings
 from cluster_commands.audit.report_kinds import KINDS
 from cluster_commands.source.api_server import ApiServerSource
 from cluster_commands.source.objects import SourceError
 from lint.policy_file import PolicyChoice
+from lint.report import printable
 
 _log = structlog.get_logger("gpuward.audit")
 
@@ -43,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         run_service(make, options.status_port)
     except (ClusterError, OSError) as error:
-        sys.stderr.write(f"gpuward audit: {error}\n")
+        sys.stderr.write(f"gpuward audit: {printable(str(error))}\n")
         return 2
     return 0
 
@@ -52,15 +53,15 @@ def _audit(
     options: argparse.Namespace,
     connection: _StoppableConnection,
     on_error: Callable[[SourceError], object],
-) -> Pass:
+) -> AuditRun:
     """One audit by the policy as it is now."""
     policy, _ = PolicyChoice(options.policy, options.profile, isolated=options.isolated).load()
     source = ApiServerSource(connection, connection.wait)
     only_refused = options.mode == "deny"
-    audited = audit(source, policy, options.namespace, only_refused=only_refused)
+    result = audit(source, policy, options.namespace, only_refused=only_refused)
     for done in keep(
         connection,
-        audited,
+        result,
         options.namespace,
         on_error,
         reports=KINDS.get(options.publish),
@@ -69,7 +70,7 @@ def _audit(
         wait=connection.wait,
     ):
         _log.info("kept", what=done)
-    return Pass(audited, kept_findings(audited, notes=options.notes))
+    return AuditRun(result, kept_findings(result, notes=options.notes))
 
 
 class _StoppableConnection(Connection):

@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 from cluster.connection import Connection
-from cluster.errors import InternalError, MissingError, NamespaceTerminatingError, UnavailableError
+from cluster.errors import (
+    ForbiddenError,
+    InternalError,
+    MissingError,
+    NamespaceTerminatingError,
+    UnavailableError,
+)
 from cluster.events import EventsClient, Regarding, WarningEvent
 from cluster.protocols import ClusterError, ConflictError
 from cluster_commands.audit.identity import Identity
@@ -25,6 +31,7 @@ MAX_WORKLOADS = 1_000
 _SECONDS = 0.1  # between two workloads
 _REASON, _ACTION = "GpuPolicyViolation", "Audit"
 _MAX_FAILURES = 10  # namespaces
+_NEEDED_RIGHTS = "; the account needs the rights to get, create and patch events.events.k8s.io"
 
 
 def write_events(
@@ -60,8 +67,8 @@ def write_events(
             on_error(SourceError(f"cannot write an Event at {ref}: {error}"))
         except ClusterError as error:
             failed.add(ref.namespace)
-            needed = "the account needs the rights to get, create and patch events.events.k8s.io"
-            on_error(SourceError(f"cannot write an Event at {ref}: {error}; {needed}"))
+            needed = _NEEDED_RIGHTS if isinstance(error, ForbiddenError) else ""
+            on_error(SourceError(f"cannot write an Event at {ref}: {error}{needed}"))
         if len(failed) == _MAX_FAILURES:
             raise SourceError(
                 f"no more Events are written after errors in {len(failed)} namespaces"

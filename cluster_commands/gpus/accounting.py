@@ -13,9 +13,10 @@ from cluster_commands.gpus.node_status import status_of, takes_pods
 from cluster_commands.gpus.node_totals import Total, node_totals
 from cluster_commands.gpus.pod_requests import amount_of, whole
 from cluster_commands.gpus.resource_claims import allocated_claims, waiting_devices
-from cluster_commands.gpus.resource_slices import Device, offered_devices
+from cluster_commands.gpus.resource_slices import Device, cards_by_driver, offered_devices
 from cluster_commands.gpus.shares import Amount
 from cluster_commands.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
+from cluster_commands.source.objects import without_managed_fields
 from rules.base.json_access import as_object, as_text
 from rules.profile.profile import Profile
 
@@ -72,9 +73,9 @@ def _name(node: Object) -> str:
 
 def _trimmed(node: Object) -> Object:
     """A node without its images and who manages its fields, which together are most of it."""
-    metadata, status = as_object(node.get("metadata")), as_object(node.get("status"))
+    status = as_object(node.get("status"))
     return {
-        "metadata": {key: metadata[key] for key in metadata if key != "managedFields"},
+        "metadata": without_managed_fields(as_object(node.get("metadata"))),
         "spec": node.get("spec"),
         "status": {key: status[key] for key in status if key != "images"},
     }
@@ -144,12 +145,11 @@ class _Nodes:
     ) -> ResourceUsage:
         allocated = self._allocated.get(node, {}).get(resource, 0)
         rest = max(total.allocatable - allocated, 0) if total else 0
-        if cards := {d.card for d in self._offered.get(node, ()) if d.driver == resource}:
+        if found := cards_by_driver(self._offered.get(node, ())).get(resource):
             # Several claims may have parts of one card.
             taken = {card for card, what in self._shares.get(node, ()) if what == resource}
             allocated = len(taken)
-            tainted = {d.card for d in self._offered[node] if d.is_tainted}
-            rest = len(cards - taken - tainted)
+            rest = len(found.usable - taken)
         starting = self._starting.get(node, {}).get(resource, 0)
         usage = ResourceUsage(resource, total.capacity if total else None, allocated, starting)
         if slots is None or not rest:
@@ -170,7 +170,7 @@ class _Nodes:
             for resource, total in card.amounts.items():
                 allocated = taken.pop((card.card, resource), 0)
                 yield CardUsage(card.card, card.model, resource, total, allocated)
-        for device in {d.card: d for d in offered}.values():
+        for device in {(d.driver, d.card): d for d in offered}.values():
             allocated = min(taken.pop((device.card, device.driver), 0), 1)
             yield CardUsage(device.card, device.model, device.driver, 1, allocated)
         for (number, resource), allocated in sorted(taken.items()):

@@ -13,9 +13,9 @@ from cluster_commands.gpus.shares import Amount, Share, whole_number
 from rules.base.json_access import as_object, as_text
 
 FRACTION = "gpu-fraction"
-"""Parts of cards, which are no resource: 1 is a card."""
+"""The annotation, and what is counted: parts of cards, which are no resource; 1 is a card."""
 MEMORY = "gpu-memory"
-"""MiB of cards, of pods on nodes that do not say how much memory their cards have."""
+"""The annotation, and what is counted on nodes that do not say their cards' memory: MiB."""
 _MEMORY_LABEL = "nvidia.com/gpu.memory"
 _MIB = 2**20
 _GROUP = "runai-gpu-group"
@@ -55,9 +55,9 @@ def kai_shares(pod: Mapping[str, Any], memory: int) -> Iterator[Share]:
 
 
 def _of_each_card(annotations: Mapping[str, Any], memory: int) -> Mapping[str, Amount]:
-    if fraction := _part(annotations.get("gpu-fraction")):
+    if fraction := _part(annotations.get(FRACTION)):
         return {FRACTION: fraction}
-    wanted = whole_number(as_text(annotations.get("gpu-memory")))
+    wanted = whole_number(as_text(annotations.get(MEMORY)))
     if not wanted:
         return {}
     if not memory:

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cluster_commands.gpus.pod_requests import amount_of, whole
+from cluster_commands.gpus.shares import VOLCANO_CARDS, VOLCANO_MEMORY
 from rules.base.json_access import as_object, as_objects, as_text
+from rules.placement.ack_nodes import CARDS, GPU_CORE, GPU_MEM
 
 # Labels that name the model of a node's cards, the most exact first.
 _MODEL_LABELS = (
@@ -63,13 +65,13 @@ def cards_of(node: Mapping[str, Any]) -> tuple[Card, ...]:
 
 def _ack(allocatable: Mapping[str, Any]) -> Iterator[Card]:
     """ACK's cards are equal: the memory of the node divided by their number."""
-    count = whole(amount_of(allocatable.get("aliyun.com/gpu-count")))
-    memory = whole(amount_of(allocatable.get("aliyun.com/gpu-mem")))
-    cores = whole(amount_of(allocatable.get("aliyun.com/gpu-core.percentage")))
+    count = whole(amount_of(allocatable.get(CARDS)))
+    memory = whole(amount_of(allocatable.get(GPU_MEM)))
+    cores = whole(amount_of(allocatable.get(GPU_CORE)))
     for index in range(min(count, _MAX_CARDS)):
-        amounts = {"aliyun.com/gpu-mem": memory // count}
+        amounts = {GPU_MEM: memory // count}
         if cores:
-            amounts["aliyun.com/gpu-core.percentage"] = cores // count
+            amounts[GPU_CORE] = cores // count
         yield Card(str(index), "", amounts)
 
 
@@ -111,13 +113,9 @@ def _volcano_shared(capacity: Mapping[str, Any], unhealthy: str) -> Iterator[Car
 
     Source: volcano-sh/volcano pkg/scheduler/api/devices/nvidia/gpushare
     """
-    count = whole(amount_of(capacity.get("volcano.sh/gpu-number")))
-    memory = whole(amount_of(capacity.get("volcano.sh/gpu-memory")))
+    count = whole(amount_of(capacity.get(VOLCANO_CARDS)))
+    memory = whole(amount_of(capacity.get(VOLCANO_MEMORY)))
     broken = unhealthy[:_MAX_CHARACTERS].split(",")
     for index in range(min(count, _MAX_CARDS)):
         if memory and str(index) not in broken:
-            yield Card(
-                str(index),
-                "",
-                {"volcano.sh/gpu-memory": memory // count, "volcano.sh/gpu-number": 1},
-            )
+            yield Card(str(index), "", {VOLCANO_MEMORY: memory // count, VOLCANO_CARDS: 1})

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from cluster_commands.gpus.kai import FRACTION
 from cluster_commands.gpus.node_cards import Card
 from cluster_commands.gpus.pod_requests import amount_of, whole
-from cluster_commands.gpus.resource_slices import Device
+from cluster_commands.gpus.resource_slices import Device, cards_by_driver
 from cluster_commands.gpus.shares import Amount
 from rules.base.json_access import as_object
 from rules.profile.profile import Profile
@@ -48,14 +48,8 @@ def node_totals(
             registered[resource] += amount
     for resource, amount in registered.items():
         totals.setdefault(resource, Total(amount, amount))
-    by_driver: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
-    for device in offered:
-        found, usable_cards = by_driver[device.driver]
-        found.add(device.card)
-        if not device.is_tainted:
-            usable_cards.add(device.card)
-    for driver, (found, usable_cards) in by_driver.items():
-        totals[driver] = Total(len(found), len(usable_cards))
+    for driver, found in cards_by_driver(offered).items():
+        totals[driver] = Total(len(found.offered), len(found.usable))
     if shared_cards:
         totals[FRACTION] = Total(len(shared_cards), len(shared_cards))
     return totals

@@ -73,6 +73,24 @@ def offered_devices(
     return found
 
 
+class DriverCards(NamedTuple):
+    """The cards of a driver; `usable` are those with a device that is not tainted."""
+
+    offered: set[str]
+    usable: set[str]
+
+
+def cards_by_driver(devices: Iterable[Device]) -> Mapping[str, DriverCards]:
+    """The cards of which `devices` are parts, by driver: two drivers may use the same names."""
+    found: dict[str, DriverCards] = {}
+    for device in devices:
+        cards = found.setdefault(device.driver, DriverCards(set(), set()))
+        cards.offered.add(device.card)
+        if not device.is_tainted:
+            cards.usable.add(device.card)
+    return found
+
+
 def is_gpu_driver(name: str, profile: Profile) -> bool:
     """Whether `name`, of a driver or a device class, is known to be about GPUs."""
     resource = profile.resource(f"{DEVICE_CLASS_PREFIX}{name}")

@@ -23,10 +23,11 @@ PER_CARD = frozenset(
     }
 )
 """Resources of HAMi and Volcano whose amount in a pod is for each of its cards."""
+VOLCANO_MEMORY, VOLCANO_CARDS = "volcano.sh/gpu-memory", "volcano.sh/gpu-number"
+"""Resources of cards of which Volcano itself divides the memory."""
 # A pod has few cards. Longer records are not read, so that no tenant makes the command slow.
 _MAX_CHARACTERS, _MAX_SHARES = 20_000, 1000
 _MAX_AMOUNT = 10**15
-_VOLCANO_MEMORY, _VOLCANO_CARDS = "volcano.sh/gpu-memory", "volcano.sh/gpu-number"
 
 
 class Share(NamedTuple):
@@ -97,12 +98,12 @@ def _volcano_cards(
     """
     cards = as_text(annotations.get("volcano.sh/gpu-index"))[:_MAX_CHARACTERS].split(",")
     if all(card.isdecimal() for card in cards):
-        memory = whole(requests.get(_VOLCANO_MEMORY, 0))
+        memory = whole(requests.get(VOLCANO_MEMORY, 0))
         for card in cards[:_MAX_SHARES]:
             if memory:
-                yield (card[:10], _VOLCANO_MEMORY), memory
-            elif _VOLCANO_CARDS in requests:
-                yield (card[:10], _VOLCANO_CARDS), 1
+                yield (card[:10], VOLCANO_MEMORY), memory
+            elif VOLCANO_CARDS in requests:
+                yield (card[:10], VOLCANO_CARDS), 1
 
 
 def _by_uuid(memory: str, cores: str) -> Callable[[str], Iterator[Share]]:

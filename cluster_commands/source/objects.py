@@ -9,6 +9,11 @@ Object = dict[str, Any]
 """A Kubernetes object as JSON, with its `apiVersion` and `kind`."""
 
 
+def without_managed_fields(metadata: Mapping[str, Any]) -> Object:
+    """`metadata` without what API servers write about its fields: up to half of an object."""
+    return {key: value for key, value in metadata.items() if key != "managedFields"}
+
+
 class Resource(NamedTuple):
     """A resource of the Kubernetes API.
 

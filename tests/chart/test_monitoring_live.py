@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from cluster_commands.audit.controller import AuditController, Pass
+from cluster_commands.audit.controller import AuditController, AuditRun
 from registration.configurations import NAME_LABEL
 from registration.watch import RegistrationWatch
 from tests.testkit.admission.registered_webhook import create
@@ -104,7 +104,7 @@ def test_the_watch_exposes_every_metric_that_is_queried() -> None:
 
 
 def test_the_audit_exposes_every_metric_that_is_queried() -> None:
-    def audit(_: object) -> Pass:
+    def audit(_: object) -> AuditRun:
         raise NotImplementedError
 
     exposed = exposed_metrics(AuditController(audit).metrics().decode())

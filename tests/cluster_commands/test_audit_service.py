@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from cluster.connection import Connection
 from cluster_commands.audit.audit import audit
-from cluster_commands.audit.controller import AuditController, Pass
+from cluster_commands.audit.controller import AuditController, AuditRun
 from cluster_commands.audit.keeping import kept_findings
 from cluster_commands.source.api_server import ApiServerSource
 from cluster_commands.source.objects import SourceError
@@ -75,11 +75,11 @@ class Audits:
             self._audit, ["team-1"], now=lambda: self.now, monotonic=lambda: self.now
         )
 
-    def _audit(self, on_error: Callable[[SourceError], object]) -> Pass:
-        audited = audit(self._source, default_policy(), None)
+    def _audit(self, on_error: Callable[[SourceError], object]) -> AuditRun:
+        result = audit(self._source, default_policy(), None)
         self.keep(on_error)
         self.now += 30
-        return Pass(audited, kept_findings(audited, notes=False))
+        return AuditRun(result, kept_findings(result, notes=False))
 
     def again(self) -> dict[str, dict[tuple[str, ...], float]]:
         """The metrics after one more audit."""

@@ -491,6 +491,23 @@ def test_tainted_devices_are_unavailable() -> None:
     assert (used.total, used.allocated, used.free, used.unavailable) == (3, 1, 1, 1)
 
 
+def test_a_card_is_unavailable_if_its_own_driver_has_tainted_all_of_it() -> None:
+    taints = [{"key": "unhealthy", "effect": "NoSchedule"}]
+    other_driver = resource_slice([{"name": "gpu-0"}, {"name": "mig-a"}])
+    other_driver["spec"]["driver"] = "gpu.intel.com"
+    card = {"consumesCounters": [{"counterSet": "card"}]}
+    devices = [
+        {"name": "gpu-0", "taints": taints},
+        {"name": "mig-a", **card, "taints": taints},
+        {"name": "mig-b", **card},
+    ]
+    usage = counted([node("n")], [], slices=[other_driver, resource_slice(devices)])
+    nvidia, intel = only(usage, "gpu.nvidia.com"), only(usage, "gpu.intel.com")
+    assert (nvidia.total, nvidia.free, nvidia.unavailable) == (2, 1, 1)
+    assert (intel.total, intel.free, intel.unavailable) == (2, 2, 0)
+    assert len(cards(usage)) == 4
+
+
 def test_what_waiting_claims_ask_for() -> None:
     nvidia = {"deviceClassName": "gpu.nvidia.com"}
     requests = [

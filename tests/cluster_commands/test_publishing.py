@@ -90,6 +90,7 @@ def test_a_namespace_that_takes_no_events_keeps_none_from_the_others(
     assert status_found == status, said
     assert f"Events written at {2 if refusal else 3} of 4 workloads with errors" in said
     assert ("at Pod broken/p" in said) is bool(refusal)
+    assert ("the account needs the rights" in said) is bool(refusal and refusal.status == 403)
 
 
 def test_events_have_a_bound(

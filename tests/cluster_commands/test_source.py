@@ -222,12 +222,12 @@ def test_a_real_api_server_lists_the_same(api_server: Cluster, tmp_path: Path) -
         list(source.list(Resource("workflows", "Workflow", "argoproj.io", ("v1alpha1",))))
     # With the rights of the user as whom the kubeconfig acts, as kubectl
     acting = yaml.safe_load(api_server.kubeconfig.read_text())
-    acting["users"][0]["user"] |= {"as": "somebody", "as-groups": ["viewers", "auditors"]}
+    acting["users"][0]["user"] |= {"as": "żółć", "as-groups": ["viewers", "Prüfer"]}
     file = tmp_path / "acting.kubeconfig"
     file.write_text(json.dumps(acting))
     with pytest.raises(MissingRightError):
         list(open_source(parse("--kubeconfig", str(file))).list(NODES))
-    role = ("--clusterrole=view", "--group=auditors", "-n", namespaces[0])
+    role = ("--clusterrole=view", "--group=Prüfer", "-n", namespaces[0])
     api_server.kubectl("create", "rolebinding", "auditors", *role)
     acts = open_source(parse("--kubeconfig", str(file)))
     assert len([*acts.list(PODS, namespaces[0])]) == len(names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from cluster_commands.audit import cli as audit
+from cluster_commands.audit import service
 from cluster_commands.doctor import cli as doctor
 from cluster_commands.gpus import cli as gpus
 from cluster_commands.gpus.rows import Cell, Table
@@ -106,6 +108,18 @@ def test_an_error_that_quotes_a_file_commands_no_terminal(
     captured = capsys.readouterr()
     text = captured.err + captured.out
     assert text.count("no-such-file") >= 4
+    assert not _CONTROL.search(text)
+
+
+def test_an_error_of_a_service_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    file = f"no-such-file{HOSTILE}"
+    options = argparse.Namespace(kubeconfig=file, context=None, status_port=0, interval=1.0)
+    options.counted_namespaces = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(service, "run_service", lambda make, _: make())  # sets signal handlers
+        assert service.run(options) == 2
+    text = capsys.readouterr().err
+    assert "no-such-file" in text
     assert not _CONTROL.search(text)
 
 

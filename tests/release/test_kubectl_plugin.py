@@ -53,6 +53,7 @@ def test_kubectl_runs_every_command_with_its_own_kubeconfig(api_server: Cluster)
         (["gpus", "--policy", ""], [], 0),  # the shell proposes names of files
         (["certs", "r"], ["run"], 4),
         (["completion", ""], ["bash", "zsh", "fish"], 4),
+        (["completion", "bash", ""], [], 4),
         (["no-such-command", ""], [], 4),
     ],
 )

@@ -1,0 +1,35 @@
+"""Options of the commands that run in a cluster."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import pytest
+
+from certs import cli as certs
+from cluster_commands.audit import cli as audit
+from cluster_commands.inventory import cli as inventory
+from delegation import cli as exceptions
+from registration import cli as webhooks
+
+
+@pytest.mark.parametrize(
+    ("make_parser", "words"),
+    [
+        (audit.make_parser, ()),
+        (certs.make_parser, ("run",)),
+        (inventory.make_parser, ("run",)),
+        (exceptions.make_parser, ("run",)),
+        (webhooks.make_parser, ("watch",)),
+    ],
+)
+def test_a_port_that_cannot_be_is_wrong_usage(
+    make_parser: Callable[[], argparse.ArgumentParser],
+    words: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for port in ("-1", "65536", "x"):
+        with pytest.raises(SystemExit):
+            make_parser().parse_args([*words, f"--status-port={port}"])
+        assert "argument --status-port" in capsys.readouterr().err
