@@ -9,7 +9,10 @@ _MAX_SECONDS = 86_400  # a day
 
 def seconds(text: str) -> float:
     """The number of seconds in `text`, at most a day; for argparse."""
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
     if not 0 <= number <= _MAX_SECONDS:  # also refuses what is no number
         raise argparse.ArgumentTypeError(f"{text}: expected a number of seconds")
     return number

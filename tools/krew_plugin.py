@@ -34,11 +34,11 @@ ROOT = Path(__file__).parents[1]
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 NAME = "kubectl-gpuward"
 _HOME_PAGE = "https://github.com/gpuward/gpuward"
-# krew links the program from another folder. -I: nothing of the user's own is imported.
+# krew links the program from another folder. -I -S: nothing of the user's or the system's packages.
 _LAUNCHER = f"""\
 #!/bin/sh
 command -v {PYTHON} >/dev/null || {{ echo "kubectl gpuward needs {PYTHON}" >&2; exit 2; }}
-exec {PYTHON} -I "$(dirname "$(readlink -f "$0")")/lib" "$@"
+exec {PYTHON} -I -S "$(dirname "$(readlink -f "$0")")/lib" "$@"
 """
 _MAIN = "import sys\n\nfrom gpuward.__main__ import main\n\nsys.exit(main())\n"
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")

@@ -91,9 +91,17 @@ def _written(usage: Usage, options: argparse.Namespace) -> str:
     return _tables(usage, options)
 
 
+def _nothing_found(options: argparse.Namespace) -> str:
+    if options.names:  # what is said about them is enough
+        return ""
+    if options.namespace:
+        return f"No GPUs found: no pod in namespace {printable(options.namespace)} asks for any.\n"
+    return "No GPUs found: no node offers any, and no pod asks for any.\n"
+
+
 def _tables(usage: Usage, options: argparse.Namespace) -> str:
     if not (usage.nodes or usage.consumers):
-        return "No GPUs found: no node offers any, and no pod asks for any.\n"
+        return _nothing_found(options)
     bars = use_color(options.color, sys.stdout) and _has_blocks()
     by = options.by or ("owner" if options.namespace or not usage.nodes else "node")
     if options.details:

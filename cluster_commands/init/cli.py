@@ -98,8 +98,9 @@ def _compare_or_write(files: list[GeneratedFile], *, replace: bool) -> int:
             write(file)
             sys.stderr.write(f"wrote {file.path}\n")
         elif changed.text:
-            only = " only in what was seen" if changed.is_evidence else ""
-            sys.stderr.write(f"{file.path} differs{only}, and is as it was: --write replaces it\n")
+            only = " only in comments about what was seen" if changed.is_evidence else ""
+            end = "and was not changed: --write replaces it"
+            sys.stderr.write(f"{file.path} differs{only}, {end}\n")
         else:
             sys.stderr.write(f"{file.path} is up to date\n")
     return status

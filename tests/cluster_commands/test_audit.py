@@ -251,3 +251,9 @@ def test_wrong_usage_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None
     ):
         assert main(arguments) == 2
         assert message in capsys.readouterr().err
+
+
+def test_a_time_that_is_no_number_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--interval", "soon"])
+    assert "soon: expected a number of seconds" in capsys.readouterr().err

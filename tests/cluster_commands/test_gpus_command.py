@@ -153,12 +153,20 @@ def test_names_cannot_command_the_terminal(
 
 def test_no_gpus(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["--from", written(tmp_path, node("cpu-1"))]) == 0
-    assert capsys.readouterr().out.startswith("No GPUs found")
+    assert capsys.readouterr().out.startswith("No GPUs found: no node offers any")
 
 
 def test_a_node_that_is_not_there(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
     assert main(["--from", cluster, "nope"]) == 3
-    assert "there is no node 'nope' with GPUs" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert "there is no node 'nope' with GPUs" in printed.err
+    assert printed.out == ""
+
+
+def test_a_namespace_without_gpus(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    assert main(["--from", cluster, "--namespace", "none"]) == 0
+    said = "No GPUs found: no pod in namespace none asks for any.\n"
+    assert capsys.readouterr().out == said
 
 
 @pytest.mark.parametrize(

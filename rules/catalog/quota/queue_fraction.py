@@ -34,18 +34,18 @@ _WHOLE = 10**9
 
 
 def check(queue: KubernetesObject, _context: Context) -> Iterator[Finding]:
-    """Yield the first fraction of each resource."""
+    """Yield the first fraction of each resource in each field."""
     reported: set[str] = set()
     for path, resource, value in queue_amounts(queue):
-        amount = parse(value)
-        if resource in reported or queue.profile.resource(resource) is None:
+        amount, key = parse(value), f"{path[-1]}.{resource}"
+        if key in reported or queue.profile.resource(resource) is None:
             continue
         if not isinstance(amount, Quantity) or amount.nano <= 0 or amount.is_integer:
             continue
-        reported.add(resource)
+        reported.add(key)
         yield Finding(
             path=path,
-            key=f"fraction.{resource}",
+            key=f"fraction.{key}",
             message=f"the queue's {path[-1]} of {display(f'{resource}: {amount.text}')} is a "
             f"fraction: Kueue rounds it up to {-(-amount.nano // _WHOLE)}",
             help="write a whole number",
