@@ -379,7 +379,8 @@ def test_a_second_run_says_if_only_the_evidence_differs(
         "+  - gke  # cloud.google.com/gke-accelerator=nvidia-l4 on nodes gpu-0, gpu-1, gpu-2"
         in (output.out)
     )
-    assert f"{POLICY} differs only in comments about what was seen, and was not changed" in output.err
+    said = f"{POLICY} differs only in comments about what was seen, and was not changed"
+    assert said in output.err
     (tmp_path / POLICY).write_text(before.replace("- gke", "- aks"))
     assert run(tmp_path, *GKE)[0] == 1
 
