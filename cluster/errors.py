@@ -23,6 +23,10 @@ class TooLargeError(ClusterError):
     """The answer is larger than the caller wants to read."""
 
 
+class InvalidError(ClusterError):
+    """The API server, or a webhook of somebody, does not accept what a request says."""
+
+
 class ExpiredError(ClusterError):
     """The API server has forgotten the state of which it has listed a part.
 
@@ -50,11 +54,14 @@ class InternalError(UnavailableError):
 
 
 _ERRORS: dict[int, type[ClusterError]] = {
+    HTTPStatus.BAD_REQUEST: InvalidError,
     HTTPStatus.CONFLICT: ConflictError,
     HTTPStatus.FORBIDDEN: ForbiddenError,
     HTTPStatus.GONE: ExpiredError,
     HTTPStatus.NOT_FOUND: MissingError,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: InvalidError,
     HTTPStatus.TOO_MANY_REQUESTS: UnavailableError,
+    HTTPStatus.UNPROCESSABLE_ENTITY: InvalidError,
     HTTPStatus.INTERNAL_SERVER_ERROR: InternalError,
 }
 

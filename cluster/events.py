@@ -14,6 +14,7 @@ from cluster.protocols import Object
 
 _CONTROLLER = "gpuward.io/gpuward"
 _MAX_BYTES = 1024  # of a note; API servers refuse longer ones
+_MAX_COUNT = 2**31 - 1  # the largest that API servers accept
 # Where Events about objects without a namespace are.
 _DEFAULT_NAMESPACE = "default"
 
@@ -88,11 +89,11 @@ class EventsClient:
         """
         path = f"{_path(event.regarding)}/{quote(name, safe='')}"
         try:
-            series = self._request("GET", path).get("series") or {}
+            found = self._request("GET", path)
         except MissingError:
             self.create({"name": name}, event)
             return
-        more = {"count": series.get("count", 1) + 1, "lastObservedTime": _now()}
+        more = {"count": min(_count_of(found) + 1, _MAX_COUNT), "lastObservedTime": _now()}
         self._request("PATCH", path, {"series": more}, "application/merge-patch+json")
 
 
@@ -122,6 +123,13 @@ class EventSource(NamedTuple):
 def _path(regarding: Regarding) -> str:
     namespace = quote(regarding.namespace or _DEFAULT_NAMESPACE, safe="")
     return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+
+
+def _count_of(event: Object) -> int:
+    """How often an Event has been counted; 1 if it does not say so, as anybody may edit it."""
+    series = event.get("series")
+    count = series.get("count") if isinstance(series, dict) else None
+    return max(count, 1) if isinstance(count, int) else 1
 
 
 def _now() -> str:

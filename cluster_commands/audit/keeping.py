@@ -12,7 +12,7 @@ from cluster_commands.audit.report_kinds import ReportKind
 from cluster_commands.audit.workload_events import write_events
 from cluster_commands.source.objects import SourceError
 from lint.findings import LocatedFinding
-from lint.report import many
+from lint.report import many, printable
 
 
 def kept_findings(result: AuditResult, *, notes: bool) -> list[LocatedFinding]:
@@ -50,7 +50,11 @@ def keep(
     try:
         if events:
             identities = result.identities
-            count, total = write_events(connection, findings, identities, on_error, wait=wait)
-            yield f"Events written at {count:,} of {many(total, 'workload')} with errors"
+            done = write_events(connection, findings, identities, on_error, wait=wait)
+            workloads = f"{done.workloads:,} of {many(done.total, 'workload')}"
+            yield f"Events written at {workloads} with errors"
+            if done.invalid:
+                first = printable(done.invalid[0])
+                yield f"{many(len(done.invalid), 'Event')} not accepted, first {first}"
     except SourceError as error:
         on_error(error)

@@ -7,11 +7,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
+from typing import NamedTuple
 
 from cluster.connection import Connection
 from cluster.errors import (
     ForbiddenError,
     InternalError,
+    InvalidError,
     MissingError,
     NamespaceTerminatingError,
     UnavailableError,
@@ -34,6 +36,17 @@ _MAX_FAILURES = 10  # namespaces
 _NEEDED_RIGHTS = "; the account needs the rights to get, create and patch events.events.k8s.io"
 
 
+class Written(NamedTuple):
+    """At how many workloads there is an Event, and at how many there should be.
+
+    `invalid` says at which of them the API server does not accept it, and why.
+    """
+
+    workloads: int
+    total: int
+    invalid: list[str]
+
+
 def write_events(
     connection: Connection,
     findings: Iterable[LocatedFinding],
@@ -41,18 +54,20 @@ def write_events(
     on_error: Callable[[SourceError], object],
     *,
     wait: Callable[[float], object] = time.sleep,
-) -> tuple[int, int]:
-    """Write an Event at each workload with errors; returns at how many, and how many there are.
+) -> Written:
+    """Write an Event at each workload with errors.
 
     A workload is what controls the pods at fault. While it has the same errors, its Event counts
     the audits; with others, it gets another one. Ten workloads a second get one, and no more than
     `MAX_WORKLOADS`. What cannot be written in one namespace is given to `on_error`, and nothing
-    more is written there. `wait` waits so many seconds. Raises SourceError.
+    more is written there. An Event that is not accepted for what is in it is no such error: the
+    owner of the workload can bring that about. `wait` waits so many seconds. Raises SourceError.
     """
     requests = RetryingConnection(connection, wait)
     client = EventsClient(requests.request)
     errors = _errors_by_workload(findings, identities)
     failed: set[str] = set()  # namespaces
+    invalid: list[str] = []
     written = 0
     for ref, found in islice(errors.items(), MAX_WORKLOADS):
         if ref.namespace in failed:
@@ -65,6 +80,8 @@ def write_events(
             requests.gives_up_on = InternalError
             failed.add(ref.namespace)
             on_error(SourceError(f"cannot write an Event at {ref}: {error}"))
+        except InvalidError as error:
+            invalid.append(f"{ref}: {error}")
         except ClusterError as error:
             failed.add(ref.namespace)
             needed = _NEEDED_RIGHTS if isinstance(error, ForbiddenError) else ""
@@ -74,7 +91,7 @@ def write_events(
                 f"no more Events are written after errors in {len(failed)} namespaces"
             )
         wait(_SECONDS)
-    return written, len(errors)
+    return Written(written, len(errors), invalid)
 
 
 def _errors_by_workload(
@@ -101,7 +118,7 @@ def _write(
     # The same instance for every process that counts it: it cannot change.
     event = WarningEvent(regarding, _REASON, _ACTION, note, "gpuward-audit")
     try:
-        client.count(f"{ref.name[:200]}.{key}", event)
+        client.count(f"{ref.name[:200].rstrip('-.')}.{key}", event)
     except (ConflictError, MissingError, NamespaceTerminatingError):
         return False
     return True

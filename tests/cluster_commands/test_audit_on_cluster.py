@@ -282,6 +282,32 @@ def test_a_workload_with_errors_gets_one_event_that_counts_the_audits(
     assert len(audited()) == 2
 
 
+def test_no_name_and_no_edited_count_keep_an_event_from_being_written(
+    api_server: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, namespace = api_server, api_server.namespace()
+    metadata = {"name": "a" * 199 + "-" + "b" * 20}
+    spec = pod_spec(env=BYPASS)
+    cluster.create(f"/api/v1/namespaces/{namespace}/pods", {"metadata": metadata, "spec": spec})
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+
+    def audited() -> dict[str, Any]:
+        options = ["--isolated", "-n", namespace, "--events", "--exit-zero"]
+        assert main(["--kubeconfig", str(cluster.kubeconfig), *options]) == 0
+        assert capsys.readouterr().err == "gpuward: Events written at 1 of 1 workload with errors\n"
+        items: list[dict[str, Any]] = cluster.request("GET", path).body["items"]
+        [event] = [event for event in items if event["reason"] == "GpuPolicyViolation"]
+        return event
+
+    name = audited()["metadata"]["name"]
+    edited = f"/api/v1/namespaces/{namespace}/events/{name}"
+    for count, counted in ((2**31 - 1, 2**31 - 1), (-5, 2), (7, 8)):
+        change = {"series": {"count": count}}
+        merge = "application/merge-patch+json"
+        assert cluster.request("PATCH", edited, change, content_type=merge).status == 200
+        assert audited()["series"]["count"] == counted
+
+
 @pytest.mark.parametrize("events", ["false", "true"])
 def test_the_account_of_the_chart_may_audit_and_nothing_else(
     events: str, report_kinds: Cluster, capsys: pytest.CaptureFixture[str]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cluster.events import EventsClient, Regarding, WarningEvent
 from cluster_commands.audit import workload_events
 from cluster_commands.audit.cli import main
 from cluster_commands.audit.report_kinds import KINDS
@@ -16,6 +17,7 @@ from tests.testkit.cluster_commands.findings import error_about
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, paged_server
 
 API = "/apis/wgpolicyk8s.io/v1alpha2"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/broken/events"
 HOMES = ("a", "broken", "gone", "z")
 CAUSES = [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]
 TERMINATING = Fault(403, body={"message": "being terminated", "details": {"causes": CAUSES}})
@@ -73,24 +75,44 @@ def test_no_report_is_larger_than_dashboards_can_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refusal", "status"),
-    [(None, 0), (Fault(403, body={"message": "quota"}), 2), (Fault(422, body={"message": "x"}), 2)],
+    ("code", "status"), [(None, 0), (401, 2), (403, 2), (400, 0), (413, 0), (422, 0)]
 )
 def test_a_namespace_that_takes_no_events_keeps_none_from_the_others(
-    refusal: Fault | None, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    code: int | None,
+    status: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # An Event that is not accepted, which its namespace can bring about, counts as no failure.
+    monkeypatch.setattr(workload_events, "_MAX_FAILURES", 1 if status == 0 else 10)
     with paged_server({"/api/v1/pods": Listed(len(HOMES), pod)}) as served:
         served.refusals["/namespaces/gone/"] = TERMINATING
-        if refusal:
-            served.refusals["/namespaces/broken/"] = refusal
+        if code:
+            served.refusals["/namespaces/broken/"] = Fault(code, body={"message": "no"})
         options = ["--isolated", "--exit-zero", "--events"]
         status_found = main(["--kubeconfig", served.kubeconfig(tmp_path), *options])
     said = capsys.readouterr().err
     assert [write.split("/")[5] for write in served.writes] == [*HOMES]
     assert status_found == status, said
-    assert f"Events written at {2 if refusal else 3} of 4 workloads with errors" in said
-    assert ("at Pod broken/p" in said) is bool(refusal)
-    assert ("the account needs the rights" in said) is bool(refusal and refusal.status == 403)
+    assert f"Events written at {2 if code else 3} of 4 workloads with errors" in said
+    assert ("at Pod broken/p: " in said) is (status == 2)
+    assert ("the account needs the rights" in said) is (code == 403)
+    left_out = f"gpuward: 1 Event not accepted, first Pod broken/p: POST {EVENTS}: {code} no\n"
+    assert (left_out in said) is (status == 0 and code is not None)
+
+
+@pytest.mark.parametrize("series", [None, "x", [], {}, {"count": "7"}, {"count": 1.5}])
+def test_an_event_of_any_content_is_counted(series: object) -> None:
+    sent: list[Any] = []
+
+    def request(method: str, _path: str, body: object = None, _type: str = "") -> dict[str, Any]:
+        sent.append(body)
+        return {"series": series} if method == "GET" else {}
+
+    regarding = Regarding("v1", "Pod", "ml", "a", "uid")
+    EventsClient(request).count("a", WarningEvent(regarding, "Reason", "Action", "note", "me"))
+    assert sent[1]["series"]["count"] == 2
 
 
 def test_events_have_a_bound(
