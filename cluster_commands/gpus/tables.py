@@ -11,6 +11,8 @@ from cluster_commands.gpus.usage import ResourceUsage
 from lint.report import printable
 
 _PADDING = 3  # between columns, as in kubectl
+# The longest valid name, that of a resource: domain, slash, name. One cell widens all rows.
+_MOST_CHARACTERS = 253 + 1 + 63
 _WIDTH = 10
 ALLOCATED, STRANDED, UNAVAILABLE, FREE = "█", "▒", "x", "░"
 LEGEND = f"{ALLOCATED} allocated  {STRANDED} stranded  {FREE} free  {UNAVAILABLE} unavailable\n"
@@ -19,8 +21,14 @@ LEGEND = f"{ALLOCATED} allocated  {STRANDED} stranded  {FREE} free  {UNAVAILABLE
 def render(table: Table, *, bars: bool = False) -> str:
     """The lines of `table`; with `bars` each amount of which something is allocated has one."""
     lines = [table.header, *(tuple(_cell(cell, bars=bars) for cell in row) for row in table.rows)]
-    text = "\n".join("\t".join(map(printable, line)) for line in lines)
+    text = "\n".join("\t".join(map(_bounded, line)) for line in lines)
     return f"{align(text, _PADDING, display_width)}\n"
+
+
+def _bounded(text: str) -> str:
+    """`text` as a terminal may show it, cut: no API server bounds the name of a pod's owner."""
+    shown = printable(text[: _MOST_CHARACTERS + 1])
+    return shown if len(shown) <= _MOST_CHARACTERS else f"{shown[: _MOST_CHARACTERS - 3]}..."
 
 
 def display_width(text: str) -> int:

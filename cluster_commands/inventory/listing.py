@@ -61,6 +61,6 @@ def list_inventory(
     if builder.is_full:
         on_error(SourceError("there are more objects than an inventory holds"))
     if builder.nodes.is_full:
-        why = "nodes have more labels about GPUs than an inventory holds: pods are not compared"
-        on_error(SourceError(f"{why} with them"))
+        why = "nodes have more labels about GPUs, or GPU resources, than an inventory holds: pods"
+        on_error(SourceError(f"{why} are not compared with them"))
     return builder.inventory()

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
+from rules.base.caching import BoundedCache
+
+A = TypeVar("A")
 R = TypeVar("R")
 
 Records: TypeAlias = Mapping[type, Mapping[str, Mapping[str, Any]]]
@@ -28,11 +31,12 @@ class Inventory:
     not known: the folder that they are in, for example.
     """
 
-    __slots__ = ("_records", "_unnamed")
+    __slots__ = ("_derived", "_records", "_unnamed")
 
     def __init__(self, records: Records = MappingProxyType({}), unnamed: str = "") -> None:
         self._records = records
         self._unnamed = unnamed
+        self._derived: BoundedCache[tuple[Any, Any], Any] = BoundedCache()
 
     @property
     def records(self) -> Records:
@@ -54,7 +58,22 @@ class Inventory:
 
     def seen_from(self, unnamed: str) -> Inventory:
         """The same for an evaluation in which `unnamed` stands for the namespace not named."""
-        return Inventory(self._records, unnamed)
+        seen = Inventory(self._records, unnamed)
+        seen._derived = self._derived
+        return seen
+
+    def once(self, derive: Callable[[Inventory, A], R], argument: A) -> R:
+        """`derive(self, argument)`, computed once for all evaluations that share the records.
+
+        `derive` reads objects of the cluster alone, so that all of them see the same.
+        """
+        key = derive, argument
+        found: R
+        if key in self._derived:
+            found = self._derived[key]
+        else:
+            found = self._derived.store(key, derive(self, argument))
+        return found
 
     def find(self, kind: type[R], name: str, namespace: str | None = None) -> R | None:
         """The record of an object, such as `find(ConfigMap, "gpus", "team")`; None if unknown.

@@ -284,6 +284,9 @@ def test_nodes_of_too_many_kinds_are_reported() -> None:
     with capture_logs() as logs:
         cluster.controller.reconcile()
     (entry,) = logs
-    assert "nodes have more labels about GPUs than an inventory holds" in entry["error"]
+    assert (
+        "nodes have more labels about GPUs, or GPU resources, than an inventory holds"
+        in entry["error"]
+    )
     assert cluster.written().inventory.find(NodeSurvey, SURVEY) is None
     assert b"gpuward_inventory_failures_total 1.0" in cluster.controller.metrics()

@@ -162,6 +162,13 @@ def test_bars_where_a_terminal_has_room_for_them(
     assert "2/16" in out
 
 
+def test_a_long_text_does_not_widen_every_row() -> None:
+    rows: list[tuple[Cell, ...]] = [("x" * 500_000, "a"), ("\x1b" * 500_000, "b"), ("y", "c")]
+    lines = render(Table(("OWNER", "X"), rows)).splitlines()
+    assert {len(line) for line in lines} == {317 + 3 + 1}
+    assert lines[1].endswith("x...   a")
+
+
 def test_wide_and_combining_characters_keep_columns_aligned() -> None:
     rows: list[tuple[Cell, ...]] = [("显卡", "a"), ("e\u0301e", "b"), ("four", "c")]
     lines = render(Table(("MODEL", "X"), rows)).splitlines()

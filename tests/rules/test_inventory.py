@@ -11,8 +11,16 @@ from rules.engine.fixing import check
 from rules.inventory import builder as building
 from rules.inventory import nodes as nodes_module
 from rules.inventory.builder import InventoryBuilder, VariableNames
+from rules.inventory.inventory import Inventory
 from rules.inventory.nodes import NodeCollector
-from rules.inventory.records import KINDS, ConfigMap, NodeGroup, NodeSurvey, RuntimeClass
+from rules.inventory.records import (
+    KINDS,
+    ConfigMap,
+    DeviceClass,
+    NodeGroup,
+    NodeSurvey,
+    RuntimeClass,
+)
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.traits.bits import INVENTORY
@@ -121,6 +129,56 @@ def test_too_many_kinds_of_nodes_are_not_all_nodes(
     assert collector.is_full
     assert NodeSurvey not in collector.records()
     assert list(collector.records()[NodeGroup][""]) == ["pool=a"]
+
+
+def test_a_group_has_a_bound_of_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes_module, "MOST_RESOURCES", 2)
+    collector = NodeCollector(["pool"], ["nvidia.com/*"])
+    collector.has_all = True
+    for name, amount in (("b", 1), ("a", 1), ("b", 2)):
+        collector.add(node({}, **{f"nvidia.com/{name}": amount}))
+    assert NodeSurvey in collector.records()
+    collector.add(node({}, **{"nvidia.com/c": 1, "nvidia.com/a": 3}))
+    assert collector.is_full
+    assert NodeSurvey not in collector.records()
+    (group,) = collector.records()[NodeGroup][""].values()
+    assert list(group.resources.items()) == [("nvidia.com/a", 3), ("nvidia.com/b", 2)]
+
+
+class CountedReads(dict[str, Any]):
+    """A dictionary that counts how often all of it is read."""
+
+    reads = 0
+
+    def values(self) -> Any:
+        self.reads += 1
+        return super().values()
+
+
+@pytest.mark.parametrize(("classes", "found"), [(300, 20), (301, 0)])
+def test_what_a_cluster_offers_is_read_once_for_all_quotas(classes: int, found: int) -> None:
+    policy = load_policy("apiVersion: gpuward.io/v1\nkind: Policy\n", "default")
+    quotas = [
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "gpus", "namespace": f"team-{number}"},
+            "spec": {"hard": {f"requests.{GPU}": "4"}},
+        }
+        for number in range(20)
+    ]
+    known = inventory_of(quotas, policy.profile)
+    offered = CountedReads((f"c{n}", DeviceClass("nvidia.com/mig-1g.5gb")) for n in range(classes))
+    inventory = Inventory({**known.records, DeviceClass: {"": offered}})
+    findings = [
+        finding
+        for number, quota in enumerate(quotas)
+        for finding in check(
+            quota, policy.rule_set(), Context(TODAY, inventory=inventory.seen_from(f"{number}"))
+        ).findings
+        if "the cluster offers as well" in finding.message
+    ]
+    assert (len(findings), offered.reads) == (found, 1)
 
 
 def test_amounts_of_no_use_are_left_out() -> None:

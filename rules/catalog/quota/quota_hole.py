@@ -10,6 +10,7 @@ said.
 
 Not reported: resources that a container can use only together with another one, such as
 `nvidia.com/gpumem` beside `nvidia.com/gpu`, and device classes that stand for a limited resource.
+Nothing is said of a cluster with more than 300 such resources and device classes.
 
 Why it matters
 --------------
@@ -25,7 +26,8 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from rules.base.json_access import display
 from rules.base.patterns import matches_any
@@ -44,13 +46,14 @@ LIMITS, REQUESTS = "limits.", "requests."
 OF_CLASS = ".deviceclass.resource.k8s.io/devices"
 CLAIMS = "count/resourceclaims.resource.k8s.io"
 MOST_NAMED = 3
+MOST_OFFERS = 300
 
 
 def check(quota: Quota, context: Context) -> Iterator[Finding]:
     """Yield one finding for the namespace, at the first of its quotas that limits a GPU."""
     inventory = context.inventory
     quotas = inventory.all_in(ResourceQuota, quota.object.namespace)
-    offers = dict(_offers(inventory, quota.profile)) if quota.object.name in quotas else {}
+    offers = inventory.once(_offers, quota.profile) if quota.object.name in quotas else {}
     names = (name for name in sorted(quotas) if _gpu_key(quotas[name], quota.profile, inventory))
     if not offers or quota.object.name != next(names, None):
         return
@@ -71,8 +74,16 @@ def check(quota: Quota, context: Context) -> Iterator[Finding]:
         )
 
 
-def _offers(inventory: Inventory, profile: Profile) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield by what pods get GPUs, for a message, and the keys of quotas that limit it."""
+def _offers(inventory: Inventory, profile: Profile) -> Mapping[str, tuple[str, ...]]:
+    """By what pods get GPUs, for a message: the keys of quotas that limit it.
+
+    Empty if there are more than MOST_OFFERS: a rule compares all of them with every quota.
+    """
+    found = list(islice(_each_offer(inventory, profile), MOST_OFFERS + 1))
+    return dict(found) if len(found) <= MOST_OFFERS else {}
+
+
+def _each_offer(inventory: Inventory, profile: Profile) -> Iterator[tuple[str, tuple[str, ...]]]:
     groups = inventory.all_in(NodeGroup, None).values()
     offered = {name for group in groups for name in group.resources}
     for name in sorted(offered):
