@@ -11,6 +11,7 @@ from rules.objects.object_ref import ObjectRef, object_ref
 
 # As Kubernetes does by itself, Deployment to ReplicaSet to Pod; and as controllers on top of it do.
 _MAX_LEVELS = 10
+_MAX_NAME = 253  # characters; API servers accept longer names of owners, but of no object
 _POD_TEMPLATE_HASH = "pod-template-hash"
 
 
@@ -36,9 +37,10 @@ class Owners:
         ref = object_ref(as_text(raw.get("kind")), _group(raw), metadata, namespace)
         for _, reference in references:
             kind, name = as_text(reference.get("kind")), as_text(reference.get("name"))
+            owner = ObjectRef(kind, _group(reference), ref.namespace, name)
+            can_exist = name and max(map(len, owner)) <= _MAX_NAME
             # The owner of a static pod is its Node.
-            if reference.get("controller") is True and kind != "Node" and name:
-                owner = ObjectRef(kind, _group(reference), ref.namespace, name)
+            if reference.get("controller") is True and kind != "Node" and can_exist:
                 self._controllers[ref] = owner
                 self._presume(owner, metadata)
 

@@ -25,6 +25,8 @@ class AuditResult(NamedTuple):
     """What an audit has found.
 
     - `unlisted`: the resources that could not be listed, or not to their end.
+    - `listed_all`: whether all objects were listed that are evaluated.
+    - `incomplete`: the namespaces of which not all findings are known, although they were listed.
     - `saw_all`: whether everything was read that an audit reads.
     - `pods`: what is said about pods together.
     - `identities`: those of objects that have findings, or may own some that have.
@@ -32,6 +34,8 @@ class AuditResult(NamedTuple):
 
     results: Results
     unlisted: frozenset[str]
+    listed_all: bool
+    incomplete: frozenset[str]
     saw_all: bool
     pods: PodRemarks
     identities: Mapping[ObjectRef, Identity]
@@ -46,7 +50,8 @@ def audit(
     """
     today = datetime.datetime.now(tz=datetime.UTC).date()
     missing: list[Remark] = []
-    unread: list[SourceError] = []
+    unread: list[SourceError] = []  # facts
+    failed: list[SourceError] = []
 
     def on_missing_fact(error: SourceError) -> None:
         unread.append(error)
@@ -55,7 +60,7 @@ def audit(
             missing.append(remark)
 
     def on_error(error: SourceError) -> None:
-        unread.append(error)
+        failed.append(error)
         results.not_evaluated.append(InputNotEvaluated("", 0, 0, str(error)))
 
     profile = policy.rule_set().profile
@@ -87,5 +92,7 @@ def audit(
             what = f"({exception.reason}) expired on {exception.expires}"
             message = f"the exception to {', '.join(exception.rules)} {what}"
             results.remarks.append(Remark("warning", results.policy, 0, 0, message))
+    unread += failed
     unlisted = frozenset(str(e.resource) for e in unread if isinstance(e, ListError))
-    return AuditResult(results, unlisted, not unread, pods, identities)
+    incomplete = frozenset(evaluator.incomplete)
+    return AuditResult(results, unlisted, not failed, incomplete, not unread, pods, identities)

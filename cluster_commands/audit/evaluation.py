@@ -47,11 +47,14 @@ class ObjectEvaluator:
     """Adds what the rules of `policy` say about objects to `results`.
 
     Owners must come before what they own, such as Deployments before pods. With `only_refused`,
-    only what mode `deny` would refuse counts, after what it would fix.
+    only what mode `deny` would refuse counts, after what it would fix. `incomplete` are the
+    namespaces with objects that were not evaluated in whole, or findings that are left out; empty
+    for objects without a namespace.
     """
 
     def __init__(self, policy: Policy, context: Context, *, only_refused: bool = False) -> None:
         self.results = Results()
+        self.incomplete: set[str] = set()
         self._context = context
         self._rules = policy.rule_set()
         self._only_refused = only_refused
@@ -66,15 +69,16 @@ class ObjectEvaluator:
         self.results.objects += 1
         findings: list[Finding] = []
         try:
-            if why := oversized_reason(raw, _size(raw)):
-                self._not_evaluated(f"{ref}: gpuward cannot evaluate this object because of {why}")
+            if why := _oversized_reason(raw):
+                why = f"gpuward cannot evaluate this object because of {why}"
+                self._not_evaluated(ref, f"{ref}: {why}")
             else:
-                findings = self._check(raw, str(ref))
+                findings = self._check(raw, ref)
         except TooManyStepsError:
-            self._not_evaluated(f"{ref}: the rules take too many steps for its size")
+            self._not_evaluated(ref, f"{ref}: the rules take too many steps for its size")
         except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the other results
             why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
-            self._not_evaluated(f"{ref}: {why}")
+            self._not_evaluated(ref, f"{ref}: {why}")
         if findings or kind != "Pod":
             self._owners.add(raw, self._context.namespace)
         self.results.findings += [_located(finding, raw) for finding in findings]
@@ -86,17 +90,21 @@ class ObjectEvaluator:
 
     def finish(self) -> None:
         """Merge what pods of one owner share; report no more findings than the linter."""
-        self.results.findings = self._owners.merge(self.results.findings)
+        merged = self._owners.merge(self.results.findings)
+        self.results.findings = [*merged]
         self.results.leave_out_further_findings()
+        for located in merged[len(self.results.findings) :]:
+            about = located.finding.object
+            self.incomplete.add(about.namespace if about else "")
 
-    def _check(self, raw: Object, name: str) -> list[Finding]:
+    def _check(self, raw: Object, ref: ObjectRef) -> list[Finding]:
         result = check(raw, self._rules, self._context, steps=StepLimit(MAX_STEPS))
         results = self.results
         results.pods += result.pods
         results.components += result.components
         results.other_objects += result.other_objects
         results.excepted += len(result.excepted)
-        self._unread_parts(result, name)
+        self._unread_parts(result, ref)
         if not (self._only_refused and result.findings):
             return result.findings
         if not _is_sent(raw):
@@ -105,26 +113,31 @@ class ObjectEvaluator:
         refused = {f.identity for f in after.findings if f.action is Action.DENY}
         return [finding for finding in result.findings if finding.identity in refused]
 
-    def _unread_parts(self, result: EvaluationResult, name: str) -> None:
+    def _unread_parts(self, result: EvaluationResult, ref: ObjectRef) -> None:
         for field in result.malformed_fields:
-            self._not_evaluated(f"{field.object}: {field.why}")
+            self._not_evaluated(ref, f"{field.object}: {field.why}")
         for failure in result.failures:
             why = f"the rule {failure.rule} failed here, please report it: {failure.error}"
-            self._not_evaluated(f"{name}: {why}")
+            self._not_evaluated(ref, f"{ref}: {why}")
 
-    def _not_evaluated(self, message: str) -> None:
+    def _not_evaluated(self, ref: ObjectRef, message: str) -> None:
+        self.incomplete.add(ref.namespace)
         self.results.not_evaluated.append(InputNotEvaluated("", 0, 0, message))
 
 
-def _size(raw: Object) -> int:
-    """The bytes of an object as JSON, without those that API servers write about its fields.
+def _oversized_reason(raw: Object) -> str:
+    """Why an object is too large; empty if it is not.
 
-    No rule reads these, and counting them takes as long as the rules.
+    What API servers write about its fields does not count: no rule reads it, and counting it takes
+    as long as the rules. Nor do its owners, whose names API servers accept at any length: rules
+    only compare kinds of owners, and a long name must not hide a pod that runs.
     """
     metadata = as_object(raw.get("metadata"))
-    if "managedFields" in metadata:
-        raw = {**raw, "metadata": without_managed_fields(metadata)}
-    return len(json.dumps(raw))
+    if "managedFields" in metadata or "ownerReferences" in metadata:
+        kept = without_managed_fields(metadata)
+        kept.pop("ownerReferences", None)
+        raw = {**raw, "metadata": kept}
+    return oversized_reason(raw, len(json.dumps(raw)))
 
 
 def _is_sent(raw: Object) -> bool:

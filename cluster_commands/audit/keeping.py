@@ -36,14 +36,25 @@ def keep(
     What cannot be written is given to `on_error`. `wait` waits so many seconds.
     """
     findings = kept_findings(result, notes=notes)
-    # What could not be listed may still have what an earlier audit found in it.
-    is_partial = bool(result.results.not_evaluated)
+    # What could not be listed, or evaluated, may still have what an earlier audit found in it.
+    more = ""
+    if not result.listed_all:
+        more = "; earlier reports stay, as not everything was listed"
+    elif result.incomplete:
+        homes = many(len(result.incomplete), "namespace")
+        more = f"; earlier reports of {homes} stay, as not everything there was evaluated"
     try:
         if reports:
             count = publish(
-                connection, reports, findings, namespace, on_error, prune=not is_partial, wait=wait
+                connection,
+                reports,
+                findings,
+                namespace,
+                on_error,
+                prune=result.listed_all,
+                incomplete=result.incomplete,
+                wait=wait,
             )
-            more = "; earlier reports stay, as not everything was evaluated" if is_partial else ""
             yield f"{many(count, 'report')} published{more}"
     except SourceError as error:
         on_error(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from urllib.parse import quote
 
 from cluster.connection import Connection
@@ -42,20 +42,22 @@ def publish(
     on_error: Callable[[SourceError], object],
     *,
     prune: bool,
+    incomplete: Collection[str] = (),
     wait: Callable[[float], object] = time.sleep,
 ) -> int:
     """Write reports with `findings`; returns how many reports there are.
 
     A namespace has as many reports as its findings need. With `prune`, reports of earlier audits
-    that no longer have a finding are deleted: of `namespace`, or of all. What cannot be written in
-    one namespace is given to `on_error`; its earlier reports stay, and others are still written.
-    Namespaces that are gone, or are being deleted, are left out. `wait` waits so many seconds.
+    that no longer have a finding are deleted: of `namespace`, or of all, but of none that is
+    `incomplete`, as not everything in it was evaluated. What cannot be written in one namespace is
+    given to `on_error`; its earlier reports stay, and others are still written. Namespaces that are
+    gone, or are being deleted, are left out. `wait` waits so many seconds.
     Raises SourceError.
     """
     writer = _Writer(connection, kind, wait)
     writer.check_served()
     written = set()
-    left_out = set()  # namespaces
+    left_out = set(incomplete)
     for home, reports in reports_by_namespace(kind, findings):
         for report in reports:
             try:

@@ -98,6 +98,15 @@ def test_pods_of_one_owner_are_one_finding_however_often_they_are_merged(
     assert audit.status == 1
 
 
+@pytest.mark.parametrize("field", ["apiVersion", "kind", "name"])
+def test_an_owner_that_cannot_exist_hides_no_pod(field: str, audit: Audit) -> None:
+    hidden = pod("hidden", node="a", owner="web-1")
+    hidden["metadata"]["ownerReferences"][0][field] = "x" * 400_000 + "/v1"
+    report = audit([hidden, node("a", 1)])
+    assert report["not_evaluated"] == []
+    assert [f["owner"] for f in report["findings"]] == [{"kind": "Pod", "name": "hidden"}]
+
+
 def test_an_audit_with_too_many_findings_says_so(
     audit: Audit, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,51 @@ def test_a_namespace_that_takes_no_report_keeps_none_from_the_others(
     assert status_found == status, said
 
 
+@pytest.mark.parametrize(
+    ("image", "fault", "said", "kept"),
+    [
+        ("x", None, "", set()),
+        ("x" * 100_000, None, "reports of 1 namespace stay", {"broken"}),
+        ("x", Fault(403), "reports stay, as not everything was listed", set(HOMES)),
+    ],
+    ids=["all", "a large object", "an incomplete list"],
+)
+def test_an_object_that_is_not_evaluated_keeps_the_reports_of_its_namespace_alone(
+    image: str,
+    fault: Fault | None,
+    said: str,
+    kept: set[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def made(number: int) -> dict[str, Any]:
+        found = pod(number)
+        if HOMES[number] == "broken":
+            found["spec"]["containers"][0]["image"] = image
+        return found
+
+    listed = {
+        "/api/v1/pods": Listed(len(HOMES), made),
+        "/api/v1/resourcequotas": Listed(0, made, "ResourceQuota"),
+        f"{API}/policyreports": Listed(len(HOMES), earlier, "PolicyReport"),
+        f"{API}/clusterpolicyreports": Listed(0, earlier, "ClusterPolicyReport"),
+    }
+    with paged_server(listed) as served:
+        pages = served.page
+
+        def page(path: str, query: Any) -> bytes | None:
+            if fault and path == "/api/v1/pods":
+                served.faults = {len(served.requests) - 1: fault}
+            return pages(path, query)
+
+        served.page = page  # type: ignore[method-assign]  # one resource alone is forbidden
+        options = ["--isolated", "--exit-zero", "--publish=policyreport"]
+        main(["--kubeconfig", served.kubeconfig(tmp_path), *options])
+    deleted = {write.split("/")[5] for write in served.writes if "DELETE" in write}
+    assert deleted == set(HOMES) - kept
+    assert said in capsys.readouterr().err
+
+
 def test_no_report_is_larger_than_dashboards_can_read() -> None:
     findings = [error_about("a", f"p{n}", "é" * (3_000 * (n % 20 == 0))) for n in range(10_000)]
     [(namespace, reports)] = reports_by_namespace(KINDS["policyreport"], findings)
