@@ -10,6 +10,8 @@ from rules.base.patterns import matches_any
 from rules.objects.kubernetes_object import KubernetesObject
 
 OWN = ("*.gpuward.io",)
+# What rules of webhooks call pods. "pods/*" is not among them: it means the subresources of pods.
+PODS = frozenset({"pods", "*", "*/*"})
 # Read in Project-HAMi/HAMi charts/hami/templates/scheduler/webhook.yaml at 2659bf678012,
 # kai-scheduler/KAI-Scheduler pkg/operator/operands/admission/resources.go at 20e273b67cef
 # (SERVICE.NAMESPACE.svc, here with the defaults), volcano-sh/volcano

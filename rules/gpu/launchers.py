@@ -82,9 +82,9 @@ def parallel_size(container: Container, command: Iterable[CommandText]) -> Paral
             gpus *= int(size)
             options.append(f"{name} {size}")
             place = place or path
-    told = (*texts, *(word.option for word in words))
+    everything = (*texts, *(word.option for word in words))
     if any(text.startswith("--data-parallel") for text in texts) or not (
-        frozenset(launcher.unclear).isdisjoint(told)
+        frozenset(launcher.unclear).isdisjoint(everything)
     ):
         return None
     return ParallelSize(launcher, gpus, " and ".join(options), place) if place else None

@@ -17,9 +17,15 @@ CLAIM_PATHS: Mapping[str, tuple[str, ...]] = {
     "ResourceClaimTemplate": ("spec", "spec"),
 }
 
+_MAX_NAME = 63  # characters: the name is a label of DNS
+
 
 class DeviceRequest(NamedTuple):
-    """A request of a claim: its `fields`, which are at `path` of the manifest, and its name."""
+    """A request of a claim: its `fields`, which are at `path` of the manifest, and its name.
+
+    An alternative has the name of the request, a slash, and its own. Where the API server accepts
+    no name, as one that is missing or there twice, it is the index: `#1`.
+    """
 
     path: Path
     fields: Mapping[str, Any]
@@ -52,12 +58,21 @@ class DeviceClaim:
         Until v1beta1 a request has the fields itself, and since v1beta2 in `exactly`.
         """
         listed = as_object(self.spec.get("devices")).get("requests")
-        for index, request in as_objects(listed):
+        for index, name, request in _named(listed):
             path = (*self.path, "devices", "requests", index)
-            name = as_text(request.get("name"))
             yield DeviceRequest(path, request, name)
             yield DeviceRequest((*path, "exactly"), as_object(request.get("exactly")), name)
-            for number, alternative in as_objects(request.get("firstAvailable")):
+            for number, own_name, alternative in _named(request.get("firstAvailable")):
                 place = (*path, "firstAvailable", number)
-                full_name = f"{name}/{as_text(alternative.get('name'))}"
-                yield DeviceRequest(place, alternative, full_name)
+                yield DeviceRequest(place, alternative, f"{name}/{own_name}")
+
+
+def _named(listed: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+    """The index, a name of its own, and the fields of each entry of a list."""
+    names: set[str] = set()
+    for index, entry in as_objects(listed):
+        name = as_text(entry.get("name"))[:_MAX_NAME]
+        if not name or name in names:
+            name = f"#{index}"
+        names.add(name)
+        yield index, name, entry

@@ -10,6 +10,9 @@ from rules.base.json_patch import Json, Path, find_value
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
 
+# How the keys of a quota begin that limit a resource of pods.
+LIMITS, REQUESTS = "limits.", "requests."
+
 
 class Quota:
     """A ResourceQuota."""

@@ -22,8 +22,8 @@ class NodeLabel(NamedTuple):
     value: str
 
 
-class NodeGroup(NamedTuple):
-    """A node, or nodes that are made alike.
+class NodeSettings(NamedTuple):
+    """What a manifest sets for a node, or for nodes that are made alike.
 
     - `cpu_policies`: the CPU policies of their kubelets, each with its path.
     """
@@ -32,8 +32,8 @@ class NodeGroup(NamedTuple):
     cpu_policies: list[tuple[Path, str]]
 
 
-def node_groups(subject: KubernetesObject) -> Iterator[NodeGroup]:
-    """The nodes that `subject` describes, in the order of the manifest."""
+def node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
+    """What `subject` sets for each node that it describes, in the order of the manifest."""
     for fields in OBJECT_KINDS[subject.object.group, subject.object.kind].nodes:
         for place, raw in _values_at(subject.raw, fields.place):
             path = (*subject.path, *place)
@@ -45,18 +45,18 @@ def node_groups(subject: KubernetesObject) -> Iterator[NodeGroup]:
                 for rest, value in _values_at(raw, pattern)
             ]
             policies += [(p, value) for p, name, value in arguments if name == _CPU_POLICY]
-            yield NodeGroup(labels, policies)
+            yield NodeSettings(labels, policies)
 
 
 def node_labels(subject: KubernetesObject) -> Iterator[NodeLabel]:
     """Every label that `subject` gives to nodes, in the order of the manifest."""
-    for group in node_groups(subject):
-        yield from group.labels
+    for settings in node_settings(subject):
+        yield from settings.labels
 
 
 def labels_by_node(subject: KubernetesObject) -> list[dict[str, NodeLabel]]:
     """The same labels by name, one mapping for each node or group of nodes."""
-    return [{label.name: label for label in group.labels} for group in node_groups(subject)]
+    return [{label.name: label for label in settings.labels} for settings in node_settings(subject)]
 
 
 def _values_at(raw: Any, pattern: Path) -> Iterator[tuple[Path, Any]]:

@@ -7,6 +7,7 @@ pool. A pod with required node affinity is in no known pool, because it may requ
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from rules.base.json_access import as_object, as_objects, as_text
@@ -47,8 +48,9 @@ def share_pool(spec: Mapping[str, Any]) -> str:
 
 
 def requests_share(spec: Mapping[str, Any], resource: str) -> bool:
-    """Whether a container of a pod has `resource` in its limits."""
-    for _, container in as_objects(spec.get("containers")):
+    """Whether a container or an init container of a pod has `resource` in its limits."""
+    lists = (as_objects(spec.get(field)) for field in ("initContainers", "containers"))
+    for _, container in chain.from_iterable(lists):
         limits = as_object(as_object(container.get("resources")).get("limits"))
         amount = parse(limits[resource]) if resource in limits else None
         if isinstance(amount, Quantity) and amount.nano > 0:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from rules.objects.pod import Pod
 from rules.placement.node_modes import allowed_values
 
+GKE_PARTITION_SIZE = "cloud.google.com/gke-gpu-partition-size"
 _PRODUCT = "nvidia.com/gpu.product"
 _STRATEGIES = frozenset({"time-slicing", "time-sharing", "mps"})
 
@@ -24,7 +25,7 @@ _SHARED: Mapping[str, Callable[[str], bool]] = {
     _PRODUCT: lambda value: value.endswith("-SHARED"),
 }
 _MIG: Mapping[str, Callable[[str], bool]] = {
-    "cloud.google.com/gke-gpu-partition-size": bool,
+    GKE_PARTITION_SIZE: bool,
     _PRODUCT: lambda value: "-MIG-" in value and not value.endswith("-SHARED"),
 }
 

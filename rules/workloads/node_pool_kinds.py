@@ -56,7 +56,7 @@ def _azure(*place: str) -> NodeFields:
     return NodeFields(place, labels=("nodeLabels",), cpu_policies=_KUBELET_CONFIG)
 
 
-def _joined(*place: str) -> tuple[NodeFields, ...]:
+def _kubeadm_configs(*place: str) -> tuple[NodeFields, ...]:
     """Where the configuration of kubeadm inside of another object, at `place`, describes nodes."""
     return tuple(
         NodeFields((*place, made, "nodeRegistration"), arguments=_ARGUMENTS)
@@ -104,8 +104,8 @@ NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
     # kubernetes/kubernetes cmd/kubeadm/app/apis/kubeadm: a map, and since v1beta4 a list
     ("kubeadm.k8s.io", "InitConfiguration"): (_KUBEADM,),
     ("kubeadm.k8s.io", "JoinConfiguration"): (_KUBEADM,),
-    ("bootstrap.cluster.x-k8s.io", "KubeadmConfig"): _joined("spec"),
-    ("bootstrap.cluster.x-k8s.io", "KubeadmConfigTemplate"): _joined(*_TEMPLATE),
+    ("bootstrap.cluster.x-k8s.io", "KubeadmConfig"): _kubeadm_configs("spec"),
+    ("bootstrap.cluster.x-k8s.io", "KubeadmConfigTemplate"): _kubeadm_configs(*_TEMPLATE),
     # The providers of Cluster API for AWS, Azure and Google Cloud: exp/api and api, *_types.go
     ("infrastructure.cluster.x-k8s.io", "AWSManagedMachinePool"): (
         NodeFields(("spec",), labels=("labels",)),

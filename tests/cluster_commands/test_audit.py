@@ -231,8 +231,8 @@ def test_nothing_to_evaluate_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
     file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [pod("a")]}))
     options = ["--from", str(file), "--isolated", "-n", "nosuch"]
     assert main(options) == 0
-    said = f"gpuward: note: {file}, namespace nosuch: nothing to evaluate: no Kubernetes object\n"
-    assert capsys.readouterr().err == said
+    note = f"gpuward: note: {file}, namespace nosuch: nothing to evaluate: no Kubernetes object\n"
+    assert capsys.readouterr().err == note
     assert main([*options, "--quiet"]) == 0
     assert capsys.readouterr().err == ""
 

@@ -88,10 +88,10 @@ def test_what_runs_is_evaluated_as_what_it_is(
     assert f"cannot list deployments.apps{where}" in missing
     assert f"cannot list resourcequotas{where}" in missing
     assert f"cannot list pods{where}" not in missing
-    said = [remark["message"] for remark in report["remarks"]]
+    remarks = [remark["message"] for remark in report["remarks"]]
     for unknown in ("nodes", "namespaces", f"limitranges{where}", "runtimeclasses.node.k8s.io"):
-        assert any(text.endswith(f"it needs the right to list {unknown}") for text in said)
-    assert said[-1].startswith("node audited: 4 running pods can use GPUs")
+        assert any(text.endswith(f"it needs the right to list {unknown}") for text in remarks)
+    assert remarks[-1].startswith("node audited: 4 running pods can use GPUs")
     assert plane.request("DELETE", "/api/v1/nodes/audited").status == 200
 
 
@@ -138,13 +138,13 @@ def test_findings_are_kept_in_the_cluster(
     def published(*arguments: str) -> dict[str, Any]:
         options = ["--isolated", "-n", namespace, "--publish", kind, *arguments]
         main(["--kubeconfig", str(cluster.kubeconfig), *options])
-        said = capsys.readouterr().err
+        errors = capsys.readouterr().err
         shown = ("-o=json", "--show-managed-fields")
         items = json.loads(cluster.kubectl("get", resource, "-n", namespace, *shown).stdout)
-        return {item["metadata"]["name"]: item for item in items["items"]} | {"said": said}
+        return {item["metadata"]["name"]: item for item in items["items"]} | {"errors": errors}
 
     first = published()
-    assert first.pop("said") == "gpuward: 3 reports published\n"
+    assert first.pop("errors") == "gpuward: 3 reports published\n"
     assert sorted(first) == ["gpuward-audit-1", "gpuward-audit-2", "gpuward-audit-3", "theirs"]
     results = [result for report in first.values() for result in report.get("results", ())]
     assert sorted(result["resources"][0]["name"] for result in results) == sorted(names)
@@ -157,14 +157,14 @@ def test_findings_are_kept_in_the_cluster(
     assert (manager["manager"], manager["operation"]) == ("gpuward-audit", "Apply")
     # Without a change nothing is written.
     again = published()
-    assert again.pop("said")
+    assert again.pop("errors")
     assert again == first
     # What is mended is gone from the reports, and so are reports without findings.
     for name in names[1:]:
         cluster.request("DELETE", f"{pods}/{name}?gracePeriodSeconds=0")
-    assert sorted(published()) == ["gpuward-audit-1", "said", "theirs"]
+    assert sorted(published()) == ["errors", "gpuward-audit-1", "theirs"]
     cluster.request("DELETE", f"{pods}/a?gracePeriodSeconds=0")
-    assert sorted(published()) == ["said", "theirs"]
+    assert sorted(published()) == ["errors", "theirs"]
 
 
 def test_more_findings_than_an_object_can_have_are_kept_in_several_reports(
@@ -230,10 +230,10 @@ def test_a_webhook_that_fails_in_one_namespace_keeps_no_report_from_the_others(
     assert published("a") == ([], [])
     cluster.create(kind, {"metadata": {"name": bad}, "webhooks": [hook]})
 
-    def said() -> list[str]:
+    def publishing_errors() -> list[str]:
         return published("a", "b")[0]
 
-    [error] = eventually(said, what="the webhook is called")
+    [error] = eventually(publishing_errors, what="the webhook is called")
     assert f"cannot write gpuward-audit-1 in namespace {bad}: " in error
     assert 'failed calling webhook "fails.example.com"' in error
     kept = [cluster.request("GET", path.format(home)).body["items"] for home in homes]

@@ -1,4 +1,4 @@
-"""Tests that no part of a Node, a node pool, a webhook configuration or a plugin makes a rule fail.
+"""Tests that no part of an object that is no pod, or of a device plugin, makes a rule fail.
 
 Others write into such objects, too: device plugins into labels and annotations of nodes, and users
 of managed clusters into webhook configurations.
@@ -123,7 +123,77 @@ PLUGIN: dict[str, Any] = {
         }
     },
 }
-OBJECTS = (NODE, NODE_POOL, KUBEADM, WEBHOOKS, PLUGIN)
+QUEUE: dict[str, Any] = {
+    "apiVersion": "kueue.x-k8s.io/v1beta1",
+    "kind": "ClusterQueue",
+    "metadata": {"name": "queue"},
+    "spec": {
+        "resourceGroups": [
+            {
+                "coveredResources": ["cpu", "amd.com/gpus"],
+                "flavors": [
+                    {"name": "a", "resources": [{"name": "amd.com/gpu", "nominalQuota": "1.5"}]},
+                    {"name": "b", "resources": [{"name": "amd/gpu", "borrowingLimit": "0.5"}]},
+                ],
+            }
+        ]
+    },
+}
+FLAVOR: dict[str, Any] = {
+    "apiVersion": "kueue.x-k8s.io/v1beta1",
+    "kind": "ResourceFlavor",
+    "metadata": {"name": "flavor"},
+    "spec": {"nodeLabels": {MODE: "cGPU", "nvidia.com/mig.strategy": "mixd"}},
+}
+LIMITS: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "LimitRange",
+    "metadata": {"name": "limits", "namespace": "ml"},
+    "spec": {
+        "limits": [
+            {"type": "Container", "default": {"amd.com/gpu": 1}, "max": {"amd.com/gpus": 2}},
+            {"type": "Pod", "max": {"amd.com/gpu": "0.5"}, "maxLimitRequestRatio": {"cpu": 2}},
+        ]
+    },
+}
+CLAIM: dict[str, Any] = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaim",
+    "metadata": {"name": "claim", "namespace": "ml"},
+    "spec": {
+        "devices": {
+            "requests": [
+                {"name": "a", "exactly": {"deviceClassName": "gpu.amd.com", "count": 99}},
+                {"name": "b", "exactly": {"deviceClassName": "gpu.amd.com", "adminAccess": True}},
+                {
+                    "name": "c",
+                    "firstAvailable": [
+                        {"name": name, "deviceClassName": "gpu.amd.com", "allocationMode": "All"}
+                        for name in ("d", "e")
+                    ],
+                },
+            ],
+            "config": [
+                {
+                    "requests": ["b"],
+                    "opaque": {
+                        "driver": "gpu.nvidia.com",
+                        "parameters": {
+                            "apiVersion": "resource.nvidia.com/v1beta1",
+                            "kind": "GpuConfig",
+                            "sharing": {
+                                "strategy": "MPS",
+                                "timeSlicingConfig": {"interval": "Longest"},
+                                "mpsConfig": {"defaultActiveThreadPercentage": 200},
+                            },
+                        },
+                    },
+                }
+            ],
+        }
+    },
+}
+OBJECTS = (NODE, NODE_POOL, KUBEADM, WEBHOOKS, PLUGIN, QUEUE, FLAVOR, LIMITS, CLAIM)
 PLACES = [places(made) for made in OBJECTS]
 ODD: st.SearchStrategy[Any] = st.one_of(
     st.sampled_from(
@@ -154,7 +224,19 @@ def test_the_objects_have_findings(number: int) -> None:
     evaluate_without_failure(OBJECTS[number])
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.parametrize("names", [(None, 1), ("", ""), ("x", "x"), ("x" * 64, "x" * 63)])
+def test_requests_whose_names_are_refused_have_findings_of_their_own(
+    names: tuple[Any, Any],
+) -> None:
+    manifest = copy.deepcopy(CLAIM)
+    listed = manifest["spec"]["devices"]["requests"]
+    listed[1] = copy.deepcopy(listed[0])
+    for request, alternative, name in zip(listed, listed[2]["firstAvailable"], names, strict=False):
+        request["name"] = alternative["name"] = name
+    evaluate_without_failure(manifest)
+
+
+@settings(max_examples=250, deadline=None)
 @given(st.data(), st.integers(0, len(OBJECTS) - 1))
 def test_no_replaced_part_of_an_object_makes_a_rule_fail(data: st.DataObject, number: int) -> None:
     manifest = copy.deepcopy(OBJECTS[number])
@@ -164,5 +246,7 @@ def test_no_replaced_part_of_an_object_makes_a_rule_fail(data: st.DataObject, nu
             value_at(parent, path[-1:])
         except (LookupError, TypeError):
             continue  # an earlier change has removed it
+        if isinstance(parent, str):
+            continue  # or has put a text in its place
         parent[path[-1]] = data.draw(ODD)
     evaluate_without_failure(manifest)

@@ -28,15 +28,20 @@ from typing import Any
 
 from rules.base.json_access import as_object, as_objects, as_text, display
 from rules.finding import Action, Finding
-from rules.gpu.known_webhooks import OWN, PEERS, core_resources, entry_name, known_entries
+from rules.gpu.known_webhooks import (
+    OWN,
+    PEERS,
+    PODS,
+    core_resources,
+    entry_name,
+    known_entries,
+)
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import WEBHOOK_CONFIGURATION
 
 NAME_LABEL = "kubernetes.io/metadata.name"
-# "pods/*" is not among them: it means the subresources of pods.
-PODS = frozenset({"pods", "*", "*/*"})
 
 
 def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding
-from rules.gpu.known_webhooks import OWN, core_resources, entry_name, known_entries
+from rules.gpu.known_webhooks import OWN, PODS, core_resources, entry_name, known_entries
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
@@ -35,8 +35,8 @@ COVERING = frozenset({EPHEMERAL, "pods/*", "*/*", "*/ephemeralcontainers"})
 def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
     """Yield each entry for pods that leaves ephemeral containers out."""
     for index, entry in known_entries(subject, OWN):
-        ephemeral = COVERING & core_resources(entry, "UPDATE")
-        if "pods" in core_resources(entry, "CREATE") and not ephemeral:
+        misses = COVERING.isdisjoint(core_resources(entry, "UPDATE"))
+        if misses and not PODS.isdisjoint(core_resources(entry, "CREATE")):
             name = entry_name(entry)
             yield Finding(
                 path=(*subject.path, "webhooks", index, "rules"),

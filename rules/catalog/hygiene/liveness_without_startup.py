@@ -5,7 +5,8 @@ What it does
 Finds model servers that request a GPU, with a `livenessProbe`, without a `startupProbe`, and with
 less than five minutes until the kubelet restarts a container that does not answer: by
 `initialDelaySeconds`, `periodSeconds` and `failureThreshold` of the liveness probe. It knows vLLM,
-SGLang, Text Generation Inference, TensorRT-LLM and LMDeploy by their commands and images.
+SGLang, Text Generation Inference, TensorRT-LLM and LMDeploy by their commands, and the images
+`vllm-openai` and `text-generation-inference` also without one.
 
 Why it matters
 --------------
@@ -51,8 +52,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         yield Finding(
             path=(*container.path, "livenessProbe"),
             key="livenessProbe",
-            message=f"the kubelet restarts {container} if {program.name} does not answer within "
-            f"{seconds} seconds, also while it loads its model",
+            message=f"the kubelet restarts {container} if {program.name} does not answer "
+            f"{_deadline(seconds)}, also while it loads its model",
             container=container,
             help="add a startupProbe whose periodSeconds times failureThreshold is the longest "
             "time that it takes to load",
@@ -65,14 +66,24 @@ def _may_be_killed(container: Container) -> bool:
 
 
 def _seconds(probe: Mapping[str, Any]) -> int:
-    """After how many seconds the kubelet restarts a container that never answers."""
+    """After how many seconds the kubelet restarts a container that never answers.
+
+    The first probe comes after the delay, so that there is one period less than there are probes.
+    """
     values = {}
     for field, default in _DEFAULTS.items():
         value = probe.get(field)
-        if value is not None and type(value) is not int:
+        if value is not None and (type(value) is not int or value < 0):
             return _ENOUGH  # a placeholder, or an object that the API server refuses
         values[field] = value or default
-    return values["initialDelaySeconds"] + values["periodSeconds"] * values["failureThreshold"]
+    periods = values["failureThreshold"] - 1
+    return values["initialDelaySeconds"] + values["periodSeconds"] * periods
+
+
+def _deadline(seconds: int) -> str:
+    if not seconds:
+        return "the first probe"
+    return f"within {seconds} second{'s' if seconds > 1 else ''}"
 
 
 RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(GPU_RESOURCE,))

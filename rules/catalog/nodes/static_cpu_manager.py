@@ -34,7 +34,7 @@ from rules.base.json_patch import Path
 from rules.finding import Action, Finding
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.placement.ack_nodes import GPU_MEM, MODE, SHARING_MODES
-from rules.placement.node_labels import node_groups
+from rules.placement.node_labels import node_settings
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import KUBELET_CONFIG, NODE_POOL
@@ -83,10 +83,10 @@ def _in_kubelet_configuration(subject: KubernetesObject) -> Iterator[Path]:
 
 
 def _in_pools_with_shared_cards(subject: KubernetesObject) -> Iterator[Path]:
-    for group in node_groups(subject):
-        modes = {label.value for label in group.labels if label.name == MODE}
+    for settings in node_settings(subject):
+        modes = {label.value for label in settings.labels if label.name == MODE}
         if not modes.isdisjoint(SHARING_MODES):
-            yield from (path for path, policy in group.cpu_policies if policy == "static")
+            yield from (path for path, policy in settings.cpu_policies if policy == "static")
 
 
 RULE = define_rule(

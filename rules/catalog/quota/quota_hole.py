@@ -36,13 +36,12 @@ from rules.gpu.device_classes import is_gpu_class, is_gpu_resource
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
 from rules.inventory.inventory import Inventory
 from rules.inventory.records import DeviceClass, NodeGroup, ResourceQuota
-from rules.objects.quota import Quota
+from rules.objects.quota import LIMITS, REQUESTS, Quota
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import define_rule
 from rules.traits.bits import INVENTORY, QUOTA
 
-LIMITS, REQUESTS = "limits.", "requests."
 OF_CLASS = ".deviceclass.resource.k8s.io/devices"
 CLAIMS = "count/resourceclaims.resource.k8s.io"
 MOST_NAMED = 3

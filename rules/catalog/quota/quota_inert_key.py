@@ -37,12 +37,11 @@ from rules.base.patterns import matches_any
 from rules.base.quantity import invalid_count_reason, parse
 from rules.finding import Action, Finding, Fix
 from rules.gpu.api_validation import api_refuses_count
-from rules.objects.quota import Quota
+from rules.objects.quota import LIMITS, REQUESTS, Quota
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import QUOTA
 
-LIMITS, REQUESTS = "limits.", "requests."
 NATIVE = "kubernetes.io/"
 # Keys with a slash under which Kubernetes or OpenShift counts other things than pod resources.
 COUNTED_OTHERWISE = ("count/", "openshift.io/")

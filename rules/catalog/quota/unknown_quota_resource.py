@@ -33,12 +33,10 @@ from rules.base.json_patch import put, remove
 from rules.base.patterns import matches_any
 from rules.finding import Action, Finding, Fix
 from rules.gpu.resource_names import misspelt_resources
-from rules.objects.quota import Quota
+from rules.objects.quota import LIMITS, REQUESTS, Quota
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import QUOTA
-
-LIMITS, REQUESTS = "limits.", "requests."
 
 
 def check(quota: Quota, _context: Context) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ Finds requests of a ResourceClaim or a ResourceClaimTemplate with `allocationMod
 `count` of more than `max_devices`, outside the namespaces in which the profile lists components of
 the GPU platform. Evaluates the device classes that a profile knows, such as `gpu.nvidia.com`, and
 those whose DeviceClass, in the same run, names a GPU resource. Requests for admin access are left
-to `admin-access-claim`.
+to `admin-access-claim`. The `count` of MIG devices is not evaluated: a node has many of them.
 
 Why it matters
 --------------
@@ -34,7 +34,7 @@ from typing import Any
 
 from rules.base.json_access import as_text, display
 from rules.finding import Action, Finding
-from rules.gpu.device_classes import is_gpu_class
+from rules.gpu.device_classes import is_gpu_class, is_partition_class
 from rules.objects.device_claim import DeviceClaim, DeviceRequest
 from rules.profile.context import Context
 from rules.rule import define_rule
@@ -65,7 +65,7 @@ def check(claim: DeviceClaim, context: Context) -> Iterator[Finding]:
                 f"asks for every device of the class {display(name)} that matches on a node",
                 f"write {COUNT} with the number of devices that the pod uses",
             )
-        else:
+        elif not is_partition_class(name, claim.profile, context.inventory):
             yield _finding(
                 request,
                 COUNT,
@@ -77,7 +77,7 @@ def check(claim: DeviceClaim, context: Context) -> Iterator[Finding]:
 def _finding(request: DeviceRequest, field: str, fault: str, advice: str) -> Finding:
     return Finding(
         path=(*request.path, field),
-        key=f"{field}.{request.name[:63]}",
+        key=f"{field}.{request.name}",
         message=f"the request {display(request.name)} {fault}",
         help=advice,
     )

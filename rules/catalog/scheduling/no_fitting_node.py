@@ -52,7 +52,9 @@ HELP = "`kubectl get nodes --show-labels` and `gpuward gpus` show what there is"
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield what keeps the pod from every node, if something does."""
     survey = context.inventory.find(NodeSurvey, SURVEY)
-    if survey is None or pod.layout is not POD_SPEC or pod.exists or _is_placed_by_others(pod):
+    if survey is None or pod.layout is not POD_SPEC or not requested_resources(pod):
+        return
+    if pod.exists or _is_placed_by_others(pod):
         return
     from rules.placement.known_nodes import selection  # noqa: PLC0415  # not offline
 
@@ -73,7 +75,7 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
 def _is_placed_by_others(pod: Pod) -> bool:
     """Whether the pod has a node, waits for somebody's decision, or has no node to wait for."""
     gated = pod.spec.get("nodeName") or pod.spec.get("schedulingGates")
-    return bool(gated) or pod.object.kind == "DaemonSet"
+    return bool(gated) or pod.is_daemon
 
 
 def _amounts(pod: Pod, groups: Sequence[NodeGroup], inventory: Inventory) -> dict[str, int]:

@@ -30,14 +30,14 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding
-from rules.gpu.devices import devices
+from rules.gpu.devices import devices, pod_requests_gpu
 from rules.objects.pod import Pod
 from rules.placement.node_modes import allowed_values, selected_modes
+from rules.placement.shared_cards import GKE_PARTITION_SIZE as SIZE
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import GPU, NODE_CONSTRAINT
 
-SIZE = "cloud.google.com/gke-gpu-partition-size"
 CARD = "cloud.google.com/gke-accelerator"
 # With this label, a node pool has a device plugin of the user's.
 OWN_PLUGIN = "gke-no-default-nvidia-gpu-device-plugin"
@@ -47,7 +47,7 @@ MIG = "nvidia.com/mig-"
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield the size that no selected card has, and each resource that GKE does not offer."""
     sizes = allowed_values(pod, SIZE)
-    if not sizes:
+    if not sizes or not pod_requests_gpu(pod):
         return
     yield from _not_on_the_card(pod, sizes)
     if allowed_values(pod, OWN_PLUGIN) is not None:

@@ -56,7 +56,7 @@ def check(claim: DeviceClaim, context: Context) -> Iterator[Finding]:
         if request.fields.get(FIELD) is True:
             yield Finding(
                 path=(*request.path, FIELD),
-                key=f"{FIELD}.{request.name[:63]}",
+                key=f"{FIELD}.{request.name}",
                 message=(
                     f"the request {display(request.name)} asks for admin access: the claim gets "
                     "devices that are in use by other pods, and nothing counts "

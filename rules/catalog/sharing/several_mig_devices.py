@@ -6,8 +6,8 @@ Finds containers that request more than one MIG device in all, as `nvidia.com/mi
 pod that selects nodes whose cards are divided, by `cloud.google.com/gke-gpu-partition-size` or by a
 value of `nvidia.com/gpu.product` with `-MIG-`, more than one `nvidia.com/gpu` counts as well.
 
-Nothing is reported if the container says how it divides the devices among processes: if its
-variables, its command or its arguments mention `CUDA_VISIBLE_DEVICES` or a device `MIG-…`.
+Nothing is reported if the container says how it divides the devices among processes: if it sets the
+variable `CUDA_VISIBLE_DEVICES`, or its command or its arguments mention that or a device `MIG-…`.
 
 Why it matters
 --------------
@@ -48,10 +48,10 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     if _WHOLE in names and not selects_mig_cards(pod):
         for _, found in amounts:
             found.pop(_WHOLE, None)
-    held = {c.path: found for c, found in amounts if sum(found.values()) > 1}
-    for container, command in commands_of(c for c, _ in amounts if c.path in held):
+    several = {c.path: found for c, found in amounts if sum(found.values()) > 1}
+    for container, command in commands_of(c for c, _ in amounts if c.path in several):
         if not _divides_devices(container, command):
-            yield _finding(container, held[container.path])
+            yield _finding(container, several[container.path])
 
 
 def _amounts(container: Container) -> dict[str, int]:
@@ -65,14 +65,14 @@ def _amounts(container: Container) -> dict[str, int]:
     return found
 
 
-def _finding(container: Container, held: dict[str, int]) -> Finding:
-    name = min(held)
+def _finding(container: Container, amounts: dict[str, int]) -> Finding:
+    name = min(amounts)
     where = ", on nodes with MIG" if name == _WHOLE else ""
     return Finding(
         path=(*container.resources_path, "limits", name),
         key="mig",
-        message=f"{container} asks for {sum(held.values())} MIG devices ({display(name)}{where}), "
-        "and a CUDA program uses one of them",
+        message=f"{container} asks for {sum(amounts.values())} MIG devices "
+        f"({display(name)}{where}), and a CUDA program uses one of them",
         container=container,
         help="ask for one device of a larger profile, or divide the devices among processes by "
         f"{_MASK}",
