@@ -69,12 +69,12 @@ def test_each_namespace_has_its_own_quota(in_process: LintCommand) -> None:
 def test_a_quota_is_compared_with_the_nodes_of_the_run(in_process: LintCommand) -> None:
     quota = {"hard": {"requests.nvidia.com/gpu": 8}}
     in_process.write("team.yaml", manifest("v1", "ResourceQuota", "team", quota))
-    assert "quota-hole" not in in_process.json(".").found
+    assert "quota-incomplete" not in in_process.json(".").found
     status = {"capacity": {"nvidia.com/gpu": 8, "nvidia.com/mig-1g.5gb": 7}}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": status}
     nodes = {"apiVersion": "v1", "kind": "List", "items": [node]}
     in_process.write("nodes.json", json.dumps(nodes))
-    assert "quota-hole" in in_process.json(".").found
+    assert "quota-incomplete" in in_process.json(".").found
 
 
 def manifest(version: str, kind: str, namespace: str, spec: dict[str, Any]) -> str:

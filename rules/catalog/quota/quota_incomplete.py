@@ -57,19 +57,19 @@ def check(quota: Quota, context: Context) -> Iterator[Finding]:
     if not offers or quota.object.name != next(names, None):
         return
     keys = frozenset(key for known in quotas.values() for key in known.hard)
-    holes = [(offer, wanted) for offer, wanted in offers.items() if keys.isdisjoint(wanted)]
-    if holes:
+    missing = [(offer, wanted) for offer, wanted in offers.items() if keys.isdisjoint(wanted)]
+    if missing:
         limited = _gpu_key(quotas[quota.object.name], quota.profile, inventory)
-        named = ", ".join(name for name, _ in holes[:MOST_NAMED])
-        more = f" and {len(holes) - MOST_NAMED} more" if len(holes) > MOST_NAMED else ""
+        named = ", ".join(name for name, _ in missing[:MOST_NAMED])
+        more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
         yield Finding(
             path=quota.path,
-            key="hole",
+            key="missing",
             message=(
                 f"the quota limits {display(limited)}, and no quota of its namespace limits "
                 f"{named}{more}, which the cluster offers as well"
             ),
-            help=f"add {', '.join(wanted[0] for _, wanted in holes[:MOST_NAMED])}; 0 forbids it",
+            help=f"add {', '.join(wanted[0] for _, wanted in missing[:MOST_NAMED])}; 0 forbids it",
         )
 
 
