@@ -24,9 +24,9 @@ from lint.terminal import use_color, use_hyperlinks
 from policies.loading import PolicyError
 
 _DESCRIPTION = """\
-Evaluate the pods, workloads, quotas and claims of a cluster by the rules of gpuward lint.
-Findings in pods are reported once, at the object that controls them. Nothing is changed,
-but with --publish the reports of the audit itself, and with --events its Events."""
+Evaluate the pods, workloads, quotas, LimitRanges and claims of a cluster by the rules of
+gpuward lint. Findings in pods are reported once, at the object that controls them. Nothing
+is changed, but with --publish the reports of the audit itself, and with --events its Events."""
 _EPILOG = """\
 The credentials are those that kubectl would use: from a kubeconfig file, or else from the
 pod in which this runs. The account needs the right to list what is evaluated; what it may

@@ -16,6 +16,6 @@ NAMESPACED: ResourceNames = {
     **CUSTOM_WORKLOADS,
     "resource.k8s.io": ("resourceclaims", "resourceclaimtemplates"),
     **{group: names for group, names in BUILT_IN_WORKLOADS.items() if group},
-    "": (*BUILT_IN_WORKLOADS[""], "resourcequotas", "pods"),
+    "": (*BUILT_IN_WORKLOADS[""], "limitranges", "resourcequotas", "pods"),
 }
 EVALUATED: ResourceNames = {**NAMESPACED, "": ("nodes", *NAMESPACED[""])}

@@ -12,6 +12,7 @@ import pytest
 from cluster_commands.audit import evaluation
 from cluster_commands.audit.cli import main
 from tests.testkit.cases import cases
+from tests.testkit.cluster_commands.paged_server import Listed, paged_server
 from tests.testkit.lint_in_process import LintInProcess
 
 BYPASS = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
@@ -167,6 +168,17 @@ def test_what_the_webhook_is_sent_besides_pods_it_would_refuse(
     file.write_text(json.dumps({"apiVersion": "gpuward.io/v1", "kind": "Policy", "rules": rules}))
     report = audit([limits], "--as", "deny", f"--policy={file}")
     assert [f["name"] for f in report["findings"]] == ["gives-gpus"]
+
+
+def test_limit_ranges_of_a_cluster_are_evaluated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limit = {"type": "Container", "default": {"nvidia.com/gpu": 1}}
+    limits = {"metadata": {"name": "gives-gpus", "namespace": "ml"}, "spec": {"limits": [limit]}}
+    with paged_server({"/api/v1/limitranges": Listed(1, lambda _: limits, "LimitRange")}) as served:
+        main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "--format=json"])
+    report = json.loads(capsys.readouterr().out)
+    assert [f["rule"] for f in report["findings"]] == ["limit-range-gpu"]
 
 
 def test_what_gpu_exceptions_accept_is_no_finding(audit: Audit, tmp_path: Path) -> None:
