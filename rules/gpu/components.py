@@ -10,11 +10,12 @@ from rules.objects.pod import MIRROR, Pod
 from rules.profile.context import Context
 from rules.profile.records import Component
 
-# The users that create the pods of DaemonSets. The second one does so in clusters whose controllers
-# have no service accounts of their own.
+# The user that all controllers of Kubernetes are where they have no service accounts of their own.
+CONTROLLER_MANAGER = "system:kube-controller-manager"
+# The users that create the pods of DaemonSets.
 DAEMON_SET_CONTROLLERS = (
     "system:serviceaccount:kube-system:daemon-set-controller",
-    "system:kube-controller-manager",
+    CONTROLLER_MANAGER,
 )
 # The user that creates the pods of Deployments.
 _REPLICA_SET_CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"

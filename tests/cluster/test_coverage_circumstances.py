@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 import pytest
@@ -163,7 +163,7 @@ def unregistered_kind(environment: Environment) -> Response:
         )
 
 
-def admin_access(environment: Environment) -> Response:
+def admin_access(environment: Environment, owners: Iterable[Any] = ()) -> Response:
     """A claim for devices in use, where the label of Kubernetes allows it."""
     if environment.plane.request("GET", "/apis/resource.k8s.io/v1").status != OK:
         pytest.skip("this Kubernetes does not serve claims for devices by default")
@@ -174,11 +174,17 @@ def admin_access(environment: Environment) -> Response:
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
-        "metadata": {"name": "all-cards"},
+        "metadata": {"name": "all-cards", "ownerReferences": list(owners)},
         "spec": {"devices": {"requests": [{"name": "all", "exactly": exactly}]}},
     }
     path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims{DRY_RUN}"
     return environment.plane.request("POST", path, claim)
+
+
+def owned_claim(environment: Environment) -> Response:
+    """Such a claim, about which its user says that a controller made it for a pod."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1", "controller": True}
+    return admin_access(environment, [owner])
 
 
 ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
@@ -191,6 +197,7 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
         image="registry.example.com/cuda:1"
     ),
     "admin-access": admin_access,
+    "admin-access-owned": owned_claim,
     "update-annotation": lambda e: e.annotate("nvidia.cdi.k8s.io/pod", "nvidia.com/gpu=all"),
     **annotation_attempts.ATTEMPTS,
     "update-gated": gated_pod,

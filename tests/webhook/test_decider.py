@@ -436,9 +436,28 @@ def test_a_claim_for_devices_in_use_is_warned_about_and_refused_where_a_policy_s
     assert not strict.validate(claim()).allowed
 
 
-def test_a_claim_made_from_a_template_is_left_to_the_warning_about_the_template() -> None:
+@pytest.mark.parametrize(
+    ("user", "kind", "outcome"),
+    [
+        ("system:serviceaccount:kube-system:resource-claim-controller", "ResourceClaim", "ignored"),
+        ("system:kube-controller-manager", "ResourceClaim", "ignored"),
+        ("alice", "ResourceClaim", "denied"),
+        ("system:serviceaccount:team:resource-claim-controller", "ResourceClaim", "denied"),
+        ("alice", "ResourceClaimTemplate", "denied"),
+        ("system:kube-controller-manager", "ResourceClaimTemplate", "denied"),
+    ],
+)
+def test_only_the_controller_of_claims_makes_copies_of_templates(
+    user: str, kind: str, outcome: str
+) -> None:
+    """Anybody may write that a controller owns a claim."""
+    strict = Admission("rules: {admin-access-claim: {action: deny}}\n")
     pod_owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1", "controller": True}
-    assert ADMISSION.validate(claim([pod_owner])) == IGNORED
+    new = claim([pod_owner])
+    if kind == "ResourceClaimTemplate":
+        new |= {"kind": kind, "spec": {"spec": new["spec"]}}
+    answer = strict.validate(new, user=user)
+    assert (answer == IGNORED, answer.allowed) == (outcome == "ignored", outcome == "ignored")
 
 
 # Modes

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.engine.bounds import StepLimit
 from rules.finding import Action
+from rules.gpu.components import CONTROLLER_MANAGER
 from rules.inventory.inventory import Inventory
 from rules.profile.context import Context
 from webhook.admission.review import AdmissionReview
@@ -16,6 +17,11 @@ from webhook.admission.review import AdmissionReview
 OPERATIONS = ("CREATE", "UPDATE")
 EPHEMERAL = "ephemeralContainers"
 NAMESPACE_LIMITS = ("LimitRange", "ResourceQuota")
+# The users that make claims from templates.
+CLAIM_CONTROLLERS = (
+    "system:serviceaccount:kube-system:resource-claim-controller",
+    CONTROLLER_MANAGER,
+)
 
 
 class AdmissionRequest(NamedTuple):
@@ -78,11 +84,23 @@ def admission_request(
     request = AdmissionRequest(review, _with_kind(raw, review), old, context, mode)
     if request.is_pod or request.is_namespace_limit:
         return request
-    owners = as_objects(_metadata(raw).get("ownerReferences"))
-    if any(owner.get("controller") is True for _, owner in owners):
-        return None  # users were warned about its owner
+    if _is_copy(request):
+        return None
     # The user who applies a component's workload is not the one who will create its pods.
     return request._replace(context=context._replace(user=None))
+
+
+def _is_copy(request: AdmissionRequest) -> bool:
+    """Whether a controller makes the object from another one, which was evaluated itself.
+
+    Anybody may write a controller into the owners of an object. The pods of a workload are
+    evaluated in any case; nothing else says what a claim asks for, so its user decides.
+    """
+    review = request.review
+    if request.is_claim:
+        return review.kind == "ResourceClaim" and review.user in CLAIM_CONTROLLERS
+    owners = as_objects(_metadata(request.object).get("ownerReferences"))
+    return any(owner.get("controller") is True for _, owner in owners)
 
 
 def _metadata(raw: Any) -> Mapping[str, Any]:
