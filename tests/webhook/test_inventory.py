@@ -97,7 +97,7 @@ def _example(hint: Any) -> Any:
     """A value of the type `hint`, with an element in each collection."""
     parts = [part for part in get_args(hint) if part is not Ellipsis]
     if get_origin(hint) is UnionType or not parts:
-        return 7 if hint is Any else True if hint is bool else str((*parts, hint)[0])
+        return 7 if hint in (Any, int) else True if hint is bool else str((*parts, hint)[0])
     if get_origin(hint) in {tuple, frozenset}:
         return get_origin(hint)([_example(parts[0])])
     return {"key": _example(parts[1])}
