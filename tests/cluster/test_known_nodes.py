@@ -15,7 +15,10 @@ RULE = "no-fitting-node"
 # Selects the nodes of the test; no profile names it, so that the rule does not know it.
 LABEL = "example.com/nodes-of"
 # Cases about what is not compared: the rule says nothing, whatever the scheduler does.
-NOT_COMPARED = {"clean-device-class", "clean-gated", "clean-some-nodes", "clean-unknown"}
+NOT_COMPARED = {
+    *("clean-daemon", "clean-device-class", "clean-gated", "clean-no-gpu"),
+    *("clean-some-nodes", "clean-unknown"),
+}
 COMPARED = [c for c in cases() if c.rule == RULE and c.file.stem not in NOT_COMPARED]
 
 
