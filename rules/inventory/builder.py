@@ -92,7 +92,10 @@ def _namespace(raw: Mapping[str, Any], _variables: VariableNames) -> Namespace:
 
 
 def _claim(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaim | None:
-    """No pod names a claim that was made for one pod, and there are many."""
+    """Claims that were made for one pod are left out: there is one for each such pod.
+
+    Who writes such an owner into a claim of their own keeps it unknown: nothing is said about it.
+    """
     owners = as_object(raw.get("metadata")).get("ownerReferences")
     if any(owner.get("kind") == "Pod" for _, owner in as_objects(owners)):
         return None
