@@ -20,6 +20,8 @@ DRIVER, PART = "gpu.nvidia.com", "mig.nvidia.com"
 # Classes of devices, by how their memory compares with that of a whole card.
 CLASSES = {DRIVER: ">= 0", PART: "< 0"}
 ONLY_HERE = {"gpuward.test/gpus-of-a-cluster": "true"}
+# Keeps pods away that other tests have left pending; they would take devices of these nodes.
+TAINT = {"key": "gpuward.test/gpus-of-a-cluster", "effect": "NoSchedule"}
 # Name -> CPU, and devices of each resource. Of some nodes CPU runs out first, of others devices.
 NODES = {"cards-few-cpu": (8, {GPU: 12}), "cards": (64, {GPU: 4}), "parts": (9, {GPU: 2, MIG: 12})}
 SCHEDULED = "PodScheduled"
@@ -48,6 +50,7 @@ class Pods:
             "containers": named[0],
             "initContainers": named[1],
             "nodeSelector": ONLY_HERE,
+            "tolerations": [{**TAINT, "operator": "Exists"}],
             "terminationGracePeriodSeconds": 0,
             **spec,
         }
@@ -110,6 +113,7 @@ def _is_decided(pod: Any) -> bool:
 def pods(plane: ControlPlane) -> Iterator[Pods]:
     for name, (cpu, devices) in NODES.items():
         node = gpu_node(name, GPU, 0, ONLY_HERE, taint=False)
+        node["spec"]["taints"] = [TAINT]
         amounts = {"cpu": str(cpu), **{key: str(count) for key, count in devices.items()}}
         for field in ("capacity", "allocatable"):
             node["status"][field] |= amounts
