@@ -51,7 +51,9 @@ COVERED = (
 # Options of rules that the condition allows for. With `every_container` a rule finds something in
 # any pod, so the chart registers no condition where the policy sets it. No other option lets a rule
 # find something without its `needs`.
-OPTIONS = frozenset({"every_container", "max_devices", "node_devices", "writers"})
+OPTIONS = frozenset(
+    {"every_container", "max_devices", "node_devices", "repositories", "require_digest", "writers"}
+)
 
 
 def condition(catalog: Iterable[Rule[Any]]) -> str:

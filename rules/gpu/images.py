@@ -14,6 +14,7 @@ NVIDIA_REGISTRIES = ("nvcr.io/nvidia/", "nvcr.io/nim/")
 # (distribution/reference, `NameTotalLengthMax` and `TagRegexp`).
 _MAX_REFERENCE = 1024
 _PORT = ":[0-9]+(?=/)"
+_DOCKER_HUB = ("docker.io", "index.docker.io")
 # NVIDIA's own agents. They need to see every card and request none, and their images set the
 # variable to all (NVIDIA/k8s-device-plugin deployments/container/Dockerfile, and the Dockerfiles of
 # NVIDIA/DCGM, NVIDIA/dcgm-exporter, NVIDIA/mig-parted and NVIDIA/k8s-dra-driver-gpu). The side
@@ -93,6 +94,31 @@ def image_tag(image: str) -> str:
 def image_name(image: str) -> str:
     """The last part of the repository of `image`, without registry, tag and digest."""
     return _parts(image)[1] if len(image) <= _MAX_REFERENCE else ""
+
+
+@cached_by_text
+def full_repository(image: str) -> str:
+    """The repository of `image` with its registry, as container runtimes complete it.
+
+    Without a registry it is Docker Hub's, whose images without an owner belong to `library`
+    (distribution/reference, `splitDockerDomain`). The registry's host is in small letters. Empty
+    for what no runtime accepts.
+    """
+    if len(image) > _MAX_REFERENCE:
+        return ""
+    path, slash, last = image.partition("@")[0].rpartition("/")
+    name = path + slash + last.partition(":")[0]
+    host, slash, rest = name.partition("/")
+    is_host = any(sign in host for sign in ".:") or host == "localhost" or host != host.lower()
+    if slash and is_host and host.lower() not in _DOCKER_HUB:
+        return f"{host.lower()}/{rest}"
+    repository = rest if slash and is_host else name
+    return f"docker.io/{repository if '/' in repository else f'library/{repository}'}"
+
+
+def has_digest(image: str) -> bool:
+    """Whether `image` names the image by digest, so that nobody can move the name to another."""
+    return "@" in image
 
 
 @cached_by_text

@@ -81,7 +81,7 @@ def gpu_node_label(pod: Pod) -> str:
     affinities count. A toleration does not: node agents tolerate every taint.
     """
     if pod.gpu_node_label is None:
-        pod.gpu_node_label = next(_gpu_node_labels(pod), "")
+        pod.gpu_node_label = next(filter(None, _gpu_node_labels(pod)), "")
     return pod.gpu_node_label
 
 
@@ -89,11 +89,14 @@ def _gpu_node_labels(pod: Pod) -> Iterator[str]:
     for key, value in pod.node_selector.items():
         if is_gpu_label(pod.profile, key, as_text(value)):
             yield key
-    for _, term in required_terms(pod):
-        for _, expression in expressions(term):
-            if _selects_gpu(pod.profile, expression):
-                yield as_text(expression.get("key"))
+    yield from (selects_gpu_nodes(pod.profile, term) for _, term in required_terms(pod))
     yield from (key for key in _topology_keys(pod) if _has_only_gpu_nodes(pod.profile, key))
+
+
+def selects_gpu_nodes(profile: Profile, term: Mapping[str, Any]) -> str:
+    """The key of the label by which `term` of a node affinity selects GPU nodes; empty if none."""
+    demands = (demand for _, demand in expressions(term) if _selects_gpu(profile, demand))
+    return next((as_text(demand.get("key")) for demand in demands), "")
 
 
 def _topology_keys(pod: Pod) -> Iterator[str]:
@@ -121,9 +124,8 @@ def hint_of_gpu_nodes(pod: Pod) -> str:
     The pod may also run elsewhere. A toleration of every taint is no hint: node agents have it.
     """
     for term in preferred_terms(pod):
-        for _, expression in expressions(term):
-            if _selects_gpu(pod.profile, expression):
-                return as_text(expression.get("key"))
+        if key := selects_gpu_nodes(pod.profile, term):
+            return key
     for _, toleration in pod.tolerations:
         key = as_text(toleration.get("key"))
         if key and (

@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from rules.base.json_access import as_object, as_objects, as_text
-from rules.base.json_patch import Path
+from rules.base.json_patch import Path, find_value
 from rules.objects.kubernetes_object import KubernetesObject
+from rules.traits.bits import NATIVE_TAINT_PREFIX
 from rules.workloads.node_pool_kinds import NodeFields
 from rules.workloads.object_kinds import OBJECT_KINDS
 
+# AWS writes NO_SCHEDULE.
+_SEPARATORS = str.maketrans("", "", "-_ ")
+_REPELS = frozenset({"noschedule", "noexecute"})
 _LABELS, _CPU_POLICY = "node-labels", "cpu-manager-policy"
 
 
@@ -26,10 +30,14 @@ class NodeSettings(NamedTuple):
     """What a manifest sets for a node, or for nodes that are made alike.
 
     - `cpu_policies`: the CPU policies of their kubelets, each with its path.
+    - `taints`: where their taints are, or belong; empty if that is unknown.
+    - `repels_pods`: whether one of these taints keeps pods off that do not tolerate it.
     """
 
     labels: list[NodeLabel]
     cpu_policies: list[tuple[Path, str]]
+    taints: Path
+    repels_pods: bool
 
 
 def node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
@@ -45,7 +53,8 @@ def node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
                 for rest, value in _values_at(raw, pattern)
             ]
             policies += [(p, value) for p, name, value in arguments if name == _CPU_POLICY]
-            yield NodeSettings(labels, policies)
+            taints = (*path, *fields.taints) if fields.taints else ()
+            yield NodeSettings(labels, policies, taints, _repels_pods(raw, fields.taints))
 
 
 def node_labels(subject: KubernetesObject) -> Iterator[NodeLabel]:
@@ -67,6 +76,23 @@ def _values_at(raw: Any, pattern: Path) -> Iterator[tuple[Path, Any]]:
         else:
             found = [((*path, step), as_object(value).get(str(step))) for path, value in found]
     yield from found
+
+
+def _repels_pods(raw: Any, place: Path) -> bool:
+    """Whether a taint at `place` has the effect NoSchedule or NoExecute, however it is spelt.
+
+    Kubernetes' own taints, such as that of a node which is not ready, come and go.
+    """
+    listed = find_value(raw, place)
+    if isinstance(listed, dict):
+        listed = [{"key": key, "effect": value} for key, value in listed.items()]
+    for taint in listed if isinstance(listed, list) else ():
+        key = as_text(taint if isinstance(taint, str) else as_object(taint).get("key"))
+        effect = as_text(taint if isinstance(taint, str) else as_object(taint).get("effect"))
+        spelt = effect.rpartition(":")[2].translate(_SEPARATORS).lower()
+        if spelt in _REPELS and not key.startswith(NATIVE_TAINT_PREFIX):
+            return True
+    return False
 
 
 def _labels(raw: Any, fields: NodeFields, path: Path) -> Iterator[NodeLabel]:

@@ -1,4 +1,4 @@
-"""Where objects that make nodes say how: their labels, and the settings of their kubelets."""
+"""Where objects that make nodes say how: their labels, taints, and settings of their kubelets."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ class NodeFields(NamedTuple):
     - `label_list`: labels as a list of objects with `key` and `value`.
     - `arguments`: the arguments of the kubelet, a map or a list of objects with `name` and `value`.
     - `cpu_policies`: the CPU policy of the kubelet.
+    - `taints`: a list of objects with `effect`, or of texts such as `key=value:NoSchedule`; or a
+      map from a key to `value:effect`. Empty where the platform may add taints of its own.
     """
 
     place: Path
@@ -24,6 +26,7 @@ class NodeFields(NamedTuple):
     label_list: Path = ()
     arguments: Path = ()
     cpu_policies: tuple[Path, ...] = ()
+    taints: Path = ()
 
 
 def field_types(described: tuple[NodeFields, ...]) -> Mapping[str, Any]:
@@ -48,20 +51,23 @@ def _add(types: dict[str, Any], path: Path) -> None:
 _CPU_POLICY = "cpuManagerPolicy"
 _KUBELET_CONFIG = (("kubeletConfig", _CPU_POLICY),)
 _ARGUMENTS = ("kubeletExtraArgs",)
-_KUBEADM = NodeFields(("nodeRegistration",), arguments=_ARGUMENTS)
+_REGISTRATION = "nodeRegistration"
+_TAINTS = ("taints",)
+_JOIN = NodeFields((_REGISTRATION,), arguments=_ARGUMENTS, taints=_TAINTS)
+# Without taints of its own, the first node gets that of the control plane.
+_INIT = NodeFields((_REGISTRATION,), arguments=_ARGUMENTS)
 _TEMPLATE = ("spec", "template", "spec")
 
 
 def _azure(*place: str) -> NodeFields:
-    return NodeFields(place, labels=("nodeLabels",), cpu_policies=_KUBELET_CONFIG)
+    labels, taints = ("nodeLabels",), ("nodeTaints",)
+    return NodeFields(place, labels=labels, cpu_policies=_KUBELET_CONFIG, taints=taints)
 
 
 def _kubeadm_configs(*place: str) -> tuple[NodeFields, ...]:
     """Where the configuration of kubeadm inside of another object, at `place`, describes nodes."""
-    return tuple(
-        NodeFields((*place, made, "nodeRegistration"), arguments=_ARGUMENTS)
-        for made in ("joinConfiguration", "initConfiguration")
-    )
+    made = (("joinConfiguration", _JOIN), ("initConfiguration", _INIT))
+    return tuple(fields._replace(place=(*place, name, _REGISTRATION)) for name, fields in made)
 
 
 def _crossplane(field: str) -> NodeFields:
@@ -75,19 +81,22 @@ def _crossplane(field: str) -> NodeFields:
 # Group and kind -> where objects of this kind describe the nodes that they make.
 NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
     ("karpenter.sh", "NodePool"): (
-        NodeFields(("spec", "template", "metadata"), labels=("labels",)),
+        NodeFields(_TEMPLATE[:2], labels=("metadata", "labels"), taints=("spec", "taints")),
     ),
     # https://docs.aws.amazon.com/eks/latest/eksctl/schema.html
     ("eksctl.io", "ClusterConfig"): (
-        NodeFields(("managedNodeGroups", "*"), labels=("labels",)),
+        NodeFields(("managedNodeGroups", "*"), labels=("labels",), taints=_TAINTS),
         NodeFields(
             ("nodeGroups", "*"),
             labels=("labels",),
             cpu_policies=(("kubeletExtraConfig", _CPU_POLICY),),
+            taints=_TAINTS,
         ),
     ),
     # aws-controllers-k8s/eks-controller config/crd/bases/eks.services.k8s.aws_nodegroups.yaml
-    ("eks.services.k8s.aws", "Nodegroup"): (NodeFields(("spec",), labels=("labels",)),),
+    ("eks.services.k8s.aws", "Nodegroup"): (
+        NodeFields(("spec",), labels=("labels",), taints=_TAINTS),
+    ),
     # GoogleCloudPlatform/k8s-config-connector crds/container_v1beta1_containernodepool.yaml
     ("container.cnrm.cloud.google.com", "ContainerNodePool"): (
         NodeFields(("spec", "nodeConfig"), labels=("labels",), cpu_policies=_KUBELET_CONFIG),
@@ -102,15 +111,17 @@ NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
         _crossplane("initProvider"),
     ),
     # kubernetes/kubernetes cmd/kubeadm/app/apis/kubeadm: a map, and since v1beta4 a list
-    ("kubeadm.k8s.io", "InitConfiguration"): (_KUBEADM,),
-    ("kubeadm.k8s.io", "JoinConfiguration"): (_KUBEADM,),
+    ("kubeadm.k8s.io", "InitConfiguration"): (_INIT,),
+    ("kubeadm.k8s.io", "JoinConfiguration"): (_JOIN,),
     ("bootstrap.cluster.x-k8s.io", "KubeadmConfig"): _kubeadm_configs("spec"),
     ("bootstrap.cluster.x-k8s.io", "KubeadmConfigTemplate"): _kubeadm_configs(*_TEMPLATE),
     # The providers of Cluster API for AWS, Azure and Google Cloud: exp/api and api, *_types.go
     ("infrastructure.cluster.x-k8s.io", "AWSManagedMachinePool"): (
         NodeFields(("spec",), labels=("labels",)),
     ),
-    ("infrastructure.cluster.x-k8s.io", "AzureManagedMachinePool"): (_azure("spec"),),
+    ("infrastructure.cluster.x-k8s.io", "AzureManagedMachinePool"): (
+        _azure("spec")._replace(taints=_TAINTS),
+    ),
     ("infrastructure.cluster.x-k8s.io", "AzureASOManagedMachinePool"): (
         _azure("spec", "resources", "*", "spec"),
     ),

@@ -71,7 +71,9 @@ _FLAVOR = NodeFields(("spec",), labels=("nodeLabels",))
 
 # Group and kind -> what rules are about.
 OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
-    ("", "Node"): ObjectKind(NODE, _NODE, nodes=(NodeFields(("metadata",), labels=("labels",)),)),
+    ("", "Node"): ObjectKind(
+        NODE, _NODE, nodes=(NodeFields((), labels=("metadata", "labels"), taints=("spec", "taints")),)
+    ),
     **{
         kind: ObjectKind(NODE_POOL, field_types(fields), nodes=fields)
         for kind, fields in NODE_POOL_KINDS.items()

@@ -20,42 +20,33 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from rules.base.json_access import as_object
 from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import GPU_WORKLOAD
+from rules.workloads.jobs import job_spec
 
 _FIELD = "activeDeadlineSeconds"
-_SPECS: Mapping[str, tuple[str, ...]] = {
-    "Job": ("spec",),
-    "CronJob": ("spec", "jobTemplate", "spec"),
-}
 
 
 def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
     """Yield the Job if nothing limits how long it runs."""
-    path = _SPECS.get(workload.object.kind)
-    pods = workload.pods
-    if path is None or any(pod.is_partial for pod in pods):
+    found, pods = job_spec(workload), workload.pods
+    if found is None or not any(pod_requests_gpu(pod) for pod in pods):
         return
-    if not any(pod_requests_gpu(pod) for pod in pods):
-        return
-    spec = workload.raw
-    for step in path:
-        spec = as_object(spec.get(step))
+    path, spec = found
     deadlines = (spec.get(_FIELD), *(pod.spec.get(_FIELD) for pod in pods))
     if all(deadline is None for deadline in deadlines):
         yield Finding(
-            path=(*workload.path, *path, _FIELD),
+            path=(*path, _FIELD),
             key=_FIELD,
             message="the Job holds GPUs and has no activeDeadlineSeconds: if it hangs, it keeps "
             "them until somebody deletes it",
-            help=f"set {'.'.join(path)}.{_FIELD} to more than it ever takes",
+            help=f"set {'.'.join(map(str, path[len(workload.path) :]))}.{_FIELD} to more than it ever takes",
         )
 
 

@@ -1,0 +1,73 @@
+"""A Job of GPU pods on spot nodes does not survive that its node is taken away.
+
+What it does
+------------
+Finds Jobs, and CronJobs, whose pods request GPUs and demand spot nodes, by `nodeSelector` or by
+the required node affinity, and which have `backoffLimit: 0` and no `podFailurePolicy` that ignores
+disruptions. The labels are those of GKE, AKS, EKS and Karpenter, such as
+`karpenter.sh/capacity-type: spot`. A toleration alone demands nothing.
+
+Whether the program saves its state, so that the next pod goes on from there, no manifest shows.
+
+Why it matters
+--------------
+The cloud takes a spot node back whenever it wants to. Its pods fail, each counts against the limit
+of the Job, and with a limit of 0 the first one ends the Job. The hours of GPU that it has taken are
+paid for and lost.
+
+References
+----------
+- https://kubernetes.io/docs/tasks/job/pod-failure-policy/
+- https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rules.base.json_access import as_object, as_objects
+from rules.finding import Action, Finding
+from rules.gpu.devices import pod_requests_gpu
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.placement.spot_nodes import spot_label
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_WORKLOAD
+from rules.workloads.jobs import job_spec
+
+LIMIT = "backoffLimit"
+
+
+def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield the limit of the Job if the loss of one node ends it."""
+    found = job_spec(workload)
+    if found is None:
+        return
+    path, spec = found
+    if spec.get(LIMIT) != 0 or _ignores_disruptions(spec):
+        return
+    label = next((spot_label(pod) for pod in workload.pods if pod_requests_gpu(pod)), "")
+    if label:
+        yield Finding(
+            path=(*path, LIMIT),
+            key=LIMIT,
+            message=f"the Job runs on spot nodes ({label}) and has {LIMIT}: 0, so it fails when "
+            "the cloud takes its node back",
+            help=f"raise {LIMIT}, or let podFailurePolicy ignore pods with the condition "
+            "DisruptionTarget",
+        )
+
+
+def _ignores_disruptions(spec: Mapping[str, Any]) -> bool:
+    rules = as_objects(as_object(spec.get("podFailurePolicy")).get("rules"))
+    return any(
+        rule.get("action") == "Ignore" and condition.get("type") == "DisruptionTarget"
+        for _, rule in rules
+        for _, condition in as_objects(rule.get("onPodConditions"))
+    )
+
+
+RULE = define_rule(
+    check, subject=KubernetesObject, action=Action.OFF, since="0.1", needs=(GPU_WORKLOAD,)
+)

@@ -1,0 +1,105 @@
+"""A node with GPUs has no taint that keeps other pods off.
+
+What it does
+------------
+Checks Nodes, and pools that say which labels and taints their nodes get, if the profile names the
+taint of such nodes (the profile `nvidia` names `nvidia.com/gpu:NoSchedule`). A Node counts if it
+offers a resource to which the taint belongs, a pool if it gives its nodes a label that the profile
+gives to such nodes, or one that is named like the resource. Finds those without a taint of the
+effect `NoSchedule` or `NoExecute`. Any key will do, except `node.kubernetes.io/…`, by which
+Kubernetes marks nodes for a while.
+
+Pools of GKE are not checked: GKE adds the taint itself where a cluster has other pools too. Nor are
+ACK's and the first node of kubeadm.
+
+It is a note: in a cluster of GPU nodes alone no taint is needed.
+
+Why it matters
+--------------
+Without a taint every pod may run on the node. Pods that need no GPU then take its cpu and its
+memory, and the cards stay idle because nothing else fits beside them. Nor can an autoscaler remove
+an expensive node as long as such pods are on it.
+
+`toleration-default` adds the toleration to pods that request a GPU.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#example-use-cases
+- https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#extendedresourcetoleration
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.patterns import matches_any
+from rules.finding import Action, Finding
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.placement.gpu_nodes import is_gpu_label
+from rules.placement.node_labels import NodeGroup, node_groups
+from rules.placement.node_resources import amount_of, offered_resources
+from rules.placement.tolerations import display_taint
+from rules.profile.context import Context
+from rules.profile.profile import Profile
+from rules.profile.records import Taint
+from rules.rule import define_rule
+from rules.traits.bits import NODE, NODE_POOL
+
+
+def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield each node, or pool of nodes, that lacks its taint; once for each kind of field."""
+    reported: set[str] = set()
+    for group in node_groups(subject):
+        if not group.taints or group.repels_pods:
+            continue
+        # The same for an object alone, and for one in a List.
+        key = ".".join(s for s in group.taints[len(subject.path) :] if isinstance(s, str))
+        found = _offered(subject) if subject.kind_trait == NODE else _labelled(group, subject)
+        if found and key not in reported:
+            reported.add(key)
+            what, taint = found
+            yield Finding(
+                path=group.taints,
+                key=key,
+                message=f"{what}, and no taint keeps other pods off: they may take the cpu and the "
+                "memory that pods with GPUs need",
+                help=f"add the taint {display_taint(taint)}, unless all nodes have GPUs",
+            )
+
+
+def _offered(node: KubernetesObject) -> tuple[str, Taint] | None:
+    """What the node has, and the taint that belongs to it."""
+    offered = offered_resources(node)
+    for taint in node.profile.taints:
+        for name in offered:
+            is_gpu = node.profile.resource(name) is not None and matches_any(taint.resources, name)
+            if is_gpu and amount_of(offered, name) != 0:
+                return f"the node offers {name}", taint
+    return None
+
+
+def _labelled(group: NodeGroup, subject: KubernetesObject) -> tuple[str, Taint] | None:
+    profile = subject.profile
+    for label in group.labels:
+        if is_gpu_label(profile, label.name, label.value):
+            for taint in profile.taints:
+                if _belongs_to(label.name, taint, profile):
+                    return f"the nodes have the label {label.name}={label.value}", taint
+    return None
+
+
+def _belongs_to(label: str, taint: Taint, profile: Profile) -> bool:
+    """Whether nodes with `label` offer the resources of `taint`."""
+    return matches_any(taint.resources, label) or any(
+        affinity.key == label and not set(affinity.resources).isdisjoint(taint.resources)
+        for affinity in profile.affinities
+    )
+
+
+RULE = define_rule(
+    check,
+    subject=KubernetesObject,
+    action=Action.AUDIT,
+    since="0.1",
+    needs=(NODE | NODE_POOL,),
+)

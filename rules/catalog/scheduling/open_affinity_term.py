@@ -1,0 +1,89 @@
+"""Only some terms of a required node affinity name the GPU.
+
+What it does
+------------
+Checks pods that request a GPU and whose required node affinity has several terms. If one of them
+names a label of GPU nodes, such as `nvidia.com/gpu.product`, finds those that say nothing about
+the hardware: every label in them is about something else, such as the zone, the architecture or the
+price of the node, or is only excluded. A term with any other label, such as the name of a node or
+one of the cluster's own, may mean a GPU and is not reported. Nor are pods whose `nodeSelector`
+names a label of GPU nodes, which a node must have besides.
+
+Why it matters
+--------------
+The terms are alternatives: a node needs to match one of them. Written as a second term, a zone
+does not narrow the choice of the GPU but opens it: every GPU in that zone will do. Expressions that
+belong together belong in one term.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rules.base.json_access import as_text, display
+from rules.finding import Action, Finding
+from rules.gpu.devices import pod_requests_gpu
+from rules.objects.pod import Pod
+from rules.placement.gpu_nodes import is_gpu_label, selects_gpu_nodes
+from rules.placement.node_affinity import expressions, is_empty, required_terms
+from rules.placement.spot_nodes import SPOT_LABELS
+from rules.profile.context import Context
+from rules.profile.profile import Profile
+from rules.rule import define_rule
+from rules.traits.bits import GPU, NODE_CONSTRAINT
+
+# Labels that nodes with and without GPUs, and with every kind of GPU, have.
+OTHER_LABELS = frozenset(
+    {
+        *("topology.kubernetes.io/zone", "topology.kubernetes.io/region"),
+        *("failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"),
+        *("kubernetes.io/arch", "beta.kubernetes.io/arch"),
+        *("kubernetes.io/os", "beta.kubernetes.io/os"),
+        *SPOT_LABELS,
+    }
+)
+EXCLUDES = frozenset({"NotIn", "DoesNotExist"})
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield the first term that allows any GPU, if another one names the GPU."""
+    terms = [(path, term) for path, term in required_terms(pod) if not is_empty(term)]
+    if len(terms) < 2 or not pod_requests_gpu(pod):  # noqa: PLR2004  # one term has no alternative
+        return
+    selector = pod.node_selector.items()
+    if any(is_gpu_label(pod.profile, key, as_text(value)) for key, value in selector):
+        return
+    named = next(filter(None, (selects_gpu_nodes(pod.profile, term) for _, term in terms)), "")
+    weak = next((each for each in terms if _says_nothing(pod.profile, each[1])), None)
+    if named and weak:
+        path, term = weak
+        labels = ", ".join(display(e.get("key", "")) for _, e in expressions(term)[:3])
+        yield Finding(
+            path=path,
+            key="nodeSelectorTerms.open",
+            message=f"one term of the required node affinity names {display(named)}, and another "
+            f"one only {labels}: terms are alternatives, so any GPU there will do",
+            help=f"say in every term what {named} should be, or put it in nodeSelector",
+        )
+
+
+def _says_nothing(profile: Profile, term: Mapping[str, Any]) -> bool:
+    """Whether no label that `term` demands says anything about the hardware of the node."""
+    return not term.get("matchFields") and all(
+        _is_about_something_else(profile, demand) for _, demand in expressions(term)
+    )
+
+
+def _is_about_something_else(profile: Profile, demand: Mapping[str, Any]) -> bool:
+    key = as_text(demand.get("key"))
+    if is_gpu_label(profile, key):
+        return False
+    return key in OTHER_LABELS or demand.get("operator") in EXCLUDES
+
+
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_CONSTRAINT, GPU))

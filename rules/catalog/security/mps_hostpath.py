@@ -1,0 +1,87 @@
+"""A pod mounts the node's directory of CUDA MPS.
+
+What it does
+------------
+Finds hostPath volumes that some container mounts and that show the directories in which the daemon
+of CUDA MPS and its clients meet: `/tmp/nvidia-mps`, `/run/nvidia/mps`, paths inside of them, and
+any path that the container names in `CUDA_MPS_PIPE_DIRECTORY`. The log directory
+`/var/log/nvidia-mps` alone is fine. So are the pods of DaemonSets, which may be the daemon itself.
+
+Why it matters
+--------------
+Programs that share a GPU by MPS are clients of a server on the node, which they find by these pipes.
+A CUDA program that reaches them becomes a client too, although the scheduler has counted no share
+for it. The daemon takes its commands from the same directory, among them the one that shuts the
+server of all clients down.
+
+NVIDIA's device plugin mounts what a container needs for its share itself.
+
+References
+----------
+- https://docs.nvidia.com/deploy/mps/index.html
+- NVIDIA/k8s-device-plugin, `README.md`, "With CUDA MPS"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import as_text, display
+from rules.finding import Action, Finding
+from rules.gpu.advice import REQUEST_IN_LIMITS
+from rules.gpu.components import is_made_by_daemon_set
+from rules.gpu.host_paths import (
+    LONGEST_PATH,
+    HostMount,
+    by_volume,
+    clean_path,
+    containers_of,
+    host_mounts,
+)
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import HOST_PATH
+
+# The default of the daemon, and where NVIDIA's device plugin runs it.
+DIRECTORIES = ("/tmp/nvidia-mps", "/run/nvidia/mps", "/var/run/nvidia/mps")  # noqa: S108  # the node's
+VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
+
+
+def check(pod: Pod, context: Context) -> Iterator[Finding]:
+    """Yield each volume through which a container reaches the pipes of MPS."""
+    mounts = [mount for mount in host_mounts(pod) if _shows_pipes(mount)]
+    if mounts and not is_made_by_daemon_set(pod, context):
+        for group in by_volume(mounts):
+            mount = group[0]
+            yield Finding(
+                path=mount.field,
+                key=mount.key,
+                message=f"{mount.container} sees {display(mount.path)} of the node through the "
+                f"volume {display(mount.volume)}, and with it the pipes of an MPS daemon, which "
+                "serves everybody who shares a GPU by it",
+                containers=containers_of(group),
+                help="remove the volume and its mounts; for a share of a GPU, "
+                f"{REQUEST_IN_LIMITS}: NVIDIA's device plugin mounts the rest",
+            )
+
+
+def _shows_pipes(mount: HostMount) -> bool:
+    if any(_is_within(mount.path, directory) for directory in DIRECTORIES):
+        return True
+    named = mount.container.value_of(VARIABLE)
+    if not named or len(named) > LONGEST_PATH:
+        return False
+    directory = clean_path(named)
+    return any(
+        as_text(raw.get("name")) == mount.volume
+        and _is_within(directory, clean_path(as_text(raw.get("mountPath"))[:LONGEST_PATH]))
+        for _, raw in mount.container.mounts
+    )
+
+
+def _is_within(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(f"{directory.rstrip('/')}/")
+
+
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(HOST_PATH,))
