@@ -45,6 +45,7 @@ from rules.catalog.components import (
 from rules.catalog.hygiene import (
     cpu_or_memory_missing,
     driver_library_hostpath,
+    gpu_taint_missing,
     idle_gpu_holder,
     job_without_deadline,
     liveness_without_startup,
@@ -58,7 +59,6 @@ from rules.catalog.hygiene import (
 )
 from rules.catalog.nodes import (
     cgpu_outside_ecs,
-    gpu_taint_missing,
     legacy_gpushare_label,
     node_below_requirements,
     node_mode_without_resource,

@@ -30,14 +30,8 @@ from rules.base.json_access import as_text, display
 from rules.finding import Action, Finding
 from rules.gpu.advice import REQUEST_IN_LIMITS
 from rules.gpu.components import is_made_by_daemon_set
-from rules.gpu.host_paths import (
-    LONGEST_PATH,
-    HostMount,
-    by_volume,
-    clean_path,
-    containers_of,
-    host_mounts,
-)
+from rules.gpu.host_paths import LONGEST_PATH, by_volume, clean_path, containers_of, host_mounts
+from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
@@ -50,7 +44,11 @@ VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each volume through which a container reaches the pipes of MPS."""
-    mounts = [mount for mount in host_mounts(pod) if _shows_pipes(mount)]
+    mounts = host_mounts(pod)
+    if not mounts:
+        return
+    named = {(c.path, volume) for c in pod.containers for volume in _named_volumes(c)}
+    mounts = [m for m in mounts if _is_known(m.path) or (m.container.path, m.volume) in named]
     if mounts and not is_made_by_daemon_set(pod, context):
         for group in by_volume(mounts):
             mount = group[0]
@@ -66,18 +64,19 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
             )
 
 
-def _shows_pipes(mount: HostMount) -> bool:
-    if any(_is_within(mount.path, directory) for directory in DIRECTORIES):
-        return True
-    named = mount.container.value_of(VARIABLE)
-    if not named or len(named) > LONGEST_PATH:
-        return False
-    directory = clean_path(named)
-    return any(
-        as_text(raw.get("name")) == mount.volume
-        and _is_within(directory, clean_path(as_text(raw.get("mountPath"))[:LONGEST_PATH]))
-        for _, raw in mount.container.mounts
-    )
+def _is_known(path: str) -> bool:
+    return any(_is_within(path, directory) for directory in DIRECTORIES)
+
+
+def _named_volumes(container: Container) -> Iterator[str]:
+    """The volumes in which the directory is that the variable of `container` names."""
+    named = container.value_of(VARIABLE)
+    if named and len(named) <= LONGEST_PATH:
+        directory = clean_path(named)
+        for _, mount in container.mounts:
+            path = as_text(mount.get("mountPath"))
+            if path and _is_within(directory, clean_path(path[: LONGEST_PATH + 1])):
+                yield as_text(mount.get("name"))
 
 
 def _is_within(path: str, directory: str) -> bool:

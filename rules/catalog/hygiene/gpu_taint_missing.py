@@ -12,7 +12,7 @@ Kubernetes marks nodes for a while.
 Pools of GKE are not checked: GKE adds the taint itself where a cluster has other pools too. Nor are
 ACK's and the first node of kubeadm.
 
-It is a note: in a cluster of GPU nodes alone no taint is needed.
+The rule is off by default: a cluster whose nodes all have GPUs needs no taint.
 
 Why it matters
 --------------
@@ -99,7 +99,7 @@ def _belongs_to(label: str, taint: Taint, profile: Profile) -> bool:
 RULE = define_rule(
     check,
     subject=KubernetesObject,
-    action=Action.AUDIT,
+    action=Action.OFF,
     since="0.1",
     needs=(NODE | NODE_POOL,),
 )
