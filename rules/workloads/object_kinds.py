@@ -72,7 +72,9 @@ _FLAVOR = NodeFields(("spec",), labels=("nodeLabels",))
 # Group and kind -> what rules are about.
 OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
     ("", "Node"): ObjectKind(
-        NODE, _NODE, nodes=(NodeFields((), labels=("metadata", "labels"), taints=("spec", "taints")),)
+        NODE,
+        _NODE,
+        nodes=(NodeFields((), labels=("metadata", "labels"), taints=("spec", "taints")),),
     ),
     **{
         kind: ObjectKind(NODE_POOL, field_types(fields), nodes=fields)

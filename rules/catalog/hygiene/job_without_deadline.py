@@ -39,6 +39,7 @@ def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
     if found is None or not any(pod_requests_gpu(pod) for pod in pods):
         return
     path, spec = found
+    field = ".".join(map(str, path[len(workload.path) :]))
     deadlines = (spec.get(_FIELD), *(pod.spec.get(_FIELD) for pod in pods))
     if all(deadline is None for deadline in deadlines):
         yield Finding(
@@ -46,7 +47,7 @@ def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
             key=_FIELD,
             message="the Job holds GPUs and has no activeDeadlineSeconds: if it hangs, it keeps "
             "them until somebody deletes it",
-            help=f"set {'.'.join(map(str, path[len(workload.path) :]))}.{_FIELD} to more than it ever takes",
+            help=f"set {field}.{_FIELD} to more than it ever takes",
         )
 
 

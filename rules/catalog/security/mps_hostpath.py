@@ -9,10 +9,10 @@ any path that the container names in `CUDA_MPS_PIPE_DIRECTORY`. The log director
 
 Why it matters
 --------------
-Programs that share a GPU by MPS are clients of a server on the node, which they find by these pipes.
-A CUDA program that reaches them becomes a client too, although the scheduler has counted no share
-for it. The daemon takes its commands from the same directory, among them the one that shuts the
-server of all clients down.
+Programs that share a GPU by MPS are clients of a server on the node, which they find by these
+pipes. A CUDA program that reaches them becomes a client too, although the scheduler has counted no
+share for it. The daemon takes its commands from the same directory, among them the one that shuts
+the server of all clients down.
 
 NVIDIA's device plugin mounts what a container needs for its share itself.
 
