@@ -11,6 +11,11 @@ from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
 
+_JOB_SPECS: Mapping[str, Path] = {
+    "Job": ("spec",),
+    "CronJob": ("spec", "jobTemplate", "spec"),
+}
+
 
 class KubernetesObject:
     """The object `raw`, which is at `path` of the manifest.
@@ -49,3 +54,14 @@ class KubernetesObject:
             self.raw, self.results_by_rule = raw, {}
             for pod in self.pods:
                 pod.refresh(manifest, edited)
+
+    @property
+    def job_spec(self) -> tuple[Path, Mapping[str, Any]] | None:
+        """The path and the spec of the Job; None for other kinds, and for a part of an object."""
+        steps = _JOB_SPECS.get(self.object.kind)
+        if steps is None or any(pod.is_partial for pod in self.pods):
+            return None
+        spec = self.raw
+        for step in steps:
+            spec = as_object(spec.get(str(step)))
+        return (*self.path, *steps), spec

@@ -18,6 +18,17 @@ from rules.profile.records import NodeAffinity
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 NODE_AFFINITY: Path = ("affinity", "nodeAffinity")
+# The label by which a platform marks nodes that it may take back at any time, and its values:
+# cloud.google.com/kubernetes-engine/docs/concepts/spot-vms,
+# learn.microsoft.com/azure/aks/spot-node-pool, karpenter.sh/docs/concepts/scheduling,
+# docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html
+SPOT_LABELS: Mapping[str, tuple[str, ...]] = {
+    "cloud.google.com/gke-spot": ("true",),
+    "cloud.google.com/gke-preemptible": ("true",),
+    "kubernetes.azure.com/scalesetpriority": ("spot",),
+    "karpenter.sh/capacity-type": ("spot",),
+    "eks.amazonaws.com/capacityType": ("SPOT",),
+}
 _NO_AFFINITY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -138,3 +149,29 @@ def referenced_label_keys(pod: Pod) -> Iterator[str]:
     for term in (*(term for _, term in required_terms(pod)), *preferred_terms(pod)):
         for _, expression in expressions(term):
             yield as_text(expression.get("key"))
+
+
+def spot_label(pod: Pod) -> str:
+    """The key of the label by which the pod demands a spot node; empty if it does not.
+
+    It demands one by its node selector, or if every term of its required node affinity does.
+    """
+    if label := _spot_label(selector_expressions(pod)):
+        return label
+    terms = ([demand for _, demand in expressions(term)] for _, term in required_terms(pod))
+    labels = [_spot_label(term) for term in terms]
+    return labels[0] if labels and all(labels) else ""
+
+
+def _spot_label(demands: Iterable[Mapping[str, Any]]) -> str:
+    return next((demand["key"] for demand in demands if _demands_spot(demand)), "")
+
+
+def _demands_spot(demand: Mapping[str, Any]) -> bool:
+    spot, values = SPOT_LABELS.get(as_text(demand.get("key"))), demand.get("values")
+    if spot is None:
+        return False
+    if demand.get("operator") == "Exists":
+        return spot == ("true",)  # GKE has the label on these nodes alone, others on all nodes
+    is_listed = isinstance(values, list) and bool(values) and all(v in spot for v in values)
+    return demand.get("operator") == "In" and is_listed

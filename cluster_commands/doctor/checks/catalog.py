@@ -31,9 +31,10 @@ def check_by_catalog(facts: Facts) -> Iterator[Row]:
     Other checks say that a kind could not be listed.
     """
     active = facts.policy.rule_set()
+    evaluated = {each.rule.name for each in active.rules}.intersection(_RULES)
     context = Context(datetime.datetime.now(datetime.UTC).date())
     for resource, trait in _KINDS.items():
-        rules = [rule for rule in _RULES.values() if satisfies(trait, rule.needs)]
+        rules = [name for name in evaluated if satisfies(trait, _RULES[name].needs)]
         items = facts.objects(resource)
         if not (rules and items):
             continue

@@ -28,14 +28,13 @@ from rules.objects.kubernetes_object import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import GPU_WORKLOAD
-from rules.workloads.jobs import job_spec
 
 _FIELD = "activeDeadlineSeconds"
 
 
 def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
     """Yield the Job if nothing limits how long it runs."""
-    found, pods = job_spec(workload), workload.pods
+    found, pods = workload.job_spec, workload.pods
     if found is None or not any(pod_requests_gpu(pod) for pod in pods):
         return
     path, spec = found

@@ -30,18 +30,17 @@ from rules.base.json_access import as_object, as_objects
 from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
 from rules.objects.kubernetes_object import KubernetesObject
-from rules.placement.spot_nodes import spot_label
+from rules.placement.node_affinity import spot_label
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import GPU_WORKLOAD
-from rules.workloads.jobs import job_spec
 
 LIMIT = "backoffLimit"
 
 
 def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
     """Yield the limit of the Job if the loss of one node ends it."""
-    found = job_spec(workload)
+    found = workload.job_spec
     if found is None:
         return
     path, spec = found

@@ -30,8 +30,7 @@ from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_gpu_label, selects_gpu_nodes
-from rules.placement.node_affinity import expressions, is_empty, required_terms
-from rules.placement.spot_nodes import SPOT_LABELS
+from rules.placement.node_affinity import SPOT_LABELS, expressions, is_empty, required_terms
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import define_rule
