@@ -36,7 +36,7 @@ from rules.base.patterns import matches_any
 from rules.finding import Action, Finding
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.placement.gpu_nodes import is_gpu_label
-from rules.placement.node_labels import NodeGroup, node_groups
+from rules.placement.node_labels import NodeSettings, node_settings
 from rules.placement.node_resources import amount_of, offered_resources
 from rules.placement.tolerations import display_taint
 from rules.profile.context import Context
@@ -49,7 +49,7 @@ from rules.traits.bits import NODE, NODE_POOL
 def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
     """Yield each node, or pool of nodes, that lacks its taint; once for each kind of field."""
     reported: set[str] = set()
-    for group in node_groups(subject):
+    for group in node_settings(subject):
         if not group.taints or group.repels_pods:
             continue
         # The same for an object alone, and for one in a List.
@@ -78,7 +78,7 @@ def _offered(node: KubernetesObject) -> tuple[str, Taint] | None:
     return None
 
 
-def _labelled(group: NodeGroup, subject: KubernetesObject) -> tuple[str, Taint] | None:
+def _labelled(group: NodeSettings, subject: KubernetesObject) -> tuple[str, Taint] | None:
     profile = subject.profile
     for label in group.labels:
         if is_gpu_label(profile, label.name, label.value):
