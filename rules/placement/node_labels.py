@@ -54,7 +54,8 @@ def node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
             ]
             policies += [(p, value) for p, name, value in arguments if name == _CPU_POLICY]
             taints = (*path, *fields.taints) if fields.taints else ()
-            yield NodeSettings(labels, policies, taints, _repels_pods(raw, fields.taints))
+            repels_pods = bool(taints) and _repels_pods(raw, fields.taints)
+            yield NodeSettings(labels, policies, taints, repels_pods)
 
 
 def node_labels(subject: KubernetesObject) -> Iterator[NodeLabel]:

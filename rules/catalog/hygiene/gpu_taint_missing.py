@@ -17,8 +17,8 @@ The rule is off by default: a cluster whose nodes all have GPUs needs no taint.
 Why it matters
 --------------
 Without a taint every pod may run on the node. Pods that need no GPU then take its cpu and its
-memory, and the cards stay idle because nothing else fits beside them. Nor can an autoscaler remove
-an expensive node as long as such pods are on it.
+memory, and the cards stay idle because nothing else fits beside them. An autoscaler may also keep
+an expensive node for such pods alone.
 
 `toleration-default` adds the toleration to pods that request a GPU.
 

@@ -6,6 +6,7 @@ Finds hostPath volumes that some container mounts and that show the directories 
 of CUDA MPS and its clients meet: `/tmp/nvidia-mps`, `/run/nvidia/mps`, paths inside of them, and
 any path that the container names in `CUDA_MPS_PIPE_DIRECTORY`. The log directory
 `/var/log/nvidia-mps` alone is fine. So are the pods of DaemonSets, which may be the daemon itself.
+All of `/tmp` is reported only with that variable: most pods that mount it want something else.
 
 Why it matters
 --------------
@@ -14,12 +15,14 @@ pipes. A CUDA program that reaches them becomes a client too, although the sched
 share for it. The daemon takes its commands from the same directory, among them the one that shuts
 the server of all clients down.
 
-NVIDIA's device plugin mounts what a container needs for its share itself.
+NVIDIA's device plugin mounts what a container needs for its share itself. Some others leave the
+volume to the pods, such as AWS's virtual GPU device plugin: switch the rule off where one runs.
 
 References
 ----------
 - https://docs.nvidia.com/deploy/mps/index.html
 - NVIDIA/k8s-device-plugin, `README.md`, "With CUDA MPS"
+- https://github.com/awslabs/aws-virtual-gpu-device-plugin#running-gpu-jobs
 """
 
 from __future__ import annotations

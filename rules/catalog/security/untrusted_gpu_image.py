@@ -53,6 +53,8 @@ from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import GPU
 
+# Of the repositories, in a message.
+_SHOWN = 3
 OPTIONS: Mapping[str, Any] = MappingProxyType({"repositories": (), "require_digest": False})
 
 
@@ -66,7 +68,7 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
         if not image or has_placeholder(image) or not requests_gpu(container):
             continue
         if trusted and not matches_any(trusted, full_repository(image)):
-            advice = f"use an image from {' or '.join(map(display, trusted))}"
+            advice = f"use an image from {' or '.join(map(display, trusted[:_SHOWN]))}"
             yield _finding(container, "repository", "which the policy does not trust", advice)
         elif by_digest and not has_digest(image):
             advice = "name the image by its digest (…@sha256:…)"

@@ -53,6 +53,17 @@ HEAVY_CONTAINERS: Mapping[str, tuple[int, Make]] = {
             volumes=[host("/dev")],
         ),
     ),
+    "pipes of MPS": (
+        100,
+        lambda n, t: heavy_pod(
+            {
+                **BYPASS,
+                "env": [env("CUDA_MPS_PIPE_DIRECTORY", f"/{t}")],
+                "volumeMounts": each(n, lambda i: {"name": i, "mountPath": f"/{t}/.."}),
+            },
+            volumes=each(n, lambda i: host("/run/nvidia/mps", i)),
+        ),
+    ),
     "device lists": (
         90,
         lambda n, t: heavy_pod(
