@@ -16,13 +16,15 @@ class Source(NamedTuple):
     """The page that a table is from.
 
     `updated` is the date that the page gives as its last update (ISO 8601), empty if it gives none.
-    `url` is empty if the page is known by its title alone.
+    `url` is empty if the page is known by its title alone. `read` is the date on which the page was
+    read, empty if it is known by what others quote of it, or if nobody noted the date.
     """
 
     publisher: str
     title: str
     updated: str = ""
     url: str = ""
+    read: str = ""
 
 
 class Minimum(NamedTuple):
@@ -73,8 +75,11 @@ class Feature(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A model of card; `memory` are the sizes in which it is made, in GB, the smallest first."""
+    """A model of card; `memory` are the sizes in which it is made, in GB, the smallest first.
+
+    Together, the sources name every size.
+    """
 
     model: str
     memory: tuple[int, ...]
-    source: Source
+    sources: tuple[Source, ...]

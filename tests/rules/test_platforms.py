@@ -209,7 +209,10 @@ def test_every_bulletin_has_a_source_and_a_newer_version_than_the_last() -> None
 
 
 def test_every_table_has_a_source_and_every_card_a_size() -> None:
-    sources = [feature.source for feature in FEATURES] + [card.source for card in CARDS]
+    for card in CARDS:
+        assert all(source.url.startswith("https://") for source in card.sources), card.model
+        assert any(source.read for source in card.sources), card.model
+    sources = [*(f.source for f in FEATURES), *(s for card in CARDS for s in card.sources)]
     assert all(source.publisher and source.title for source in sources)
     assert all(card.memory == tuple(sorted(set(card.memory))) for card in CARDS)
     assert len({card.model for card in CARDS}) == len(CARDS)
