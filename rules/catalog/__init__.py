@@ -37,6 +37,7 @@ from rules.catalog.checks import checked
 from rules.catalog.components import (
     device_plugin_priority,
     device_plugin_toleration,
+    gpu_exporter_toleration,
     webhook_blocks_system_pods,
     webhook_misses_ephemeral_containers,
     webhook_side_effects,
@@ -273,6 +274,7 @@ REPORTS = (
     spot_job_without_retry.RULE,
     job_without_deadline.RULE,
     device_plugin_toleration.RULE,
+    gpu_exporter_toleration.RULE,
     webhook_blocks_system_pods.RULE,
     webhook_misses_ephemeral_containers.RULE,
     webhook_side_effects.RULE,

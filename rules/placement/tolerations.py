@@ -54,6 +54,17 @@ def _compare_integers(operator: str, tainted: str | None, own: str) -> bool:
     return int(tainted) < int(own) if operator == "Lt" else int(tainted) > int(own)
 
 
+def taints_of_maker(pod: Pod, words: str) -> list[Taint]:
+    """The taints of GPU nodes, of the maker that `words` name, that the pod does not tolerate."""
+    tolerations = [toleration for _, toleration in pod.tolerations]
+    return [
+        taint
+        for taint in dict.fromkeys(pod.profile.taints)
+        if any(name.partition("/")[0].partition(".")[0] in words for name in taint.resources)
+        and not any(tolerates(toleration, taint) for toleration in tolerations)
+    ]
+
+
 def untolerated_taints(pod: Pod, taints: Iterable[Taint]) -> list[Taint]:
     """The `taints` that no toleration of the pod tolerates, each once, sorted by key.
 

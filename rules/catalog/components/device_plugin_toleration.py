@@ -24,9 +24,8 @@ from collections.abc import Iterator
 from rules.finding import Action, Finding
 from rules.gpu.device_plugins import device_plugin_words
 from rules.objects.kubernetes_object import KubernetesObject
-from rules.placement.tolerations import tolerates
+from rules.placement.tolerations import display_taint, taints_of_maker
 from rules.profile.context import Context
-from rules.profile.records import Taint
 from rules.rule import define_rule
 from rules.traits.bits import NODE_AGENT
 
@@ -34,26 +33,15 @@ from rules.traits.bits import NODE_AGENT
 def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
     """Yield each taint of the plugin's nodes that it does not tolerate."""
     words = device_plugin_words(workload)
-    if not words:
-        return
-    for pod in workload.pods:
-        tolerations = [toleration for _, toleration in pod.tolerations]
-        for taint in dict.fromkeys(workload.profile.taints):
-            if not _is_of(taint, words) or any(tolerates(t, taint) for t in tolerations):
-                continue
-            value = "" if taint.value is None else f"={taint.value}"
+    for pod in workload.pods if words else ():
+        for taint in taints_of_maker(pod, words):
             yield Finding(
                 path=(*pod.path, "tolerations"),
                 key=f"tolerations.{taint.key}",
-                message=f"the device plugin does not tolerate the taint {taint.key}{value}:"
-                f"{taint.effect} of GPU nodes, so they offer no GPUs",
+                message=f"the device plugin does not tolerate the taint {display_taint(taint)} of GPU "
+                "nodes, so they offer no GPUs",
                 help=f"add a toleration: key {taint.key}, operator Exists, effect {taint.effect}",
             )
-
-
-def _is_of(taint: Taint, words: str) -> bool:
-    """Whether the taint is for the cards of the maker that `words` name."""
-    return any(name.partition("/")[0].partition(".")[0] in words for name in taint.resources)
 
 
 RULE = define_rule(

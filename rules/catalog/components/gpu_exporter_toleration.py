@@ -1,0 +1,52 @@
+"""An exporter of GPU metrics does not tolerate the taint of GPU nodes.
+
+What it does
+------------
+Compares DaemonSets that export metrics of GPUs with the taints that the profile of the policy
+states for the same maker, as `device-plugin-toleration` does for device plugins. A DaemonSet is an
+exporter if it mounts a path of the node, its name or an image has the word `exporter`, and one of
+them names a maker of accelerators: `dcgm-exporter`, `amd-device-metrics-exporter`.
+
+Why it matters
+--------------
+The exporter does not run on the nodes with the taint. There is no event and no failed pod, only
+metrics that are missing: of a DaemonSet that fits no node, 0 pods are desired. The Helm chart of
+NVIDIA's dcgm-exporter tolerates the taint of control planes alone unless its values say more, and a
+list in the values replaces the one of the chart.
+
+References
+----------
+- https://github.com/NVIDIA/dcgm-exporter/issues/731
+- https://github.com/NVIDIA/gpu-operator/issues/2717
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.finding import Action, Finding
+from rules.gpu.device_plugins import exporter_words
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.placement.tolerations import display_taint, taints_of_maker
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import NODE_AGENT
+
+
+def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield each taint of the GPU nodes that the exporter does not tolerate."""
+    words = exporter_words(workload)
+    for pod in workload.pods if words else ():
+        for taint in taints_of_maker(pod, words):
+            yield Finding(
+                path=(*pod.path, "tolerations"),
+                key=f"tolerations.{taint.key}",
+                message=f"the exporter does not tolerate the taint {display_taint(taint)} of GPU nodes, "
+                "so nobody sees how their GPUs are used",
+                help=f"add a toleration: key {taint.key}, operator Exists, effect {taint.effect}",
+            )
+
+
+RULE = define_rule(
+    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE_AGENT,)
+)
