@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rules.gpu.host_paths import host_mounts
 from rules.objects.kubernetes_object import KubernetesObject
-from rules.objects.pod import Pod
 
 # Where the sockets of device plugins are (k8s.io/kubelet pkg/apis/deviceplugin/v1beta1).
 PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
@@ -36,19 +35,15 @@ def exporter_words(workload: KubernetesObject) -> str:
     It mounts a path of the node, its name or an image has the word `exporter`, and one of them
     names a maker of accelerators, as in `dcgm-exporter` and `amd-device-metrics-exporter`.
     """
-    for pod in workload.pods:
-        text = _words(workload, *_images(pod))
-        if "exporter" not in text or any(m.path == PLUGIN_FOLDER for m in host_mounts(pod)):
+    for pod in workload.pods if workload.object.kind == "DaemonSet" else ():
+        text, mounts = _words(workload, *(c.image for c in pod.containers)), host_mounts(pod)
+        if "exporter" not in text or not mounts or any(m.path == PLUGIN_FOLDER for m in mounts):
             continue
         if _DCGM in text:
             return f"{text} nvidia"
         if any(maker in text for maker in _MAKERS):
             return text
     return ""
-
-
-def _images(pod: Pod) -> list[str]:
-    return [container.image for container in pod.containers]
 
 
 def _words(workload: KubernetesObject, *images: str) -> str:

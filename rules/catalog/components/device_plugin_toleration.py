@@ -38,8 +38,8 @@ def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
             yield Finding(
                 path=(*pod.path, "tolerations"),
                 key=f"tolerations.{taint.key}",
-                message=f"the device plugin does not tolerate the taint {display_taint(taint)} of GPU "
-                "nodes, so they offer no GPUs",
+                message="the device plugin does not tolerate the taint "
+                f"{display_taint(taint)} of GPU nodes, so they offer no GPUs",
                 help=f"add a toleration: key {taint.key}, operator Exists, effect {taint.effect}",
             )
 

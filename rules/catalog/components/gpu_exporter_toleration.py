@@ -41,8 +41,8 @@ def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
             yield Finding(
                 path=(*pod.path, "tolerations"),
                 key=f"tolerations.{taint.key}",
-                message=f"the exporter does not tolerate the taint {display_taint(taint)} of GPU nodes, "
-                "so nobody sees how their GPUs are used",
+                message=f"the exporter does not tolerate the taint {display_taint(taint)} of GPU "
+                "nodes, so nobody sees how their GPUs are used",
                 help=f"add a toleration: key {taint.key}, operator Exists, effect {taint.effect}",
             )
 
