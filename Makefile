@@ -45,6 +45,7 @@ check: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/rumdl check .
+	$(BIN)/python -m tools.catalog_index --check
 	$(BIN)/python -m tools.profiles --check
 	$(BIN)/python -m tools.generate --check
 	$(BIN)/python -m tools.chart_files --check
@@ -57,6 +58,7 @@ format: .venv/.dev
 	$(BIN)/rumdl check --fix .
 
 docs: .venv/.dev
+	$(BIN)/python -m tools.catalog_index
 	$(BIN)/python -m tools.profiles
 	$(BIN)/python -m tools.generate
 	$(BIN)/python -m tools.chart_files
@@ -66,6 +68,7 @@ docs: .venv/.dev
 
 # Writes golden files of cases: those that are missing, or with RULES="RULE RULE/CASE …" these.
 cases: .venv/.dev
+	@$(BIN)/python -m tools.catalog_index
 	$(BIN)/python -m tools.update_cases $(RULES)
 
 bench: .venv/.dev

@@ -8,7 +8,7 @@ from typing import Any
 
 from policies.schema_problems import Problem, suggestion
 from rules.base.json_patch import Path
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.container_files import RULES as CONTAINER_FILE_RULES
 from rules.objects.pod import Pod
 from rules.policy import SECURITY_FAMILIES, Delegation, PolicyException

@@ -14,7 +14,7 @@ from policies.schema_problems import Problem, schema_problems, suggestion
 from rules.all_rules import ALL_RULES
 from rules.base.json_access import display
 from rules.base.json_patch import Path
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.policy import parse_version
 from rules.rule import Rule
 

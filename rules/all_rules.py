@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.container_files import RULES
 from rules.rule import Rule
 

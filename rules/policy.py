@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from rules.base.caching import BoundedCache, cached_property
 from rules.base.patterns import matches_any
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.finding import Action, Finding, FixScope
 from rules.objects.container import Container
 from rules.profile.context import NO_OPTIONS

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from rules.finding import Action, Finding
@@ -47,7 +49,26 @@ class Rule(NamedTuple, Generic[S]):
     @property
     def documentation(self) -> Mapping[str, str]:
         """The docstring of the rule's module, by heading."""
-        return sections(sys.modules[self.check.__module__].__doc__ or "")
+        return sections(load_module(self).__doc__ or "")
+
+
+def load_module(rule: Rule[Any]) -> ModuleType:
+    """Import the module of `rule` now, rather than when the rule first runs."""
+    return import_module(rule.check.__module__)
+
+
+class CheckOfModule:
+    """The check of the rule in `module`, which is imported at the first call."""
+
+    def __init__(self, module: str) -> None:
+        self.__module__ = module
+        self._check: Check[Any] | None = None
+
+    def __call__(self, subject: Any, context: Context) -> Iterable[Finding]:
+        """What the check of the module yields."""
+        if self._check is None:
+            self._check = import_module(self.__module__).check
+        return self._check(subject, context)
 
 
 @overload
@@ -95,11 +116,22 @@ def define_rule(check: Check[Any], *, subject: type[Any] = Pod, **fields: Any) -
     - `needs_resources`: the rule reads or writes `resources`, so it does not run for kinds that
       ask for GPUs in a field of their own, such as the `gpu` of Spark's driver.
     """
-    module = check.__module__
-    name = module.rpartition(".")[2].replace("_", "-")
-    title = (sys.modules[module].__doc__ or "").partition("\n")[0].rstrip(".")
+    title = (sys.modules[check.__module__].__doc__ or "").partition("\n")[0].rstrip(".")
     summary = title[:1].lower() + title[1:]
+    name = _name_of(check.__module__)
     return Rule(name=name, summary=summary, subject=subject, check=check, **fields)
+
+
+def indexed_rule(
+    module: str, summary: str, *, subject: type[Any] = Pod, **fields: Any
+) -> Rule[Any]:
+    """The same rule as that of `module`, which is not imported: an entry of the index."""
+    check = CheckOfModule(module)
+    return Rule(name=_name_of(module), summary=summary, subject=subject, check=check, **fields)
+
+
+def _name_of(module: str) -> str:
+    return module.rpartition(".")[2].replace("_", "-")
 
 
 def sections(docstring: str) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from tests.testkit.paths import ROOT
 
 MAX_LINES = 200
 # Longer for the reasons in docs/decisions/0015
-LONGER = ["kubeyaml/events.py", "rules/catalog/__init__.py"]
+LONGER = ["kubeyaml/events.py", "rules/catalog/index.py", "rules/catalog/order.py"]
 PACKAGES = (
     *(
         "benchmarks",
@@ -34,6 +34,6 @@ def test_no_module_is_longer_than_200_lines(package: str) -> None:
     }
     assert lengths
     long = {name: lines for name, lines in lengths.items() if lines > MAX_LINES}
-    assert [*long] == [name for name in LONGER if name.startswith(f"{package}/")], (
+    assert sorted(long) == [name for name in LONGER if name.startswith(f"{package}/")], (
         f"{long}: split these modules, or give the reason in docs/decisions/0015"
     )

@@ -27,7 +27,7 @@ from policies.gpu_exceptions import schema as gpu_exception_schema
 from policies.profiles import ProfileError, built_in, merged_profile
 from registration.configurations import RegistrationOptions, configurations
 from rules.all_rules import ALL_RULES
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.policy import SECURITY_FAMILIES
 from tools import match_conditions
 

@@ -13,7 +13,7 @@ import sys
 
 from kubeyaml.writing import write
 from policies.suggestions import did_you_mean
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.traits.bits import names_of
 from rules.traits.extraction import traits_of
 from rules.workloads.discovery import find_subjects
@@ -57,7 +57,7 @@ def write_result(case: Case) -> str:
 def find_mistake(case: Case) -> str:
     """What is wrong with the rule of `case`, as far as its result shows; empty if nothing is."""
     if case.rule not in RULE_NAMES:
-        return f"no rule is called {case.rule}: list it in rules/catalog/__init__.py"
+        return f"no rule is called {case.rule}: list it in rules/catalog/order.py"
     result = case.check(case.manifest)
     if result.failures:
         return "; ".join(f"the rule failed: {failure.error}" for failure in result.failures)

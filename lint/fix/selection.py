@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from lint.sources import UsageError
 from policies.suggestions import did_you_mean
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.finding import FixScope
 from rules.policy import ActiveRule, RuleSet
 

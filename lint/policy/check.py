@@ -11,6 +11,7 @@ from lint.policy import Commands
 from policies.files import load_policy_file, load_policy_or_config_map, policy_content
 from policies.loading import PolicyError
 from rules.policy import Policy
+from rules.rule import load_module
 
 _DESCRIPTION = """\
 Load a policy as the webhook of this version of gpuward does, and say whether it can be
@@ -51,7 +52,8 @@ def _run(options: argparse.Namespace) -> int:
     try:
         load = load_policy_or_config_map if options.config_map else load_policy_file
         policy = load(options.file, options.profile)
-        policy.rule_set()
+        for active in policy.rule_set().rules:
+            load_module(active.rule)
     except PolicyError as error:
         sys.stderr.write(f"gpuward policy: refused: {error}\n")
         if not options.config_map and _is_config_map(options.file):

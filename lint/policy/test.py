@@ -19,7 +19,7 @@ from policies.case_results import differences, stable_result
 from policies.cases import CIRCUMSTANCES, EXPECTED, Case, CaseError
 from policies.files import POLICY_FILE, decode_policy, policy_content
 from policies.loading import default_policy, load_policy, parse_document
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.policy import RuleSet
 
 _DESCRIPTION = """\

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.traits import bits as traits
 from tests.testkit.match_conditions.chart_condition import chart_condition
 from tests.testkit.paths import DOCS

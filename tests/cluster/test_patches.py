@@ -13,7 +13,7 @@ import jsonpatch
 import pytest
 
 from registration.configurations import RegistrationOptions
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.finding import Action
 from rules.policy import Policy, RuleSettings
 from tests.testkit.admission.evaluating_webhook import (

@@ -17,7 +17,7 @@ from lint.linter import Linter
 from lint.manifests import File, UnparsedDocument
 from lint.sources import Source
 from policies.loading import default_policy, load_policy
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.gpu.devices import pod_requests_gpu
 from rules.objects.pod import Pod
 from rules.profile.context import Context

@@ -13,7 +13,7 @@ from lint.policy.cli import main
 from policies.bundles import BUNDLES, bundle
 from policies.loading import load_policy
 from policies.validation import find_problems, schema
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.finding import Action
 from rules.policy import SECURITY_FAMILIES, Policy
 from rules.rule import Rule

@@ -12,7 +12,7 @@ import pytest
 
 import rules.policy
 from policies.loading import PolicyError, default_policy, load_policy
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.engine.fixing import check, fix
 from rules.finding import Action, Finding, FixScope
 from rules.objects.object_ref import ObjectRef

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.loading import load_policy
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.engine.fixing import fix
 from rules.policy import RuleSet
 from rules.profile.context import Context

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from policies.loading import load_policy
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.engine.fixing import check
 from rules.objects.quota import Quota
 from rules.profile.context import Context

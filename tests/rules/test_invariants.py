@@ -16,7 +16,7 @@
 14. The findings that remain after fixing are those of a check of the fixed manifest.
 15. The fast path reads a pod exactly as the search for pods does, or leaves it to the search.
 16. Checking and fixing create no reference cycles.
-17. The catalog lists every rule module once, and nothing else.
+17. The catalog lists every rule module once, and nothing else. The index says the same.
 18. Every rule documents its behavior, reasons, references, options and fix safety.
 19. Every rule has a failing and a clean case, and every case says what it shows.
 20. Every case file belongs to a rule and to a case.
@@ -42,12 +42,13 @@ import pytest
 
 from rules.base.json_patch import Path as Place
 from rules.base.json_patch import pointer, value_at
-from rules.catalog import CATALOG, OPT_IN_FIXES, REPORTS, SAFE_FIXES
 from rules.catalog.checks import CatalogError, checked
+from rules.catalog.index import CATALOG
+from rules.catalog.order import OPT_IN_FIXES, ORDER, REPORTS, SAFE_FIXES
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.finding import Finding
 from rules.objects.pod import Pod
-from rules.rule import Rule
+from rules.rule import Rule, load_module
 from rules.traits.extraction import raw_traits, set_traits, traits_of
 from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import Case, cases, current_result, describe_finding, without_needs
@@ -358,6 +359,13 @@ def test_the_catalog_lists_every_module_and_nothing_else() -> None:
     assert len({rule.name for rule in CATALOG}) == len(CATALOG)
 
 
+def test_the_index_says_of_every_rule_what_its_module_says() -> None:
+    """Invariant 17."""
+    for indexed, rule in zip(CATALOG, ORDER, strict=True):
+        assert load_module(indexed).RULE is rule, "run make docs"
+        assert indexed == rule._replace(check=indexed.check), "run make docs"
+
+
 @pytest.mark.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
 def test_a_rule_is_documented(rule: Any) -> None:
     """Invariant 18."""
@@ -404,8 +412,8 @@ def test_fixes_are_those_of_the_rules_group(rule: Any) -> None:
     """Invariant 22, derived from the golden files."""
     own = [case for case in ALL if case.rule == rule.name]
     fixable = [f for case in own for f in case.expected["findings"] if "fix" in f]
-    assert bool(fixable) is (rule not in REPORTS)
-    if rule in SAFE_FIXES:
+    assert bool(fixable) is (rule.name not in {report.name for report in REPORTS})
+    if rule.name in {fixing.name for fixing in SAFE_FIXES}:
         assert any(finding["safe"] for finding in fixable)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from policies.loading import load_policy
 from rules.base.json_patch import value_at
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.engine.fixing import check, fix
 from rules.profile.context import Context
 from tests.testkit.cases import TODAY, without_needs

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from policies.loading import default_policy, load_policy
 from rules.base.json_patch import value_at
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.engine.fixing import check, fix
 from rules.engine.result import EvaluationResult
 from rules.profile.context import Context

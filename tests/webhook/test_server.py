@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from gpuward import __version__
 from rules.base.json_patch import Json
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from tests.testkit.admission.caller import REVIEW
 from tests.testkit.admission.server import Serve, serving
 from tests.testkit.paths import DOCS

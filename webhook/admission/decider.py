@@ -14,6 +14,7 @@ from rules.engine.result import RuleFailure
 from rules.finding import Action, Finding
 from rules.inventory.inventory import EMPTY, Inventory
 from rules.policy import Policy
+from rules.rule import load_module
 from webhook.admission import outcomes
 from webhook.admission.allowing import DEFAULTS, allow
 from webhook.admission.decision import IGNORED, Decision
@@ -43,6 +44,8 @@ class Decider:
         self.policy = policy
         self._inventory = inventory
         self._rules = policy.rule_set()
+        for active in self._rules.rules:
+            load_module(active.rule)  # no pod waits for an import, or finds it broken
         self._workloads = WorkloadDecider(policy, self._rules)
         self._unmentioned = frozenset() if policy.nag else DEFAULTS
         self._contact = contact_line(policy.contact, policy.docs_url)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from rules.catalog import CATALOG
+from rules.catalog.index import CATALOG
 from rules.engine.fixing import check
 from rules.finding import Action
 from rules.policy import Policy, RuleSet, RuleSettings
