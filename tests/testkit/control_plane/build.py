@@ -22,6 +22,7 @@ from tests.testkit.control_plane.sources import (
     CHART_LINTER,
     CHART_TOOLS,
     HELM,
+    KREW,
     KUBERNETES,
     OLDEST,
     REPORT_KINDS,
@@ -77,6 +78,11 @@ def chart_tools() -> Programs:
     They are not part of `programs()`, so that only the tests that need them wait for their build.
     """
     return _programs(CHART_TOOLS, CHART_LINTER)
+
+
+def krew() -> Path:
+    """The program krew, which installs plugins of kubectl."""
+    return _programs(KREW)["krew"]
 
 
 def report_kinds() -> Programs:
@@ -173,6 +179,7 @@ def main() -> int:
         if not os.environ.get("KUBEBUILDER_ASSETS"):
             tools = chart_tools()
             report_kinds()
+            lines.append(f"krew {krew()}")
             names = (*CHART_TOOLS.packages, *CHART_LINTER.packages)
             lines += [f"{name} {tools[name]}" for name in names]
     except BuildError as error:

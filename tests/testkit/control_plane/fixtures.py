@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.testkit.control_plane.build import Programs, chart_tools, programs, report_kinds
+from tests.testkit.control_plane.build import Programs, chart_tools, krew, programs, report_kinds
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.servers import ALWAYS, CONTROLLERS
@@ -65,6 +65,15 @@ def built_chart_tools() -> Programs:
     except BuildError as error:
         skip_missing(str(error))
     return found
+
+
+@pytest.fixture(scope="session", name="krew")
+def built_krew() -> Path:
+    """The program krew; skips the test if it cannot be built."""
+    try:
+        return krew()
+    except BuildError as error:
+        skip_missing(str(error))
 
 
 @pytest.fixture(scope="session")

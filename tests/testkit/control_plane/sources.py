@@ -92,6 +92,8 @@ CHART_TOOLS = Source(
 # A module of its own: it needs parts of Kubernetes' API that promtool's version lacks.
 CHART_LINTER = Source("chart-linter", {"kube-score": "github.com/zegl/kube-score/cmd/kube-score"})
 
+KREW = Source("krew", {"krew": "sigs.k8s.io/krew/cmd/krew"}, duration="half a minute")
+
 # The CustomResourceDefinitions of reports, as Kyverno and OpenReports install them.
 _POLICY_REPORTS = (
     "config/crds/policyreport/wgpolicyk8s.io_clusterpolicyreports.yaml",
