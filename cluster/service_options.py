@@ -7,6 +7,8 @@ import argparse
 from cluster.durations import seconds_between
 
 _MAX_PORT = 65_535
+STATUS_PORT = 8081
+"""Where /healthz and /metrics are, unless somebody says otherwise."""
 
 
 def port(text: str) -> int:
@@ -24,8 +26,8 @@ def add_service_options(parser: argparse.ArgumentParser, interval: float, what: 
         "--status-port",
         metavar="PORT",
         type=port,
-        default=8081,
-        help="Port of /healthz and /metrics. The default is 8081.",
+        default=STATUS_PORT,
+        help=f"Port of /healthz and /metrics. The default is {STATUS_PORT}.",
     )
     parser.add_argument(
         "--interval",

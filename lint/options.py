@@ -7,7 +7,7 @@ import argparse
 from lint.input_options import add_inputs, add_selection
 
 FORMATS = (
-    *("text", "json", "concise", "summary", "statistics"),
+    *("text", "json", "yaml", "concise", "summary", "statistics"),
     *("html", "sarif", "github", "gitlab", "junit", "markdown", "rdjson"),
 )
 _EPILOG = """\

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from cluster_commands.audit.evaluation import ObjectEvaluator
-from cluster_commands.audit.facts import namespace_of, read_facts
+from cluster_commands.audit.evaluation import Evaluated, ObjectEvaluator
+from cluster_commands.audit.facts import Facts, kind_of, namespace_of, read_facts
 from cluster_commands.audit.gpu_exceptions import with_gpu_exceptions
 from cluster_commands.audit.identity import Identity, identity_of
-from cluster_commands.audit.inventory import read_inventory
-from cluster_commands.audit.objects import EVALUATED, NAMESPACED
+from cluster_commands.audit.objects import EVALUATED
 from cluster_commands.audit.remarks import PodRemarks
-from cluster_commands.source.objects import ListError, ObjectSource, SourceError
+from cluster_commands.source.objects import ListError, Object, ObjectSource, SourceError
+from cluster_commands.source.resources import NODES, VALIDATING
 from lint.progress import Progress
 from lint.results import InputNotEvaluated, Remark, Results
 from rules.objects.object_ref import ObjectRef
 from rules.policy import Policy
-from rules.profile.context import Context
+
+_NO_REGISTRATION = (
+    "no webhook of gpuward is registered, as far as is known: findings in namespaces that it will "
+    "exclude are reported too, but for those of Kubernetes itself"
+)
 
 
 class AuditResult(NamedTuple):
@@ -48,51 +52,84 @@ def audit(
 
     With `only_refused`, only what mode `deny` would refuse counts, after what it would fix.
     """
-    today = datetime.datetime.now(tz=datetime.UTC).date()
-    missing: list[Remark] = []
-    unread: list[SourceError] = []  # facts
-    failed: list[SourceError] = []
+    return _Audit(source, policy, namespace, only_refused=only_refused).run()
 
-    def on_missing_fact(error: SourceError) -> None:
-        unread.append(error)
-        remark = Remark("warning", "", 0, 0, str(error))
-        if remark not in missing:  # files are read for each fact
-            missing.append(remark)
 
-    def on_error(error: SourceError) -> None:
-        failed.append(error)
-        results.not_evaluated.append(InputNotEvaluated("", 0, 0, str(error)))
+class _Audit:
+    """One audit, with what it has found so far, and what it could not read."""
 
-    profile = policy.rule_set().profile
-    inventory = read_inventory(source, profile, namespace, on_missing_fact)
-    facts = read_facts(source, profile, on_missing_fact)
-    pods = PodRemarks(profile, facts)
-    context = Context(today=today, inventory=inventory)
-    applied = with_gpu_exceptions(policy, source, namespace, today, on_missing_fact)
-    evaluator = ObjectEvaluator(applied, context, only_refused=only_refused)
-    results = evaluator.results
-    results.remarks.extend(missing)
-    identities: dict[ObjectRef, Identity] = {}
-    is_missing = facts.lacks_namespace(namespace)
-    names = NAMESPACED if namespace else EVALUATED
-    with Progress(None, "objects") as progress:
-        for raw in progress.count(source.list_all(names, namespace, on_error)):
-            evaluated = evaluator.evaluate(raw)
-            pods.add(evaluated)
-            if evaluated.findings or evaluated.ref.kind != "Pod":
-                identities[evaluated.ref] = identity_of(raw)
-            is_missing = is_missing and namespace_of(raw) != namespace
-            progress.show()
-    evaluator.finish()
-    if is_missing and not results.pods:  # files may have the pods of a namespace without it
-        on_error(SourceError(f"there is no namespace {namespace}"))
-    results.remarks.extend(pods.remarks())
-    for exception in policy.exceptions:
-        if exception.expired(today):
-            what = f"({exception.reason}) expired on {exception.expires}"
-            message = f"the exception to {', '.join(exception.rules)} {what}"
-            results.remarks.append(Remark("warning", results.policy, 0, 0, message))
-    unread += failed
-    unlisted = frozenset(str(e.resource) for e in unread if isinstance(e, ListError))
-    incomplete = frozenset(evaluator.incomplete)
-    return AuditResult(results, unlisted, not failed, incomplete, not unread, pods, identities)
+    def __init__(
+        self, source: ObjectSource, policy: Policy, namespace: str | None, *, only_refused: bool
+    ) -> None:
+        self._source, self._policy, self._namespace = source, policy, namespace
+        self._only_refused = only_refused
+        self._today = datetime.datetime.now(tz=datetime.UTC).date()
+        self._warnings: dict[str, None] = {}  # each once: files are read for each fact
+        self._unread: list[SourceError] = []
+        self._failed: list[SourceError] = []
+        self._identities: dict[ObjectRef, Identity] = {}
+        applied = with_gpu_exceptions(policy, source, namespace, self._today, self._on_missing_fact)
+        self._evaluator = ObjectEvaluator(applied, self._today, only_refused=only_refused)
+
+    def run(self) -> AuditResult:
+        """Read and evaluate everything."""
+        facts = self._facts()
+        pods, results = PodRemarks(self._policy.rule_set().profile, facts), self._evaluator.results
+        is_missing = facts.lacks_namespace(self._namespace)
+        with Progress(None, "objects") as progress:
+            listed = self._source.list_all(EVALUATED, self._namespace, self._failed.append)
+            for raw in progress.count(listed):
+                if kind_of(raw) != ("", NODES.kind):  # files give all that they have
+                    pods.add(self._evaluate(raw))
+                is_missing = is_missing and namespace_of(raw) != self._namespace
+                progress.show()
+        self._evaluator.finish()
+        if is_missing and not results.pods:  # files may have the pods of a namespace without it
+            self._failed.append(SourceError(f"there is no namespace {self._namespace}"))
+        results.not_evaluated.extend(InputNotEvaluated("", 0, 0, str(e)) for e in self._failed)
+        warnings = (Remark("warning", "", 0, 0, text) for text in self._warnings)
+        results.remarks.extend((*warnings, *pods.remarks(), *self._expired_exceptions()))
+        unread = self._unread + self._failed
+        return AuditResult(
+            results,
+            frozenset(str(error.resource) for error in unread if isinstance(error, ListError)),
+            not self._failed,
+            frozenset(self._evaluator.incomplete),
+            not unread,
+            pods,
+            self._identities,
+        )
+
+    def _facts(self) -> Facts:
+        def on_node(raw: Object) -> None:
+            if self._namespace is None:
+                self._evaluate(raw)
+
+        profile = self._policy.rule_set().profile
+        facts = read_facts(self._source, profile, self._namespace, self._on_missing_fact, on_node)
+        self._evaluator.use(facts)
+        if self._only_refused and not facts.configurations:
+            self._warnings[_NO_REGISTRATION] = None
+        return facts
+
+    def _on_missing_fact(self, error: SourceError) -> None:
+        resource = error.resource if isinstance(error, ListError) else None
+        if resource == VALIDATING and not self._only_refused:
+            return  # the labels of namespaces say nearly as much
+        self._warnings[str(error)] = None
+        self._unread.append(error)
+        if resource == NODES and self._namespace is None:
+            self._failed.append(error)
+
+    def _evaluate(self, raw: Object) -> Evaluated:
+        evaluated = self._evaluator.evaluate(raw)
+        if evaluated.findings or evaluated.ref.kind != "Pod":
+            self._identities[evaluated.ref] = identity_of(raw)
+        return evaluated
+
+    def _expired_exceptions(self) -> Iterator[Remark]:
+        for exception in self._policy.exceptions:
+            if exception.expired(self._today):
+                what = f"({exception.reason}) expired on {exception.expires}"
+                message = f"the exception to {', '.join(exception.rules)} {what}"
+                yield Remark("warning", "", 0, 0, message)

@@ -8,7 +8,7 @@ import time
 from importlib import import_module
 
 from cluster.durations import seconds_between
-from cluster.service_options import port
+from cluster.service_options import STATUS_PORT, port
 from cluster_commands.audit.audit import AuditResult, audit
 from cluster_commands.audit.report_kinds import KINDS
 from cluster_commands.source.objects import SourceError
@@ -41,6 +41,8 @@ exit status:
      written
   3  something could not be listed or evaluated, or there is no such namespace"""
 
+_VIEWS = {"table": "summary", "wide": "text", "json": "json", "yaml": "yaml"}
+
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
@@ -62,6 +64,12 @@ def make_parser() -> argparse.ArgumentParser:
     )
     reports = made.add_argument_group("report")
     add_reports(reports)
+    reports.add_argument(
+        "-o",
+        dest="view",
+        choices=_VIEWS,
+        help="as of the other commands: table is --format summary, wide is text",
+    )
     reports.add_argument(
         "--exit-zero",
         action="store_true",
@@ -90,8 +98,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--status-port",
         metavar="PORT",
         type=port,
-        default=8081,
-        help="the port of /healthz and /metrics; default: 8081",
+        help=f"the port of /healthz and /metrics; default: {STATUS_PORT}",
     )
     service.add_argument(
         "--count-namespace",
@@ -107,9 +114,10 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     """Audit as the command line says; the exit status."""
     options = make_parser().parse_args(arguments)
+    if why := _contradiction(options):
+        return _refuse(why)
+    options.format = options.format or _VIEWS.get(options.view)
     if options.interval is not None:
-        if options.files or options.format or options.outputs:
-            return _refuse("--interval has no report: leave --from, --format and --output out")
         service = import_module("cluster_commands.audit.service")
         status: int = service.run(options)
         return status
@@ -148,6 +156,19 @@ def main(arguments: list[str]) -> int:
         return 2
     status = results.status(options.fail_on)
     return 0 if status == 1 and options.exit_zero else status
+
+
+def _contradiction(options: argparse.Namespace) -> str:
+    """Which options do not go together, and what to do; empty if all do."""
+    if options.view and options.format:
+        return "-o and --format both say what is printed: leave one of them out"
+    if options.interval is not None:
+        if options.files or options.format or options.view or options.outputs:
+            return "--interval has no report: leave --from, --format, -o and --output out"
+    elif options.status_port is not None or options.counted_namespaces:
+        given = "--count-namespace" if options.status_port is None else "--status-port"
+        return f"{given} is for an audit that runs as a service: add --interval SECONDS"
+    return ""
 
 
 def _refuse(why: str) -> int:

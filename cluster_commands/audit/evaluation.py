@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from typing import Any, NamedTuple
 
+from cluster_commands.audit.facts import Facts, kind_of, namespace_of
 from cluster_commands.source.objects import Object, without_managed_fields
 from lint.excerpts import Excerpt, Span
 from lint.findings import LocatedFinding, reported
 from lint.owners import Owners
 from lint.results import MAX_FINDINGS, InputNotEvaluated, Results
-from registration.configurations import SYSTEM_NAMESPACES
-from rules.base.json_access import as_object, as_text
+from rules.base.json_access import as_object
 from rules.base.json_patch import Path
 from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
 from rules.engine.fixing import check, fix
@@ -52,20 +53,25 @@ class ObjectEvaluator:
     for objects without a namespace.
     """
 
-    def __init__(self, policy: Policy, context: Context, *, only_refused: bool = False) -> None:
+    def __init__(self, policy: Policy, today: datetime.date, *, only_refused: bool = False) -> None:
         self.results = Results()
         self.incomplete: set[str] = set()
-        self._context = context
+        self._context = Context(today)
+        self._facts = Facts()
         self._rules = policy.rule_set()
         self._only_refused = only_refused
         self._owners = Owners()
         self._merge_at = _UNMERGED
 
+    def use(self, facts: Facts) -> None:
+        """Use what is known of the cluster from now on."""
+        self._facts = facts
+        self._context = self._context._replace(inventory=facts.inventory)
+
     def evaluate(self, raw: Object) -> Evaluated:
         """Evaluate one object; no fault of it, or of gpuward, keeps the others from theirs."""
-        kind, metadata = as_text(raw.get("kind")), as_object(raw.get("metadata"))
-        group = as_text(raw.get("apiVersion")).rpartition("/")[0]
-        ref = object_ref(kind, group, metadata, self._context.namespace)
+        group, kind = kind_of(raw)
+        ref = object_ref(kind, group, as_object(raw.get("metadata")), self._context.namespace)
         self.results.objects += 1
         findings: list[Finding] = []
         try:
@@ -107,11 +113,15 @@ class ObjectEvaluator:
         self._unread_parts(result, ref)
         if not (self._only_refused and result.findings):
             return result.findings
-        if not _is_sent(raw):
+        if not self._is_sent(raw):
             return []
         after = fix(raw, self._rules, self._context, steps=StepLimit(MAX_STEPS)).remaining
         refused = {f.identity for f in after.findings if f.action is Action.DENY}
         return [finding for finding in result.findings if finding.identity in refused]
+
+    def _is_sent(self, raw: Object) -> bool:
+        """Whether API servers send such an object to the webhook."""
+        return kind_of(raw) not in _NOT_SENT and not self._facts.is_excluded(namespace_of(raw))
 
     def _unread_parts(self, result: EvaluationResult, ref: ObjectRef) -> None:
         for field in result.malformed_fields:
@@ -138,14 +148,6 @@ def _oversized_reason(raw: Object) -> str:
         kept.pop("ownerReferences", None)
         raw = {**raw, "metadata": kept}
     return oversized_reason(raw, len(json.dumps(raw)))
-
-
-def _is_sent(raw: Object) -> bool:
-    """Whether API servers send such an object to the webhook."""
-    kind, metadata = as_text(raw.get("kind")), as_object(raw.get("metadata"))
-    group = as_text(raw.get("apiVersion")).rpartition("/")[0]
-    is_excluded = as_text(metadata.get("namespace")) in SYSTEM_NAMESPACES
-    return not is_excluded and (group, kind) not in _NOT_SENT
 
 
 def _located(finding: Finding, raw: Object) -> LocatedFinding:

@@ -10,7 +10,6 @@ from cluster_commands.audit.facts import Facts
 from lint.findings import RULES
 from lint.report import many
 from lint.results import Remark
-from registration.configurations import SYSTEM_NAMESPACES
 from rules.base.json_access import as_object, as_text
 from rules.finding import Action
 from rules.gpu.devices import pod_requests_gpu
@@ -41,8 +40,8 @@ class PodRemarks:
             return
         metadata = as_object(evaluated.raw.get("metadata"))
         namespace = as_text(metadata.get("namespace"))
-        is_sent = namespace not in SYSTEM_NAMESPACES
-        if is_sent and (self._facts.modes or {}).get(namespace) == Action.DENY.word:
+        is_denied = self._facts.mode_of(namespace) == Action.DENY.word
+        if is_denied and not self._facts.is_excluded(namespace):
             self._refused[namespace].add(str(evaluated.ref))
         if any(RULES[f.rule].family == _BYPASS for f in errors):
             self._add_unrequested(evaluated)

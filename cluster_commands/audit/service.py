@@ -13,6 +13,7 @@ import structlog
 from cluster.connection import Connection
 from cluster.protocols import ClusterError, Object
 from cluster.service import Service, repeat, run_service
+from cluster.service_options import STATUS_PORT
 from cluster_commands.audit.audit import audit
 from cluster_commands.audit.controller import AuditController, AuditRun, StoppedError
 from cluster_commands.audit.keeping import keep, kept_findings
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         return Service(run_until, lambda: controller.alive, controller.metrics)
 
     try:
-        run_service(make, options.status_port)
+        run_service(make, STATUS_PORT if options.status_port is None else options.status_port)
     except (ClusterError, OSError) as error:
         sys.stderr.write(f"gpuward audit: {printable(str(error))}\n")
         return 2

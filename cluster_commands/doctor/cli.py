@@ -18,8 +18,9 @@ from cluster_commands.doctor.checks.own_webhook import check_own_webhook
 from cluster_commands.doctor.checks.shared_cards import check_pods_per_card, check_requirements
 from cluster_commands.doctor.checks.webhook_order import check_webhook_order
 from cluster_commands.doctor.facts import Facts, Request, read_facts
-from cluster_commands.doctor.report import as_json, as_table
+from cluster_commands.doctor.report import as_table, to_document
 from cluster_commands.doctor.rows import Row, exit_status
+from cluster_commands.documents import format_document
 from cluster_commands.source.objects import ObjectSource, SourceError
 from cluster_commands.source.options import add_options, open_source
 from lint.report import printable
@@ -45,7 +46,13 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--output", "-o", choices=("table", "json"), default="table")
+    made.add_argument(
+        "--output",
+        "-o",
+        choices=("table", "wide", "json", "yaml"),
+        default="table",
+        help="wide: what to do is a column, instead of a list below the table",
+    )
     made.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     made.add_argument(
         "--policy", metavar="FILE", help="a policy, whose profiles and rules are used"
@@ -82,10 +89,11 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"gpuward doctor: {printable(str(error))}\n")
         return 2
     rows = [*all_rows(facts, ask_kubelets=options.ask_kubelets, tls_only=options.tls_only)]
-    if options.output == "json":
-        sys.stdout.write(as_json(rows))
+    if options.output in {"json", "yaml"}:
+        sys.stdout.write(format_document(to_document(rows), options.output))
     else:
-        sys.stdout.write(as_table(rows, color=use_color(options.color, sys.stdout)))
+        color, wide = use_color(options.color, sys.stdout), options.output == "wide"
+        sys.stdout.write(as_table(rows, color=color, wide=wide))
     return exit_status(rows, allow_not_known=options.allow_not_known)
 
 

@@ -1,10 +1,10 @@
-"""Print the rows: as a table with what to do below, or as JSON."""
+"""The rows as a table, with what to do, or as plain data."""
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from cluster_commands.doctor.rows import Row, State, names
 from cluster_commands.gpus.rows import Table
@@ -12,17 +12,30 @@ from cluster_commands.gpus.tables import render
 from lint.report import printable
 
 VERSION = 1
-"""Grows when a field of the JSON changes its meaning or goes away."""
+"""Grows when a field of the document changes its meaning or goes away."""
 _HEADER = ("STATE", "CHECK", "SUBJECT", "MESSAGE")
 _COLORS = {State.OK: "32", State.WRONG: "31", State.NOT_KNOWN: "33"}
 
 
-def as_table(rows: Sequence[Row], *, color: bool) -> str:
-    """The table, and below it what to do about rows that are not ok: once for rows of one check."""
+def as_table(rows: Sequence[Row], *, color: bool, wide: bool = False) -> str:
+    """The table and its sums; with `wide`, what to do about a row is in its last column.
+
+    Else it is below the table: once for the rows of one check with the same remedy.
+    """
     cells = [(row.state.value, row.check, row.subject, row.message) for row in rows]
-    header, *lines = render(Table(_HEADER, [*cells])).splitlines()
+    table = Table(_HEADER, [*cells])
+    if wide:
+        remedies = [(" ".join(row.remedy.split()),) for row in rows]
+        lines_of = zip(cells, remedies, strict=True)
+        table = Table((*_HEADER, "REMEDY"), [cell + remedy for cell, remedy in lines_of])
+    header, *lines = render(table).splitlines()
     if color:
         lines = [_colored(row.state, line) for row, line in zip(rows, lines, strict=True)]
+    counts = ", ".join(f"{sum(r.state is state for r in rows)} {state.value}" for state in State)
+    return "\n".join((header, *lines, "")) + ("" if wide else _to_do(rows)) + f"\n{counts}\n"
+
+
+def _to_do(rows: Sequence[Row]) -> str:
     subjects: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)  # each once, in order
     for row in rows:
         if row.remedy:
@@ -31,15 +44,15 @@ def as_table(rows: Sequence[Row], *, color: bool) -> str:
         f"- {printable(check)}, {printable(names([*found]))}:\n  {_indented(remedy)}\n"
         for (check, remedy), found in subjects.items()
     )
-    counts = ", ".join(f"{sum(r.state is state for r in rows)} {state.value}" for state in State)
-    to_do = f"\nWhat to do:\n{remedies}" if remedies else ""
-    return "\n".join((header, *lines, "")) + f"{to_do}\n{counts}\n"
+    return f"\nWhat to do:\n{remedies}" if remedies else ""
 
 
-def as_json(rows: Sequence[Row]) -> str:
+def to_document(rows: Sequence[Row]) -> dict[str, Any]:
     """The rows as the object that docs/doctor.md describes."""
-    found = [{**row._asdict(), "state": row.state.value} for row in rows]
-    return json.dumps({"version": VERSION, "rows": found}, indent=2) + "\n"
+    return {
+        "version": VERSION,
+        "rows": [{**row._asdict(), "state": row.state.value} for row in rows],
+    }
 
 
 def _colored(state: State, line: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import shutil
 import sys
 import time
 from collections.abc import Callable
 
+from cluster_commands.documents import format_document
 from cluster_commands.gpus import rows
 from cluster_commands.gpus.cgpu import inspect
 from cluster_commands.gpus.document import to_document
@@ -81,13 +81,8 @@ def _cgpu(options: argparse.Namespace, source: ObjectSource) -> str:
 
 
 def _written(usage: Usage, options: argparse.Namespace) -> str:
-    if options.output == "json":
-        return json.dumps(to_document(usage), indent=2) + "\n"
-    if options.output == "yaml":
-        import yaml  # noqa: PLC0415  # few ask for it
-
-        text: str = yaml.safe_dump(to_document(usage), sort_keys=False)
-        return text
+    if options.output in {"json", "yaml"}:
+        return format_document(to_document(usage), options.output)
     return _tables(usage, options)
 
 

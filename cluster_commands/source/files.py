@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import IO
@@ -35,19 +36,28 @@ class FileSource:
 
     `paths` are files, folders, globs, and `-` for standard input, of which `stdin` is the stream.
     The files are read again for each list, so that they are never in memory as a whole. An object
-    that names no namespace is in every one, as kubectl would put it there.
+    that names no namespace is in every one, as kubectl would put it there. Of objects of the same
+    kind, namespace and name the first counts; others that differ from it go to `on_difference`.
     """
 
-    def __init__(self, paths: Sequence[str], stdin: IO[bytes]) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        stdin: IO[bytes],
+        on_difference: Callable[[Object], object] = lambda _: None,
+    ) -> None:
         self._paths = paths
         self._stream = stdin
+        self._on_difference = on_difference
 
     def list(self, resource: Resource, namespace: str | None = None) -> Iterator[Object]:
         """The objects of `resource`: see `ObjectSource`."""
-        for raw in self._all(namespace):
-            group = as_text(raw.get("apiVersion")).rpartition("/")[0]
-            if as_text(raw.get("kind")) == resource.kind and group == resource.group:
-                yield raw
+        of_kind = (
+            raw
+            for raw in self._all(namespace)
+            if (_group(raw), as_text(raw.get("kind"))) == (resource.group, resource.kind)
+        )
+        return self._each_once(of_kind)
 
     def list_all(
         self,
@@ -57,7 +67,7 @@ class FileSource:
     ) -> Iterator[Object]:
         """All objects: see `ObjectSource`. What comes after an error is not read."""
         try:
-            yield from self._all(namespace)
+            yield from self._each_once(self._all(namespace))
         except SourceError as error:
             on_error(error)
 
@@ -67,6 +77,17 @@ class FileSource:
             home = as_text(as_object(raw.get("metadata")).get("namespace"))
             if namespace is None or home in {namespace, ""}:
                 yield raw
+
+    def _each_once(self, items: Iterable[Object]) -> Iterator[Object]:
+        first: dict[bytes, bytes] = {}  # digests: names and objects have no bound
+        for raw in items:
+            if key := _key(raw):
+                content = _digest(json.dumps(raw, sort_keys=True, default=str))
+                if (known := first.setdefault(key, content)) is not content:
+                    if known != content:
+                        self._on_difference(raw)
+                    continue
+            yield raw
 
     def _of_all_namespaces(self) -> Iterator[Object]:
         try:
@@ -91,6 +112,22 @@ class FileSource:
         if "-" in self._paths:
             shutil.copyfileobj(self._stream, kept, _BLOCK)
         return kept
+
+
+def _key(raw: Object) -> bytes:
+    """What no two objects of a cluster have in common; empty for an object without a name."""
+    metadata = as_object(raw.get("metadata"))
+    namespace, name = (as_text(metadata.get(field)) for field in ("namespace", "name"))
+    named = [_group(raw), as_text(raw.get("kind")), namespace, name]
+    return _digest(json.dumps(named)) if name else b""
+
+
+def _group(raw: Object) -> str:
+    return as_text(raw.get("apiVersion")).rpartition("/")[0]
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 def _objects(source: Source) -> Iterator[Object]:

@@ -6,7 +6,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from cluster_commands.source.objects import ObjectSource, SourceError
+from cluster_commands.source.objects import Object, ObjectSource, SourceError
+from lint.report import printable
+from rules.base.json_access import as_object, as_text
+from rules.objects.object_ref import ObjectRef, object_ref
 
 if TYPE_CHECKING:
     from cluster.connection import Connection
@@ -46,6 +49,26 @@ def open_connection(options: argparse.Namespace) -> Connection:
         raise SourceError(f"{error}; or read files with --from") from error
 
 
+class _DifferenceNotes:
+    """Notes on standard error about objects that are in files twice, each once."""
+
+    _MOST = 10
+
+    def __init__(self) -> None:
+        self._noted: set[ObjectRef] = set()
+
+    def __call__(self, raw: Object) -> None:
+        group = as_text(raw.get("apiVersion")).rpartition("/")[0]
+        ref = object_ref(as_text(raw.get("kind")), group, as_object(raw.get("metadata")), None)
+        if ref in self._noted or len(self._noted) > self._MOST:
+            return
+        self._noted.add(ref)
+        text = f"{ref} is in the files twice, and not the same: the first counts"
+        if len(self._noted) > self._MOST:
+            text = "more objects are in the files twice, and not the same: the first counts"
+        sys.stderr.write(printable(f"gpuward: note: {text}") + "\n")
+
+
 def open_source(options: argparse.Namespace) -> ObjectSource:
     """The source that the options mean; nothing is read yet. Raises SourceError."""
     if options.files:
@@ -53,7 +76,7 @@ def open_source(options: argparse.Namespace) -> ObjectSource:
             raise SourceError("--from reads files: leave --kubeconfig and --context out")
         from cluster_commands.source.files import FileSource  # noqa: PLC0415  # one of two
 
-        return FileSource(options.files, sys.stdin.buffer)
+        return FileSource(options.files, sys.stdin.buffer, _DifferenceNotes())
     from cluster_commands.source.api_server import ApiServerSource  # noqa: PLC0415  # the other
 
     return ApiServerSource(open_connection(options))

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cluster_commands.audit import evaluation
 from cluster_commands.audit.cli import main
+from registration.configurations import RegistrationOptions, configurations
+from rules.finding import Action
 from tests.testkit.cases import cases
 from tests.testkit.cluster_commands.paged_server import Listed, paged_server
 from tests.testkit.lint_in_process import LintInProcess
@@ -147,9 +150,19 @@ def test_what_mode_deny_would_refuse_is_told_apart(audit: Audit) -> None:
     system["metadata"]["namespace"] = "kube-system"
     labelled = json.loads(json.dumps(namespace | {"metadata": {"name": "kube-system"}}))
     labelled["metadata"]["labels"] = {"gpuward.io/mode": "deny"}
-    objects = [pod("passed"), fixable, namespace, system, labelled]
+    spared = pod("spared")
+    spared["metadata"]["namespace"] = "excluded"
+    labels = {"gpuward.io/mode": "deny"}
+    excluded = namespace | {"metadata": {"name": "excluded", "labels": labels}}
+    objects = [pod("passed"), fixable, namespace, system, labelled, spared, excluded]
+    unknown = audit(objects, "--as", "deny")
+    assert {f["name"] for f in unknown["findings"]} == {"passed", "spared"}
+    assert unknown["remarks"][0]["message"].startswith("no webhook of gpuward is registered")
+    options = RegistrationOptions(default=Action.WARN, excluded_namespaces=("excluded",))
+    objects += configurations("gpuward", lambda path: {"url": f"https://x{path}"}, options)
     everything, refused = audit(objects), audit(objects, "--as", "deny")
-    assert {f["name"] for f in everything["findings"]} == {"passed", "fixable", "system"}
+    names = {"passed", "fixable", "system", "spared"}
+    assert {f["name"] for f in everything["findings"]} == names
     assert {f["name"] for f in refused["findings"]} == {"passed"}
     assert {f["level"] for f in refused["findings"]} == {"error"}
     [remark] = refused["remarks"]
@@ -168,6 +181,33 @@ def test_what_the_webhook_is_sent_besides_pods_it_would_refuse(
     file.write_text(json.dumps({"apiVersion": "gpuward.io/v1", "kind": "Policy", "rules": rules}))
     report = audit([limits], "--as", "deny", f"--policy={file}")
     assert [f["name"] for f in report["findings"]] == ["gives-gpus"]
+
+
+def test_the_mode_of_a_namespace_is_that_of_the_registered_webhook(audit: Audit) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}}
+    options = RegistrationOptions(default=Action.DENY)
+    registered = configurations("gpuward", lambda path: {"url": f"https://x{path}"}, options)
+    for known, count in (((), 0), (registered, 1)):
+        remarks = audit([pod("passed"), namespace, *known])["remarks"]
+        assert len([r for r in remarks if "would be refused now" in r["message"]]) == count
+
+
+def test_nodes_are_listed_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made: list[int] = []
+
+    def make(number: int) -> dict[str, Any]:
+        made.append(number)
+        labels = {"ack.node.gpu.schedule": "cGPU"}
+        return {"metadata": {"name": f"n{number}", "labels": labels}}
+
+    with paged_server({"/api/v1/nodes": Listed(2, make, "Node")}) as served:
+        main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "-o", "json"])
+    report = json.loads(capsys.readouterr().out)
+    assert {(f["rule"], f["name"]) for f in report["findings"]} == {
+        ("unknown-node-mode", "n0"),
+        ("unknown-node-mode", "n1"),
+    }
+    assert made == [0, 1]
 
 
 def test_limit_ranges_of_a_cluster_are_evaluated(
@@ -224,6 +264,22 @@ def test_every_report_shows_objects_without_a_file(
     assert capsys.readouterr().err == ""
 
 
+def test_views_are_named_as_by_the_other_commands(
+    audit: Audit, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    audit([pod("a")])
+    shown = {}
+    for view in ("table", "wide", "json", "yaml"):
+        assert main(["--from", str(tmp_path / "objects.json"), "--isolated", "-o", view]) == 1
+        shown[view] = capsys.readouterr().out
+    assert shown["table"].startswith("NAMESPACE ")
+    assert "help: remove the variable" in shown["wide"]
+    documents = [json.loads(shown["json"]), yaml.safe_load(shown["yaml"])]
+    for document in documents:
+        del document["summary"]["seconds"]
+    assert documents[0] == documents[1]
+
+
 def test_a_namespace_that_does_not_exist_is_not_clean(audit: Audit) -> None:
     namespaces = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -269,6 +325,10 @@ def test_wrong_usage_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None
         (["--kubeconfig", "/nonexistent"], "there is no file /nonexistent; or read files with"),
         (["--from", "-", "--context", "x"], "leave --kubeconfig and --context out"),
         (["--from", "x", "--policy", "/nonexistent"], "/nonexistent"),
+        (["--status-port", "0"], "--status-port is for an audit that runs as a service: add --int"),
+        (["--count-namespace", "ml"], "--count-namespace is for an audit that runs as a service"),
+        (["-o", "json", "--format", "text"], "leave one of them out"),
+        (["-o", "json", "--interval", "60"], "leave --from, --format, -o and --output out"),
     ):
         assert main(arguments) == 2
         assert message in capsys.readouterr().err

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cluster.errors import ForbiddenError
 from cluster.protocols import ClusterError
 from cluster_commands.doctor.cli import main
-from cluster_commands.doctor.label_selectors import matches
 from cluster_commands.doctor.report import as_table
 from cluster_commands.doctor.rows import State
+from cluster_commands.label_selectors import matches
 from cluster_commands.source.objects import SourceError
 from tests.testkit.cluster_commands.doctor_rows import installed, rows, states
 from tests.testkit.cluster_commands.gpu_objects import Object, listed, node, pod
@@ -399,6 +400,13 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert "- component priority, daemonset/plugin in kube-system:\n  set priorityClassName" in text
     assert main(["--from", str(file), "-o", "json"]) == 1
     document = json.loads(capsys.readouterr().out)
+    assert main(["--from", str(file), "-o", "yaml"]) == 1
+    assert yaml.safe_load(capsys.readouterr().out) == document
+    assert main(["--from", str(file), "-o", "wide"]) == 1
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.endswith("   REMEDY")
+    for row in document["rows"]:
+        assert any(row["message"] in line and row["remedy"] in line for line in lines)
     assert document["version"] == 1
     assert {*document["rows"][0]} == {"check", "subject", "state", "message", "remedy"}
     found = [row for row in document["rows"] if row["state"] == "wrong"]

@@ -233,3 +233,26 @@ def test_a_real_api_server_lists_the_same(api_server: Cluster, tmp_path: Path) -
     assert len([*acts.list(PODS, namespaces[0])]) == len(names)
     old_first = Resource("jobs", "Job", "batch", ("v0", "v1"))
     assert [*source.list(old_first)] == []
+
+
+def test_an_object_that_is_in_files_twice_counts_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pods = [{"apiVersion": "v1", "kind": "Pod", **make_pod(number)} for number in range(3)]
+    other = json.loads(json.dumps(pods[1] | {"status": {"phase": "Running"}}))
+    backwards = dict(reversed(pods[0].items()))
+    elsewhere = pods[0] | {"metadata": pods[0]["metadata"] | {"namespace": "b"}}
+    unnamed = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p"}}
+    given = [pods, [backwards, other, other, elsewhere, unnamed, unnamed]]
+    options = []
+    for number, items in enumerate(given):
+        file = tmp_path / f"{number}.json"
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        options += ["--from", str(file)]
+    source = open_source(parse(*options))
+    expected = [*pods, elsewhere, unnamed, unnamed]
+    assert [*source.list(PODS)] == expected
+    assert [*source.list_all({}, None, lambda error: pytest.fail(str(error)))] == expected
+    assert capsys.readouterr().err == (
+        "gpuward: note: Pod a/p000001 is in the files twice, and not the same: the first counts\n"
+    )

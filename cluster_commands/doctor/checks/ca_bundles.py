@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
-from cluster_commands.doctor.checks.own_webhook import is_own
 from cluster_commands.doctor.expiry import ends_soon, longest_of
 from cluster_commands.doctor.facts import Facts, by_name
 from cluster_commands.doctor.registered import webhooks_for_pods
 from cluster_commands.doctor.rows import Row, not_known, ok, wrong
+from cluster_commands.registration import is_own
 from cluster_commands.source.resources import MUTATING, VALIDATING
 from registration.webhook_client import UntrustedError
 from rules.base.json_access import as_object, as_text

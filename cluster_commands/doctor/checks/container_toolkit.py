@@ -7,8 +7,8 @@ from typing import Any
 
 from cluster_commands.doctor.daemon_sets import DaemonSet, daemon_sets
 from cluster_commands.doctor.facts import Facts, by_name, why_missing
-from cluster_commands.doctor.label_selectors import matches
 from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
+from cluster_commands.label_selectors import matches
 from cluster_commands.source.objects import Object
 from cluster_commands.source.resources import DAEMON_SETS, NODES
 from rules.base.json_access import as_object, as_objects, as_text

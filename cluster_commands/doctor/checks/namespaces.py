@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from cluster_commands.doctor.checks.own_webhook import own_configurations
 from cluster_commands.doctor.facts import Facts, by_name, why_missing
-from cluster_commands.doctor.label_selectors import matches
 from cluster_commands.doctor.rows import Row, names, ok, wrong
+from cluster_commands.registration import registered_mode
 from cluster_commands.source.resources import NAMESPACES, VALIDATING
-from registration.configurations import MODE_LABEL, NAME_LABEL
-from rules.base.json_access import as_object, as_objects, as_text
+from registration.configurations import MODE_LABEL
+from rules.base.json_access import as_object
 from rules.finding import Action
 
 _CHECK = "namespaces"
@@ -34,14 +34,8 @@ def check_namespaces(facts: Facts) -> Iterator[Row]:
         if label is not None and label not in _MODES:
             message = f"the label {MODE_LABEL}={label} names no mode: the default mode counts"
             yield wrong(_CHECK, name, message, f"set it to one of {', '.join(_MODES)}")
-        with_name = {NAME_LABEL: name, **labels}
-        modes = [
-            as_text(entry.get("name")).partition(".")[0]
-            for configuration in configurations
-            for _, entry in as_objects(configuration.get("webhooks"))
-            if matches(as_object(entry.get("namespaceSelector")), with_name)
-        ]
-        by_mode[modes[0] if modes else "not sent to gpuward"].append(name)
+        mode = registered_mode(configurations, name, labels)
+        by_mode[mode or "not sent to gpuward"].append(name)
     for mode, found in sorted(by_mode.items()):
         with_gpus = [name for name in found if name in users]
         pods = f"; pods with GPUs in {names(with_gpus)}" if with_gpus else ""

@@ -10,11 +10,11 @@ from cluster.protocols import ConfigurationKind, ConfigurationRef
 from cluster_commands.doctor.expiry import ends_soon
 from cluster_commands.doctor.facts import Facts, name_of, why_missing
 from cluster_commands.doctor.rows import Row, State, not_known, ok, wrong
+from cluster_commands.registration import is_own
 from cluster_commands.source.objects import Object, Resource
 from cluster_commands.source.resources import ENDPOINTS, MUTATING, VALIDATING
 from registration import hints
 from registration.check import Probe, check
-from registration.configurations import WEBHOOK_NAME_SUFFIX
 from registration.sample import check_certificate, send_sample
 from registration.webhook_client import Target, UnknownNameError, UnreachableError, Validity
 from rules.base.json_access import as_object, as_objects, as_text
@@ -45,14 +45,6 @@ def check_own_webhook(facts: Facts, *, tls_only: bool) -> Iterator[Row]:
     if refs:
         yield from _replicas(facts)
         yield from _answers(facts, refs, check_certificate if tls_only else send_sample)
-
-
-def is_own(configuration: Object) -> bool:
-    """Whether a webhook configuration is gpuward's."""
-    entries = as_objects(configuration.get("webhooks"))
-    return bool(entries) and all(
-        as_text(entry.get("name")).endswith(WEBHOOK_NAME_SUFFIX) for _, entry in entries
-    )
 
 
 def own_configurations(facts: Facts, resource: Resource) -> list[Object]:

@@ -1,0 +1,20 @@
+"""The report for programs as YAML; `docs/json-report.md` describes the shape."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from typing import TextIO
+
+import yaml
+
+from lint.report import Style
+from lint.report.json import write as write_json
+from lint.results import Results
+
+
+def write(out: TextIO, results: Results, style: Style) -> None:
+    """Write what the JSON report has."""
+    text = StringIO()
+    write_json(text, results, style)
+    yaml.safe_dump(json.loads(text.getvalue()), out, sort_keys=False)
