@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import or_
+from collections.abc import Sequence
 from typing import Any
 
 from rules.base.caching import cached_property
@@ -25,6 +24,8 @@ from rules.traits.bits import INVENTORY, satisfies
 from rules.traits.extraction import raw_traits, set_traits, traits_of
 from rules.workloads.discovery import find_subjects
 from rules.workloads.subjects import MalformedField, Subject
+
+_NOTHING: tuple[Sequence[Finding], str] = ((), "")  # no finding and no error of a rule
 
 
 class Evaluation:
@@ -52,7 +53,7 @@ class Evaluation:
     def _start(self, manifest: Json) -> None:
         self.result = EvaluationResult()
         self._superseded: set[tuple[Any, ...]] = set()
-        self._exceptions = self._new_exceptions()
+        self._exceptions = ExceptionMatcher(self._rule_set, self._request_context.today)
         self._subjects: list[tuple[Subject, int]] = []
         self.rules: tuple[tuple[int, ActiveRule], ...] = ()
         """The rules that can concern a subject, with their numbers in the rule set."""
@@ -97,7 +98,9 @@ class Evaluation:
     def _use(self, subjects: list[tuple[Subject, int]]) -> None:
         self._subjects = subjects
         if subjects:
-            traits_of_all = reduce(or_, (traits for _, traits in subjects))
+            traits_of_all = 0
+            for _, traits in subjects:
+                traits_of_all |= traits
             self.rules = self._rule_set.relevant_rules(traits_of_all)
 
     @cached_property
@@ -113,9 +116,6 @@ class Evaluation:
         self.result.components += subject.is_component
         return not (subject.is_component or is_mirror(subject, self._request_context))
 
-    def _new_exceptions(self) -> ExceptionMatcher:
-        return ExceptionMatcher(self._rule_set, self._request_context.today)
-
     def restart(self, manifest: Json, edited_by: str = "") -> None:
         """Start over with `manifest`: the previous one, or what the rule `edited_by` made of it."""
         previous = self.result
@@ -125,22 +125,25 @@ class Evaluation:
         self.result = EvaluationResult()
         self.result.pods, self.result.components = previous.pods, previous.components
         self.result.other_objects = previous.other_objects
-        self._superseded, self._exceptions = set(), self._new_exceptions()
+        self._superseded = set()
+        self._exceptions = ExceptionMatcher(self._rule_set, self._request_context.today)
         for subject, _ in self._subjects if edited_by else ():
-            findings, _ = subject.results_by_rule.get(edited_by, ((), ""))
+            findings, _ = subject.results_by_rule.get(edited_by, _NOTHING)
             subject.refresh(manifest, [e.path for f in findings if f.fixable for e in f.fix.edits])
         self._use([(subject, self._traits_of(subject)) for subject, _ in self._subjects])
 
     def run_rule(self, active: ActiveRule) -> list[Finding]:
         """Run one rule for every subject; the findings, which are also added to `result`."""
         reported: list[Finding] = []
-        failure = ""
+        failure, name = "", active.rule.name
         for subject, traits in self._subjects:
-            if not satisfies(traits, active.needs):
-                continue
-            known = subject.results_by_rule.get(active.rule.name)
+            known = subject.results_by_rule.get(name)
             if known is None:
-                known = subject.results_by_rule[active.rule.name] = self._check(active, subject)
+                is_concerned = satisfies(traits, active.needs)
+                known = self._check(active, subject) if is_concerned else _NOTHING
+                subject.results_by_rule[name] = known
+            if known is _NOTHING:
+                continue
             findings, error = known
             if findings:
                 own = [f for f in findings if self._is_reported(f, active, subject)]
@@ -149,21 +152,21 @@ class Evaluation:
                 reported += own
             failure = failure or error
         if failure:
-            self.result.failures.append(RuleFailure(active.rule.name, failure))
+            self.result.failures.append(RuleFailure(name, failure))
             # The findings of a broken rule are kept, but its fixes cannot be trusted.
             reported = [finding._replace(fixable=False) for finding in reported]
         self.result.findings += reported
         return reported
 
-    def _check(self, active: ActiveRule, subject: Subject) -> tuple[list[Finding], str]:
+    def _check(self, active: ActiveRule, subject: Subject) -> tuple[Sequence[Finding], str]:
         """The findings of the rule about `subject`, and its error if it raised one."""
         rule = active.rule
-        findings: list[Finding] = []
         if not isinstance(subject, rule.subject):
-            return findings, ""
+            return _NOTHING
         if rule.needs_resources and isinstance(subject, Pod) and subject.layout.gpu_field:
-            return findings, ""
+            return _NOTHING
         self._steps.take(bounds.steps_of(subject))
+        findings: list[Finding] = []
         context = self._context
         if active.options:
             context = context.with_profile(context.profile, active.options)
@@ -178,7 +181,7 @@ class Evaluation:
             raise
         except Exception as error:  # noqa: BLE001  # the one place where bugs of rules are caught
             return findings, f"{type(error).__name__}: {error}"
-        return findings, ""
+        return (findings, "") if findings else _NOTHING
 
     def _is_reported(self, finding: Finding, active: ActiveRule, subject: Subject) -> bool:
         """Whether no earlier rule supersedes `finding`, and nothing excepts or suppresses it."""

@@ -27,16 +27,18 @@ def commands_of(
     """The entries of command and arguments of each of `containers`, up to a bound."""
     left = _MAX_CHARACTERS
     for container in containers:
-        texts = list(_texts(container))
-        left -= sum(len(text) for _, text in texts)
+        texts = _texts(container)
+        left -= sum([len(text) for _, text in texts])
         if left < 0:
             return
         yield container, texts
 
 
-def _texts(container: Container) -> Iterator[CommandText]:
+def _texts(container: Container) -> list[CommandText]:
+    texts, path = [], container.path
     for field in _FIELDS:
         listed = container.raw.get(field)
         for index, text in enumerate(listed if isinstance(listed, list) else ()):
             if isinstance(text, str):
-                yield CommandText((*container.path, field, index), text)
+                texts.append(CommandText((*path, field, index), text))
+    return texts

@@ -140,6 +140,7 @@ def vendor_of_image(image: str) -> str:
     return "huawei" if "/ascend/" in owner or "ascend" in words else ""
 
 
+@cached_by_text
 def _parts(image: str) -> tuple[str, str, str, bool]:
     """The path of the repository with a slash at its end, its name, the tag, and if pinned."""
     # The registry's host may be written with capitals and with a port: it is the same registry.

@@ -62,14 +62,16 @@ _UNCLEAR_MARKS = ("ray", "&", "#", "<<", _MASK)
 
 def parallel_size(container: Container, command: Iterable[CommandText]) -> ParallelSize | None:
     """How many GPUs the `command` of `container` works with; None in doubt."""
-    words = _words(container, list(command))
+    command = list(command)
+    if not _may_start(container, command):
+        return None
+    words = _words(command)
     texts = [word.text for word in words]
     started = list(_started(container, words)) or list(_configured(words))
-    if len(started) != 1 or _MASK in container.env or _are_unclear(texts):
+    is_certain = len(started) == 1 and not started[0][1]
+    if not is_certain or _MASK in container.env or _are_unclear(texts):
         return None
-    launcher, is_mention = started[0]
-    if is_mention:
-        return None
+    launcher = started[0][0]
     gpus, options, place = 1, [], None
     for names in launcher.sizes:
         stated = list(_options(words, names))
@@ -92,14 +94,15 @@ def parallel_size(container: Container, command: Iterable[CommandText]) -> Paral
 
 def started_program(container: Container, command: Iterable[CommandText]) -> Launcher | None:
     """The one known program that the `command` of `container` starts; None in doubt."""
-    started = list(_started(container, _words(container, list(command))))
+    command = list(command)
+    if not _may_start(container, command):
+        return None
+    started = list(_started(container, _words(command)))
     return started[0][0] if len(started) == 1 and not started[0][1] else None
 
 
-def _words(container: Container, command: Sequence[CommandText]) -> list[Word]:
-    """The words of `command`; none if it names no launcher, or has too many."""
-    if not _may_start(container, command):
-        return []
+def _words(command: Iterable[CommandText]) -> list[Word]:
+    """The words of `command`; none if it has too many."""
     words = [
         Word(word, path, is_mention, _option(word))
         for path, text in command

@@ -61,10 +61,7 @@ ALTERNATIVE = VisibleDevices("", "", (), hides=(VOID, "none"), hidden_value=VOID
 def visible_variables(container: Container) -> Mapping[str, VisibleDevices]:
     """The visible-devices variables of all makers in the container's own `env`, by name."""
     if container.visible_variables is None:
-        find = container.profile.visible_variable
-        container.visible_variables = {
-            name: known for name in container.env if (known := find(name)) is not None
-        }
+        container.visible_variables = container.profile.visible_variables(container.env)
     return container.visible_variables
 
 
@@ -97,6 +94,8 @@ def matching_prefixes(container: Container, variable: str) -> list[tuple[int, Ma
     without a prefix are left out: they may contain any variable, and the pod does not show which.
     """
     prefixes = container.prefixes
+    if not prefixes:
+        return []
     stem, star, _ = variable.partition("*")
     candidates: Iterable[str] = prefixes
     if not star and len(stem) < len(prefixes):

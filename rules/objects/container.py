@@ -20,8 +20,10 @@ _TEXT = frozenset({str})
 
 def is_host_process(raw: Mapping[str, Any]) -> bool:
     """Whether the security context of a container, or of a pod spec, asks for HostProcess."""
-    windows = as_object(as_object(raw.get("securityContext")).get("windowsOptions"))
-    return windows.get("hostProcess") is True
+    security = raw.get("securityContext")
+    if not security:
+        return False
+    return as_object(as_object(security).get("windowsOptions")).get("hostProcess") is True
 
 
 class Container:

@@ -41,7 +41,7 @@ _BY_FIELD_OF_POD = {
     "tolerations": ("tolerations",),
     "nodeSelector": ("node_selector",),
 }
-_BY_CONTAINERS = ("requests_gpu", "requested_resources")
+_BY_CONTAINERS = ("requests_gpu", "requested_resources", "container_traits")
 _BY_METADATA = ("annotations", "labels", "is_daemon", "metadata_traits")
 
 _CONTAINER = GIVEN_TO_CONTAINER.union(*_BY_FIELD_OF_CONTAINER.values())

@@ -40,6 +40,7 @@ class Pod:
     traits: int | None = None
     spec_traits: int | None = None
     metadata_traits: int | None = None
+    container_traits: int | None = None
     requested_resources: tuple[str, ...] | None = None
     host_mounts: Any = None
     # Filled by `engine.bounds`, and not changed by edits, which are counted themselves.

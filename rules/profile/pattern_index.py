@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Generic, TypeVar
 
 from rules.base.caching import BoundedCache
@@ -28,3 +28,12 @@ class PatternIndex(Generic[T]):
         if name.startswith(self._beginnings):
             fact = next((fact for pattern, fact in self._patterns if matches(pattern, name)), None)
         return self._found.store(name, fact)
+
+    def find_all(self, names: Collection[str]) -> dict[str, T]:
+        """The facts about those of `names` that have one, in the same order.
+
+        It takes a fraction of the time of `find` for each, if all names were met before.
+        """
+        known = self._found.keys() >= set(names)
+        facts = map(self._found.get if known else self.find, names)
+        return {name: fact for name, fact in zip(names, facts, strict=True) if fact is not None}

@@ -7,7 +7,7 @@ What all platforms share, such as the meaning of a variable, is code in `rules.g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -110,6 +110,10 @@ class Profile:
     def visible_variable(self, name: str) -> VisibleDevices | None:
         """What is known about the variable `name`, or None if no container runtime reads it."""
         return self._visible_devices.find(name)
+
+    def visible_variables(self, names: Collection[str]) -> dict[str, VisibleDevices]:
+        """What is known about those of the variables `names` that some container runtime reads."""
+        return self._visible_devices.find_all(names)
 
     def is_exclusive(self, vendors: tuple[str, ...]) -> bool:
         """Whether the cards of `vendors` are in machines without cards of another vendor."""

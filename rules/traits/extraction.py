@@ -66,9 +66,12 @@ def traits_of(subject: Subject) -> int:
         return QUOTA if isinstance(subject, Quota) else DEVICE_CLAIM
     if subject.traits is None:
         traits = _pod_spec_traits(subject) | _pod_metadata_traits(subject)
-        for container in subject.containers:
-            traits |= _container_traits(container)
-        subject.traits = traits
+        if subject.container_traits is None:
+            of_containers = 0
+            for container in subject.containers:
+                of_containers |= _container_traits(container)
+            subject.container_traits = of_containers
+        subject.traits = traits | subject.container_traits
     return subject.traits
 
 

@@ -76,14 +76,15 @@ _KUBEFLOW_TRAINER = "trainer.kubeflow.org"
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each container that gets no GPU from a device plugin and should hide all GPUs."""
-    if excludes_nvidia(pod):
+    without_plugin = [c for c in pod.containers if not uses_device_plugin(c)]
+    if not without_plugin or excludes_nvidia(pod):
         return
     reason, every = _pods_reason(pod), context.options.get("every_container")
     if not reason and every:
         reason = "the policy wants every container to say so"
     may_be_agent = is_made_by_daemon_set(pod, context) and not pod_requests_gpu(pod)
     init_only = only_init_requests_gpu(pod)
-    for container in pod.containers:
+    for container in without_plugin:
         why, agent = reason, may_be_agent
         is_known = shows_gpus(container, pod, context)
         if is_known:
@@ -93,7 +94,6 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
             and (every or container.role != "ephemeral")
             and container.image  # without an image this is a patch of a container in another file
             and is_unset(container)
-            and not uses_device_plugin(container)
             and not looks_legacy(container)
         ):
             # An agent may need to see every GPU of its node, unless the policy says otherwise.

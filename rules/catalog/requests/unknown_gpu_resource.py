@@ -47,6 +47,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     for container in pod.containers:
         names = (*container.limits, *container.requests)
         mistakes = misspelt_resources(names, container.profile)
+        if not mistakes:
+            continue
         times = Counter(right for right, _ in mistakes.values())
         for name, (right, is_known) in mistakes.items():
             kind = "a mistake for" if is_known else "not known but close to"
