@@ -1,7 +1,5 @@
 """Evaluate the documents of a file: what the rules say, and what comments suppress."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 

@@ -1,7 +1,5 @@
 """Pieces of a text, and what reports show of them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 _EXCERPT = 120  # characters

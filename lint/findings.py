@@ -1,7 +1,5 @@
 """Findings as reports show them: with their places in files, and without their manifests."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from kubeyaml import Document

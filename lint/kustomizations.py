@@ -4,8 +4,6 @@ Only the kustomizations in the folder of a file and above it are asked, because 
 file from outside its folder.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Find the Kubernetes objects in a text, and the position of a path of one in the text."""
 
-from __future__ import annotations
-
 import json
 import re
 from bisect import bisect_left
@@ -44,7 +42,7 @@ class File:
         self.source = source
         self._shift = 0
 
-    def shifted(self, shift: int) -> File:
+    def shifted(self, shift: int) -> "File":
         """The same for documents that were read where they stood `shift` characters earlier."""
         view = File(self.original)
         view._shift = shift

@@ -1,7 +1,5 @@
 """Find the policy of a run."""
 
-from __future__ import annotations
-
 import os
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What fixes would change in each object, as the JSON Patch of the webhook."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import NamedTuple, TextIO

@@ -1,7 +1,5 @@
 """The results of a run of the linter, for all report formats."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from lint.findings import ACTIONS, LocatedFinding, ReportedFinding, SuppressedFinding
@@ -85,7 +83,7 @@ class Results:
         self.excepted = 0
         self.seconds = 0.0
 
-    def add(self, later: Results) -> None:
+    def add(self, later: "Results") -> None:
         """Add the results of inputs that come after those of these results."""
         for name, value in vars(later).items():
             if isinstance(value, list | int):

@@ -1,7 +1,5 @@
 """Texts that the linter reads, and what it does not read."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

@@ -1,7 +1,5 @@
 """What a rule yields: findings, and the fixes that they may carry."""
 
-from __future__ import annotations
-
 import enum
 from typing import NamedTuple, Self
 

@@ -1,7 +1,5 @@
 """A policy: which rules act, how, and for whom. It is resolved once into a rule set."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -115,7 +113,7 @@ class Policy(NamedTuple):
     docs_url: str = ""
     nag: bool = False
 
-    def rule_set(self) -> RuleSet:
+    def rule_set(self) -> "RuleSet":
         """The rules that are not off, as they act."""
         active = (self.activate(rule) for rule in CATALOG)
         return RuleSet(
@@ -124,7 +122,7 @@ class Policy(NamedTuple):
             exceptions=self.exceptions,
         )
 
-    def activate(self, rule: Rule[Any]) -> ActiveRule:
+    def activate(self, rule: Rule[Any]) -> "ActiveRule":
         """The rule as it acts, perhaps not at all: its action may be off."""
         settings = self.rules.get(rule.name, RuleSettings())
         action = rule.action if settings.action is None else settings.action
@@ -185,7 +183,7 @@ class RuleSet(_RuleSetFields):
             self._relevant_rules.store(traits, found)
         return found
 
-    def restricted_to(self, names: Iterable[str]) -> RuleSet:
+    def restricted_to(self, names: Iterable[str]) -> "RuleSet":
         """The same with only the rules of these names."""
         wanted = frozenset(names)
         rules = tuple(active for active in self.rules if active.rule.name in wanted)

@@ -4,8 +4,6 @@ A rule is a module under `catalog/` with a docstring, a generator `check` and on
 nothing of other rules, of policies, or of whether the linter or the webhook runs it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Reports: one module per format, each with `write(out, results, style)`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import NamedTuple, TextIO

@@ -4,8 +4,6 @@ A bundle sets rules and nothing else. `profiles` in a bundle are those that it i
 extends it must run them, so that the chart and the linter always read the same profiles.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from functools import cache

@@ -6,8 +6,6 @@ is stricter than the patch library of the Kubernetes API server: an edit that do
 document raises EditError here, so the API server never receives it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 

@@ -5,8 +5,6 @@ the fixes of the rules before it left it, and returns a JSON Patch. A rule that 
 gpuward: the result names it, and it never decides about a user's object.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import NamedTuple
 

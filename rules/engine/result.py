@@ -1,7 +1,5 @@
 """What comes of evaluating the rules about one manifest."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The commands of containers, as far as rules read them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 

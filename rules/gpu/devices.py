@@ -1,7 +1,5 @@
 """Which GPUs a container requests from the scheduler."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 

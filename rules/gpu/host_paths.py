@@ -1,7 +1,5 @@
 """Which paths of the node a pod mounts into its containers."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Programs that start processes on GPUs, and the options that tell them on how many."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

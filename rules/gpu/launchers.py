@@ -4,8 +4,6 @@ Commands are often scripts. Only what one launcher is told once, on one machine,
 doubt the answer is None. Every function is linear in its input.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 

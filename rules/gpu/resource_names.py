@@ -1,7 +1,5 @@
 """Misspelt names of GPU resources, and the right ones."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The words of commands in the text of a script. Every function is linear in its input."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

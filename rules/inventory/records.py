@@ -3,8 +3,6 @@
 Nodes are known by groups.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

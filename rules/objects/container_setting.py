@@ -1,7 +1,5 @@
 """A view of a setting of a container in a file that is no manifest."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from rules.objects.object_ref import ObjectRef

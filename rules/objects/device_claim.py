@@ -1,7 +1,5 @@
 """A read-only view of a ResourceClaim, or of the claim in a ResourceClaimTemplate."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 

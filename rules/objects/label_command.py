@@ -1,7 +1,5 @@
 """A view of a command of a script that labels nodes."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from rules.objects.object_ref import ObjectRef

@@ -1,7 +1,5 @@
 """Which Kubernetes object something is about."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple

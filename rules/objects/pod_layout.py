@@ -1,7 +1,5 @@
 """Where a kind of workload keeps what a pod spec has."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 Role = Literal["init", "app", "ephemeral"]

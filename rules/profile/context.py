@@ -1,7 +1,5 @@
 """What is known about one evaluation besides the manifest."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -33,7 +31,7 @@ class Context(NamedTuple):
     is_patch: bool = False
     inventory: Inventory = EMPTY
 
-    def with_profile(self, profile: Profile, options: Mapping[str, Any] = NO_OPTIONS) -> Context:
+    def with_profile(self, profile: Profile, options: Mapping[str, Any] = NO_OPTIONS) -> "Context":
         """The same with a profile and options; twice as fast as `_replace`."""
         facts = (self.today, self.namespace, self.user, self.operation)
         return Context(*facts, profile, options, self.is_patch, self.inventory)

@@ -1,7 +1,5 @@
 """The records of which a profile is made."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 

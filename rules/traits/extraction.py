@@ -1,7 +1,5 @@
 """Extract the traits of a pod, from its plain data if well-formed and else from its view."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Where objects that make nodes say how: their labels, taints, and settings of their kubelets."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 A built-in workload is a subject beside its pod without being listed here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What rules evaluate in a manifest."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, TypeAlias
 
 from rules.base.json_patch import Path

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from typing import NamedTuple
 
 import pytest
 
@@ -11,6 +12,8 @@ from tests.testkit.paths import ROOT
 OWN = ("gpuward", "kubeyaml", "lint", "policies", "rules")
 # Modules of these packages, beside those of the rules that the pod concerns
 MOST = 150
+# Records whose module needs annotations as texts; all others would take longer to load (decision 5)
+ANNOTATED_BY_TEXTS = {"lint.linter.Partial", "lint.run.Run", "rules.workloads.json_node.JsonNode"}
 POD = """\
 apiVersion: v1
 kind: Pod
@@ -31,29 +34,49 @@ NOT_LOADED = {
 }
 
 
+PROGRAM = """\
+import json, sys, typing
+from gpuward.__main__ import main
+status = main(["lint", "--isolated", "--quiet", sys.argv[1]])
+texts = {
+    f"{c.__module__}.{c.__name__}"
+    for module in [*sys.modules.values()]
+    for c in vars(module).values()
+    if hasattr(c, "_fields")
+    if any(isinstance(a, typing.ForwardRef) for a in c.__annotations__.values())
+}
+print(json.dumps([status, [*sys.modules], [*texts]]))
+"""
+
+
+class Start(NamedTuple):
+    """The modules that are loaded, and the records of which a field is annotated by a text."""
+
+    modules: set[str]
+    annotated_by_texts: set[str]
+
+
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
     file = tmp_path_factory.mktemp("start") / "pod.yaml"
     file.write_text(POD, encoding="utf-8")
-    program = (
-        "import json, sys\n"
-        "from gpuward.__main__ import main\n"
-        f"status = main(['lint', '--isolated', '--quiet', {str(file)!r}])\n"
-        "print(json.dumps([status, *sys.modules]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    status, *modules = json.loads(done.stdout)
+    command = [sys.executable, "-c", PROGRAM, str(file)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    status, modules, annotated_by_texts = json.loads(done.stdout)
     assert status == 0
-    return set(modules)
+    return Start(set(modules), set(annotated_by_texts))
 
 
-def test_few_modules_are_loaded(loaded: set[str]) -> None:
-    own = {name for name in loaded if name.partition(".")[0] in OWN}
+def test_few_modules_are_loaded(start: Start) -> None:
+    own = {name for name in start.modules if name.partition(".")[0] in OWN}
     shared = sorted(name for name in own if not name.startswith("rules.catalog."))
     assert len(shared) <= MOST, shared
 
 
-def test_nothing_heavy_is_loaded_before_it_is_needed(loaded: set[str]) -> None:
-    assert NOT_LOADED & loaded == set()
+def test_nothing_heavy_is_loaded_before_it_is_needed(start: Start) -> None:
+    assert NOT_LOADED & start.modules == set()
+
+
+def test_annotations_of_records_are_no_texts(start: Start) -> None:
+    found = {name for name in start.annotated_by_texts if name.partition(".")[0] in OWN}
+    assert found == ANNOTATED_BY_TEXTS, "leave `from __future__ import annotations` out"
