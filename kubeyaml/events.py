@@ -9,11 +9,9 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
-import yaml
-from yaml.reader import ReaderError
-
 from kubeyaml.escapes import mark_quotes, unmark
 from kubeyaml.model import Duplicate, LimitError, Limits, Path, Place, YamlError
+from kubeyaml.pyyaml import yaml
 from kubeyaml.scalars import (
     MERGE_TAG,
     NUMBER_STARTS,
@@ -305,7 +303,7 @@ class EventReader:
             message = ", ".join(filter(None, (problem.context, problem.problem)))
             mark = problem.problem_mark or problem.context_mark
             index = mark.index if mark else index
-        elif isinstance(problem, ReaderError):
+        elif isinstance(problem, yaml.reader.ReaderError):
             message = problem.reason
             index = len(self.text.encode()[: problem.position].decode(errors="ignore"))
         elif isinstance(problem, UnicodeEncodeError):
