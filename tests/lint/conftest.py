@@ -11,14 +11,14 @@ from tests.testkit.lint_in_process import LintInProcess
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> LintCommand:
-    """`gpuward lint` as a program, in an empty folder."""
-    return LintCommand(tmp_path)
+def command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> LintCommand:
+    """`gpuward lint` in this process, in an empty folder."""
+    return LintInProcess(tmp_path, capsys, monkeypatch)
 
 
 @pytest.fixture
-def in_process(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> LintCommand:
-    """The same in this process."""
-    return LintInProcess(tmp_path, capsys, monkeypatch)
+def as_program(tmp_path: Path) -> LintCommand:
+    """The same as a program, for tests of what only a process has."""
+    return LintCommand(tmp_path)

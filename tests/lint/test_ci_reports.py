@@ -58,11 +58,6 @@ HOSTILE_POD = json.dumps(
 HOSTILE_FILE = "a:b,c%\n::error::|`]]>.json"
 
 
-@pytest.fixture
-def command(in_process: LintCommand) -> LintCommand:
-    return in_process
-
-
 def sarif(command: LintCommand, *arguments: str) -> dict[str, Any]:
     """The only run of the SARIF report, which fits the schema."""
     log = json.loads(command("--format", "sarif", *arguments).out)

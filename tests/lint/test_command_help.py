@@ -10,11 +10,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gpuward import parsers
 from gpuward.__main__ import COMMANDS
 from tests.testkit.lint_command import LintCommand
 from tests.testkit.missing_packages import run_without
 from tests.testkit.skipping import skip_missing
+
+
+@pytest.fixture
+def command(as_program: LintCommand) -> LintCommand:
+    """The program, whose output shells read."""
+    return as_program
 
 
 def completed(script: str, *words: str) -> set[str]:

@@ -69,11 +69,6 @@ class Outline(HTMLParser):
             self.text[self._open[-1]] = self.text.get(self._open[-1], "") + data
 
 
-@pytest.fixture
-def command(in_process: LintCommand) -> LintCommand:
-    return in_process
-
-
 def report(command: LintCommand, *arguments: str) -> str:
     outcome = command("--format", "html", *arguments)
     assert outcome.errors == ""

@@ -30,51 +30,51 @@ data: {NVIDIA_VISIBLE_DEVICES: all}
 IN_TEAM, IN_OTHER = ", namespace: team", ", namespace: other"
 
 
-def test_a_namespace_is_known_wherever_its_objects_are(in_process: LintCommand) -> None:
-    in_process.write("team/pod.yaml", POD % IN_TEAM)
-    in_process.write("other/pod.yaml", POD % IN_OTHER)
-    in_process.write("settings/team.yaml", SETTINGS % IN_TEAM)
-    (found,) = in_process.json(".").report["findings"]
+def test_a_namespace_is_known_wherever_its_objects_are(command: LintCommand) -> None:
+    command.write("team/pod.yaml", POD % IN_TEAM)
+    command.write("other/pod.yaml", POD % IN_OTHER)
+    command.write("settings/team.yaml", SETTINGS % IN_TEAM)
+    (found,) = command.json(".").report["findings"]
     assert (found["rule"], found["file"]) == (RULE, "team/pod.yaml")
 
 
 def test_objects_without_a_namespace_belong_to_those_of_their_folder(
-    in_process: LintCommand,
+    command: LintCommand,
 ) -> None:
-    in_process.write("one/pod.yaml", POD % "")
-    in_process.write("two/pod.yaml", POD % "")
-    in_process.write("two/settings.yaml", SETTINGS % "")
-    (found,) = in_process.json(".").report["findings"]
+    command.write("one/pod.yaml", POD % "")
+    command.write("two/pod.yaml", POD % "")
+    command.write("two/settings.yaml", SETTINGS % "")
+    (found,) = command.json(".").report["findings"]
     assert found["file"] == "two/pod.yaml"
     # The user says that all are of one namespace.
-    assert len(in_process.json("-n", "team", ".").report["findings"]) == 2
+    assert len(command.json("-n", "team", ".").report["findings"]) == 2
 
 
-def test_each_namespace_has_its_own_quota(in_process: LintCommand) -> None:
+def test_each_namespace_has_its_own_quota(command: LintCommand) -> None:
     """An end-to-end run over a folder with two teams."""
     for team, gpus in (("vision", 2), ("speech", 8)):
         quota = {"hard": {"requests.nvidia.com/gpu": gpus, "requests.cpu": 64}}
-        in_process.write(f"{team}/quota.yaml", manifest("v1", "ResourceQuota", team, quota))
+        command.write(f"{team}/quota.yaml", manifest("v1", "ResourceQuota", team, quota))
         resources = {"limits": {"nvidia.com/gpu": 4, "cpu": 8}}
         containers = [{"name": "main", "image": "example.com/main:1", "resources": resources}]
         pods = {"replicas": 3, "template": {"spec": {"containers": containers}}}
-        in_process.write(f"{team}/train.yaml", manifest("apps/v1", "Deployment", team, pods))
-    found = {(f["file"], f["rule"]) for f in in_process.json(".").report["findings"]}
+        command.write(f"{team}/train.yaml", manifest("apps/v1", "Deployment", team, pods))
+    found = {(f["file"], f["rule"]) for f in command.json(".").report["findings"]}
     assert {entry for entry in found if "quota" in entry[1]} == {
         ("vision/train.yaml", "quota-exceeded"),
         ("speech/train.yaml", "quota-replicas"),
     }
 
 
-def test_a_quota_is_compared_with_the_nodes_of_the_run(in_process: LintCommand) -> None:
+def test_a_quota_is_compared_with_the_nodes_of_the_run(command: LintCommand) -> None:
     quota = {"hard": {"requests.nvidia.com/gpu": 8}}
-    in_process.write("team.yaml", manifest("v1", "ResourceQuota", "team", quota))
-    assert "quota-incomplete" not in in_process.json(".").found
+    command.write("team.yaml", manifest("v1", "ResourceQuota", "team", quota))
+    assert "quota-incomplete" not in command.json(".").found
     status = {"capacity": {"nvidia.com/gpu": 8, "nvidia.com/mig-1g.5gb": 7}}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": status}
     nodes = {"apiVersion": "v1", "kind": "List", "items": [node]}
-    in_process.write("nodes.json", json.dumps(nodes))
-    assert "quota-incomplete" in in_process.json(".").found
+    command.write("nodes.json", json.dumps(nodes))
+    assert "quota-incomplete" in command.json(".").found
 
 
 def manifest(version: str, kind: str, namespace: str, spec: dict[str, Any]) -> str:
@@ -82,60 +82,60 @@ def manifest(version: str, kind: str, namespace: str, spec: dict[str, Any]) -> s
     return json.dumps({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
 
 
-def test_a_change_of_the_content_makes_an_object_unknown(in_process: LintCommand) -> None:
-    in_process.write("pod.yaml", POD % IN_TEAM)
-    in_process.write("production/settings.yaml", SETTINGS % IN_TEAM)
-    in_process.write("copy/settings.yaml", SETTINGS % IN_TEAM)
-    assert RULE in in_process.json(".").found
-    in_process.write("test/settings.yaml", (SETTINGS % IN_TEAM).replace("all", "void"))
-    assert RULE not in in_process.json(".").found
+def test_a_change_of_the_content_makes_an_object_unknown(command: LintCommand) -> None:
+    command.write("pod.yaml", POD % IN_TEAM)
+    command.write("production/settings.yaml", SETTINGS % IN_TEAM)
+    command.write("copy/settings.yaml", SETTINGS % IN_TEAM)
+    assert RULE in command.json(".").found
+    command.write("test/settings.yaml", (SETTINGS % IN_TEAM).replace("all", "void"))
+    assert RULE not in command.json(".").found
 
 
-def test_one_text_has_an_inventory_of_its_own(in_process: LintCommand) -> None:
+def test_one_text_has_an_inventory_of_its_own(command: LintCommand) -> None:
     objects = f"{SETTINGS % ''}---\n{POD % ''}"
-    assert RULE in in_process.json("-", stdin=objects).found
+    assert RULE in command.json("-", stdin=objects).found
     items = [yaml.safe_load(text) for text in (SETTINGS % "", POD % "")]
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    assert RULE in in_process.json("-", stdin=listed).found
+    assert RULE in command.json("-", stdin=listed).found
 
 
-def test_a_patch_tells_nothing(in_process: LintCommand) -> None:
-    in_process.write("pod.yaml", POD % "")
-    in_process.write("settings.yaml", SETTINGS % "")
-    in_process.write("kustomization.yaml", "patches: [{path: settings.yaml}]\n")
-    assert RULE not in in_process.json(".").found
+def test_a_patch_tells_nothing(command: LintCommand) -> None:
+    command.write("pod.yaml", POD % "")
+    command.write("settings.yaml", SETTINGS % "")
+    command.write("kustomization.yaml", "patches: [{path: settings.yaml}]\n")
+    assert RULE not in command.json(".").found
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_processes_share_the_inventory(in_process: LintCommand, jobs: str) -> None:
+def test_processes_share_the_inventory(command: LintCommand, jobs: str) -> None:
     for number in range(300):
-        in_process.write(f"pods/{number}.yaml", POD % IN_TEAM)
-    in_process.write("settings.yaml", SETTINGS % IN_TEAM)
-    report = in_process.json("--jobs", jobs, ".").report
+        command.write(f"pods/{number}.yaml", POD % IN_TEAM)
+    command.write("settings.yaml", SETTINGS % IN_TEAM)
+    report = command.json("--jobs", jobs, ".").report
     assert [f["rule"] for f in report["findings"]] == [RULE] * 300
 
 
-def test_what_cannot_be_read_is_reported_once(in_process: LintCommand) -> None:
-    in_process.write("pod.yaml", POD % "")
-    in_process.write("bad.yaml", "kind: RuntimeClass\napiVersion: [")
-    done = in_process.json(".")
+def test_what_cannot_be_read_is_reported_once(command: LintCommand) -> None:
+    command.write("pod.yaml", POD % "")
+    command.write("bad.yaml", "kind: RuntimeClass\napiVersion: [")
+    done = command.json(".")
     assert (done.status, len(done.report["not_evaluated"])) == (3, 1)
 
 
 @pytest.mark.parametrize("names", [["all.yaml"], ["pod.yaml", "settings.yaml"]])
 def test_a_bug_hides_only_what_depends_on_other_objects(
-    in_process: LintCommand, monkeypatch: pytest.MonkeyPatch, names: list[str]
+    command: LintCommand, monkeypatch: pytest.MonkeyPatch, names: list[str]
 ) -> None:
     pod = POD % IN_TEAM + "      env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]\n"
     texts = [pod, SETTINGS % IN_TEAM]
     for name, text in zip(names, texts if len(names) > 1 else ["---\n".join(texts)], strict=True):
-        in_process.write(name, text)
+        command.write(name, text)
 
     def fail(*_: object) -> None:
         raise KeyError("x")
 
     monkeypatch.setattr("lint.inventory.add_objects", fail)
-    outcome = in_process.json(".")
+    outcome = command.json(".")
     assert outcome.status == 3
     (missing,) = outcome.report["not_evaluated"]
     assert "please report it: KeyError: 'x'" in missing["message"]
@@ -143,7 +143,7 @@ def test_a_bug_hides_only_what_depends_on_other_objects(
 
 
 def test_pods_that_share_cards_are_compared_with_those_of_other_files(
-    in_process: LintCommand,
+    command: LintCommand,
 ) -> None:
     memory = {"aliyun.com/gpu-mem": 2}
     for name, limits in (
@@ -154,6 +154,6 @@ def test_pods_that_share_cards_are_compared_with_those_of_other_files(
         selector = {"ack.node.gpu.schedule": "core_mem"}
         pods = {"template": {"spec": {"nodeSelector": selector, "containers": containers}}}
         text = manifest("batch/v1", "Job", "team", pods)
-        in_process.write(f"{name}/job.yaml", text.replace('"x"', f'"{name}"'))
-    found = in_process.json("--profile", "ack", ".").report["findings"]
+        command.write(f"{name}/job.yaml", text.replace('"x"', f'"{name}"'))
+    found = command.json("--profile", "ack", ".").report["findings"]
     assert [(f["rule"], f["file"]) for f in found] == [("job-type-mixing", "small/job.yaml")]

@@ -48,6 +48,12 @@ exceptions:
 
 
 @pytest.fixture
+def command(as_program: LintCommand) -> LintCommand:
+    """The program: it starts others."""
+    return as_program
+
+
+@pytest.fixture
 def many(command: LintCommand) -> LintCommand:
     """More files than one process reads by itself, with all kinds of results in them."""
     for n in range(300):

@@ -1,18 +1,21 @@
-"""Runs `gpuward lint` and `gpuward fix` in this process: a process takes most of the time."""
+"""Runs the commands of the linter in this process: to start another takes most of the time."""
 
 from __future__ import annotations
 
 import io
+import os
+from importlib import import_module
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from lint import cli
+from gpuward.__main__ import COMMANDS
 from tests.testkit.lint_command import LintCommand, Outcome
 
 
 class LintInProcess(LintCommand):
-    """The command without a process of its own."""
+    """The command without a process of its own; its environment has nothing but PATH."""
 
     def __init__(
         self, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -25,5 +28,9 @@ class LintInProcess(LintCommand):
         """`gpuward VERB ARGUMENTS` in the folder."""
         self._monkeypatch.chdir(self.folder)
         self._monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        status = cli.main(list(arguments), prog=f"gpuward {verb}")
+        with patch.dict(os.environ, {"PATH": self.path}, clear=True):
+            try:
+                status = import_module(COMMANDS[verb][0]).main(list(arguments))
+            except SystemExit as error:  # of argparse
+                status = int(error.code or 0)
         return Outcome(status, *self._capsys.readouterr())
