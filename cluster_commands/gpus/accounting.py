@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from cluster_commands.gpus.consumers import NodeLoad, PodLedger, card_totals
+from cluster_commands.gpus.device_pools import Device
 from cluster_commands.gpus.kai import FRACTION, card_memory
 from cluster_commands.gpus.node_cards import Card, cards_of, model_of
 from cluster_commands.gpus.node_status import status_of, takes_pods
 from cluster_commands.gpus.node_totals import Total, node_totals
 from cluster_commands.gpus.pod_requests import amount_of, whole
 from cluster_commands.gpus.resource_claims import allocated_claims, waiting_devices
-from cluster_commands.gpus.resource_slices import Device, cards_by_driver, offered_devices
+from cluster_commands.gpus.resource_slices import cards_by_driver, offered_devices
 from cluster_commands.gpus.shares import Amount
 from cluster_commands.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from cluster_commands.source.objects import without_managed_fields
@@ -52,7 +53,7 @@ def account(
     ledger = PodLedger(profile, memory)
     for pod in pods:
         ledger.add(pod)
-    devices = offered_devices(slices, profile)
+    devices, unknown = offered_devices(slices, profile)
     listed = list(claims)
     for claim in allocated_claims(listed, devices):
         ledger.add_claim(claim)
@@ -64,7 +65,7 @@ def account(
         offered[device.node].append(device)
     found = _Nodes(ledger, offered, profile, pod_size)
     counted = sorted(filter(None, map(found.count, found_nodes)), key=lambda node: node.name)
-    return Usage(tuple(counted), tuple(ledger.consumers))
+    return Usage(tuple(counted), tuple(ledger.consumers), unknown)
 
 
 def _name(node: Object) -> str:

@@ -14,8 +14,8 @@ _DESCRIPTION = """\
 Show which GPUs a cluster has, who has them, which are free, and which are stranded: free
 cards of nodes whose CPU or memory is used up. Nothing is created or changed."""
 _EPILOG = """\
-exit status: 0 done, 2 wrong usage, or nothing could be read, 3 something could not be read,
-such as nodes, for which the account needs a right"""
+exit status: 0 done, 2 wrong usage, or nothing could be read, 3 something is not known, such as
+nodes, for which the account needs a right"""
 
 
 def make_parser() -> argparse.ArgumentParser:

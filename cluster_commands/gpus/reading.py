@@ -19,7 +19,7 @@ from rules.profile.profile import Profile
 
 
 class Reading(NamedTuple):
-    """An account, and what it lacks: one line for each resource that could not be listed."""
+    """An account, and what it lacks: one line for each thing that is not known."""
 
     usage: Usage
     missing: tuple[str, ...]
@@ -42,7 +42,7 @@ def read_usage(
         profile=profile,
         pod_size=pod_size,
     )
-    return Reading(usage, tuple(missing))
+    return Reading(usage, (*missing, *usage.unknown))
 
 
 def _readable(

@@ -87,10 +87,14 @@ class NodeUsage(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """An account: the nodes with GPUs by name, and who has GPUs or waits for them."""
+    """An account: the nodes with GPUs by name, and who has GPUs or waits for them.
+
+    `unknown` are sentences that say what could not be counted.
+    """
 
     nodes: tuple[NodeUsage, ...]
     consumers: tuple[Consumer, ...]
+    unknown: tuple[str, ...] = ()
 
     def totals(self) -> tuple[ResourceUsage, ...]:
         """Each resource of all nodes, with what is asked for by pods without a node."""
@@ -111,4 +115,5 @@ class Usage(NamedTuple):
         return Usage(
             tuple(node for node in self.nodes if node.name in names),
             tuple(consumer for consumer in self.consumers if consumer.node in names),
+            self.unknown,
         )

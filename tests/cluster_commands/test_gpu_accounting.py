@@ -373,8 +373,8 @@ def test_a_field_of_hamis_register_of_the_wrong_type_ends_nothing(field: str, va
     assert cards(usage)["GPU-2", "nvidia.com/gpumem"] == (0, 32768)
 
 
-def resource_slice(devices: list[Object], generation: int = 1) -> Object:
-    pool = {"name": "n", "generation": generation, "resourceSliceCount": 1}
+def resource_slice(devices: list[Object], generation: int = 1, of: int = 1) -> Object:
+    pool = {"name": "n", "generation": generation, "resourceSliceCount": of}
     return {"spec": {"driver": "gpu.nvidia.com", "nodeName": "n", "pool": pool, "devices": devices}}
 
 
@@ -421,12 +421,12 @@ def test_partitions_of_one_card_are_parts_of_it_by_their_memory() -> None:
 
     devices = [part("mig-0", "card-0", "10Gi"), part("mig-1", "card-0", "40Gi")]
     devices.append(part("whole", "card-1", "80Gi"))
-    counters = resource_slice([])  # in a slice of their own, as Kubernetes 1.35 wants it
+    counters = resource_slice([], of=2)  # in a slice of their own, as Kubernetes 1.35 wants it
     counters["spec"]["sharedCounters"] = [card("card-0"), card("card-1")]
     usage = counted(
         [node("n")],
         [],
-        slices=[resource_slice(devices), counters],
+        slices=[resource_slice(devices, of=2), counters],
         claims=[claim("a", "mig-0"), claim("b", "mig-1")],
     )
     assert only(usage, "gpu.nvidia.com") == ResourceUsage("gpu.nvidia.com", 2, 1, free=1)
@@ -476,6 +476,40 @@ def test_a_claim_that_several_pods_share_counts_once() -> None:
     assert (consumer.name, consumer.owner) == ("resourceclaim/shared", "job/train")
     assert consumer.pods == ("one", "two")
     assert pods_table(usage).rows[0][5] == "resourceclaim/shared (2 pods)"
+
+
+@pytest.mark.parametrize(
+    ("slices", "unknown"),
+    [
+        ([resource_slice([{"name": "gpu-0"}, {"name": "gpu-1"}], of=2)], "has 1 of its 2 Resource"),
+        ([resource_slice([{"name": f"gpu-{n}"}], of=1) for n in (0, 1)], "has 2 of its 1 Resource"),
+        ([resource_slice([{"name": f"gpu-{n}"} for n in (0, 1, 1)])], "has the device 'gpu-1' tw"),
+    ],
+)
+def test_the_scheduler_allocates_nothing_of_a_pool_that_is_not_known(
+    slices: list[Object], unknown: str
+) -> None:
+    usage = counted([node("n")], [], slices=slices, claims=[claim("a", "gpu-0")])
+    assert usage.totals() == (ResourceUsage("gpu.nvidia.com", 2, 1),)
+    assert usage.totals()[0].unavailable == 1
+    [text] = usage.unknown
+    assert text.startswith(f"pool 'n' of the driver gpu.nvidia.com {unknown}")
+
+
+@pytest.mark.parametrize("bus_id", ["resource.kubernetes.io/pciBusID", "gpu.nvidia.com/pcieBusID"])
+def test_a_card_that_virtual_machines_can_have_instead_counts_once(bus_id: str) -> None:
+    devices = [
+        {"name": name, "attributes": {"type": {"string": kind}, bus_id: {"string": number}}}
+        for name, kind, number in (
+            ("gpu-0", "gpu", "0000:01"),
+            ("gpu-vfio-0", "vfio", "0000:01"),
+            ("gpu-1", "gpu", "0000:02"),
+            ("gpu-vfio-2", "vfio", "0000:03"),
+        )
+    ]
+    slices = [resource_slice(devices)]
+    usage = counted([node("n")], [], slices=slices, claims=[claim("a", "gpu-vfio-0")])
+    assert usage.totals() == (ResourceUsage("gpu.nvidia.com", 3, 1, free=2),)
 
 
 def test_tainted_devices_are_unavailable() -> None:

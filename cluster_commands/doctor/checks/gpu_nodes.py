@@ -18,9 +18,16 @@ _REMEDY = (
     "kubectl get pods -A --field-selector spec.nodeName=NODE"
 )
 
+_DRIVER_REMEDY = (
+    "if it stays so, see what the DRA driver logs: it replaces the slices of a pool one by one"
+)
+
 
 def check_gpu_nodes(facts: Facts) -> Iterator[Row]:
-    """One row for the nodes that offer GPUs, and one for those that should and do not."""
+    """One row for the nodes that offer GPUs, and one for those that should and do not.
+
+    Also one for each pool of devices that is not known as a whole.
+    """
     if row := why_missing(facts, _CHECK, NODES):
         yield row
         return
@@ -28,6 +35,8 @@ def check_gpu_nodes(facts: Facts) -> Iterator[Row]:
         yield row  # what nodes offer is counted together with what pods hold
         return
     profile = facts.policy.profile
+    for text in facts.usage.unknown if facts.usage else ():
+        yield not_known(_CHECK, "ResourceSlices", text, _DRIVER_REMEDY)
     usages = facts.usage.nodes if facts.usage else ()
     offering = [node.name for node in usages if any(used.total for used in node.resources)]
     known = set(offering)
