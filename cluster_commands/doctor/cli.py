@@ -15,6 +15,7 @@ from cluster_commands.doctor.checks.failed_calls import check_failed_calls
 from cluster_commands.doctor.checks.gpu_nodes import check_gpu_nodes
 from cluster_commands.doctor.checks.namespaces import check_namespaces
 from cluster_commands.doctor.checks.own_webhook import check_own_webhook
+from cluster_commands.doctor.checks.programs import check_programs
 from cluster_commands.doctor.checks.shared_cards import check_pods_per_card, check_requirements
 from cluster_commands.doctor.checks.webhook_order import check_webhook_order
 from cluster_commands.doctor.facts import Facts, Request, read_facts
@@ -107,6 +108,7 @@ def all_rows(facts: Facts, *, ask_kubelets: bool = False, tls_only: bool = False
     yield from check_gpu_nodes(facts)
     yield from check_component_priority(facts)
     yield from check_container_toolkit(facts)
+    yield from check_programs(facts)
     yield from check_by_catalog(facts)
     yield from check_requirements(facts)
     yield from check_pods_per_card(facts)

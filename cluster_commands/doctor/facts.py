@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from cluster_commands.doctor.rows import Row, not_known
@@ -26,8 +27,10 @@ from cluster_commands.source.resources import (
     SLICES,
     VALIDATING,
 )
-from rules.base.json_access import as_object, as_text
+from rules.base.json_access import as_object, as_objects, as_text
+from rules.gpu.images import image_name
 from rules.placement.ack_nodes import GPU_MEM
+from rules.platforms.programs import KUBE_SCHEDULER, program_of
 from rules.policy import Policy
 
 LISTED = (NODES, SLICES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS, ENDPOINTS)
@@ -43,6 +46,7 @@ class Facts(NamedTuple):
     - `listed`: the objects of each resource; a resource that could not be listed is in `missing`
       instead, with the reason.
     - `usage`: the account of its GPUs; None if pods could not be listed.
+    - `images`: the pods of each image that belongs to a GPU platform, or is a scheduler's.
     - `request`: asks the API server for more; None if the objects are from files.
     """
 
@@ -51,6 +55,7 @@ class Facts(NamedTuple):
     usage: Usage | None
     policy: Policy
     request: Request | None
+    images: Mapping[str, list[str]] = MappingProxyType({})
 
     def objects(self, resource: Resource) -> list[Object]:
         """The objects of a resource; none if it could not be listed."""
@@ -79,14 +84,28 @@ def read_facts(source: ObjectSource, policy: Policy, request: Request | None) ->
             missing[resource] = SourceError(f"no {resource.kind} in the files")
     nodes, slices = listed.get(NODES, ()), listed.get(SLICES, ())
     usage = None
+    images: dict[str, list[str]] = {}
     try:
-        usage = account(nodes, source.list(PODS), slices=slices, profile=policy.profile)
+        pods = _noting_images(source.list(PODS), images)
+        usage = account(nodes, pods, slices=slices, profile=policy.profile)
     except SourceError as error:
         missing[PODS] = error
     failures = (e for e in missing.values() if not isinstance(e, MissingRightError))
     if not listed and usage is None and (failure := next(failures, None)):
         raise failure
-    return Facts(listed, missing, usage, policy, request)
+    return Facts(listed, missing, usage, policy, request, images)
+
+
+def _noting_images(pods: Iterator[Object], images: dict[str, list[str]]) -> Iterator[Object]:
+    """`pods`, as they come; notes in `images` which of them run a program that is known."""
+    for pod in pods:
+        yield pod
+        metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
+        for _, container in as_objects(spec.get("containers")):
+            image = as_text(container.get("image"))
+            if image_name(image) == KUBE_SCHEDULER or program_of(image):
+                subject = f"pod/{as_text(metadata.get('name'))} in "
+                images.setdefault(image, []).append(subject + as_text(metadata.get("namespace")))
 
 
 def why_missing(facts: Facts, check: str, resource: Resource) -> Row | None:

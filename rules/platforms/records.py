@@ -41,11 +41,28 @@ class Minimum(NamedTuple):
 
 
 class Advisory(NamedTuple):
-    """A vendor's bulletin about vulnerabilities: `fixed` is the oldest version without them."""
+    """A vendor's bulletin about vulnerabilities: `fixed` is the oldest version without them.
+
+    `backports` are the oldest versions without them of earlier series, such as `1.10.2`.
+    """
 
     source: Source
     vulnerabilities: tuple[str, ...]
     fixed: str
+    backports: tuple[str, ...] = ()
+
+
+class Program(NamedTuple):
+    """A program of a GPU platform whose version the tag of its image states.
+
+    `images` are the last parts of repositories, whatever the registry. `releases` is where its
+    versions are listed. Without `advisories` no bulletin about it is known.
+    """
+
+    title: str
+    images: tuple[str, ...]
+    releases: str
+    advisories: tuple[Advisory, ...] = ()
 
 
 class OperatingSystem(NamedTuple):

@@ -12,7 +12,7 @@ from enum import Enum
 
 from rules.platforms.cards import find_card
 from rules.platforms.records import Advisory, Component, Feature, Minimum, OperatingSystem
-from rules.platforms.versions import compare, parse_version
+from rules.platforms.versions import Version, compare, parse_version
 
 _NUMBERS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,3}", re.ASCII)
 _MAX_OS_IMAGE = 200
@@ -63,9 +63,16 @@ def affecting(advisories: Iterable[Advisory], version: str) -> list[Advisory] | 
         order = compare(stated, fixed) if fixed else None
         if order is None:
             return None
-        if order < 0:
+        if order < 0 and not _is_backported(advisory, stated):
             found.append(advisory)
     return found
+
+
+def _is_backported(advisory: Advisory, stated: Version) -> bool:
+    fixes = filter(None, map(parse_version, advisory.backports))
+    return any(
+        fix.numbers[:2] == stated.numbers[:2] and compare(stated, fix) in {0, 1} for fix in fixes
+    )
 
 
 def runtime_support(feature: Feature, runtime: str) -> Support:

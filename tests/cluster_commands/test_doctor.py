@@ -17,7 +17,7 @@ from cluster_commands.doctor.report import as_table
 from cluster_commands.doctor.rows import State
 from cluster_commands.label_selectors import matches
 from cluster_commands.source.objects import SourceError
-from tests.testkit.cluster_commands.doctor_rows import installed, rows, states
+from tests.testkit.cluster_commands.doctor_rows import NO_METRICS, installed, rows, states
 from tests.testkit.cluster_commands.gpu_objects import Object, listed, node, pod
 
 
@@ -341,6 +341,80 @@ def test_rules_about_nodes_are_rows() -> None:
     clean = rows(cgpu_node("a"), node("cpu"))["nodes"]
     assert states(clean) == {"all": State.OK}
     assert clean[0].message.endswith("rules find no fault in 2")
+
+
+def running(image: str) -> Object:
+    made = pod("x", namespace="system")
+    made["spec"]["containers"][0]["image"] = image
+    return made
+
+
+def serving(path: str) -> str:
+    return '{"gitVersion": "v1.34.2-eks-1"}' if path == "/version" else NO_METRICS
+
+
+@pytest.mark.parametrize(
+    ("image", "state", "message"),
+    [
+        ("nvcr.io/nvidia/gpu-operator:v26.3.2", State.OK, "no bulletin up to 2026-06-30 concerns"),
+        ("nvcr.io/nvidia/gpu-operator:v26.3.1", State.WRONG, "vulnerabilities: CVE-2026-24260"),
+        ("r.example:5000/x/kai-scheduler/scheduler:v0.12.9", State.WRONG, "CVE-2026-24176"),
+        ("ghcr.io/kai-scheduler/kai-scheduler/scheduler:v0.13.0-fips", State.OK, "no bulletin"),
+        ("volcanosh/vc-scheduler:v1.8.9", State.WRONG, "CVE-2025-32777"),
+        ("volcanosh/vc-scheduler:v1.10.1", State.WRONG, "CVE-2025-32777"),
+        ("docker.io/volcanosh/vc-scheduler:v1.10.3", State.OK, "no bulletin up to 2025-04-30"),
+        ("docker.io/volcanosh/vc-scheduler:v1.11.1", State.WRONG, "CVE-2025-32777"),
+        ("docker.io/volcanosh/vc-scheduler:latest", State.NOT_KNOWN, "tells no version"),
+        ("projecthami/hami:v2.7.0", State.NOT_KNOWN, "HAMi is v2.7.0, of which no requirement"),
+        ("registry.k8s.io/kube-scheduler:v1.34.0", State.OK, "where the API server is 1.34.2"),
+        ("registry.k8s.io/kube-scheduler:v1.33.9", State.OK, "where the API server is 1.34.2"),
+        ("registry.k8s.io/kube-scheduler:v1.35.0", State.WRONG, "it must be of the same minor"),
+        ("registry.k8s.io/kube-scheduler:v1.32.0", State.WRONG, "it must be of the same minor"),
+    ],
+)
+def test_versions_of_programs(image: str, state: State, message: str) -> None:
+    [row] = rows(running(image), request=serving)["versions"]
+    assert (row.subject, row.state) == ("pod/x in system", state)
+    assert message in row.message
+
+
+def test_versions_that_nobody_tells() -> None:
+    scheduler = running("registry.k8s.io/kube-scheduler:v1.34.0")
+    for request, why in (
+        (None, "the objects are from files"),
+        (lambda _: NO_METRICS, "Expecting value"),
+    ):
+        [row] = rows(scheduler, request=request)["versions"]
+        assert row.state is State.NOT_KNOWN
+        assert why in row.message
+    assert "versions" not in rows(running("example/scheduler:v1"))
+
+
+@pytest.mark.parametrize(
+    ("tag", "chart", "states"),
+    [
+        ("v1.28.1-aliyun-5.6-998282b9", "1.2.1", {State.OK}),
+        ("v1.28.1-aliyun-5.5-998282b9", "1.2.0", {State.WRONG}),
+        ("", "", {State.NOT_KNOWN}),
+    ],
+)
+def test_programs_that_share_cards_on_ack(tag: str, chart: str, states: set[State]) -> None:
+    shared = node("shared", labels={"ack.node.gpu.schedule": "core_mem"})
+    shared["status"]["nodeInfo"] = {"kubeletVersion": "v1.28.3-aliyun.1"}
+    objects = [shared]
+    if tag:
+        installer = plugin("cgpu-installer", None)
+        installer["metadata"]["labels"] = {"helm.sh/chart": f"ack-ai-installer-{chart}"}
+        objects += [installer, running(f"registry.example/acs/kube-scheduler:{tag}")]
+    found = {
+        name: row
+        for row in rows(*objects)["requirements"]
+        for name in ("kube-scheduler", "ack-ai-installer", "cgpu")
+        if f"cGPU: {name}" in row.message
+    }
+    assert {found[name].state for name in ("kube-scheduler", "ack-ai-installer")} == states
+    assert found["cgpu"].state is State.NOT_KNOWN
+    assert found["cgpu"].message.endswith("cgpu shows in no pod")
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from cluster_commands.doctor.facts import Facts, by_name, nodes_with_shared_cards, why_missing
 from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
 from cluster_commands.source.objects import Object
-from cluster_commands.source.resources import NODES, PODS
+from cluster_commands.source.resources import DAEMON_SETS, NODES, PODS
 from rules.base.json_access import as_object, as_text
+from rules.gpu.images import image_name, image_tag
 from rules.placement.ack_nodes import CARD_LABELS, DRIVER_LABELS, GPU_MEM, MODE, REGION_LABELS
 from rules.platforms.ack import FEATURES_BY_MODE, MEMORY_ISOLATION
-from rules.platforms.records import Feature
+from rules.platforms.programs import KUBE_SCHEDULER
+from rules.platforms.records import Component, Feature
 from rules.platforms.support import (
     Support,
     card_support,
@@ -27,12 +29,24 @@ _CHECK = "requirements"
 
 
 def check_requirements(facts: Facts) -> Iterator[Row]:
-    """One row for each requirement of a feature and each version that nodes have."""
+    """One row for each requirement of a feature and each version that nodes or the cluster have."""
+    schedulers = [image_tag(i) for i in sorted(facts.images) if image_name(i) == KUBE_SCHEDULER]
+    # ACK's pages name no object of the cluster that shows the version of cGPU.
+    components: dict[Component, list[str]] = {
+        "kube-scheduler": schedulers,
+        "ack-ai-installer": sorted(_installer_versions(facts)),
+        "cgpu": [],
+    }
     answers: dict[tuple[str, str, str, Support], tuple[Feature, list[str]]] = {}
     for name, node in by_name(facts.objects(NODES)):
         labels = as_object(as_object(node.get("metadata")).get("labels"))
         for feature in FEATURES_BY_MODE.get(as_text(labels.get(MODE)), ()):
-            for what, value, support in _requirements(feature, node, labels):
+            kubelet = as_text(as_object(_status(node).get("nodeInfo")).get("kubeletVersion"))
+            requirements = (
+                *_requirements(feature, node, labels),
+                *_of_components(feature, kubelet, components),
+            )
+            for what, value, support in requirements:
                 key = feature.name, what, value, support
                 answers.setdefault(key, (feature, []))[1].append(name)
     for (_, what, value, support), (feature, found) in sorted(
@@ -46,14 +60,15 @@ def check_requirements(facts: Facts) -> Iterator[Row]:
             case Support.UNSUPPORTED:
                 yield wrong(_CHECK, names(found), f"{thing} is not supported", remedy)
             case Support.UNKNOWN:
-                why = "is on no list" if value else "is not stated by the node"
+                nowhere = "shows in no pod" if what in components else "is not stated by the node"
+                why = "is on no list" if value else nowhere
                 yield not_known(_CHECK, names(found), f"{thing} {why}", remedy)
 
 
 def _requirements(
     feature: Feature, node: Object, labels: Mapping[str, object]
 ) -> Iterator[tuple[str, str, Support]]:
-    info = as_object(as_object(node.get("status")).get("nodeInfo"))
+    info = as_object(_status(node).get("nodeInfo"))
     kubelet = as_text(info.get("kubeletVersion"))
     if minimum_of(feature, "kubernetes", kubelet):
         yield "Kubernetes", kubelet, version_support(feature, "kubernetes", kubelet)
@@ -72,6 +87,29 @@ def _requirements(
     if feature.card_families:
         card = _first(labels, CARD_LABELS)
         yield "card", card, card_support(feature, card)
+
+
+def _of_components(
+    feature: Feature, cluster: str, versions: Mapping[Component, list[str]]
+) -> Iterator[tuple[str, str, Support]]:
+    """Programs that are the same for all nodes, on a cluster of this version."""
+    for component, stated in versions.items():
+        if minimum_of(feature, component, cluster):
+            for version in stated or [""]:
+                yield component, version, version_support(feature, component, version, cluster)
+
+
+def _installer_versions(facts: Facts) -> Iterator[str]:
+    """The versions of the chart that installs sharing, as Helm's label says them."""
+    for item in facts.objects(DAEMON_SETS):
+        labels = as_object(as_object(item.get("metadata")).get("labels"))
+        name, _, version = as_text(labels.get("helm.sh/chart")).rpartition("-")
+        if name == "ack-ai-installer":
+            yield version
+
+
+def _status(node: Object) -> Mapping[str, object]:
+    return as_object(node.get("status"))
 
 
 def _first(labels: Mapping[str, object], keys: Iterable[str]) -> str:

@@ -1,0 +1,88 @@
+"""Versions of the programs of GPU platforms and of schedulers, by the images that pods run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from cluster.protocols import ClusterError
+from cluster_commands.doctor.facts import Facts, why_missing
+from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
+from cluster_commands.source.resources import PODS
+from rules.base.json_access import as_object, as_text
+from rules.gpu.images import image_name, image_tag
+from rules.platforms.programs import KUBE_SCHEDULER, SKEW_POLICY, program_of
+from rules.platforms.records import Program
+from rules.platforms.support import affecting
+from rules.platforms.versions import Version, parse_version
+
+_CHECK = "versions"
+_BY_HAND = "see which version it is, and give the image a tag that says it"
+_SERVER = "see whether this works: kubectl get --raw /version"
+
+
+def check_programs(facts: Facts) -> Iterator[Row]:
+    """One row for each image of a program of a GPU platform, and of Kubernetes' scheduler."""
+    if row := why_missing(facts, _CHECK, PODS):
+        yield row
+        return
+    for image, pods in sorted(facts.images.items()):
+        if program := program_of(image):
+            yield _program(program, image, names(sorted(pods)))
+    schedulers = {i: p for i, p in sorted(facts.images.items()) if image_name(i) == KUBE_SCHEDULER}
+    if schedulers:
+        server = _server_version(facts)
+        for image, pods in schedulers.items():
+            yield _scheduler(image, server, names(sorted(pods)))
+
+
+def _program(program: Program, image: str, subject: str) -> Row:
+    version = image_tag(image)
+    found = affecting(program.advisories, version)
+    if found is None:
+        return not_known(_CHECK, subject, f"its image tells no version: {image}", _BY_HAND)
+    if not program.advisories:
+        message = f"{program.title} is {version}, of which no requirement and no bulletin is known"
+        return not_known(_CHECK, subject, message, f"compare it with {program.releases}")
+    newest = program.advisories[-1]
+    if found:
+        listed = names([each for advisory in reversed(found) for each in advisory.vulnerabilities])
+        message = f"{program.title} is {version}, which has known vulnerabilities: {listed}"
+        fixed = " or ".join((*newest.backports, newest.fixed))
+        remedy = f"install {fixed}, or newer; see {newest.source.url}"
+        return wrong(_CHECK, subject, message, remedy)
+    message = f"no bulletin up to {newest.source.updated} concerns {version} of {program.title}"
+    return ok(_CHECK, subject, message)
+
+
+def _server_version(facts: Facts) -> Version | str:
+    """The version of the API server, or why it is not known."""
+    if facts.request is None:
+        return "the objects are from files"
+    try:
+        text = as_text(as_object(json.loads(facts.request("/version"))).get("gitVersion"))
+    except (ClusterError, ValueError, RecursionError) as error:
+        return str(error)
+    return parse_version(text) or f"it says {text!r}"
+
+
+def _scheduler(image: str, server: Version | str, subject: str) -> Row:
+    """A scheduler may be one minor version older than the API server, and not newer."""
+    stated = parse_version(image_tag(image))
+    if stated is None:
+        return not_known(_CHECK, subject, f"its image tells no version: {image}", _BY_HAND)
+    shown = ".".join(map(str, stated.numbers))
+    if isinstance(server, str):
+        message = f"the version of the API server, for kube-scheduler {shown}, is not known"
+        return not_known(_CHECK, subject, f"{message}: {server}", _SERVER)
+    about = f"kube-scheduler {shown}, where the API server is {'.'.join(map(str, server.numbers))}"
+    (major, minor, *_), (own_major, own_minor, *_) = _two(server), _two(stated)
+    if major == own_major and own_minor in {minor, minor - 1}:
+        return ok(_CHECK, subject, about)
+    message = f"{about}: it must be of the same minor version, or one older"
+    remedy = f"use the image of version {major}.{minor}; see {SKEW_POLICY.url}"
+    return wrong(_CHECK, subject, message, remedy)
+
+
+def _two(version: Version) -> tuple[int, ...]:
+    return (*version.numbers, 0)[:2] if len(version.numbers) < 2 else version.numbers[:2]  # noqa: PLR2004  # major and minor
