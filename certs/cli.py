@@ -152,8 +152,7 @@ def _run(options: argparse.Namespace) -> int:
         return _fail(f"not given: --{', --'.join(missing)}", 2)
     from certs.controller.factory import make_controller  # noqa: PLC0415
     from certs.pki.keypairs import CertificateError  # noqa: PLC0415
-    from cluster.protocols import ClusterError  # noqa: PLC0415
-    from cluster.service import Service, run_service  # noqa: PLC0415  # `check` needs none of these
+    from cluster.service import Service, run_or_report  # noqa: PLC0415  # `check` needs none of these
 
     options.identity = f"{options.identity}_{secrets.token_hex(4)}"
 
@@ -163,12 +162,9 @@ def _run(options: argparse.Namespace) -> int:
         return Service(controller.run, lambda: status.alive, status.metrics)
 
     try:
-        run_service(make, options.status_port)
+        return run_or_report(make, options.status_port, "certs")
     except CertificateError as error:
         return _fail(f"--also-trust: {error}", 2)
-    except (ClusterError, OSError) as error:
-        return _fail(str(error), 1)
-    return 0
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
 from cluster.json_log import log_as_json
+from cluster.protocols import ClusterError
 from cluster.status_server import serve_status
 
 
@@ -41,6 +43,24 @@ def run_service(make: Callable[[], Service], status_port: int) -> None:
     service.run(stop)
     server.shutdown()
     server.server_close()
+
+
+def run_or_report(
+    make: Callable[[], Service], status_port: int, command: str, *, failed: int = 1
+) -> int:
+    """`run_service`, for a command; the exit status.
+
+    That is `failed` with a line on standard error if no API server or no port can be used.
+
+    Text of others in that line cannot command a terminal.
+    """
+    try:
+        run_service(make, status_port)
+    except (ClusterError, OSError) as error:
+        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(error))
+        sys.stderr.write(f"gpuward {command}: {text}\n")
+        return failed
+    return 0
 
 
 def metrics_of(collector: Collector) -> bytes:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from cluster.protocols import ClusterError
 from cluster.service_options import add_service_options
 
 _DESCRIPTION = """\
@@ -50,7 +48,7 @@ def _run(options: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT; the exit status."""
     from cluster.connection import Connection  # noqa: PLC0415  # --help needs none of this
     from cluster.gpu_exceptions import KubernetesGpuExceptions  # noqa: PLC0415
-    from cluster.service import Service, repeat, run_service  # noqa: PLC0415
+    from cluster.service import Service, repeat, run_or_report  # noqa: PLC0415
     from delegation.controller import ExceptionsController  # noqa: PLC0415
     from delegation.policy_source import PolicySource  # noqa: PLC0415
 
@@ -62,9 +60,4 @@ def _run(options: argparse.Namespace) -> int:
         run = repeat(controller.reconcile, options.interval)
         return Service(run, lambda: controller.alive, controller.metrics)
 
-    try:
-        run_service(make, options.status_port)
-    except (ClusterError, OSError) as error:
-        sys.stderr.write(f"gpuward exceptions: {error}\n")
-        return 1
-    return 0
+    return run_or_report(make, options.status_port, "exceptions")

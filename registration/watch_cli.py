@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from cluster.durations import seconds
-from cluster.protocols import ClusterError
 from cluster.service_options import add_service_options
 
 DESCRIPTION = """\
@@ -49,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Watch until SIGTERM or SIGINT; the exit status."""
     from cluster.connection import Connection  # noqa: PLC0415  # --help needs none of this
-    from cluster.service import Service, repeat, run_service  # noqa: PLC0415
+    from cluster.service import Service, repeat, run_or_report  # noqa: PLC0415
     from registration.policy_watch import make_policy_watch  # noqa: PLC0415
     from registration.watch import make_watch  # noqa: PLC0415
 
@@ -65,9 +63,4 @@ def run(options: argparse.Namespace) -> int:
 
         return Service(repeat(compare, options.interval), lambda: watch.alive, watch.metrics)
 
-    try:
-        run_service(make, options.status_port)
-    except (ClusterError, OSError) as error:
-        sys.stderr.write(f"gpuward webhooks: {error}\n")
-        return 1
-    return 0
+    return run_or_report(make, options.status_port, "webhooks")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 import structlog
 
 from cluster.connection import Connection
-from cluster.protocols import ClusterError, Object
-from cluster.service import Service, repeat, run_service
+from cluster.protocols import Object
+from cluster.service import Service, repeat, run_or_report
 from cluster.service_options import STATUS_PORT
 from cluster_commands.audit.audit import audit
 from cluster_commands.audit.controller import AuditController, AuditRun, StoppedError
@@ -21,7 +20,6 @@ from cluster_commands.audit.report_kinds import KINDS
 from cluster_commands.source.api_server import ApiServerSource
 from cluster_commands.source.objects import SourceError
 from lint.policy_file import PolicyChoice
-from lint.report import printable
 
 _log = structlog.get_logger("gpuward.audit")
 
@@ -42,12 +40,8 @@ def run(options: argparse.Namespace) -> int:
 
         return Service(run_until, lambda: controller.alive, controller.metrics)
 
-    try:
-        run_service(make, STATUS_PORT if options.status_port is None else options.status_port)
-    except (ClusterError, OSError) as error:
-        sys.stderr.write(f"gpuward audit: {printable(str(error))}\n")
-        return 2
-    return 0
+    port = STATUS_PORT if options.status_port is None else options.status_port
+    return run_or_report(make, port, "audit", failed=2)
 
 
 def _audit(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from cluster.protocols import ClusterError
 from cluster.service_options import add_service_options
-from lint.report import printable
 from policies.inventory_files import MAX_PARTS
 
 _DESCRIPTION = """\
@@ -78,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
         return 2
     from cluster.config_map import StoredConfigMap  # noqa: PLC0415  # --help needs none of this
     from cluster.connection import Connection  # noqa: PLC0415
-    from cluster.service import Service, repeat, run_service  # noqa: PLC0415
+    from cluster.service import Service, repeat, run_or_report  # noqa: PLC0415
     from cluster_commands.inventory.controller import InventoryController  # noqa: PLC0415
     from cluster_commands.source.api_server import ApiServerSource  # noqa: PLC0415
     from delegation.policy_source import PolicySource  # noqa: PLC0415
@@ -99,9 +97,4 @@ def _run(options: argparse.Namespace) -> int:
         run = repeat(controller.reconcile, options.interval)
         return Service(run, lambda: controller.alive, controller.metrics)
 
-    try:
-        run_service(make, options.status_port)
-    except (ClusterError, OSError) as error:
-        sys.stderr.write(f"gpuward inventory: {printable(str(error))}\n")
-        return 1
-    return 0
+    return run_or_report(make, options.status_port, "inventory")

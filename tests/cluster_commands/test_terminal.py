@@ -116,7 +116,8 @@ def test_an_error_of_a_service_commands_no_terminal(capsys: pytest.CaptureFixtur
     options = argparse.Namespace(kubeconfig=file, context=None, status_port=0, interval=1.0)
     options.counted_namespaces = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(service, "run_service", lambda make, _: make())  # sets signal handlers
+        # It sets signal handlers.
+        patched.setattr("cluster.service.run_service", lambda make, _: make())
         assert service.run(options) == 2
     text = capsys.readouterr().err
     assert "no-such-file" in text
