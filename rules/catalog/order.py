@@ -46,6 +46,7 @@ from rules.catalog.components import (
 from rules.catalog.hygiene import (
     cpu_or_memory_missing,
     driver_library_hostpath,
+    gpu_daemonset,
     gpu_taint_missing,
     idle_gpu_holder,
     job_without_deadline,
@@ -78,6 +79,7 @@ from rules.catalog.quota import (
     quota_inert_key,
     quota_needs_requests,
     quota_replicas,
+    quota_without_gpu,
     unknown_limit_range_resource,
     unknown_queue_resource,
     unknown_quota_resource,
@@ -138,6 +140,7 @@ from rules.catalog.sharing import (
     inconsistent_containers,
     job_type_mixing,
     koordinator_share,
+    managed_memory,
     memory_exceeds_card,
     placement_label,
     reserved_gpushare_keys,
@@ -147,6 +150,7 @@ from rules.catalog.sharing import (
     share_visible_devices,
     share_without_card,
     small_share,
+    tencent_share,
 )
 from rules.rule import Rule
 
@@ -228,6 +232,8 @@ REPORTS = (
     job_type_mixing.RULE,
     gpu_count_label.RULE,
     koordinator_share.RULE,
+    tencent_share.RULE,
+    managed_memory.RULE,
     memory_exceeds_card.RULE,
     small_share.RULE,
     several_mig_devices.RULE,
@@ -249,6 +255,7 @@ REPORTS = (
     quota_needs_requests.RULE,
     quota_replicas.RULE,
     quota_incomplete.RULE,
+    quota_without_gpu.RULE,
     admin_access_claim.RULE,
     claim_of_all_devices.RULE,
     invalid_claim_parameters.RULE,
@@ -270,6 +277,7 @@ REPORTS = (
     static_cpu_manager.RULE,
     idle_gpu_holder.RULE,
     rollout_needs_spare_gpus.RULE,
+    gpu_daemonset.RULE,
     driver_library_hostpath.RULE,
     spot_job_without_retry.RULE,
     job_without_deadline.RULE,

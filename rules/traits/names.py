@@ -15,6 +15,8 @@ from rules.traits.variables import traits_of_variable
 
 # Keys that rules read although nothing in them says so.
 _OTHER_KEYS = (MIRROR, "app.kubernetes.io/managed-by", "hami.io/webhook")
+# The same of variables.
+_OTHER_VARIABLES = ("TF_FORCE_UNIFIED_MEMORY", "CUDF_PANDAS_RMM_MODE")
 
 
 class NameTable(BoundedCache[str, bool]):
@@ -49,4 +51,5 @@ def read_variables(profile: Profile) -> NameTable:
 
     Rules may also read every variable to which `$(NAME)` in another text refers.
     """
-    return NameTable(lambda name: bool(traits_of_variable(name, profile)))
+    known = frozenset(_OTHER_VARIABLES)
+    return NameTable(lambda name: name in known or bool(traits_of_variable(name, profile)))

@@ -37,7 +37,7 @@ from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import GPU, HOST_PATH
 
-DIRECTORIES = ("/usr/local/nvidia", "/home/kubernetes/bin/nvidia")
+DIRECTORIES = ("/usr/local/nvidia/", "/home/kubernetes/bin/nvidia/")
 # Anchored, without nested repetition: linear.
 _LIBRARIES = re.compile(
     r"/usr/lib(?:64|32)?/(?:[a-z0-9_-]+-linux-gnu/)?nvidia(?:[-/0-9].*)?"
@@ -62,8 +62,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 
 def _is_library(path: str) -> bool:
-    is_inside = any(path == each or path.startswith(f"{each}/") for each in DIRECTORIES)
-    return is_inside or _LIBRARIES.fullmatch(path) is not None
+    return f"{path}/".startswith(DIRECTORIES) or _LIBRARIES.fullmatch(path) is not None
 
 
 RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(HOST_PATH, GPU))

@@ -26,40 +26,34 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator
 
 from rules.base.json_access import display
-from rules.base.patterns import matches_any
 from rules.finding import Action, Finding
-from rules.gpu.device_classes import is_gpu_class, is_gpu_resource
-from rules.gpu.devices import DEVICE_CLASS_PREFIX
-from rules.inventory.inventory import Inventory
-from rules.inventory.records import DeviceClass, NodeGroup, ResourceQuota
-from rules.objects.quota import LIMITS, REQUESTS, Quota
+from rules.gpu.quota_keys import gpu_key, offers
+from rules.inventory.records import ResourceQuota
+from rules.objects.quota import Quota
 from rules.profile.context import Context
-from rules.profile.profile import Profile
 from rules.rule import define_rule
 from rules.traits.bits import INVENTORY, QUOTA
 
-OF_CLASS = ".deviceclass.resource.k8s.io/devices"
-CLAIMS = "count/resourceclaims.resource.k8s.io"
 MOST_NAMED = 3
-MOST_OFFERS = 300
 
 
 def check(quota: Quota, context: Context) -> Iterator[Finding]:
     """Yield one finding for the namespace, at the first of its quotas that limits a GPU."""
     inventory = context.inventory
     quotas = inventory.all_in(ResourceQuota, quota.object.namespace)
-    offers = inventory.once(_offers, quota.profile) if quota.object.name in quotas else {}
-    names = (name for name in sorted(quotas) if _gpu_key(quotas[name], quota.profile, inventory))
-    if not offers or quota.object.name != next(names, None):
+    if quota.object.name not in quotas:
+        return
+    offered = offers(inventory, quota.profile)
+    names = (name for name in sorted(quotas) if gpu_key(quotas[name], quota.profile, inventory))
+    if not offered or quota.object.name != next(names, None):
         return
     keys = frozenset(key for known in quotas.values() for key in known.hard)
-    missing = [(offer, wanted) for offer, wanted in offers.items() if keys.isdisjoint(wanted)]
+    missing = [(offer, wanted) for offer, wanted in offered.items() if keys.isdisjoint(wanted)]
     if missing:
-        limited = _gpu_key(quotas[quota.object.name], quota.profile, inventory)
+        limited = gpu_key(quotas[quota.object.name], quota.profile, inventory)
         named = ", ".join(name for name, _ in missing[:MOST_NAMED])
         more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
         yield Finding(
@@ -71,42 +65,6 @@ def check(quota: Quota, context: Context) -> Iterator[Finding]:
             ),
             help=f"add {', '.join(wanted[0] for _, wanted in missing[:MOST_NAMED])}; 0 forbids it",
         )
-
-
-def _offers(inventory: Inventory, profile: Profile) -> Mapping[str, tuple[str, ...]]:
-    """By what pods get GPUs, for a message: the keys of quotas that limit it.
-
-    Empty if there are more than MOST_OFFERS: a rule compares all of them with every quota.
-    """
-    found = list(islice(_each_offer(inventory, profile), MOST_OFFERS + 1))
-    return dict(found) if len(found) <= MOST_OFFERS else {}
-
-
-def _each_offer(inventory: Inventory, profile: Profile) -> Iterator[tuple[str, tuple[str, ...]]]:
-    groups = inventory.all_in(NodeGroup, None).values()
-    offered = {name for group in groups for name in group.resources}
-    for name in sorted(offered):
-        resource = profile.resource(name)
-        if resource is None or offered.isdisjoint(resource.companions):
-            is_counted = matches_any(profile.limit_quotas, name)
-            keys = (f"{REQUESTS}{name}", *((f"{LIMITS}{name}",) if is_counted else ()))
-            yield display(name), keys
-    for name, known in sorted(inventory.all_in(DeviceClass, None).items()):
-        if is_gpu_class(name, profile, inventory):
-            stands_for = (f"{DEVICE_CLASS_PREFIX}{name}", known.extended_resource)
-            keys = (f"{name}{OF_CLASS}", *(f"{REQUESTS}{each}" for each in stands_for), CLAIMS)
-            yield f"the device class {display(name)}", keys
-
-
-def _gpu_key(quota: ResourceQuota, profile: Profile, inventory: Inventory) -> str:
-    """The first key of the quota that limits GPUs; empty if there is none."""
-    for key in quota.hard:
-        device_class = key.removesuffix(OF_CLASS)
-        if device_class != key and is_gpu_class(device_class, profile, inventory):
-            return key
-        if key.startswith(REQUESTS) and is_gpu_resource(key.removeprefix(REQUESTS), profile):
-            return key
-    return ""
 
 
 RULE = define_rule(check, subject=Quota, action=Action.WARN, since="0.1", needs=(QUOTA, INVENTORY))

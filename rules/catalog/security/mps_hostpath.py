@@ -41,7 +41,7 @@ from rules.rule import define_rule
 from rules.traits.bits import HOST_PATH
 
 # The default of the daemon, and where NVIDIA's device plugin runs it.
-DIRECTORIES = ("/tmp/nvidia-mps", "/run/nvidia/mps", "/var/run/nvidia/mps")  # noqa: S108  # the node's
+DIRECTORIES = ("/tmp/nvidia-mps/", "/run/nvidia/mps/", "/var/run/nvidia/mps/")  # noqa: S108  # the node's
 VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 
 
@@ -51,7 +51,11 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     if not mounts:
         return
     named = {(c.path, volume) for c in pod.containers for volume in _named_volumes(c)}
-    mounts = [m for m in mounts if _is_known(m.path) or (m.container.path, m.volume) in named]
+    mounts = [
+        mount
+        for mount in mounts
+        if f"{mount.path}/".startswith(DIRECTORIES) or (mount.container.path, mount.volume) in named
+    ]
     if mounts and not is_made_by_daemon_set(pod, context):
         for group in by_volume(mounts):
             mount = group[0]
@@ -67,10 +71,6 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
             )
 
 
-def _is_known(path: str) -> bool:
-    return any(_is_within(path, directory) for directory in DIRECTORIES)
-
-
 def _named_volumes(container: Container) -> Iterator[str]:
     """The volumes in which the directory is that the variable of `container` names."""
     named = container.value_of(VARIABLE)
@@ -78,12 +78,9 @@ def _named_volumes(container: Container) -> Iterator[str]:
         directory = clean_path(named)
         for _, mount in container.mounts:
             path = as_text(mount.get("mountPath"))
-            if path and _is_within(directory, clean_path(path[: LONGEST_PATH + 1])):
+            mounted = clean_path(path[: LONGEST_PATH + 1]) if path else ""
+            if mounted and f"{directory}/".startswith(f"{mounted.rstrip('/')}/"):
                 yield as_text(mount.get("name"))
-
-
-def _is_within(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(f"{directory.rstrip('/')}/")
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(HOST_PATH,))

@@ -3,20 +3,23 @@
 What it does
 ------------
 Finds `volcano.sh/vgpu-memory`, `vgpu-memory-percentage` and `vgpu-cores` in a container that does
-not request `volcano.sh/vgpu-number`. In a pod with the label `hami.io/webhook: ignore`, finds the
-memory and the cores of HAMi, such as `nvidia.com/gpumem`, without the card that they are a part of.
+not request `volcano.sh/vgpu-number`, and `tencent.com/vcuda-memory` without
+`tencent.com/vcuda-core`. In a pod with the label `hami.io/webhook: ignore`, finds the memory and
+the cores of HAMi, such as `nvidia.com/gpumem`, without the card that they are a part of.
 
 Not reported: HAMi's shares in other pods. HAMi's webhook adds the card to them.
 
 Why it matters
 --------------
-No card comes with such a request. Volcano's device plugin answers the kubelet with nothing, and the
-scheduler of HAMi counts nothing. The container starts all the same. If it needs a GPU it fails
-then; if its image sets `NVIDIA_VISIBLE_DEVICES=all`, it may see every GPU of the node.
+No card comes with such a request. Volcano's device plugin and Tencent's gpu-manager answer the
+kubelet with nothing, and the scheduler of HAMi counts nothing. The container starts all the same.
+If it needs a GPU it fails then; if its image sets `NVIDIA_VISIBLE_DEVICES=all`, it may see every
+GPU of the node.
 
 References
 ----------
 - Project-HAMi/volcano-vgpu-device-plugin, `pkg/plugin/vgpu/plugin.go` (`Allocate`)
+- tkestack/gpu-manager, `pkg/server/vmemory.go` (`Allocate`)
 - Project-HAMi/HAMi, `charts/hami/templates/scheduler/webhook.yaml` (`objectSelector`),
   `pkg/device/nvidia/device.go` (`MutateAdmission`, `GenerateResourceRequests`)
 """
@@ -35,7 +38,8 @@ from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import ALIYUN_PREFIX, SHARE
 
-VOLCANO = "volcano.sh/"
+# Where nobody adds the card.
+PREFIXES = ("volcano.sh/", "tencent.com/")
 HAMI_LABEL, IGNORED = "hami.io/webhook", "ignore"
 
 
@@ -58,11 +62,13 @@ def _gets_nothing(device: Device, pod: Pod) -> bool:
     """Whether nobody adds the card that `device` is a part of."""
     if device.name.startswith(ALIYUN_PREFIX):
         return False  # `core-without-mem` reports those
-    return device.name.startswith(VOLCANO) or pod.labels.get(HAMI_LABEL) == IGNORED
+    return device.name.startswith(PREFIXES) or pod.labels.get(HAMI_LABEL) == IGNORED
 
 
 def _finding(container: Container, device: Device) -> Finding:
     card = device.resource.companions[0]
+    known = container.profile.resource(card)
+    counted = ": 1" if known is None or known.unit == "device" else ""
     field = "limits" if device.name in container.limits else "requests"
     return Finding(
         path=(*container.resources_path, field, device.name),
@@ -72,7 +78,7 @@ def _finding(container: Container, device: Device) -> Finding:
             "so no card comes with it and its image decides which GPUs it sees"
         ),
         container=container,
-        help=f"write `{card}: 1` beside it under resources.limits",
+        help=f"write `{card}{counted}` beside it under resources.limits",
     )
 
 

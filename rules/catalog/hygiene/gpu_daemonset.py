@@ -1,0 +1,64 @@
+"""A DaemonSet takes a GPU of every node that it runs on.
+
+What it does
+------------
+Finds DaemonSets whose pods request GPUs or shares of them. A DaemonSet that the profile lists as a
+component of the GPU platform is not reported.
+
+Why it matters
+--------------
+Each node has that much less for other pods, for as long as it exists, and a node that an autoscaler
+adds has it less from the start. A monitoring agent needs no GPU of its own to read the metrics of
+all. A burn-in test is over some time, while its DaemonSet keeps the GPUs: a Job for each node gives
+them back. A server on every node is what a DaemonSet is for.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/
+- https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.finding import Action, Finding
+from rules.gpu.devices import requested_resources
+from rules.gpu.pod_requests import effective_request, first_request
+from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import GPU_WORKLOAD
+
+MOST_NAMED = 3
+
+
+def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
+    """Yield the DaemonSet if its pods request GPUs."""
+    if workload.object.kind != "DaemonSet":
+        return
+    for pod in workload.pods:
+        requested = requested_resources(pod)
+        if not requested or pod.is_partial:
+            continue
+        taken = " and ".join(_amount(pod, resource) for resource in requested[:MOST_NAMED])
+        yield Finding(
+            path=first_request(pod, requested[0]),
+            key="daemonset",
+            message=f"the DaemonSet takes {taken} of every node that it runs on, for as long as "
+            "the node exists",
+            help="remove the request if the program does not compute on the GPU, or run a Job for "
+            "each node if it ends",
+        )
+
+
+def _amount(pod: Pod, resource: str) -> str:
+    amount = effective_request(pod, resource)
+    return display(resource if amount is None else f"{resource}: {amount}")
+
+
+RULE = define_rule(
+    check, subject=KubernetesObject, action=Action.OFF, since="0.1", needs=(GPU_WORKLOAD,)
+)

@@ -1,0 +1,70 @@
+"""The quotas of a namespace limit its CPU or memory, and none of the cluster's GPUs.
+
+What it does
+------------
+Finds a namespace with a quota on CPU or memory, in which no quota limits any GPU resource, and no
+device class of GPUs, that the cluster offers. What it offers are the GPU resources of known Nodes
+and the device classes. Evaluates namespaces whose quotas are all known: the linter knows those in
+the manifests of the same run, and `gpuward audit` those of the cluster. At admission nothing is
+said.
+
+Not reported: namespaces without a quota, or whose quotas only count objects. A quota on some of the
+GPUs is reported by `quota-incomplete`. Nothing is said of a cluster with more than 300 of these
+resources and device classes.
+
+Why it matters
+--------------
+Somebody shares the cluster between namespaces, and the most expensive resource is not shared: the
+pods of the namespace may take every GPU that is free. Where Kueue or a scheduler with queues limits
+GPUs, only pods outside of them are concerned.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/policy/resource-quotas/#resource-quota-for-extended-resources
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.finding import Action, Finding
+from rules.gpu.quota_keys import gpu_key, offers
+from rules.inventory.records import ResourceQuota
+from rules.objects.quota import Quota
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import INVENTORY, QUOTA
+
+COMPUTE = frozenset(
+    {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
+)
+MOST_NAMED = 3
+
+
+def check(quota: Quota, context: Context) -> Iterator[Finding]:
+    """Yield one finding for the namespace, at the first of its quotas on CPU or memory."""
+    inventory = context.inventory
+    quotas = inventory.all_in(ResourceQuota, quota.object.namespace)
+    if quota.object.name not in quotas:
+        return
+    limiting = [name for name in sorted(quotas) if not COMPUTE.isdisjoint(quotas[name].hard)]
+    if quota.object.name != next(iter(limiting), None):
+        return
+    offered = offers(inventory, quota.profile)
+    keys = frozenset(key for known in quotas.values() for key in known.hard)
+    is_limited = any(gpu_key(known, quota.profile, inventory) for known in quotas.values())
+    if not offered or is_limited or any(not keys.isdisjoint(each) for each in offered.values()):
+        return
+    named = ", ".join(list(offered)[:MOST_NAMED])
+    more = f" and {len(offered) - MOST_NAMED} more" if len(offered) > MOST_NAMED else ""
+    wanted = ", ".join(keys_of[0] for keys_of in list(offered.values())[:MOST_NAMED])
+    yield Finding(
+        path=quota.path,
+        key="without-gpu",
+        message=f"the quotas of the namespace limit its CPU or memory, and no GPU: it may take "
+        f"every free one of {named}{more}",
+        help=f"add {wanted}; 0 forbids it",
+    )
+
+
+RULE = define_rule(check, subject=Quota, action=Action.AUDIT, since="0.1", needs=(QUOTA, INVENTORY))

@@ -1,0 +1,101 @@
+"""A program is told to use managed memory, on a card that cGPU divides.
+
+What it does
+------------
+Finds containers that request `aliyun.com/gpu-mem` and turn on CUDA's managed memory, also called
+unified memory:
+
+- `TF_FORCE_UNIFIED_MEMORY` of TensorFlow and JAX, with a value that means true;
+- `GGML_CUDA_ENABLE_UNIFIED_MEMORY` of llama.cpp, with any value;
+- `CUDF_PANDAS_RMM_MODE` of cuDF with `managed` or `managed_pool`;
+- the option `--rmm-managed-memory` of Dask's GPU workers.
+
+A pod that requests computing power too, or selects nodes with cGPU by `ack.node.gpu.schedule`, gets
+a warning. One that selects only nodes without cGPU is not reported. Any other gets a note, because
+the node decides. Of a pod, the rule reads at most 100,000 characters of commands.
+
+Why it matters
+--------------
+cGPU does not support managed memory: programs must not call `cudaMallocManaged()`.
+
+References
+----------
+- Alibaba Cloud, "Manage the shared GPU scheduling component", limitations
+- https://github.com/openxla/xla, `xla/pjrt/gpu/gpu_helpers.cc`
+- https://github.com/ggml-org/llama.cpp/blob/master/docs/build.md
+- https://docs.rapids.ai/api/dask-cuda/stable/api/
+- rapidsai/cudf, `python/cudf/cudf/pandas/__init__.py`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import display
+from rules.base.json_patch import Path
+from rules.finding import Action, Finding
+from rules.gpu.commands import commands_of
+from rules.gpu.devices import devices
+from rules.gpu.visibility import describe_setting
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+from rules.placement.ack_nodes import CGPU_MODES, GPU_CORE, GPU_MEM, MODE
+from rules.placement.node_modes import allowed_values
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import SHARE
+
+TENSORFLOW, LLAMA = "TF_FORCE_UNIFIED_MEMORY", "GGML_CUDA_ENABLE_UNIFIED_MEMORY"
+CUDF = "CUDF_PANDAS_RMM_MODE"
+# The texts that each program takes for managed memory; llama.cpp only asks whether it is set.
+VALUES = {TENSORFLOW: ("1", "true"), CUDF: ("managed", "managed_pool")}
+OPTION = "--rmm-managed-memory"
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each variable and each option that turns on managed memory in a container of cGPU."""
+    sharing = [container for container in pod.containers if _requests(container, GPU_MEM)]
+    modes = allowed_values(pod, MODE) if sharing else None
+    if not sharing or (modes is not None and modes.isdisjoint(CGPU_MODES)):
+        return
+    is_certain = modes is not None and modes.issubset(CGPU_MODES)
+    is_certain = is_certain or any(_requests(container, GPU_CORE) for container in sharing)
+    for container in sharing:
+        for variable in (TENSORFLOW, LLAMA, CUDF):
+            if _turns_on(container, variable):
+                path = (*container.path, "env", container.env[variable])
+                setting = describe_setting(container, variable)
+                yield _finding(container, path, variable, setting, is_certain=is_certain)
+    for container, texts in commands_of(sharing):
+        for path, text in texts:
+            if OPTION in text.split():
+                setting = f"has the option {OPTION}"
+                yield _finding(container, path, OPTION, setting, is_certain=is_certain)
+
+
+def _requests(container: Container, resource: str) -> bool:
+    device = devices(container).get(resource)
+    return bool(device and device.is_requested)
+
+
+def _turns_on(container: Container, variable: str) -> bool:
+    if variable == LLAMA:
+        return variable in container.env
+    return (container.value_of(variable) or "").lower() in VALUES[variable]
+
+
+def _finding(
+    container: Container, path: Path, key: str, setting: str, *, is_certain: bool
+) -> Finding:
+    where = "cGPU does not support" if is_certain else "nodes with cGPU do not support"
+    return Finding(
+        path=path,
+        key=key,
+        message=f"{container} asks for {display(GPU_MEM)} and {setting}: {where} managed memory",
+        container=container,
+        help="remove it, so that the program allocates by cudaMalloc()",
+        action=Action.WARN if is_certain else Action.AUDIT,
+    )
+
+
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(SHARE,), needs_resources=True)

@@ -1,0 +1,73 @@
+"""The amounts of a share by Tencent's gpu-manager do not fit together.
+
+What it does
+------------
+Finds, in one container:
+
+- more than 100 `tencent.com/vcuda-core` that are no multiple of 100, which is one card;
+- fewer than 100 `tencent.com/vcuda-core` without `tencent.com/vcuda-memory`.
+
+Memory without cores is reported by `share-without-card`.
+
+Why it matters
+--------------
+The gpu-manager on the node refuses such amounts. The pod is scheduled, fails with
+`UnexpectedAdmissionError`, and its controller creates the next one.
+
+References
+----------
+- https://github.com/tkestack/gpu-manager
+- tkestack/gpu-manager, `pkg/services/allocator/nvidia/allocator.go` (`Allocate`, `allocateOne`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rules.base.quantity import Quantity
+from rules.finding import Action, Finding
+from rules.gpu.devices import Device, devices
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.rule import define_rule
+from rules.traits.bits import SHARE
+
+CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
+ONE_CARD = 100
+
+
+def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+    """Yield each number of cores that the gpu-manager refuses."""
+    for container in pod.containers:
+        fault, advice = _fault(devices(container))
+        if fault:
+            field = "limits" if CORE in container.limits else "requests"
+            yield Finding(
+                path=(*container.resources_path, field, CORE),
+                key=f"amounts.{CORE}",
+                message=f"{container} asks for {fault}: the gpu-manager refuses it on the node",
+                container=container,
+                help=advice,
+            )
+
+
+def _fault(found: Mapping[str, Device]) -> tuple[str, str]:
+    """What is wrong with the cores among `found`, and the remedy; empty if nothing is."""
+    device = found.get(CORE)
+    amount = (device.request if device.limit is None else device.limit) if device else None
+    if not isinstance(amount, Quantity) or not amount.is_integer or amount.value <= 0:
+        return "", ""
+    cores = amount.value
+    if cores > ONE_CARD and cores % ONE_CARD:
+        return f"{CORE}: {cores}, and more than one card must be whole cards", (
+            f"write a multiple of {ONE_CARD}, which is one card"
+        )
+    memory = found.get(MEMORY)
+    if cores < ONE_CARD and not (memory and memory.is_requested):
+        return f"{CORE}: {cores}, a part of a card, and for no {MEMORY}", (
+            f"write {MEMORY} (1 is 256 MiB) beside it under resources.limits"
+        )
+    return "", ""
+
+
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(SHARE,), needs_resources=True)
