@@ -26,6 +26,13 @@ def add_options(made: argparse.ArgumentParser, *, namespaced: bool = True) -> No
         scope.add_argument(
             "--all-namespaces", "-A", action="store_true", help="all namespaces: the default"
         )
+    else:
+        group.add_argument(
+            "--all-namespaces",
+            "-A",
+            action="store_true",
+            help="all namespaces, which are always meant: accepted for the habit of kubectl",
+        )
     group.add_argument(
         "--from",
         metavar="FILE",

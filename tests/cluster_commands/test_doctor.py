@@ -468,7 +468,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
         {**plugin("plugin", None), "apiVersion": "apps/v1"},
     ]
     file.write_text(json.dumps(listed(*objects)), encoding="utf-8")
-    assert main(["--from", str(file)]) == 1
+    assert main(["--from", str(file), "-A"]) == 1
     text = capsys.readouterr().out
     assert "wrong       component priority   daemonset/plugin in kube-system" in text
     assert "- component priority, daemonset/plugin in kube-system:\n  set priorityClassName" in text

@@ -138,9 +138,11 @@ def random_pod(chance: random.Random) -> dict[str, Any]:
     return {"containers": [container(2) for _ in range(chance.randint(1, 2))], "init": init}
 
 
-def counted(plane: ControlPlane, capsys: pytest.CaptureFixture[str], *nodes: str) -> dict[str, Any]:
+def counted(
+    plane: ControlPlane, capsys: pytest.CaptureFixture[str], *nodes: str, status: int = 0
+) -> dict[str, Any]:
     options = ["--kubeconfig", str(plane.kubeconfig), "-o", "json", "--pod-memory", "1"]
-    assert main([*options, *(nodes or NODES)]) == 0
+    assert main([*options, *(nodes or NODES)]) == status
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return document
 
@@ -173,8 +175,12 @@ def test_free_is_what_the_scheduler_still_places(
 
 
 def offer_devices(plane: ControlPlane, api: str) -> None:
-    """Offer two whole cards, one that is also there as two halves, and one that is not healthy."""
-    pool = {"name": "cards", "generation": 1, "resourceSliceCount": 2}
+    """Offer two whole cards, one that is also there as two halves, and one that is not healthy.
+
+    The slices of two more pools are not all there, as while a driver replaces them: of one there is
+    the first of two, and of the other one slice of the newest generation, and one of that before.
+    """
+    pool = {"name": "cards", "generation": 2, "resourceSliceCount": 2}
     spec = {"driver": DRIVER, "nodeName": "cards", "pool": pool}
 
     def device(name: str, memory: str, counter_set: str = "", **more: Any) -> dict[str, Any]:
@@ -191,9 +197,15 @@ def offer_devices(plane: ControlPlane, api: str) -> None:
         device("gpu-3", "80Gi", taints=[{"key": f"{DRIVER}/broken", "effect": "NoSchedule"}]),
     ]
     counters = [{"name": "card-2", "counters": {"memory": {"value": "80Gi"}}}]
+    other = {"devices": [device("gpu-0", "80Gi")]}
+    begun, replaced = ({"pool": {**pool, "name": name}} for name in ("begun", "replaced"))
+    old = {"pool": {**pool, "name": "replaced", "generation": 1, "resourceSliceCount": 1}}
     for name, content in (
         ("devices", {"devices": devices}),
         ("cards", {"sharedCounters": counters}),
+        ("begun", {**other, **begun}),
+        ("new", {**other, **replaced}),
+        ("old", {**other, **old}),
     ):
         metadata = {"name": f"{DRIVER}-{name}"}
         plane.create(f"{api}/resourceslices", {"metadata": metadata, "spec": {**spec, **content}})
@@ -229,17 +241,17 @@ def test_devices_that_the_scheduler_allocates_to_claims(
     for name in (PART, PART, DRIVER):
         create(name)
         pods.decided()
-    document = counted(plane, capsys, "cards")
+    document = counted(plane, capsys, "cards", status=3)
     for _ in range(free(document)[DRIVER] + 1):
         create(DRIVER)
     placed = sum("nodeName" in pod["spec"] for pod in pods.decided())
-    after = counted(plane, capsys, "cards")
-    for name in ("devices", "cards"):
+    after = counted(plane, capsys, "cards", status=3)
+    for name in ("devices", "cards", "begun", "new", "old"):
         plane.request("DELETE", f"{api}/resourceslices/{DRIVER}-{name}")
     for name in CLASSES:
         plane.request("DELETE", f"{api}/deviceclasses/{name}")
     total = next(total for total in document["totals"] if total["resource"] == DRIVER)
-    assert [total[key] for key in ("total", "allocated", "free", "unavailable")] == [4, 2, 1, 1]
+    assert [total[key] for key in ("total", "allocated", "free", "unavailable")] == [6, 2, 1, 3]
     assert placed == 3 + total["free"]
     assert free(after)[DRIVER] == 0
     amounts = {consumer["owner"]: consumer["amounts"] for consumer in document["consumers"]}

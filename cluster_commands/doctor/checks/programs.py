@@ -48,7 +48,8 @@ def _program(program: Program, image: str, subject: str) -> Row:
     if found:
         listed = names([each for advisory in reversed(found) for each in advisory.vulnerabilities])
         message = f"{program.title} is {version}, which has known vulnerabilities: {listed}"
-        fixed = " or ".join((*newest.backports, newest.fixed))
+        others = ", ".join(newest.backports)
+        fixed = f"{others} or {newest.fixed}" if others else newest.fixed
         remedy = f"install {fixed}, or newer; see {newest.source.url}"
         return wrong(_CHECK, subject, message, remedy)
     message = f"no bulletin up to {newest.source.updated} concerns {version} of {program.title}"
