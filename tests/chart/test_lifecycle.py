@@ -15,6 +15,8 @@ from tests.testkit.control_plane.processes import eventually
 from tests.testkit.end_to_end.steps import audit_annotations
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
+# These are about what is installed, whichever helm has installed it.
+pytestmark = pytest.mark.parametrize("installation", ["helm4"], indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")

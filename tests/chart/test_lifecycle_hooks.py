@@ -13,6 +13,8 @@ from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installati
 from tests.testkit.control_plane.processes import eventually
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
+# These are about what is installed, whichever helm has installed it.
+pytestmark = pytest.mark.parametrize("installation", ["helm4"], indirect=True, scope="module")
 
 BOTH_KINDS = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
 FOREIGN_WEBHOOK = [{"op": "replace", "path": "/webhooks/0/name", "value": "pods.example.com"}]

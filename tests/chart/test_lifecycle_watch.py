@@ -6,6 +6,7 @@ import json
 import urllib.request
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.protocols import ConfigurationKind
@@ -14,6 +15,8 @@ from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installati
 from tests.testkit.control_plane.processes import eventually
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
+# These are about what is installed, whichever helm has installed it.
+pytestmark = pytest.mark.parametrize("installation", ["helm4"], indirect=True, scope="module")
 
 METRIC = "gpuward_registration_as_expected"
 BOTH_KINDS = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
