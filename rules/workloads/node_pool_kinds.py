@@ -115,7 +115,7 @@ NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
     ("bootstrap.cluster.x-k8s.io", "KubeadmConfigTemplate"): _kubeadm_configs(*_TEMPLATE),
     # The providers of Cluster API for AWS, Azure and Google Cloud: exp/api and api, *_types.go
     ("infrastructure.cluster.x-k8s.io", "AWSManagedMachinePool"): (
-        NodeFields(("spec",), labels=("labels",)),
+        NodeFields(("spec",), labels=("labels",), taints=_TAINTS),
     ),
     ("infrastructure.cluster.x-k8s.io", "AzureManagedMachinePool"): (
         _azure("spec")._replace(taints=_TAINTS),

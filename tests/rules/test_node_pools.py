@@ -1,15 +1,16 @@
-"""Labels are found in every kind of object that makes nodes, where its definition has them.
+"""Labels and taints are found in every kind of object that makes nodes, where its definition says.
 
 The definitions are those that `rules.workloads.node_pool_kinds` names.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from policies.loading import default_policy
+from policies.loading import default_policy, load_policy
 from rules.base.json_patch import Path, find_value
 from rules.engine.fixing import check
 from rules.profile.context import Context
@@ -17,6 +18,8 @@ from rules.workloads.node_pool_kinds import NODE_POOL_KINDS
 from tests.testkit.cases import TODAY
 
 RULES = default_policy().rule_set()
+POLICY = "apiVersion: gpuward.io/v1\nkind: Policy\nextends: [strict]\n"
+STRICT = load_policy(POLICY, "policy").rule_set()
 LABEL, MISSPELT = "nvidia.com/mig.strategy", "mixd"
 LABELS = {LABEL: MISSPELT}
 ARGUMENTS = {"kubeletExtraArgs": {"node-labels": f"team=a,{LABEL}={MISSPELT}"}}
@@ -68,18 +71,97 @@ POOLS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-def paths_of_findings(group: str, kind: str, body: dict[str, Any]) -> list[Path]:
+GPU = {"nvidia.com/gpu.present": "true"}
+GPU_ARGUMENTS = {"kubeletExtraArgs": {"node-labels": "nvidia.com/gpu.present=true"}}
+KEY = "nvidia.com/gpu"
+KUBERNETES = [{"key": KEY, "effect": "NoSchedule"}]
+CAPI_OF_AWS = [{"key": KEY, "value": "a", "effect": "no-schedule"}]
+TEXTS = [f"{KEY}=a:NoSchedule"]
+# Where the taints of nodes are, beside a label of GPU nodes, and one that keeps pods off.
+TAINTS: list[tuple[str, str, Callable[[Any], dict[str, Any]], Any]] = [
+    (
+        "karpenter.sh",
+        "NodePool",
+        lambda t: {"spec": {"template": {"metadata": {"labels": GPU}, "spec": {"taints": t}}}},
+        KUBERNETES,
+    ),
+    (
+        "eksctl.io",
+        "ClusterConfig",
+        lambda t: {"managedNodeGroups": [{"labels": GPU, "taints": t}]},
+        KUBERNETES,
+    ),
+    (
+        "eksctl.io",
+        "ClusterConfig",
+        lambda t: {"nodeGroups": [{"labels": GPU, "taints": t}]},
+        {KEY: "a:NoSchedule"},
+    ),
+    (
+        "eks.services.k8s.aws",
+        "Nodegroup",
+        lambda t: {"spec": {"labels": GPU, "taints": t}},
+        [{"key": KEY, "value": "a", "effect": "NO_SCHEDULE"}],
+    ),
+    (
+        "containerservice.azure.com",
+        "ManagedCluster",
+        lambda t: {"spec": {"agentPoolProfiles": [{"nodeLabels": GPU, "nodeTaints": t}]}},
+        TEXTS,
+    ),
+    (
+        "containerservice.azure.com",
+        "ManagedClustersAgentPool",
+        lambda t: {"spec": {"nodeLabels": GPU, "nodeTaints": t}},
+        TEXTS,
+    ),
+    (
+        "kubeadm.k8s.io",
+        "JoinConfiguration",
+        lambda t: {"nodeRegistration": {**GPU_ARGUMENTS, "taints": t}},
+        KUBERNETES,
+    ),
+    (CAPI, "AWSManagedMachinePool", lambda t: {"spec": {"labels": GPU, "taints": t}}, CAPI_OF_AWS),
+    (
+        CAPI,
+        "AzureManagedMachinePool",
+        lambda t: {"spec": {"nodeLabels": GPU, "taints": t}},
+        KUBERNETES,
+    ),
+    (
+        CAPI,
+        "AzureASOManagedMachinePool",
+        lambda t: {"spec": {"resources": [{"spec": {"nodeLabels": GPU, "nodeTaints": t}}]}},
+        TEXTS,
+    ),
+]
+
+
+def paths_of_findings(
+    group: str, kind: str, body: dict[str, Any], rule: str = "unknown-node-mode"
+) -> list[Path]:
     manifest = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": "x"}, **body}
-    result = check(manifest, RULES, Context(TODAY))
+    result = check(manifest, RULES if rule == "unknown-node-mode" else STRICT, Context(TODAY))
     assert not result.failures
     assert not result.malformed_fields
-    return [f.path for f in result.findings if f.rule == "unknown-node-mode"]
+    return [f.path for f in result.findings if f.rule == rule]
 
 
 @pytest.mark.parametrize(("group", "kind", "body"), POOLS)
 def test_a_misspelt_label_is_found(group: str, kind: str, body: dict[str, Any]) -> None:
     (path,) = paths_of_findings(group, kind, body)
     assert MISSPELT in str(find_value(body, path))
+
+
+@pytest.mark.parametrize(("group", "kind", "make", "taint"), TAINTS)
+def test_a_missing_taint_is_found_where_it_belongs(
+    group: str, kind: str, make: Callable[[Any], dict[str, Any]], taint: Any
+) -> None:
+    rule = "gpu-taint-missing"
+    (path,) = paths_of_findings(group, kind, make([]), rule)
+    body = make(taint)
+    assert find_value(body, path) == taint
+    assert paths_of_findings(group, kind, body, rule) == []
 
 
 def test_every_kind_is_tried() -> None:
