@@ -17,8 +17,12 @@ def flatten_lists(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[Mapping[
     waiting = [(raw, path)]
     while waiting:
         raw, path = waiting.pop()
-        kind, listed = as_text(raw.get("kind")), raw.get("items")
-        if not kind.endswith("List") or not isinstance(listed, list):
+        listed = raw.get("items")
+        if not isinstance(listed, list):
+            yield raw, path
+            continue
+        kind = as_text(raw.get("kind"))
+        if not kind.endswith("List"):
             yield raw, path
         # Items of a PodList need not say that they are Pods.
         inherited = {"apiVersion": raw.get("apiVersion"), "kind": kind.removesuffix("List")}
