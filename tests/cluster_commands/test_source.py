@@ -243,6 +243,9 @@ def test_an_object_that_is_in_files_twice_counts_once(
     backwards = dict(reversed(pods[0].items()))
     elsewhere = pods[0] | {"metadata": pods[0]["metadata"] | {"namespace": "b"}}
     unnamed = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p"}}
+    odd = tmp_path / "odd.yaml"
+    odd.write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\nspec: {1: a, b: 2001-01-01}\n")
+    assert len([*open_source(parse("--from", str(odd), "--from", str(odd))).list(NODES)]) == 1
     given = [pods, [backwards, other, other, elsewhere, unnamed, unnamed]]
     options = []
     for number, items in enumerate(given):
