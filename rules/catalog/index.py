@@ -603,6 +603,7 @@ CATALOG: tuple[Rule[Any], ...] = (
         action=Action.WARN,
         since="0.1",
         needs=(SHARE,),
+        supersedes=("no-fitting-node",),
         needs_resources=True,
     ),
     indexed_rule(
@@ -710,6 +711,14 @@ CATALOG: tuple[Rule[Any], ...] = (
         action=Action.WARN,
         since="0.1",
         needs=(CLUSTER_QUEUE,),
+    ),
+    indexed_rule(
+        "rules.catalog.quota.queue_without_resource",
+        "the Kueue queue of a workload has no quota of the GPU that its pods ask for",
+        action=Action.WARN,
+        since="0.1",
+        needs=(GPU_RESOURCE, INVENTORY),
+        needs_resources=True,
     ),
     indexed_rule(
         "rules.catalog.quota.limit_range_gpu",

@@ -10,9 +10,11 @@ from rules.base.patterns import matches_any
 from rules.inventory.inventory import Inventory
 from rules.inventory.nodes import NodeCollector
 from rules.inventory.records import (
+    ClusterQueue,
     ConfigMap,
     DeviceClass,
     LimitRange,
+    LocalQueue,
     Namespace,
     ResourceClaim,
     ResourceClaimTemplate,
@@ -26,6 +28,7 @@ MAX_OBJECTS = 100_000
 MAX_VARIABLES = 20
 MAX_VALUE = 100  # characters
 _DRA = "resource.k8s.io"
+_KUEUE = "kueue.x-k8s.io"
 
 
 class VariableNames:
@@ -119,6 +122,16 @@ def _runtime_class(raw: Mapping[str, Any], _variables: VariableNames) -> Runtime
     return RuntimeClass(as_text(raw.get("handler")))
 
 
+def _cluster_queue(raw: Mapping[str, Any], _variables: VariableNames) -> ClusterQueue:
+    groups = [g for _, g in as_objects(as_object(raw.get("spec")).get("resourceGroups"))]
+    covered = [listed for g in groups if isinstance(listed := g.get("coveredResources"), list)]
+    return ClusterQueue(frozenset(as_text(name) for listed in covered for name in listed))
+
+
+def _local_queue(raw: Mapping[str, Any], _variables: VariableNames) -> LocalQueue:
+    return LocalQueue(as_text(as_object(raw.get("spec")).get("clusterQueue")))
+
+
 _READERS: Mapping[tuple[str, str], _Reader] = {
     ("", "ConfigMap"): _Reader(ConfigMap, _config_map),
     ("", "LimitRange"): _Reader(LimitRange, _limit_range),
@@ -128,6 +141,8 @@ _READERS: Mapping[tuple[str, str], _Reader] = {
     (_DRA, "DeviceClass"): _Reader(DeviceClass, _device_class, is_namespaced=False),
     (_DRA, "ResourceClaim"): _Reader(ResourceClaim, _claim),
     (_DRA, "ResourceClaimTemplate"): _Reader(ResourceClaimTemplate, _claim_template),
+    (_KUEUE, "ClusterQueue"): _Reader(ClusterQueue, _cluster_queue, is_namespaced=False),
+    (_KUEUE, "LocalQueue"): _Reader(LocalQueue, _local_queue),
 }
 
 

@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
+class ClusterQueue(NamedTuple):
+    """Kueue's ClusterQueue: the resources of which it has quotas."""
+
+    resources: frozenset[str]
+
+
 class ConfigMap(NamedTuple):
     """The keys that container runtimes read as variables, with their values."""
 
@@ -28,6 +34,12 @@ class LimitRange(NamedTuple):
     max: Mapping[str, Any]
     limits: frozenset[str]
     requests: frozenset[str]
+
+
+class LocalQueue(NamedTuple):
+    """Kueue's LocalQueue: the name of the ClusterQueue whose quotas its workloads use."""
+
+    cluster_queue: str
 
 
 class Namespace(NamedTuple):
@@ -96,8 +108,8 @@ class SharePool(NamedTuple):
 
 
 _OBJECTS: tuple[type, ...] = (
-    *(ConfigMap, DeviceClass, LimitRange, Namespace, ResourceClaim, ResourceClaimTemplate),
-    *(ResourceQuota, RuntimeClass),
+    *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, ResourceClaim),
+    *(ResourceClaimTemplate, ResourceQuota, RuntimeClass),
 )
 RECORDS = (*_OBJECTS, NodeGroup, NodeSurvey, SharePool)
 KINDS = (*(kind.__name__ for kind in _OBJECTS), "Node")

@@ -21,7 +21,7 @@ GIVEN_TO_POD = frozenset(
     {
         *("object", "profile", "spec", "path", "metadata", "metadata_path", "stable_path"),
         *("layout", "exists", "is_partial", "is_component", "has_status", "steps"),
-        "results_by_rule",
+        *("owner_labels", "results_by_rule"),
     }
 )
 # The facts that depend on each field.

@@ -6,6 +6,7 @@ A field of the wrong type reads as empty. `workloads.discovery` reports it once,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from rules.base.caching import cached_property
@@ -34,6 +35,8 @@ class Pod:
     - `stable_path`: the spec's path with names in place of list indices, for identities.
     """
 
+    # The labels of the object that the pod is, or is in; set by `workloads.discovery`.
+    owner_labels: Mapping[str, Any] = MappingProxyType({})
     # Filled by `gpu.host_paths`, `gpu.devices`, `placement.gpu_nodes` and `traits.extraction`.
     requests_gpu: bool | None = None
     gpu_node_label: str | None = None

@@ -17,6 +17,7 @@ from rules.base.patterns import matches_any
 from rules.objects.device_claim import CLAIM_PATHS, DeviceClaim
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, object_ref
+from rules.objects.pod import Pod
 from rules.objects.quota import Quota
 from rules.profile.profile import Profile
 from rules.traits.bits import DEVICE_CLAIM, QUOTA
@@ -54,11 +55,17 @@ def find_subjects(
             for place, why in type_errors(raw, object_kind.fields, ()):
                 yield MalformedField(owner, (*base, *place), why)
             yield _view(raw, base, object_kind, owner, profile)
-        elif is_built_in:
-            yield from PodSearch(owner, profile, base).template(raw, POD_TEMPLATE_PATHS[kind])
+            continue
+        if is_built_in:
+            found = PodSearch(owner, profile, base).template(raw, POD_TEMPLATE_PATHS[kind])
         else:
             layouts = CUSTOM_POD_LAYOUTS.get((group, kind), ())
-            yield from PodSearch(owner, profile, base).custom_resource(raw, layouts)
+            found = PodSearch(owner, profile, base).custom_resource(raw, layouts)
+        labels = as_object(as_object(raw.get("metadata")).get("labels"))
+        for subject in found:
+            if isinstance(subject, Pod):
+                subject.owner_labels = labels
+            yield subject
 
 
 def _has_name(raw: Mapping[str, Any], prefix: str) -> bool:

@@ -37,6 +37,8 @@ OTHERS: tuple[dict[str, Any], ...] = tuple(
         ("resource.k8s.io/v1", "DeviceClass", {"spec": {"extendedResourceName": GPU}}),
         ("resource.k8s.io/v1", "ResourceClaim", {"spec": DEVICES}),
         ("resource.k8s.io/v1", "ResourceClaimTemplate", {"spec": {"spec": DEVICES}}),
+        ("kueue.x-k8s.io/v1beta2", "ClusterQueue", {}),
+        ("kueue.x-k8s.io/v1beta2", "LocalQueue", {"spec": {"clusterQueue": "nvidia"}}),
         ("v1", "Namespace", {}),
         ("v1", "LimitRange", {"spec": {"limits": [{"type": "Container", "max": GPUS}]}}),
         ("v1", "ResourceQuota", {"spec": {"hard": {"requests.cpu": 0, f"requests.{GPU}": 0}}}),

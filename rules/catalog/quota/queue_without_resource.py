@@ -1,0 +1,82 @@
+"""The Kueue queue of a workload has no quota of the GPU that its pods ask for.
+
+What it does
+------------
+Follows the label `kueue.x-k8s.io/queue-name` of a workload of any kind to the LocalQueue of its
+namespace and to the ClusterQueue behind it, if both are among the manifests of the same run. Finds
+GPU resources that the pods ask for and that `coveredResources` of the ClusterQueue does not have.
+At admission and in `gpuward audit` nothing is said.
+
+Not reported: resources that can be used only together with one that the queue covers, such as
+`nvidia.com/gpumem` beside `nvidia.com/gpu`, and queues that cover a resource which no profile knows
+and which looks like a GPU's. Kueue's configuration can count one resource as another, and the queue
+then has a quota of that.
+
+Why it matters
+--------------
+Kueue admits a workload only if the queue covers every resource that its pods ask for. The workload
+waits for ever, with `resource nvidia.com/mig-1g.5gb unavailable in ClusterQueue` in its status.
+Other queues of the cohort do not help: only what a queue covers can be borrowed.
+
+Where Kueue is configured to ignore resources that queues do not cover (`quotaCheckStrategy`), the
+workload runs, and nobody counts its GPUs.
+
+References
+----------
+- https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/
+- https://github.com/kubernetes-sigs/kueue/issues/4848
+- kubernetes-sigs/kueue, `pkg/scheduler/flavorassigner/flavorassigner.go`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.base.json_access import as_text, display
+from rules.finding import Action, Finding
+from rules.gpu.devices import requested_resources
+from rules.gpu.pod_requests import first_request
+from rules.inventory.records import ClusterQueue, LocalQueue
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.profile.profile import Profile
+from rules.rule import define_rule
+from rules.traits.bits import GPU_RESOURCE, INVENTORY
+
+# https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/
+QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+def check(pod: Pod, context: Context) -> Iterator[Finding]:
+    """Yield each GPU resource of the pod that its queue does not cover."""
+    name = as_text(pod.owner_labels.get(QUEUE) or pod.labels.get(QUEUE))
+    local = context.inventory.find(LocalQueue, name, pod.object.namespace) if name else None
+    queue = context.inventory.find(ClusterQueue, local.cluster_queue) if local else None
+    if local is None or queue is None:
+        return
+    for resource in requested_resources(pod):
+        if not _may_cover(queue, resource, pod.profile):
+            yield Finding(
+                path=first_request(pod, resource),
+                key=f"queue.{resource}",
+                message=f"the ClusterQueue {display(local.cluster_queue)} behind the queue "
+                f"{display(name)} has no quota of {resource}: Kueue never admits the workload",
+                help=f"ask for what the queue covers, or add {resource} to the ClusterQueue",
+            )
+
+
+def _may_cover(queue: ClusterQueue, resource: str, profile: Profile) -> bool:
+    known = profile.resource(resource)
+    if resource in queue.resources or (known and not queue.resources.isdisjoint(known.companions)):
+        return True
+    domain = f"{resource.partition('/')[0]}/"
+    return any(
+        profile.resource(other) is None
+        and (other.startswith(domain) or "gpu" in other or "accelerator" in other)
+        for other in queue.resources
+    )
+
+
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE, INVENTORY), needs_resources=True
+)
