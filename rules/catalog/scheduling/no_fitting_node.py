@@ -4,7 +4,9 @@ What it does
 ------------
 Compares a pod that asks for GPUs with all nodes of the cluster. Finds a node selector or a required
 node affinity that no node meets, a GPU resource that no node offers which meets them, and more of
-one than any such node has.
+one than any such node has. Memory of a shared card, `aliyun.com/gpu-mem`, is also compared with a
+single card of such nodes: a node states the sum of its cards, and the size of each by labels, such
+as `nvidia.com/gpu.memory` and `aliyun.accelerator/nvidia_mem`, or by the model of its cards.
 
 All nodes are known only at admission, and only if the chart says so with `clusterInventory.nodes`
 (docs/other-objects.md): where an autoscaler adds nodes of other kinds, a pod may wait for a node
@@ -31,14 +33,17 @@ from typing import TYPE_CHECKING
 
 from rules.base.json_access import display
 from rules.base.json_patch import Path
+from rules.base.quantity import Quantity
 from rules.finding import Action, Finding
-from rules.gpu.devices import is_device_class, requested_resources
+from rules.gpu.devices import devices, is_device_class, requested_resources
 from rules.gpu.pod_requests import effective_request, first_request
 from rules.inventory.inventory import Inventory
 from rules.inventory.records import SURVEY, DeviceClass, NodeGroup, NodeSurvey
 from rules.objects.pod import Pod
 from rules.objects.pod_layout import POD_SPEC
+from rules.placement.ack_nodes import GPU_MEM
 from rules.placement.node_affinity import required_terms
+from rules.placement.selected_cards import MEBIBYTES, card_memory_of_node, cards_of_share
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import GPU_RESOURCE, INVENTORY
@@ -70,6 +75,8 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     elif not any(_has(group, amounts) for group in fitting):
         name, reason = _shortage(fitting, amounts)
         yield _finding(first_request(pod, name), name, reason)
+    else:
+        yield from _too_large_shares(pod, [group for group in fitting if _has(group, amounts)])
 
 
 def _is_placed_by_others(pod: Pod) -> bool:
@@ -120,6 +127,30 @@ def _shortage(groups: Sequence[NodeGroup], amounts: Mapping[str, int]) -> tuple[
             return name, f"the pod asks for {amount} {name}, and no node {where}{has}"
     name = next(iter(amounts))
     return name, f"no node on which the pod may run offers all of {', '.join(amounts)}"
+
+
+def _too_large_shares(pod: Pod, groups: Sequence[NodeGroup]) -> Iterator[Finding]:
+    """Yield each share of one card that is larger than every card of `groups`, if all are known."""
+    cards = [card_memory_of_node(g.labels) for g in groups if g.resources.get(GPU_MEM)]
+    known = [card.largest for card in cards if card]
+    if not known or len(known) < len(cards):
+        return
+    most = f"{max(known) / 1024:.1f}".removesuffix(".0")
+    for container in pod.containers:
+        device = devices(container).get(GPU_MEM)
+        if device is None:
+            continue
+        field = "requests" if device.limit is None else "limits"
+        amount = device.request if device.limit is None else device.limit
+        unit = MEBIBYTES.get(device.resource.unit, 0)
+        if isinstance(amount, Quantity) and amount.value * unit > max(known) * cards_of_share(pod):
+            reason = (
+                f"{container} asks for {display(f'{GPU_MEM}: {amount.text}')}, and no card of the "
+                f"nodes on which the pod may run has more than {most} GiB"
+            )
+            found = _finding((*container.resources_path, field, GPU_MEM), "", reason)
+            # The key is that of `memory-exceeds-card`, which supersedes this rule.
+            yield found._replace(key=f"card.{GPU_MEM}", container=container)
 
 
 def _finding(path: Path, key: str, reason: str) -> Finding:

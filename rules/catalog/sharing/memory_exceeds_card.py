@@ -13,7 +13,8 @@ with the largest card only.
 Only a note: 1,024 and more of `aliyun.com/gpu-mem`. The device plugin of such a cluster
 probably counts in MiB.
 
-Not reported: amounts that `gpu-mem-unit` reports.
+Not reported: amounts that `gpu-mem-unit` reports. `no-fitting-node` compares shares with the cards
+of the cluster's own nodes, where these are all known.
 
 Why it matters
 --------------
@@ -40,13 +41,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_text, display
+from rules.base.json_access import display
 from rules.base.quantity import Quantity
 from rules.finding import Action, Finding
 from rules.gpu.devices import Device, devices
 from rules.objects.pod import Pod
 from rules.placement.ack_nodes import CARDS, GPU_MEM
-from rules.placement.selected_cards import MEBIBYTES, selected_card_memory
+from rules.placement.selected_cards import MEBIBYTES, cards_of_share, selected_card_memory
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import SHARE
@@ -55,7 +56,6 @@ from rules.traits.bits import SHARE
 SMALLEST_CARD = 8 * 1024
 PROBABLY_MIB = 1024  # of an amount in GiB
 BYTES_FROM = 10**6  # `gpu-mem-unit` takes larger amounts for bytes
-MOST_DIGITS = 4
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
@@ -93,7 +93,7 @@ def _is_reported_as_bytes(amount: Quantity, context: Context) -> bool:
 
 def _fault(pod: Pod, device: Device, amount: int) -> str | None:
     asked = amount * MEBIBYTES[device.resource.unit]
-    cards = _cards(pod) if device.name == GPU_MEM else 1
+    cards = cards_of_share(pod) if device.name == GPU_MEM else 1
     if asked <= SMALLEST_CARD * cards:
         return None
     from rules.platforms.cards import LARGEST  # noqa: PLC0415  # not for a usual amount
@@ -106,12 +106,6 @@ def _fault(pod: Pod, device: Device, amount: int) -> str | None:
     share = "which is" if cards == 1 else f"which for each of {cards} cards is"
     owner = display(selected.cards) if selected else "the largest known card"
     return f"{share} {_in_gib(asked, cards)} GiB, and {owner} has at most {_in_gib(limit)} GiB"
-
-
-def _cards(pod: Pod) -> int:
-    text = as_text(pod.labels.get(CARDS))
-    is_count = text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
-    return max(int(text), 1) if is_count else 1
 
 
 def _in_gib(mebibytes: int, cards: int = 1) -> str:
@@ -128,4 +122,12 @@ def _advice(device: Device) -> str:
     return f"{advice}; the pod label {CARDS} spreads memory over several cards"
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(SHARE,), needs_resources=True)
+RULE = define_rule(
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(SHARE,),
+    # The cards of the nodes that the pod selects are too small: one rule says so.
+    supersedes=("no-fitting-node",),
+    needs_resources=True,
+)
