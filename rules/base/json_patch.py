@@ -60,10 +60,11 @@ def find_value(document: Json, path: Path) -> Json:
 
 def pointer(path: Path) -> str:
     """The JSON Pointer (RFC 6901) of `path`."""
-    plain = "/".join(("", *map(str, path)))
-    if "~" not in plain and plain.count("/") == len(path):
-        return plain
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+    steps = list(map(str, path))
+    plain = "/".join(("", *steps))
+    if "~" in plain or plain.count("/") > len(path):
+        return "/".join(["", *[step.replace("~", "~0").replace("/", "~1") for step in steps]])
+    return plain
 
 
 def apply(document: Json, edits: Iterable[Edit]) -> tuple[Json, list[Operation]]:
@@ -141,8 +142,9 @@ class _PatchBuilder:
         existing = parent[step] if isinstance(parent, list) else parent.get(step)
         if edit.kind == "append":
             if isinstance(existing, list):
-                parent[step] = self._copy(existing)
-                parent[step].append(value)
+                if id(existing) not in self._copied:
+                    existing = parent[step] = self._copy(existing)
+                existing.append(value)
                 self._record("add", (*path, "-"), value)
                 return
             if existing is not None:
@@ -179,14 +181,12 @@ class _PatchBuilder:
                 raise EditError(f"{pointer(path)} does not fit the document")
             if depth == len(path) or (child is None and depth):  # at depth 0 null is the document
                 break
-            if isinstance(child, (dict, list)):
+            if isinstance(child, (dict, list)) and id(child) not in self._copied:
                 child = node[step] = self._copy(child)
             node = child
         return node, step, depth
 
     def _copy(self, node: Any) -> Any:
-        if id(node) in self._copied:
-            return node
         copy = node.copy()
         self._copied.add(id(copy))
         return copy

@@ -214,7 +214,7 @@ CATALOG: tuple[Rule[Any], ...] = (
         "a container that asks for a share of a GPU loosens the limits of its share",
         action=Action.DENY,
         since="0.1",
-        needs=(GPU_RESOURCE,),
+        needs=(SHARE,),
     ),
     indexed_rule(
         "rules.catalog.sharing.reserved_gpushare_keys",

@@ -1,6 +1,6 @@
 """Which GPUs a container requests from the scheduler."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.json_access import as_text
@@ -51,16 +51,20 @@ def _is_some(amount: Amount) -> bool:
 def devices(container: Container) -> Mapping[str, Device]:
     """The GPU resources in the limits and requests of `container`, by name."""
     if container.devices is None:
-        container.devices = dict(_devices(container))
+        container.devices = parse_devices(container.limits, container.requests, container.profile)
     return container.devices
 
 
-def _devices(container: Container) -> Iterator[tuple[str, Device]]:
-    limits, requests = container.limits, container.requests
+def parse_devices(
+    limits: Mapping[str, Any], requests: Mapping[str, Any], profile: Profile
+) -> dict[str, Device]:
+    """The GPU resources of a container with these limits and requests, as written, by name."""
+    found: dict[str, Device] = {}
     for name in dict.fromkeys((*limits, *requests)):
-        device = None if name in NATIVE else parse_device(name, limits, requests, container.profile)
+        device = None if name in NATIVE else parse_device(name, limits, requests, profile)
         if device is not None:
-            yield name, device
+            found[name] = device
+    return found
 
 
 def parse_device(

@@ -14,10 +14,13 @@ def only_init_requests_gpu(pod: Pod) -> bool:
 
     A sidecar, which is an init container that is restarted, runs as long as the pod.
     """
-    requesting = [c for c in pod.containers if request_of(c).first or c.is_fraction_target]
-    return bool(requesting) and all(
-        c.role == "init" and c.raw.get("restartPolicy") != "Always" for c in requesting
-    )
+    requested = False
+    for container in pod.containers:
+        if request_of(container).first or container.is_fraction_target:
+            if container.role != "init" or container.raw.get("restartPolicy") == "Always":
+                return False
+            requested = True
+    return requested
 
 
 def excludes_nvidia(pod: Pod) -> bool:

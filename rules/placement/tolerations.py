@@ -72,7 +72,8 @@ def untolerated_taints(pod: Pod, taints: Iterable[Taint]) -> list[Taint]:
     """
     untolerated = {}
     for taint in taints:
-        if any(matches_any(taint.tolerated_for, name) for name in requested_resources(pod)):
+        by_platform = taint.tolerated_for
+        if by_platform and any(matches_any(by_platform, name) for name in requested_resources(pod)):
             continue
         if not any(tolerates(toleration, taint) for _, toleration in pod.tolerations):
             untolerated[taint.key, taint.effect, taint.value or ""] = taint

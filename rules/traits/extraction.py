@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from rules.base.caching import cached_by_text
 from rules.base.json_access import as_object, as_objects, as_text
+from rules.gpu.devices import NATIVE, Device, devices, parse_devices
 from rules.gpu.images import is_cuda_image
 from rules.objects.container import Container, is_host_process
 from rules.objects.kubernetes_object import KubernetesObject
@@ -47,13 +48,14 @@ _ROLE_TRAITS = tuple(
 class PodTraits(NamedTuple):
     """The traits of a pod, and where they come from: an edit of one part leaves the others known.
 
-    `containers` has the traits of the variables, of the resources and of the other fields of each.
+    `containers` has the traits of the variables, of the resources and of the other fields of each,
+    and its GPU resources, which are parsed for them.
     """
 
     all: int
     spec: int
     metadata: int
-    containers: list[tuple[int, int, int]]
+    containers: list[tuple[int, int, int, dict[str, Device]]]
 
 
 def traits_of(subject: Subject) -> int:
@@ -94,13 +96,16 @@ def raw_traits(spec: Mapping[str, Any], metadata: Mapping[str, Any], profile: Pr
     for field, role_traits in _ROLE_TRAITS:
         for raw in spec.get(field) or ():
             by_variables, by_resources = variable_traits(raw.get("env"), profile), 0
-            resources = raw.get("resources")
+            resources, devices_by_name = raw.get("resources"), {}
             if resources:
                 limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-                by_resources = resource_traits(limits, requests, resources.get("claims"), profile)
+                claims = resources.get("claims")
+                if claims or not (NATIVE.issuperset(limits) and NATIVE.issuperset(requests)):
+                    devices_by_name = parse_devices(limits, requests, profile)
+                    by_resources = resource_traits(limits, requests, devices_by_name, claims)
             others = role_traits | _other_traits(raw)
             traits |= by_variables | by_resources | others
-            containers.append((by_variables, by_resources, others))
+            containers.append((by_variables, by_resources, others, devices_by_name))
     return PodTraits(traits, own, by_metadata, containers)
 
 
@@ -108,7 +113,8 @@ def set_traits(pod: Pod, traits: PodTraits) -> None:
     """Store the results of `raw_traits` in the view of the same pod."""
     pod.traits, pod.spec_traits, pod.metadata_traits = traits.all, traits.spec, traits.metadata
     for container, known in zip(pod.containers, traits.containers, strict=True):
-        container.variable_traits, container.resource_traits, container.other_traits = known
+        container.variable_traits, container.resource_traits = known[:2]
+        container.other_traits, container.devices = known[2:]
 
 
 def _spec_traits(spec: Mapping[str, Any]) -> int:
@@ -163,7 +169,7 @@ def _container_traits(container: Container) -> int:
     raw, profile = container.raw, container.profile
     if container.resource_traits is None:
         container.resource_traits = resource_traits(
-            container.limits, container.requests, container.claims, profile
+            container.limits, container.requests, devices(container), container.claims
         )
     if container.variable_traits is None:
         container.variable_traits = variable_traits(raw.get("env"), profile)
@@ -176,7 +182,7 @@ def _container_traits(container: Container) -> int:
 def _other_traits(raw: Mapping[str, Any]) -> int:
     traits = 0
     sources = raw.get("envFrom")
-    for _, source in as_objects(sources):
+    for _, source in as_objects(sources) if sources else ():
         traits |= GPU_VARIABLE if source.get("prefix") else ENV_FROM
     if is_cuda_image(as_text(raw.get("image"))):
         traits |= CUDA_IMAGE

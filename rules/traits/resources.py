@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rules.gpu.devices import NATIVE, Device, parse_device
-from rules.profile.profile import Profile
+from rules.gpu.devices import NATIVE, Device
 from rules.traits.bits import (
     ALIYUN_PREFIX,
     CLAIM,
@@ -18,13 +17,12 @@ from rules.traits.bits import (
 
 
 def resource_traits(
-    limits: Mapping[str, Any], requests: Mapping[str, Any], claims: Any, profile: Profile
+    limits: Mapping[str, Any], requests: Mapping[str, Any], known: Mapping[str, Device], claims: Any
 ) -> int:
-    """The traits of a container with these resources and claims."""
+    """The traits of a container with these resources and claims; `known` are its `devices`."""
     traits = CLAIM if claims else 0
-    if not (NATIVE.issuperset(limits) and NATIVE.issuperset(requests)):
-        for name in {*limits, *requests} - NATIVE:
-            traits |= _single_resource_traits(name, parse_device(name, limits, requests, profile))
+    for name in {*limits, *requests} - NATIVE:
+        traits |= _single_resource_traits(name, known.get(name))
     return traits
 
 

@@ -15,11 +15,12 @@ _NAME = itemgetter("name")
 
 def variable_traits(env: Any, profile: Profile) -> int:
     """The traits of a container with the list `env`."""
-    names, known, traits = _variable_names(env), profile.variable_traits, 0
-    for name in names.difference(known):
-        traits |= traits_of_variable(name, profile)
-    for traits_of_some in set(map(known.get, names)):
-        traits |= traits_of_some or 0
+    names, traits = _variable_names(env), 0
+    found = set(map(profile.variable_traits.get, names))
+    if None in found:  # some of the names were not met before
+        found = {traits_of_variable(name, profile) for name in names}
+    for traits_of_one in found:
+        traits |= traits_of_one or 0
     return traits
 
 

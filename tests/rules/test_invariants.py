@@ -47,6 +47,8 @@ from rules.catalog.index import CATALOG
 from rules.catalog.order import OPT_IN_FIXES, ORDER, REPORTS, SAFE_FIXES
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.finding import Finding
+from rules.gpu.devices import devices
+from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.rule import Rule, load_module
 from rules.traits.extraction import raw_traits, set_traits, traits_of
@@ -311,7 +313,13 @@ def fast_path_reads(manifest: Any, case: Case) -> bool:
     for fact in ("resource_traits", "variable_traits", "other_traits"):
         ours, theirs = ([getattr(c, fact) for c in one.containers] for one in (view, pod))
         assert ours == theirs
+    ours, theirs = ([describe_devices(c) for c in one.containers] for one in (view, pod))
+    assert ours == theirs
     return True
+
+
+def describe_devices(container: Container) -> list[tuple[str, object, object]]:
+    return [(name, device.limit, device.request) for name, device in devices(container).items()]
 
 
 @for_each_case(PODS)

@@ -122,8 +122,8 @@ def reusable_answer(route: Route, decision: Decision) -> ReusableAnswer:
             "mode": route.mode.word,
             "rules": rule_outcomes,
             "reasons": [
-                {**reason._asdict(), "container": shorten(reason.container)}
-                for reason in decision.reasons
+                {"rule": rule, "family": family, "container": shorten(container), "path": path}
+                for rule, family, container, path in decision.reasons
             ],
             "failures": [f"{rule}: {error}" for rule, error in failures],
         }

@@ -57,7 +57,7 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import ALIYUN_PREFIX, GPU_RESOURCE
+from rules.traits.bits import ALIYUN_PREFIX, SHARE
 
 SWITCH = "CUDA_DISABLE_CONTROL"
 POLICY = "GPU_CORE_UTILIZATION_POLICY"
@@ -163,4 +163,4 @@ def _finding(container: Container, variable: str, effect: str) -> Finding:
     )
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_RESOURCE,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(SHARE,))
