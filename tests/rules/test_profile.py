@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from policies.loading import default_policy
 from policies.profiles import ProfileError, built_in, merged_profile
 from policies.validation import schema
+from rules.base.caching import MAX_ENTRIES
 from rules.base.patterns import matches
 from rules.profile.merging import merge_profiles
 from rules.profile.profile import Profile
-from rules.profile.records import Component, Resource, Scheduler, Taint
+from rules.profile.records import Component, Resource, Scheduler, Taint, VisibleDevices
 
 # Every family of resources in the registry, by one name each.
 FAMILIES = [
@@ -136,6 +137,22 @@ def test_a_name_is_found_before_a_pattern_and_of_patterns_the_first() -> None:
     )
     found = [merged.resource(name) for name in ("x/ab", "x/ac", "y")]
     assert [resource and resource.vendor for resource in found] == ["exact", "any", None]
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_many_variables_are_found_as_each_one_is(*, is_full: bool) -> None:
+    known = {name: VisibleDevices(name, "", ()) for name in ("A_DEVICES", "B_*")}
+    profile = Profile("p", visible_devices=known)
+    if is_full:
+        profile.visible_variables([f"NAME_{number}" for number in range(MAX_ENTRIES)])
+    names = ["OTHER", "B_2", "A_DEVICES", "B_1", "x" * 10_000]
+    for _ in range(2):  # a name that was met before takes another way
+        found = profile.visible_variables(names)
+        assert list(found.items()) == [
+            ("B_2", known["B_*"]),
+            ("A_DEVICES", known["A_DEVICES"]),
+            ("B_1", known["B_*"]),
+        ]
 
 
 def test_the_cache_of_resource_names_is_bounded() -> None:
