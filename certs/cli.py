@@ -15,6 +15,7 @@ from typing import Any
 
 from certs.serving.certificate import ServingCertificate
 from cluster.service_options import port
+from terminal import printable, write_error
 
 _EPILOG = (
     "An option that is missing is read from an environment variable: --namespace from "
@@ -174,14 +175,15 @@ def _check(options: argparse.Namespace) -> int:
     if not certificate.reload():
         return _fail(f"{options.directory}: would be refused: {certificate.last_error}", 1)
     days = (certificate.expiry_seconds() or 0) / 86400
-    sys.stdout.write(
+    line = (
         f"{options.directory}: would be served until {certificate.not_after:%Y-%m-%d %H:%M} UTC"
         f" ({days:.0f} days); for {', '.join(certificate.names)};"
-        f" SHA-256 {certificate.fingerprint}\n"
+        f" SHA-256 {certificate.fingerprint}"
     )
+    sys.stdout.write(printable(line) + "\n")
     return 0
 
 
 def _fail(message: str, status: int) -> int:
-    sys.stderr.write(f"gpuward certs: {message}\n")
+    write_error("gpuward certs", message)
     return status

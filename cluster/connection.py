@@ -54,6 +54,8 @@ class Connection:
         def load(configuration: client.Configuration) -> None:
             if kubeconfig is None:
                 config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client's own code has no types
+            elif not _exists(kubeconfig):
+                raise _no_file(kubeconfig)
             else:
                 config.load_kube_config(kubeconfig, client_configuration=configuration)  # type: ignore[no-untyped-call]  # the same
 
@@ -70,12 +72,12 @@ class Connection:
             config.load_kube_config(files, chosen, client_configuration=configuration)  # type: ignore[no-untyped-call]  # the same
             more.extend(impersonation(files, chosen))
 
-        if any(os.path.exists(os.path.expanduser(file)) for file in files.split(os.pathsep)):
+        if _exists(files):
             connection = cls(load)
             connection._headers = more
             return connection
         if kubeconfig or context or "KUBERNETES_SERVICE_HOST" not in os.environ:
-            raise ClusterError(f"{_NO_CREDENTIALS}: there is no file {files}")
+            raise _no_file(files)
         return cls.in_cluster()
 
     def request(
@@ -147,6 +149,15 @@ class Connection:
         # Read for each request: tokens of pods are replaced every hour.
         found = self._configuration.auth_settings().get("BearerToken", {}).get("value")
         return {"Authorization": found.strip()} if found else {}
+
+
+def _exists(files: str) -> bool:
+    """Whether one of the kubeconfig files exists, which are separated as in $KUBECONFIG."""
+    return any(os.path.exists(os.path.expanduser(file)) for file in files.split(os.pathsep))
+
+
+def _no_file(files: str) -> ClusterError:
+    return ClusterError(f"{_NO_CREDENTIALS}: there is no file {files}")
 
 
 def _read(answer: urllib3.BaseHTTPResponse, max_bytes: int | None) -> bytes | None:

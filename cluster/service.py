@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from prometheus_client.registry import Collector
 from cluster.json_log import log_as_json
 from cluster.protocols import ClusterError
 from cluster.status_server import serve_status
+from terminal import write_error
 
 
 class Service(NamedTuple):
@@ -51,14 +51,11 @@ def run_or_report(
     """`run_service`, for a command; the exit status.
 
     That is `failed` with a line on standard error if no API server or no port can be used.
-
-    Text of others in that line cannot command a terminal.
     """
     try:
         run_service(make, status_port)
     except (ClusterError, OSError) as error:
-        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(error))
-        sys.stderr.write(f"gpuward {command}: {text}\n")
+        write_error(f"gpuward {command}", error)
         return failed
     return 0
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TextIO
 
 from lint.linter import reduce_garbage_collection
 from lint.options import parser
-from lint.report import WITH_EDITS, Style, Writer, printable
+from lint.report import WITH_EDITS, Style, Writer
 from lint.results import InputNotEvaluated, Results
 from lint.run import paths_of, run
 from lint.sources import UsageError
-from lint.terminal import use_color, use_hyperlinks
 from policies.loading import PolicyError
+from terminal import printable, use_color, use_hyperlinks, write_error
 
 if TYPE_CHECKING:
     from lint.fix.modes import Mode
@@ -29,9 +29,7 @@ def main(arguments: list[str], prog: str = "gpuward lint") -> int:
     try:
         return _lint(options, sys.stdout)
     except (UsageError, PolicyError) as error:
-        # A path may contain control characters; the line breaks between problems are ours.
-        lines = (printable(line) for line in str(error).split("\n"))
-        sys.stderr.write("gpuward: " + "\n".join(lines) + "\n")
+        write_error("gpuward", *str(error).split("\n"))
         return 2
 
 
@@ -92,7 +90,7 @@ def _evaluate(
         return 2
     status = results.status(options.fail_on)
     if staged and results.fixed and not options.diff:
-        sys.stderr.write("gpuward: the fixes are not staged: review them, and `git add` them\n")
+        write_error("gpuward", "the fixes are not staged: review them, and `git add` them")
         return status or 1
     return status
 
@@ -106,7 +104,7 @@ def _report_nothing(results: Results, paths: list[str], *, required: bool) -> No
     if required:
         results.not_evaluated.append(InputNotEvaluated(names, 0, 0, what))
     else:
-        sys.stderr.write(printable(f"gpuward: note: {names}: {what}") + "\n")
+        write_error("gpuward", f"note: {names}: {what}")
 
 
 def _report_not_evaluated(results: Results) -> None:

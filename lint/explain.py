@@ -12,6 +12,7 @@ from policies.suggestions import did_you_mean
 from rules.all_rules import ALL_RULES
 from rules.finding import Action
 from rules.rule import Rule
+from terminal import write_error
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if wanted not in rules:
         hint = did_you_mean(wanted, rules, "gpuward rules lists them all")
-        sys.stderr.write(f"gpuward: there is no rule {wanted!r}; {hint}\n")
+        write_error("gpuward", f"there is no rule {wanted!r}; {hint}")
         return 2
     sys.stdout.write(explanation(rules[wanted]))
     return 0

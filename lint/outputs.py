@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Iterable
 from importlib import import_module
 from io import StringIO
@@ -12,9 +11,10 @@ from typing import NamedTuple
 
 from lint.manifests import File
 from lint.options import FORMATS
-from lint.report import Style, Writer, printable
+from lint.report import Style, Writer
 from lint.results import Results
 from lint.sources import ENDINGS, Source, UnreadFile, UsageError
+from terminal import write_error
 
 _STANDARD_OUTPUT = "-"
 _OTHER = "name another file"
@@ -108,7 +108,6 @@ def _write(output: Output, results: Results, style: Style) -> bool:
             file.write(text.getvalue().encode())
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        message = f"gpuward: --output {output.format}={output.file}: not written: {why}"
-        sys.stderr.write(printable(message) + "\n")
+        write_error("gpuward", f"--output {output.format}={output.file}: not written: {why}")
         return False
     return True

@@ -13,6 +13,7 @@ from cluster.protocols import ClusterError, ConfigurationRef
 from registration.check import CheckReport, check, retry_until_ok, summary
 from registration.expectation import ExpectationError, read_expectation
 from registration.sample import check_certificate, send_sample
+from terminal import printable, write_error
 
 DESCRIPTION = """\
 Read gpuward's webhook configurations, compare them with those that the release should
@@ -69,7 +70,7 @@ def run(options: argparse.Namespace, refs: list[ConfigurationRef]) -> int:
         expectation = read_expectation(options.expected) if options.expected else None
         connection = Connection.like_kubectl(options.kubeconfig, options.context)
     except (ClusterError, ExpectationError) as error:
-        sys.stderr.write(f"gpuward webhooks: {error}\n")
+        write_error("gpuward webhooks", error)
         return 1
     get = KubernetesConfigurations(connection).get_configuration
     probe = partial(check_certificate if options.tls_only else send_sample, address=options.address)
@@ -86,7 +87,7 @@ def _report_retries() -> Callable[[CheckReport], None]:
     def on_failure(report: CheckReport) -> None:
         for line in _error_lines(report, "not yet: "):
             if line not in printed:  # most attempts fail for the same reason
-                sys.stderr.write(line)
+                write_error("gpuward webhooks", line)
             printed.add(line)
         sys.stderr.flush()
 
@@ -96,22 +97,22 @@ def _report_retries() -> Callable[[CheckReport], None]:
 def _print(report: CheckReport, *, compared: bool) -> None:
     for result in report.results:
         if result.ok:
-            sys.stdout.write(f"{result.subject}: {result.message}\n")
+            sys.stdout.write(printable(f"{result.subject}: {result.message}") + "\n")
     if report.ok:
         sys.stdout.write(f"the webhook works: {summary(report.entries)}\n")
         if not compared:
             sys.stdout.write(_NOT_COMPARED)
     sys.stdout.flush()
-    sys.stderr.writelines(_error_lines(report))
+    for line in _error_lines(report):
+        write_error("gpuward webhooks", line)
     hints = dict.fromkeys(result.hint for result in report.results if result.hint)
-    sys.stderr.writelines(f"{hint}\n" for hint in hints)
+    for hint in hints:
+        sys.stderr.writelines(f"{printable(line)}\n" for line in hint.split("\n"))
 
 
 def _error_lines(report: CheckReport, prefix: str = "") -> list[str]:
     return [
-        f"gpuward webhooks: {prefix}{result.subject}: {result.message}\n"
-        for result in report.results
-        if not result.ok
+        f"{prefix}{result.subject}: {result.message}" for result in report.results if not result.ok
     ]
 
 

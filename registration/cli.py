@@ -10,6 +10,7 @@ from collections.abc import Callable
 from cluster.protocols import ClusterError, ConfigurationKind, ConfigurationRef
 from registration import check_cli, watch_cli
 from registration.removal import remove
+from terminal import printable, write_error
 
 _DESCRIPTION = """\
 Delete gpuward's webhook configurations, so that the API server no longer calls it.
@@ -103,7 +104,8 @@ def _names(text: str) -> list[str]:
 def _run_removal(options: argparse.Namespace) -> int:
     remaining = _remove(options, _refs(options))
     if remaining:
-        sys.stderr.write(_kubectl_hint(options, remaining))
+        for line in _kubectl_hint(options, remaining).splitlines():
+            sys.stderr.write(f"{printable(line)}\n")
     return 1 if remaining else 0
 
 
@@ -118,15 +120,15 @@ def _remove(options: argparse.Namespace, refs: list[ConfigurationRef]) -> list[C
         sys.stdout.write(f"{_kubectl_name(ref)}: {outcome}\n")
 
     def on_failed(ref: ConfigurationRef, reason: str) -> None:
-        line = f"gpuward webhooks: {_kubectl_name(ref)}: not deleted: {reason}\n"
+        line = f"{_kubectl_name(ref)}: not deleted: {reason}"
         if line not in printed:  # most attempts fail for the same reason
-            sys.stderr.write(line)
+            write_error("gpuward webhooks", line)
         printed.add(line)
 
     try:
         connection = Connection.like_kubectl(options.kubeconfig, options.context)
     except ClusterError as error:
-        sys.stderr.write(f"gpuward webhooks: {error}\n")
+        write_error("gpuward webhooks", error)
         return refs
     cluster = KubernetesConfigurations(connection)
     return remove(cluster, refs, on_deleted=on_deleted, on_failed=on_failed)

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 
 from certs.serving.certificate import ServingCertificate
 from policies.loading import PolicyError
+from terminal import write_error
 from webhook.dev import DevelopmentServer
 from webhook.options import make_parser
 from webhook.reload.gpu_exceptions import GpuExceptionsFile
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> int:
             stack.callback(writer.close, LAST_LINES_SECONDS)
             return _serve(options, Log(writer, options.log_level), stack)
     except (PolicyError, AddressError) as error:
-        sys.stderr.write(f"gpuward: {error}\n")
+        write_error("gpuward", *str(error).split("\n"))
         return 2
 
 

@@ -18,10 +18,10 @@ from lint.linter import reduce_garbage_collection
 from lint.options import add_reports
 from lint.outputs import plan
 from lint.policy_file import PolicyChoice
-from lint.report import Style, Writer, printable
+from lint.report import Style, Writer
 from lint.sources import UsageError
-from lint.terminal import use_color, use_hyperlinks
 from policies.loading import PolicyError
+from terminal import use_color, use_hyperlinks, write_error
 
 _DESCRIPTION = """\
 Evaluate the pods, workloads, quotas, LimitRanges and claims of a cluster by the rules of
@@ -141,8 +141,7 @@ def main(arguments: list[str]) -> int:
     if results.nothing_to_evaluate and not options.quiet:
         where = " ".join(options.files) or "the cluster"
         where += f", namespace {options.namespace}" if options.namespace else ""
-        text = printable(f"gpuward: note: {where}: {results.nothing_to_evaluate}")
-        sys.stderr.write(text + "\n")
+        write_error("gpuward", f"note: {where}: {results.nothing_to_evaluate}")
     notes = options.notes or options.fail_on == "note"
     style = Style(notes=notes, quiet=options.quiet, fail_on=options.fail_on)
     # The files first: whoever reads standard output may close it early.
@@ -172,8 +171,7 @@ def _contradiction(options: argparse.Namespace) -> str:
 
 
 def _refuse(why: str) -> int:
-    lines = (printable(line) for line in why.split("\n"))
-    sys.stderr.write("gpuward: " + "\n".join(lines) + "\n")
+    write_error("gpuward", *why.split("\n"))
     return 2
 
 
@@ -192,7 +190,7 @@ def _keep(options: argparse.Namespace, result: AuditResult, *, notes: bool) -> b
             notes=notes,
         ):
             if not options.quiet:
-                sys.stderr.write(f"gpuward: {done}\n")
+                write_error("gpuward", done)
     except SourceError as error:
         failed.append(error)
     for found in failed:

@@ -12,7 +12,8 @@ from cluster_commands.audit.report_kinds import ReportKind
 from cluster_commands.audit.workload_events import write_events
 from cluster_commands.source.objects import SourceError
 from lint.findings import LocatedFinding
-from lint.report import many, printable
+from lint.report import many
+from terminal import printable
 
 
 def kept_findings(result: AuditResult, *, notes: bool) -> list[LocatedFinding]:

@@ -10,7 +10,7 @@ from typing import Any
 from cluster_commands.audit.report_kinds import ReportKind
 from cluster_commands.source.objects import Object
 from lint.findings import LocatedFinding, ReportedFinding
-from lint.report import printable
+from terminal import printable
 
 REPORT_NAME = "gpuward-audit"
 """How the names of all reports begin."""

@@ -25,8 +25,8 @@ from cluster_commands.audit.reports import with_help
 from cluster_commands.source.objects import SourceError
 from cluster_commands.source.retries import RetryingConnection
 from lint.findings import LocatedFinding
-from lint.report import printable
 from rules.objects.object_ref import ObjectRef
+from terminal import printable
 
 MAX_WORKLOADS = 1_000
 """At so many workloads one audit writes Events."""

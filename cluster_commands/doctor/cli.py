@@ -24,10 +24,9 @@ from cluster_commands.doctor.rows import Row, exit_status
 from cluster_commands.documents import format_document
 from cluster_commands.source.objects import ObjectSource, SourceError
 from cluster_commands.source.options import add_options, open_source
-from lint.report import printable
-from lint.terminal import use_color
 from policies.files import load_policy_or_config_map
 from policies.loading import PolicyError
+from terminal import use_color, write_error
 
 _DESCRIPTION = """\
 Check that a cluster is fit for GPUs and for gpuward: the webhook's own health, other
@@ -87,7 +86,7 @@ def main(arguments: list[str]) -> int:
         source = open_source(options)
         facts = read_facts(source, policy, _request(source, options))
     except (PolicyError, SourceError) as error:
-        sys.stderr.write(f"gpuward doctor: {printable(str(error))}\n")
+        write_error("gpuward doctor", error)
         return 2
     rows = [*all_rows(facts, ask_kubelets=options.ask_kubelets, tls_only=options.tls_only)]
     if options.output in {"json", "yaml"}:

@@ -9,7 +9,7 @@ from typing import Any
 from cluster_commands.doctor.rows import Row, State, names
 from cluster_commands.gpus.rows import Table
 from cluster_commands.gpus.tables import render
-from lint.report import printable
+from terminal import printable
 
 VERSION = 1
 """Grows when a field of the document changes its meaning or goes away."""

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from cluster_commands.gpus.pod_requests import amount_of, has_terminated, whole
 from cluster_commands.gpus.shares import allocation_by_card
 from cluster_commands.gpus.tabwriter import align
-from lint.report import printable
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.placement.ack_nodes import CARDS, GPU_MEM
+from terminal import printable
 
 Object = Mapping[str, Any]
 _PENDING = -1

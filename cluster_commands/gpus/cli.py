@@ -20,12 +20,11 @@ from cluster_commands.gpus.usage import Usage
 from cluster_commands.source.objects import ObjectSource, SourceError
 from cluster_commands.source.options import open_source
 from cluster_commands.source.resources import NODES, PODS
-from lint.report import printable
-from lint.terminal import use_color
 from policies.files import load_policy_or_config_map
 from policies.loading import PolicyError
 from rules.base.json_access import as_object, as_text
 from rules.profile.profile import Profile
+from terminal import printable, use_color, write_error
 
 __all__ = ["main", "make_parser"]
 
@@ -132,5 +131,5 @@ def _has_blocks() -> bool:
 
 
 def _fail(message: object) -> int:
-    sys.stderr.write(f"gpuward gpus: {printable(str(message))}\n")
+    write_error("gpuward gpus", message)
     return 2

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from cluster_commands.gpus.rows import Cell, Table, allocated_text
 from cluster_commands.gpus.tabwriter import align
 from cluster_commands.gpus.usage import ResourceUsage
-from lint.report import printable
+from terminal import printable
 
 _PADDING = 3  # between columns, as in kubectl
 # The longest valid name, that of a resource: domain, slash, name. One cell widens all rows.

@@ -14,8 +14,8 @@ from cluster_commands.init.survey import Survey, survey
 from cluster_commands.init.values_file import write_values
 from cluster_commands.source.objects import SourceError
 from cluster_commands.source.options import add_options, open_source
-from lint.report import printable
 from policies.loading import default_policy
+from terminal import printable, write_error
 
 POLICY, VALUES = "gpuward.yaml", "gpuward-values.yaml"
 _DESCRIPTION = f"""\
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
         found = survey(source, default_policy().profile, from_files=bool(options.files))
         return _compare_or_write(_files(found, options.directory), replace=options.write)
     except (SourceError, FileError) as error:
-        sys.stderr.write(f"gpuward init: {printable(str(error))}\n")
+        write_error("gpuward init", error)
         return 2
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from cluster.service_options import add_service_options
 from policies.inventory_files import MAX_PARTS
+from terminal import write_error
 
 _DESCRIPTION = """\
 List what rules may need to know of other objects, every minute, and write it into
@@ -72,7 +72,7 @@ def make_parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT; the exit status."""
     if len(options.config_maps) > MAX_PARTS:
-        sys.stderr.write(f"gpuward inventory: more than {MAX_PARTS} times --config-map\n")
+        write_error("gpuward inventory", f"more than {MAX_PARTS} times --config-map")
         return 2
     from cluster.config_map import StoredConfigMap  # noqa: PLC0415  # --help needs none of this
     from cluster.connection import Connection  # noqa: PLC0415

@@ -16,10 +16,10 @@ from lint.fix.atomic_write import write_file
 from lint.fix.fixer import FixedText, WriteError
 from lint.input_options import DEFAULTS, add_inputs
 from lint.linter import reduce_garbage_collection
-from lint.report import printable
 from lint.run import Run, paths_of, run
 from lint.sources import Source, UsageError
 from policies.loading import PolicyError
+from terminal import printable, write_error
 
 _DESCRIPTION = "Create, update or check a file of known findings, for `gpuward lint --baseline`."
 _EPILOG = """\
@@ -38,8 +38,7 @@ def main(arguments: list[str]) -> int:
     try:
         status: int = options.act(options)
     except (UsageError, PolicyError) as error:
-        lines = (printable(line) for line in str(error).split("\n"))
-        sys.stderr.write("gpuward baseline: " + "\n".join(lines) + "\n")
+        write_error("gpuward baseline", *str(error).split("\n"))
         return 2
     return status
 

@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 from lint.baseline.file import Entry
 from lint.findings import ACTIONS, LocatedFinding
-from lint.report import affected, printable
+from lint.report import affected
 from lint.report.fingerprints import fingerprint
 from lint.results import Results
 from lint.sources import STANDARD_INPUT
 from rules.finding import Action
 from rules.policy import Policy
+from terminal import printable
 
 _MAX_OBJECT = 300  # characters; people read it, and tenants choose it
 

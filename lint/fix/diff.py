@@ -7,7 +7,7 @@ from typing import TextIO
 
 from lint.fix.changes import Change, changes, split_lines
 from lint.fix.fixer import FixedText
-from lint.report import printable
+from terminal import printable
 
 _CONTEXT = 3
 

@@ -7,9 +7,9 @@ import sys
 
 from lint.hooks import pre_commit, pre_receive
 from lint.options import parser as lint_parser
-from lint.report import printable
 from lint.sources import UsageError
 from policies.loading import PolicyError
+from terminal import printable, write_error
 
 _EPILOG = "exit status: 0 done, 1 a hook of somebody else is in the way, 2 wrong usage"
 
@@ -88,6 +88,5 @@ def _receive(options: argparse.Namespace, _lint_options: list[str]) -> int:
 
 
 def _fail(error: Exception, status: int) -> int:
-    lines = (printable(line) for line in str(error).split("\n"))
-    sys.stderr.write("gpuward: " + "\n".join(lines) + "\n")
+    write_error("gpuward", *str(error).split("\n"))
     return status

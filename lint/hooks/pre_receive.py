@@ -17,12 +17,13 @@ from lint.git.inputs import changed_sources
 from lint.git.trees import GitTree, commit_entries
 from lint.hooks.time_limit import OutOfTimeError, time_limit
 from lint.linter import Linter, reduce_garbage_collection
-from lint.report import Style, Writer, printable
+from lint.report import Style, Writer
 from lint.results import Results
 from lint.sources import SkippedSource, Source, UnreadableSource, UsageError
 from policies.files import load_policy_file
 from rules.policy import Policy
 from rules.profile.context import Context
+from terminal import printable
 
 MAX_REFS = 100
 MAX_MANIFESTS = 20_000

@@ -9,8 +9,9 @@ from lsprotocol.types import CodeDescription, Diagnostic, DiagnosticSeverity, Ra
 
 from lint.language_server.analysis import Analysis, FoundHere
 from lint.language_server.positions import Positions
-from lint.report import printable, rule_page
+from lint.report import rule_page
 from policies.loading import PolicyError, load_policy
+from terminal import printable
 
 SOURCE = "gpuward"
 # Editors get slow with more.

@@ -12,6 +12,7 @@ from policies.files import load_policy_file, load_policy_or_config_map, policy_c
 from policies.loading import PolicyError
 from rules.policy import Policy
 from rules.rule import load_module
+from terminal import printable, write_error
 
 _DESCRIPTION = """\
 Load a policy as the webhook of this version of gpuward does, and say whether it can be
@@ -55,12 +56,12 @@ def _run(options: argparse.Namespace) -> int:
         for active in policy.rule_set().rules:
             load_module(active.rule)
     except PolicyError as error:
-        sys.stderr.write(f"gpuward policy: refused: {error}\n")
+        write_error("gpuward policy", *f"refused: {error}".split("\n"))
         if not options.config_map and _is_config_map(options.file):
             hint = "is a ConfigMap: add --config-map to check the policy in it"
-            sys.stderr.write(f"gpuward policy: {options.file} {hint}\n")
+            write_error("gpuward policy", f"{options.file} {hint}")
         return 1
-    sys.stdout.writelines(f"{options.file}: {line}\n" for line in _report(policy))
+    sys.stdout.writelines(printable(f"{options.file}: {line}") + "\n" for line in _report(policy))
     return 0
 
 

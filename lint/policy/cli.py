@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from lint.policy import check, diff, show, test
-from lint.report import printable
 from lint.sources import UsageError
 from policies.loading import PolicyError
+from terminal import write_error
 
 
 def main(arguments: list[str]) -> int:
@@ -17,8 +16,7 @@ def main(arguments: list[str]) -> int:
     try:
         status: int = options.run(options)
     except (PolicyError, UsageError) as error:
-        lines = (printable(line) for line in str(error).split("\n"))
-        sys.stderr.write("gpuward: " + "\n".join(lines) + "\n")
+        write_error("gpuward", *str(error).split("\n"))
         return 2
     return status
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from lint.inputs import inputs
 from lint.policy import Commands
 from lint.policy.comparison import ChangedObject, Comparison
-from lint.report import printable
 from policies.files import load_policy_or_config_map
 from rules.profile.context import Context
+from terminal import printable, write_error
 
 _DESCRIPTION = """\
 Compare two policies by what they do with manifests at admission: which objects the new one would
@@ -55,9 +55,9 @@ def _run(options: argparse.Namespace) -> int:
     for item in inputs(options.paths, options.exclude):
         comparison.add(item)
     for where, why in comparison.skipped:
-        sys.stderr.write(printable(f"gpuward: skipped: {where}: {why}") + "\n")
+        write_error("gpuward", f"skipped: {where}: {why}")
     for where, why in comparison.not_evaluated:
-        sys.stderr.write(printable(f"gpuward: not evaluated: {where}: {why}") + "\n")
+        write_error("gpuward", f"not evaluated: {where}: {why}")
     lines = _json if options.format == "json" else _text
     sys.stdout.writelines(f"{line}\n" for line in lines(comparison.changes))
     return 3 if comparison.not_evaluated else int(bool(comparison.changes))

@@ -13,7 +13,6 @@ from typing import Any
 from kubeyaml.writing import write
 from lint.policy import Commands
 from lint.policy_file import nearest_policy
-from lint.report import printable
 from lint.sources import UsageError
 from policies.case_results import differences, stable_result
 from policies.cases import CIRCUMSTANCES, EXPECTED, Case, CaseError
@@ -21,6 +20,7 @@ from policies.files import POLICY_FILE, decode_policy, policy_content
 from policies.loading import default_policy, load_policy, parse_document
 from rules.catalog.index import CATALOG
 from rules.policy import RuleSet
+from terminal import printable
 
 _DESCRIPTION = """\
 Test a policy: evaluate each case as admission does, and compare with what it expects. A case is

@@ -1,6 +1,5 @@
 """Reports: one module per format, each with `write(out, results, style)`."""
 
-import re
 from collections.abc import Callable
 from typing import NamedTuple, TextIO
 
@@ -11,9 +10,6 @@ from lint.sources import STANDARD_INPUT
 WITH_EDITS = frozenset({"sarif", "rdjson"})
 """The formats that have the edits which fix a finding; these take time to find."""
 HOME = "https://github.com/gpuward/gpuward"
-_CONTROL = (
-    "[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ufeff\ud800-\udfff]"
-)
 
 
 class Style(NamedTuple):
@@ -31,16 +27,6 @@ class Style(NamedTuple):
 
 
 Writer = Callable[[TextIO, Results, Style], None]
-
-
-def printable(text: str) -> str:
-    """`text` with control characters escaped, so that it cannot control a terminal.
-
-    So are bytes in names of files that are no UTF-8, which no file of UTF-8 can hold.
-    """
-    if text.isprintable():
-        return text
-    return re.sub(_CONTROL, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def position(located: LocatedFinding) -> str:

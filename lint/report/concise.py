@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from lint.report import Style, affected, place, position, printable
+from lint.report import Style, affected, place, position
 from lint.report.fixes import fixed_files, why_not_fixed
 from lint.results import Results
+from terminal import printable
 
 
 def write(out: TextIO, results: Results, style: Style) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from lint.findings import LEVELS, LocatedFinding
-from lint.report import Style, affected, printable, rule_page
+from lint.report import Style, affected, rule_page
 from lint.report.fingerprints import fingerprint, fingerprints
 from lint.report.fixes import why_not_fixed
 from lint.results import Results
 from lint.sources import STANDARD_INPUT
+from terminal import printable
 
 NOT_EVALUATED = "not-evaluated"
 NOT_FIXED = "not-fixed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
-from lint.report import printable
+from terminal import printable
 
 _GAP = "  "
 _MAX_WIDTH = 60

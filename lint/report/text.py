@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from lint.findings import LocatedFinding
-from lint.report import Style, affected, many, place, position, printable, rule_page
+from lint.report import Style, affected, many, place, position, rule_page
 from lint.report.fixes import fixed_files, why_not_fixed
 from lint.results import Results
+from terminal import printable
 
 _COLORS = {"error": "1;31", "warning": "1;33", "note": "1;36", "fixed": "1;32"}
 _COLORS |= {"dim": "2", "bold": "1"}

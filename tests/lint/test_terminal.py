@@ -7,7 +7,7 @@ import io
 import pytest
 
 from lint import cli
-from lint.terminal import use_color, use_hyperlinks
+from terminal import use_color, use_hyperlinks
 from tests.testkit.lint_command import LintCommand
 
 POD = """\

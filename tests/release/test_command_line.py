@@ -9,7 +9,7 @@ import tomllib
 
 import pytest
 
-from gpuward.__main__ import COMMANDS
+from gpuward.__main__ import COMMANDS, main
 from tests.testkit.missing_packages import run_without
 from tests.testkit.paths import ROOT
 
@@ -38,6 +38,43 @@ def test_a_missing_package_is_named_with_its_extra(
     hint = f"`pip install {extra}` in a clone of the repository"
     error = f"gpuward {arguments[0]} needs the package {package}: {hint}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", error)
+
+
+HOSTILE = "no-such-file\x1b[2J\x1b]0;owned\x07\r\t\u202e\u009b31m"
+KUBECONFIG = ["--kubeconfig", HOSTILE]
+WITH_POLICY = ["run", "--namespace", "x", "--config-map", "x", "--policy", "x"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["lint", HOSTILE],
+        ["fix", HOSTILE],
+        ["explain", HOSTILE],
+        ["baseline", "check", "--baseline", HOSTILE, "."],
+        ["policy", "check", HOSTILE],
+        ["policy", "show", HOSTILE],
+        ["serve", "--dev", "--listen", HOSTILE],
+        ["certs", "check", HOSTILE],
+        [*CERTS_RUN, *KUBECONFIG],
+        ["exceptions", *WITH_POLICY, *KUBECONFIG],
+        ["inventory", *WITH_POLICY, *KUBECONFIG],
+        ["webhooks", "check", "--mutating-configuration", "x", *KUBECONFIG],
+        ["webhooks", "watch", "--expected", "x", *KUBECONFIG],
+        ["webhooks", "remove", "--mutating-configuration", "x", *KUBECONFIG],
+        [HOSTILE],
+    ],
+    ids=lambda arguments: ascii(" ".join(arguments[:2])),
+)
+def test_no_error_line_commands_the_terminal(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    # It would set signal handlers.
+    monkeypatch.setattr("cluster.service.run_service", lambda make, _: make())
+    assert main(arguments) in {1, 2, 3}
+    captured = capfd.readouterr()
+    assert "no-such-file" in captured.err
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", captured.out + captured.err)
 
 
 def test_every_document_installs_extras_in_the_same_way() -> None:

@@ -6,10 +6,10 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from lint.findings import LocatedFinding
-from lint.report import printable
 from lint.report.entries import Entry
 from lint.report.html.elements import add
 from lint.sources import STANDARD_INPUT
+from terminal import printable
 
 
 class Article(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element, SubElement
 
-from lint.report import printable
+from terminal import printable
 
 
 def add(parent: Element, tag: str, text: str = "", css: str = "", **attributes: str) -> Element:

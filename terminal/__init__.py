@@ -1,0 +1,72 @@
+"""What a terminal can show, and how to write to it what others have written."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+# Terminals that show OSC 8 hyperlinks, by the variables that they set.
+_BY_PROGRAM = {"iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "rio", "Tabby"}
+_BY_TERM = ("xterm-kitty", "alacritty", "foot", "xterm-ghostty", "wezterm", "contour")
+_BY_PRESENCE = ("WT_SESSION", "KONSOLE_VERSION", "DOMTERM")
+_FIRST_VTE = 5000  # GNOME Terminal and others that use the library VTE, since version 0.50
+_CONTROL = (
+    "[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """`text` with control characters escaped, so that it cannot control a terminal.
+
+    So are bytes in names of files that are no UTF-8, which no file of UTF-8 can hold.
+    """
+    if text.isprintable():
+        return text
+    return re.sub(_CONTROL, lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def write_error(prog: str, *lines: object) -> None:
+    """Write lines to standard error after the name of the command, such as `gpuward certs`.
+
+    They are made printable: errors quote names and files that others have written.
+    """
+    sys.stderr.write(f"{prog}: " + "\n".join(printable(str(line)) for line in lines) + "\n")
+
+
+def use_color(choice: str, out: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether to write colours to `out`: `choice` is the value of --color."""
+    if choice != "auto":
+        return choice == "always"
+    if environment.get("NO_COLOR"):
+        return False
+    if environment.get("FORCE_COLOR"):
+        return True
+    return out.isatty() and environment.get("TERM") != "dumb"
+
+
+def use_hyperlinks(choice: str, out: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether to write hyperlinks to `out`: only where colours are, to a terminal that has them.
+
+    `FORCE_HYPERLINK` decides for a terminal that is not known: 1 is yes, 0 is no.
+    """
+    if not use_color(choice, out, environment):
+        return False
+    if forced := environment.get("FORCE_HYPERLINK"):
+        return forced != "0"
+    return out.isatty() and _has_hyperlinks(environment)
+
+
+def _has_hyperlinks(environment: Mapping[str, str]) -> bool:
+    # tmux and screen do not say whether they pass links on; logs of CI show none.
+    if any(name in environment for name in ("TMUX", "STY", "CI")):
+        return False
+    vte = environment.get("VTE_VERSION", "")
+    return (
+        environment.get("TERM_PROGRAM") in _BY_PROGRAM
+        or environment.get("TERM", "").startswith(_BY_TERM)
+        or any(name in environment for name in _BY_PRESENCE)
+        or (vte.isascii() and vte.isdigit() and int(vte[:9]) >= _FIRST_VTE)
+    )
