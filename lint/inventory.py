@@ -18,7 +18,6 @@ from lint.file_trees import DISK
 from lint.kustomizations import Kustomizations
 from lint.results import InputNotEvaluated, Remark, Results
 from lint.sources import LARGE, Input, Source, UnreadFile
-from rules.inventory.builder import MAX_OBJECTS
 from rules.inventory.inventory import EMPTY, Inventory
 from rules.inventory.records import KINDS, ConfigMap
 from rules.placement.ack_nodes import GPU_MEM
@@ -27,7 +26,6 @@ from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.inventory import add_objects, new_builder
 
-TOO_MANY = f"{MAX_OBJECTS:,} objects that others refer to are known; what more there are is not"
 _CONFIG_MAP = ConfigMap.__name__
 
 
@@ -51,8 +49,8 @@ def gather(
         why = f"gpuward itself failed to read what objects refer to, {why}"
         results.not_evaluated.append(InputNotEvaluated("", 0, 0, why))
         return EMPTY
-    if gatherer.builder.is_full:
-        results.remarks.append(Remark("warning", "", 1, 1, TOO_MANY))
+    if missing := gatherer.builder.what_is_missing():
+        results.remarks.append(Remark("warning", "", 1, 1, missing))
     return gatherer.builder.inventory()
 
 

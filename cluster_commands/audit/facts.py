@@ -12,7 +12,6 @@ from cluster_commands.source.resources import NAMESPACES, NODES, VALIDATING
 from registration.configurations import MODE_LABEL, SYSTEM_NAMESPACES
 from rules.base.json_access import as_object, as_text
 from rules.finding import Action
-from rules.inventory.builder import MAX_OBJECTS
 from rules.inventory.inventory import EMPTY, Inventory
 from rules.profile.profile import Profile
 from rules.workloads.inventory import add_objects, new_builder
@@ -93,8 +92,8 @@ def read_facts(
             namespaces[name] = as_object(metadata.get("labels"))
         elif kind == (VALIDATING.group, VALIDATING.kind) and is_own(raw):
             configurations.append(raw)
-    if builder.is_full:
-        on_error(SourceError(f"of the objects that limit pods only {MAX_OBJECTS:,} are known"))
+    if missing := builder.what_is_missing():
+        on_error(SourceError(missing))
     knows_nodes = nodes and NODES.kind not in unlisted
     knows_namespaces = namespaces and NAMESPACES.kind not in unlisted
     return Facts(

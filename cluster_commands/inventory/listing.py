@@ -58,8 +58,8 @@ def list_inventory(
             on_error(error)
     # What a device class stands for is no resource of a node, so all of them must be known too.
     builder.nodes.has_all = reads_nodes and not {NODES, DEVICE_CLASSES}.intersection(unknown)
-    if builder.is_full:
-        on_error(SourceError("there are more objects than an inventory holds"))
+    if missing := builder.what_is_missing():
+        on_error(SourceError(missing))
     if builder.nodes.is_full:
         why = "nodes have more labels about GPUs, or GPU resources, than an inventory holds: pods"
         on_error(SourceError(f"{why} are not compared with them"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -24,6 +25,10 @@ from rules.inventory.records import (
 from rules.inventory.shares import ShareCollector
 
 MAX_OBJECTS = 100_000
+MAX_IN_NAMESPACE = 2_000_000
+"""Characters of the records of a namespace, whose tenants choose their number and size."""
+_NAMED = 5  # namespaces in a message
+_OBJECT = 100  # characters that count for any object, however little is kept of it
 # Of a ConfigMap, whose tenant may choose any values and, for some patterns, any number of names.
 MAX_VARIABLES = 20
 MAX_VALUE = 100  # characters
@@ -48,7 +53,7 @@ class VariableNames:
 
 
 class _Reader(NamedTuple):
-    """How a kind is read: the record of a manifest, None if it has nothing that a rule asks for."""
+    """How a kind is read: the record of a manifest."""
 
     kind: type
     read: Callable[[Mapping[str, Any], VariableNames], Any]
@@ -94,14 +99,8 @@ def _namespace(raw: Mapping[str, Any], _variables: VariableNames) -> Namespace:
     return Namespace(as_object(as_object(raw.get("metadata")).get("labels")))
 
 
-def _claim(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaim | None:
-    """Claims that were made for one pod are left out: there is one for each such pod.
-
-    Who writes such an owner into a claim of their own keeps it unknown: nothing is said about it.
-    """
-    owners = as_object(raw.get("metadata")).get("ownerReferences")
-    if any(owner.get("kind") == "Pod" for _, owner in as_objects(owners)):
-        return None
+def _claim(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaim:
+    """Whoever made it: a pod may also name a claim that was made for another pod."""
     return ResourceClaim(_classes(as_object(raw.get("spec"))))
 
 
@@ -147,7 +146,7 @@ _READERS: Mapping[tuple[str, str], _Reader] = {
 
 
 class InventoryBuilder:
-    """Collects the records of objects, up to MAX_OBJECTS; `is_full` says that there were more.
+    """Collects the records of objects, up to MAX_OBJECTS and MAX_IN_NAMESPACE.
 
     `variables` are those that it keeps of ConfigMaps; `nodes` collects what it keeps of nodes.
     """
@@ -158,7 +157,8 @@ class InventoryBuilder:
         self.shares = ShareCollector()
         self._records: dict[type, dict[str, dict[str, Any]]] = {}
         self._count = 0
-        self.is_full = False
+        self._sizes: Counter[str] = Counter()
+        self._incomplete: set[str] = set()
 
     def add(self, kind: str, group: str, namespace: str, name: str, raw: Mapping[str, Any]) -> None:
         """Add an object, unless its kind is of no interest or it has no name.
@@ -174,16 +174,31 @@ class InventoryBuilder:
         home = namespace if reader.is_namespaced else ""
         records = self._records.setdefault(reader.kind, {}).setdefault(home, {})
         record = reader.read(raw, self._variables)
-        if record is None:
-            return
         if name in records:
             if records[name] != record:
                 records[name] = None
-        elif self._count < MAX_OBJECTS:
-            self._count += 1
+        elif self._has_room(home, len(name) + len(repr(record))):
             records[name] = record
         else:
-            self.is_full = True
+            self._incomplete.add(home)
+
+    def _has_room(self, home: str, size: int) -> bool:
+        """Whether one more object fits, whose record is so large; it counts if it does."""
+        total = self._sizes[home] + _OBJECT + size
+        if self._count >= MAX_OBJECTS or total > MAX_IN_NAMESPACE:
+            return False
+        self._count += 1
+        self._sizes[home] = total
+        return True
+
+    def what_is_missing(self) -> str:
+        """A message about objects for which there was no room; empty if there were none."""
+        if not self._incomplete:
+            return ""
+        names = [home or "the cluster" for home in sorted(self._incomplete)]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        where = f"{', '.join(names[:_NAMED])}{more}"
+        return f"not all objects that pods refer to are known, there are too many: in {where}"
 
     def inventory(self) -> Inventory:
         """What has been added so far."""

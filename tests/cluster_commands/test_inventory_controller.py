@@ -179,8 +179,9 @@ def test_no_tenant_makes_the_webhook_forget_what_others_have() -> None:
     cluster.objects["configmaps"] = [*attack, other]
     with capture_logs() as logs:
         cluster.controller.reconcile()
-    (entry,) = logs
-    assert "raise clusterInventory.parts; left out: namespaces team" in entry["error"]
+    many, large = (entry["error"] for entry in logs)
+    assert many.endswith("there are too many: in team")
+    assert "raise clusterInventory.parts; left out: namespaces team" in large
     assert cluster.written().inventory.find(ConfigMap, "gpus", "victim") == ConfigMap(ALL)
 
 
@@ -212,24 +213,28 @@ def allocation(kind: str, name: str, **content: Any) -> Object:
     return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": metadata, **content}
 
 
-def test_claims_are_known_with_their_classes_but_not_those_made_for_a_pod() -> None:
+def test_claims_are_known_with_their_classes_whoever_made_them() -> None:
     cluster = FakeCluster()
     spec = {"devices": {"requests": [{"exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
     named = {"extendedResourceName": "nvidia.com/gpu"}
     cluster.objects["deviceclasses"] = [allocation("DeviceClass", "gpu.nvidia.com", spec=named)]
-    made = {"ownerReferences": [{"kind": "Pod", "name": "x"}]}
+    made = {
+        "annotations": {"resource.kubernetes.io/pod-claim-name": "gpu"},
+        "generateName": "x-gpu-",
+        "ownerReferences": [{"kind": "Pod", "name": "x", "controller": True}],
+    }
     cluster.objects["resourceclaims"] = [
         allocation("ResourceClaim", "shared", spec=spec),
-        allocation("ResourceClaim", "x-gpu-7kq2", spec=spec, metadata=made),
+        allocation("ResourceClaim", "x-gpu-7kq2m", spec=spec, metadata=made),
     ]
     templates = [allocation("ResourceClaimTemplate", "one", spec={"spec": spec})]
     cluster.objects["resourceclaimtemplates"] = templates
     cluster.controller.reconcile()
     inventory = cluster.written().inventory
     assert inventory.find(DeviceClass, "gpu.nvidia.com") == DeviceClass("nvidia.com/gpu")
-    assert inventory.find(ResourceClaim, "shared", "team") is not None
+    for name in ("shared", "x-gpu-7kq2m"):
+        assert inventory.find(ResourceClaim, name, "team") is not None
     assert inventory.find(ResourceClaimTemplate, "one", "team") is not None
-    assert len(inventory) == 3
 
 
 def node(number: int) -> Object:

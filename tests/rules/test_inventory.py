@@ -93,10 +93,22 @@ def test_an_inventory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = InventoryBuilder(VariableNames(["*"]))
     for name in ("a", "b", "b", "c"):
         builder.add("ConfigMap", "", "ml", name, config_map(name, "all"))
-    assert builder.is_full
+    assert builder.what_is_missing().endswith("too many: in ml")
     known = builder.inventory()
     assert known.find(ConfigMap, "b", "ml")
     assert known.find(ConfigMap, "c", "ml") is None
+
+
+def test_no_namespace_takes_the_room_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "MAX_IN_NAMESPACE", 5_000)
+    builder = InventoryBuilder(VariableNames(["*"]))
+    for number in range(100):
+        builder.add("ConfigMap", "", "flood", f"c{number}", config_map("c", "x" * 50))
+    builder.add("ConfigMap", "", "ml", "settings", config_map("settings", "all"))
+    assert builder.what_is_missing().endswith("in flood")
+    known = builder.inventory()
+    assert 1 < len(known.all_in(ConfigMap, "flood")) < 30
+    assert known.find(ConfigMap, "settings", "ml")
 
 
 def node(labels: dict[str, str], **capacity: Any) -> dict[str, Any]:
