@@ -19,11 +19,20 @@ _LABELS, _CPU_POLICY = "node-labels", "cpu-manager-policy"
 
 
 class NodeLabel(NamedTuple):
-    """A label of a node."""
+    """A label of a node, or of the nodes of a pool.
+
+    `pool` is the name of the pool in a manifest that lists several, else empty.
+    """
 
     path: Path
     name: str
     value: str
+    pool: str = ""
+
+    @property
+    def key(self) -> str:
+        """Which label of a manifest this is, for the key of a finding."""
+        return f"nodes.{self.pool}.{self.name}" if self.pool else f"nodes.{self.name}"
 
 
 class NodeSettings(NamedTuple):
@@ -46,7 +55,11 @@ def node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
         for place, raw in _values_at(subject.raw, fields.place):
             path = (*subject.path, *place)
             arguments = list(_arguments(raw, fields, path))
-            labels = [*_labels(raw, fields, path), *_labels_in_arguments(arguments)]
+            pool = as_text(as_object(raw).get("name")) if "*" in fields.place else ""
+            labels = [
+                label._replace(pool=pool)
+                for label in (*_labels(raw, fields, path), *_labels_in_arguments(arguments))
+            ]
             policies = [
                 ((*path, *rest), as_text(value))
                 for pattern in fields.cpu_policies

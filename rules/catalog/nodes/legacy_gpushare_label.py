@@ -34,14 +34,18 @@ REPLACEMENTS = {"cgpu": "cgpu", "gpushare": "share"}
 
 
 def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
-    """Yield each old label of a node that has no new one."""
+    """Yield each old label of a node that has no new one, once for each pool."""
+    reported: set[str] = set()
     for labels in labels_by_node(subject):
         for name, mode in REPLACEMENTS.items():
             label = labels.get(name)
-            if label is not None and label.value == "true" and MODE not in labels:
+            if label is None or label.value != "true" or MODE in labels:
+                continue
+            if label.key not in reported:
+                reported.add(label.key)
                 yield Finding(
                     path=label.path,
-                    key=f"nodes.{name}",
+                    key=label.key,
                     message=f"the node label {name} belongs to ACK's old GPU sharing, and "
                     f"today's components read {MODE}",
                     help=f"where these components are installed, write {MODE}: {mode}",

@@ -31,7 +31,8 @@ from rules.traits.bits import NODE, NODE_POOL
 
 
 def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
-    """Yield the label of each node whose mode shares no cards."""
+    """Yield the label of each node, or pool of nodes, whose mode shares no cards."""
+    reported: set[str] = set()
     for labels in labels_by_node(subject):
         placement, mode = labels.get(PLACEMENT), labels.get(MODE)
         known = subject.profile.node_modes.get(MODE, ())
@@ -39,12 +40,13 @@ def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
         # A mode that no one knows is the fault of `unknown-node-mode`.
         if placement is None or value in SHARING_MODES or (mode and value not in known):
             continue
-        if has_placeholder(value):
+        if has_placeholder(value) or placement.key in reported:
             continue
+        reported.add(placement.key)
         found = f"{MODE}: {value}" if mode else f"no {MODE}"
         yield Finding(
             path=placement.path,
-            key=f"nodes.{PLACEMENT}",
+            key=placement.key,
             message=f"the node has the label {PLACEMENT} and {found}: only nodes that share "
             "their GPUs heed it",
             help=f"add {MODE} with one of {', '.join(SHARING_MODES)}, or remove the label",
