@@ -8,11 +8,14 @@ from urllib.parse import quote, urlencode
 
 from cluster.config_map import StoredConfigMap
 from cluster.connection import Connection
+from cluster.errors import TooLargeError
 from cluster.protocols import Object
 
 _OBJECTS = "apis/gpuward.io/v1alpha1"
-# An object may have a megabyte of labels and annotations, which its schema does not limit.
-_PAGE = 10
+# A tenant may write very many objects, or some with a megabyte of labels and annotations, which
+# their schema does not limit. So pages are large, and become smaller where the objects are.
+_PAGE = 250
+_PAGE_BYTES = 8_000_000
 FIELD_MANAGER = "gpuward-exceptions"
 
 
@@ -41,14 +44,22 @@ class KubernetesGpuExceptions:
 
     def list_objects(self) -> Iterator[Object]:
         """The GpuExceptions of all namespaces, by namespace and name, read page by page."""
-        query = {"limit": str(_PAGE)}
+        limit, query = _PAGE, dict[str, str]()
         while True:
-            page = self._request("GET", f"/{_OBJECTS}/gpuexceptions?{urlencode(query)}")
+            path = f"/{_OBJECTS}/gpuexceptions?{urlencode({'limit': str(limit)} | query)}"
+            try:
+                page = self._request("GET", path, max_bytes=_PAGE_BYTES)
+            except TooLargeError:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 4)
+                continue
             yield from page.get("items") or ()
             token = (page.get("metadata") or {}).get("continue")
             if not token:
                 return
             query["continue"] = token
+            limit = min(_PAGE, limit * 2)
 
     def write_conditions(self, raw: Object, conditions: list[Object]) -> None:
         """Replace the conditions of the GpuException that was read as `raw`."""

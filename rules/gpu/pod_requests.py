@@ -32,29 +32,35 @@ def excludes_nvidia(pod: Pod) -> bool:
     return any(resource is not None and resource.exclusive for resource in known)
 
 
-def effective_request(pod: Pod, name: str) -> int | None:
-    """How much of the GPU resource `name` the scheduler and quotas count for `pod`.
+def effective_requests(pod: Pod) -> dict[str, int]:
+    """How much of each GPU resource that it requests the scheduler and quotas count for `pod`.
 
     Containers that run at the same time add up; init containers run one after the other, beside the
-    sidecars that were started before. The overhead of the pod is added. None if an amount is no
-    number.
+    sidecars that were started before. The overhead of the pod is added. A resource with an amount
+    that is no number is left out.
     """
-    overhead = parse(as_object(pod.spec.get("overhead")).get(name, 0))
-    if not isinstance(overhead, Quantity):
-        return None
-    highest = running = 0
+    # All resources in one pass: each container may request other ones.
+    highest: dict[str, int] = {}
+    running: dict[str, int] = {}
+    unknown: set[str] = set()
     for container in pod.containers:
-        device = devices(container).get(name)
-        amount = device and (device.request if device.limit is None else device.limit)
-        if amount is None:
-            continue
-        if not isinstance(amount, Quantity):
-            return None
-        if container.role == "init" and container.raw.get("restartPolicy") != "Always":
-            highest = max(highest, running + amount.value)
-        else:
-            running += amount.value
-    return max(highest, running) + overhead.value
+        is_init = container.role == "init" and container.raw.get("restartPolicy") != "Always"
+        for name, device in devices(container).items():
+            amount = device.request if device.limit is None else device.limit
+            if isinstance(amount, Quantity):
+                total = running.get(name, 0) + amount.value
+                highest[name] = max(highest.get(name, 0), total)
+                if not is_init:
+                    running[name] = total
+            elif amount is not None:
+                unknown.add(name)
+    overhead = as_object(pod.spec.get("overhead"))
+    found = {}
+    for name in requested_resources(pod):
+        more = parse(overhead.get(name, 0))
+        if isinstance(more, Quantity) and name not in unknown:
+            found[name] = highest.get(name, 0) + more.value
+    return found
 
 
 def first_request(pod: Pod, name: str) -> Path:

@@ -7,12 +7,16 @@ import datetime
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
+from cluster.connection import Connection
+from cluster.errors import TooLargeError
+from cluster.gpu_exceptions import KubernetesGpuExceptions
 from cluster.protocols import ClusterError, ConflictError, Object
 from delegation.controller import MAX_STATUS_WRITES, RENEW_SECONDS, ExceptionsController
 from delegation.policy_source import PolicySource
@@ -250,3 +254,33 @@ def test_the_controller_goes_by_the_last_policy_that_could_be_used(tmp_path: Pat
         assert not source.load().delegations
         source.load()
     assert [line["event"] for line in log] == ["policy refused"]
+
+
+class PagedConnection:
+    """An API server with objects of different sizes, which counts the pages that it sends."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        self.sizes = sizes
+        self.pages = 0
+
+    def request(self, _method: str, path: str, *, max_bytes: int) -> Object:
+        query = dict(parse_qsl(urlsplit(path).query))
+        start = int(query.get("continue", 0))
+        end = start + int(query["limit"])
+        if sum(self.sizes[start:end]) > max_bytes:
+            raise TooLargeError("too large")
+        self.pages += 1
+        more = {"continue": str(end)} if end < len(self.sizes) else {}
+        return {"items": [{"n": n} for n in range(len(self.sizes))[start:end]], "metadata": more}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most"),
+    [([1_000] * 10_000, 40), ([1_500_000] * 20 + [1_000] * 10_000, 60), ([1_500_000] * 20, 20)],
+    ids=["many", "large and many", "large"],
+)
+def test_neither_many_nor_large_objects_make_a_list_long(sizes: list[int], most: int) -> None:
+    connection = PagedConnection(sizes)
+    listed = KubernetesGpuExceptions(cast("Connection", connection), "gpuward", "x").list_objects()
+    assert [item["n"] for item in listed] == list(range(len(sizes)))
+    assert connection.pages <= most

@@ -8,6 +8,8 @@ import pytest
 
 from policies.loading import load_policy
 from rules.engine.fixing import check
+from rules.gpu import pod_requests
+from rules.gpu.devices import DEVICE_CLASS_PREFIX, devices
 from rules.inventory import builder as building
 from rules.inventory import nodes as nodes_module
 from rules.inventory.builder import InventoryBuilder, VariableNames
@@ -193,6 +195,25 @@ def test_what_a_cluster_offers_is_read_once_for_all_quotas(classes: int, found: 
         if "the cluster offers as well" in finding.message
     ]
     assert (len(findings), offered.reads) == (found, 1)
+
+
+def test_containers_are_read_once_for_all_their_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = load_policy("apiVersion: gpuward.io/v1\nkind: Policy\n", "default")
+    containers = [
+        {"name": f"c{n}", "resources": {"limits": {f"{DEVICE_CLASS_PREFIX}c{n}": "2"}}}
+        for n in range(100)
+    ]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "many", "namespace": "ml"},
+        "spec": {"containers": containers},
+    }
+    reads: list[Any] = []
+    monkeypatch.setattr(pod_requests, "devices", lambda c: reads.append(c) or devices(c))
+    inventory = inventory_of(OTHERS, policy.profile, has_all_nodes=True)
+    check(pod, policy.rule_set(), Context(TODAY, operation="CREATE", inventory=inventory))
+    assert 100 <= len(reads) <= 5 * 100
 
 
 def test_amounts_of_no_use_are_left_out() -> None:

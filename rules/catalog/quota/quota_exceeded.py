@@ -23,9 +23,8 @@ from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.finding import Action, Finding
-from rules.gpu.devices import requested_resources
 from rules.gpu.namespace_limits import smallest_quota
-from rules.gpu.pod_requests import effective_request, first_request
+from rules.gpu.pod_requests import effective_requests, first_request
 from rules.objects.pod import Pod
 from rules.objects.pod_layout import POD_SPEC
 from rules.profile.context import Context
@@ -37,10 +36,9 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each GPU resource of which the smallest quota has not enough for the pod."""
     if pod.layout is not POD_SPEC or pod.exists:
         return
-    for resource in requested_resources(pod):
-        wanted = effective_request(pod, resource)
+    for resource, wanted in effective_requests(pod).items():
         limit = smallest_quota(context.inventory, pod.object.namespace, resource)
-        if wanted is None or limit is None or wanted <= limit.value:
+        if limit is None or wanted <= limit.value:
             continue
         yield Finding(
             path=first_request(pod, resource),

@@ -26,9 +26,8 @@ from typing import Any
 
 from rules.base.json_access import as_object, display
 from rules.finding import Action, Finding
-from rules.gpu.devices import requested_resources
 from rules.gpu.namespace_limits import smallest_quota
-from rules.gpu.pod_requests import effective_request
+from rules.gpu.pod_requests import effective_requests
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
@@ -43,10 +42,9 @@ def check(workload: KubernetesObject, context: Context) -> Iterator[Finding]:
     found = [(f, count) for f in FIELDS if (count := _pods_at_a_time(spec, f)) > 1]
     for field, count in found:
         for pod in workload.pods:
-            for resource in requested_resources(pod):
-                wanted = effective_request(pod, resource)
+            for resource, wanted in effective_requests(pod).items():
                 limit = smallest_quota(context.inventory, pod.object.namespace, resource)
-                if wanted is None or limit is None or not wanted <= limit.value < count * wanted:
+                if limit is None or not wanted <= limit.value < count * wanted:
                     continue
                 yield Finding(
                     path=(*workload.path, "spec", field),

@@ -36,7 +36,7 @@ from rules.base.json_patch import Path
 from rules.base.quantity import Quantity
 from rules.finding import Action, Finding
 from rules.gpu.devices import devices, is_device_class, requested_resources
-from rules.gpu.pod_requests import effective_request, first_request
+from rules.gpu.pod_requests import effective_requests, first_request
 from rules.inventory.inventory import Inventory
 from rules.inventory.records import SURVEY, DeviceClass, NodeGroup, NodeSurvey
 from rules.objects.pod import Pod
@@ -94,12 +94,11 @@ def _amounts(pod: Pod, groups: Sequence[NodeGroup], inventory: Inventory) -> dic
     stated = {name for group in groups for name in group.resources}
     classes = inventory.all_in(DeviceClass, None).values()
     stated -= {known.extended_resource for known in classes}
-    found = {}
-    for name in requested_resources(pod):
-        amount = effective_request(pod, name)
-        if name in stated and amount and not is_device_class(name):
-            found[name] = amount
-    return found
+    return {
+        name: amount
+        for name, amount in effective_requests(pod).items()
+        if name in stated and amount and not is_device_class(name)
+    }
 
 
 def _has(group: NodeGroup, amounts: Mapping[str, int]) -> bool:
