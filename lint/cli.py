@@ -37,6 +37,9 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
     started = time.perf_counter()
     reduce_garbage_collection()
     paths = paths_of(options)
+    if options.format and (options.diff or options.patch):
+        why = "--diff and --patch show changes instead of a report"
+        raise UsageError(f"{why}: leave --format out, or write it into a file with --output")
     mode = None
     if (options.fix or options.diff) and not options.patch:
         modes = import_module("lint.fix.modes")

@@ -81,7 +81,8 @@ def add_policy(group: argparse._ArgumentGroup) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="the GPU platform that you run, such as gke; repeatable; default: nvidia",
+        help="the GPU platform that you run, such as gke, instead of those of the policy; "
+        "repeatable; default: nvidia",
     )
 
 

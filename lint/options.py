@@ -51,8 +51,9 @@ def parser(prog: str = "gpuward lint") -> argparse.ArgumentParser:
 
 def add_reports(made: argparse._ArgumentGroup) -> None:
     """Add what says which reports are written, what they have, and the exit status."""
-    made.add_argument("--format", choices=FORMATS, help="default: text")
-    made.add_argument(
+    form = made.add_mutually_exclusive_group()
+    form.add_argument("--format", choices=FORMATS, help="default: text")
+    form.add_argument(
         "--statistics",
         action="store_const",
         dest="format",

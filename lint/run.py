@@ -16,7 +16,7 @@ from lint.linter import Linter
 from lint.policy_file import PolicyChoice
 from lint.preview import Preview
 from lint.results import Results
-from lint.sources import Input, UsageError, may_be_large
+from lint.sources import STANDARD_INPUT, Input, UsageError, may_be_large
 from rules.policy import Policy, RuleSet
 from rules.profile.context import Context
 
@@ -141,8 +141,15 @@ def _other_files(options: argparse.Namespace) -> ContainerFiles | None:
 def paths_of(options: argparse.Namespace) -> list[str]:
     """The paths that the user names, or what is read without any.
 
-    Raises UsageError if that is standard input and a terminal.
+    Raises UsageError if that is standard input and a terminal, or is named and not read.
     """
+    paths = _paths_of(options)
+    if options.stdin_filename != STANDARD_INPUT and "-" not in paths:
+        raise UsageError("--stdin-filename names standard input: add - to what is linted")
+    return paths
+
+
+def _paths_of(options: argparse.Namespace) -> list[str]:
     if options.paths:
         paths: list[str] = options.paths
         return paths

@@ -44,6 +44,8 @@ def main(arguments: list[str]) -> int:
         parser.error("--dev makes a certificate of its own; leave out --certificate")
     if options.print_configuration and not options.dev:
         parser.error("--print-configuration goes with --dev")
+    if options.fallback_policy and not options.policy:
+        parser.error("--fallback-policy takes the place of --policy FILE, which is missing")
     writer = BackgroundWriter(sys.stderr.fileno())
     try:
         with ExitStack() as stack:

@@ -70,7 +70,8 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="NAME",
         action="append",
         default=[],
-        help="The GPU platform of the cluster, such as gke; repeatable. The default is nvidia.",
+        help="The GPU platform of the cluster, such as gke, instead of those that the policy "
+        "names; repeatable. The default is nvidia.",
     )
     parser.add_argument(
         "--count-namespace",

@@ -80,7 +80,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str]) -> int:
     """Run the command with these arguments; the exit status."""
-    options = make_parser().parse_args(arguments)
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    if options.files and (options.ask_kubelets or options.tls_only):
+        parser.error("--ask-kubelets and --tls-only are about calls to a cluster: leave --from out")
     try:
         policy = load_policy_or_config_map(options.policy, [])
         source = open_source(options)

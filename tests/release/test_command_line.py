@@ -77,6 +77,34 @@ def test_no_error_line_commands_the_terminal(
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", captured.out + captured.err)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (["lint", "--stdin-filename", "x.yaml", "examples"], "add - to what is linted"),
+        (["lint", "--diff", "--format", "json", "examples"], "leave --format out"),
+        (["lint", "--patch", "--statistics", "examples"], "leave --format out"),
+        (["lint", "--statistics", "--format", "json", "examples"], "not allowed with"),
+        (["lint", "--values", "x.yaml", "examples"], "add --render"),
+        (["lint", "--rule", "zero-gpu", "examples"], "add --fix, --diff or --patch"),
+        (["serve", "--dev", "--fallback-policy", "x.yaml"], "--policy FILE, which is missing"),
+        (["doctor", "--from", "x.json", "--ask-kubelets"], "leave --from out"),
+        (["doctor", "--from", "x.json", "--tls-only"], "leave --from out"),
+        (["gpus", "--from", "x.json", "--context", "x"], "leave --kubeconfig and --context out"),
+    ],
+    ids=lambda given: " ".join(given[:2]) if isinstance(given, list) else "",
+)
+def test_an_option_that_would_have_no_effect_is_an_error(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], remedy: str
+) -> None:
+    try:
+        status = main(arguments)
+    except SystemExit as end:  # of argparse
+        status = int(end.code or 0)
+    captured = capsys.readouterr()
+    assert (status, captured.out) == (2, "")
+    assert remedy in " ".join(captured.err.split())
+
+
 def test_every_document_installs_extras_in_the_same_way() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = declared["optional-dependencies"].keys()
