@@ -89,8 +89,8 @@ class PodLedger:
         owner = owners.pop() if len(owners) == 1 else name
         by_node: dict[str, dict[tuple[str, str], Amount]] = {}
         for device, part in claim.devices:
-            held = by_node.setdefault(device.node, {})
-            held[device.card, device.driver] = held.get((device.card, device.driver), 0) + part
+            parts = by_node.setdefault(device.node, {})
+            parts[device.card, device.driver] = parts.get((device.card, device.driver), 0) + part
         for node, cards in by_node.items():
             shares = tuple(Share(card, driver, part) for (card, driver), part in cards.items())
             amounts: dict[str, Amount] = {}

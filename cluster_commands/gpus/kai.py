@@ -38,19 +38,19 @@ def requested(pod: Mapping[str, Any], memory: int) -> Mapping[str, Amount]:
     The parts of cards, or MiB if `memory` is 0. Empty if the pod asks for neither.
     """
     annotations = as_object(as_object(pod.get("metadata")).get("annotations"))
-    if not (asked := _of_each_card(annotations, memory)):
-        return asked
+    if not (request := _of_each_card(annotations, memory)):
+        return request
     cards = whole_number(as_text(annotations.get("gpu-fraction-num-devices"))) or 1
-    return {name: amount * cards for name, amount in asked.items()}
+    return {name: amount * cards for name, amount in request.items()}
 
 
 def kai_shares(pod: Mapping[str, Any], memory: int) -> Iterator[Share]:
     """What `pod` has of which card: KAI sets one label for each."""
     metadata = as_object(pod.get("metadata"))
-    asked = _of_each_card(as_object(metadata.get("annotations")), memory)
-    for key, value in as_object(metadata.get("labels")).items() if asked else ():
+    request = _of_each_card(as_object(metadata.get("annotations")), memory)
+    for key, value in as_object(metadata.get("labels")).items() if request else ():
         if key == _GROUP or key.startswith(f"{_GROUP}/"):
-            for name, amount in asked.items():
+            for name, amount in request.items():
                 yield Share(as_text(value), name, amount)
 
 

@@ -151,11 +151,11 @@ def _update(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     compared = _compare(options, *read_baseline(options.baseline))
-    said = complaints(compared.found)
-    for entry, message, _ in said:
+    problems = complaints(compared.found)
+    for entry, message, _ in problems:
         _say(f"{options.baseline}:{entry.line}: {message}")
     status = _status(compared, compared.found.new)
-    return max(status, int(bool(said)))
+    return max(status, int(bool(problems)))
 
 
 def _entries_for_new(compared: _Compared, reason: str) -> tuple[list[Entry], list[LocatedFinding]]:

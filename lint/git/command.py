@@ -119,5 +119,5 @@ def pipe(stream: IO[bytes] | None) -> IO[bytes]:
 
 
 def _failure(arguments: tuple[str, ...], errors: bytes) -> str:
-    said = errors.decode(errors="replace").strip() or "it failed and does not say why"
-    return f"git {arguments[0]}: {said.removeprefix('fatal: ')}"
+    message = errors.decode(errors="replace").strip() or "it failed and does not say why"
+    return f"git {arguments[0]}: {message.removeprefix('fatal: ')}"

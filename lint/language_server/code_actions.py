@@ -48,8 +48,8 @@ def code_actions(
 
 def _wants(wanted: Sequence[str], kind: str) -> bool:
     """Whether an editor that asks for these kinds, or for all if there are none, takes `kind`."""
-    asked = _text(kind)
-    return not wanted or any(asked == one or asked.startswith(f"{one}.") for one in wanted)
+    name = _text(kind)
+    return not wanted or any(name == one or name.startswith(f"{one}.") for one in wanted)
 
 
 def _text(kind: CodeActionKind | str) -> str:

@@ -54,11 +54,11 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     for container, texts in commands_of(c for c in pod.containers if _holds_devices(c)):
         idle = _idle([text for _, text in texts])
         if idle:
-            asked = request_of(container).first or "a resource claim"
+            resource = request_of(container).first or "a resource claim"
             yield Finding(
                 path=texts[-1].path,
                 key="command.idle",
-                message=f"{container} holds {display(asked)} and only runs {display(idle)}: "
+                message=f"{container} holds {display(resource)} and only runs {display(idle)}: "
                 "nobody else gets the GPU while it waits",
                 container=container,
                 help="delete the pod when nobody works in it, or start it without the GPU",

@@ -42,12 +42,12 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     if pod.object.kind.startswith(_RAY_KINDS):
         return
     for container in pod.containers:
-        held = whole_gpus(container) or 0
-        if held > 1 and container.role != "ephemeral" and shared_memory_mount(container) is None:
+        gpus = whole_gpus(container) or 0
+        if gpus > 1 and container.role != "ephemeral" and shared_memory_mount(container) is None:
             yield Finding(
                 path=(*container.path, "volumeMounts"),
                 key="volumeMounts.shm",
-                message=f"{container} asks for {held} GPUs and mounts no volume at "
+                message=f"{container} asks for {gpus} GPUs and mounts no volume at "
                 f"{SHARED_MEMORY}: its processes share 64 MiB, the container runtime's default",
                 container=container,
                 help=f"mount an emptyDir with medium: Memory and a sizeLimit at {SHARED_MEMORY}",

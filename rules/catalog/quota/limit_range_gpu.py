@@ -86,10 +86,10 @@ def _amounts(item: Mapping[str, Any], resource: str) -> Amounts:
 
 def _fault_of_containers(amounts: Amounts, resource: str) -> _Fault | None:
     field = _field_of_default(amounts)
-    given, asked = amounts.get(field), amounts.get("defaultRequest")
+    given, request = amounts.get(field), amounts.get("defaultRequest")
     if given is None or given.nano <= 0:
         return _fault_of_requests(amounts)
-    if asked is not None and not given.equal_to(asked):
+    if request is not None and not given.equal_to(request):
         message = f"it differs from `{field}`, so the API server refuses the LimitRange"
         return _Fault("defaultRequest", message, "remove it", api_refuses=True)
     if not given.accepted_as_integer:

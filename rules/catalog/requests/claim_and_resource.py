@@ -45,9 +45,9 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
         for _, entry in declared_claims(pod)
     }
     for container in pod.containers:
-        asked = {name for name, device in devices(container).items() if device.is_requested}
+        requested = {name for name, device in devices(container).items() if device.is_requested}
         used = dict.fromkeys(as_text(claim.get("name")) for _, claim in container.claims)
-        found = {n: claim for claim in used for n in asked & resources.get(claim, frozenset())}
+        found = {n: claim for claim in used for n in requested & resources.get(claim, frozenset())}
         for name, claim in found.items():
             field = "limits" if name in container.limits else "requests"
             yield Finding(

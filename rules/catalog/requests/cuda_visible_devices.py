@@ -43,20 +43,20 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         value = container.value_of(_VARIABLE)
         if not value or len(value) > _LONGEST or has_placeholder(value) or container.privileged:
             continue
-        held = whole_gpus(container)
-        if not held:
+        gpus = whole_gpus(container)
+        if not gpus:
             continue
         entries = [entry.strip() for entry in value.split(",")]
-        first = next((n for n, entry in enumerate(entries) if fault_of(entry, held)), None)
+        first = next((n for n, entry in enumerate(entries) if fault_of(entry, gpus)), None)
         if first is None:
             continue
-        fault = fault_of(entries[first], held)
-        gpus = "1 GPU" if held == 1 else f"{held} GPUs"
+        fault = fault_of(entries[first], gpus)
+        amount = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
         seen = f"only {first}" if first else "none"
         yield Finding(
             path=(*container.path, "env", container.env[_VARIABLE], "value"),
             key=_VARIABLE,
-            message=f"{container} holds {gpus} and sets {_VARIABLE}={display(value)}, where "
+            message=f"{container} holds {amount} and sets {_VARIABLE}={display(value)}, where "
             f"{display(entries[first])} {fault}: the program then sees {seen}",
             container=container,
             help=f"remove {_VARIABLE}, or count the container's GPUs from 0",
@@ -64,8 +64,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         )
 
 
-def fault_of(entry: str, held: int) -> str:
-    """What is wrong with an entry of the list in a container with `held` GPUs; empty if nothing.
+def fault_of(entry: str, gpus: int) -> str:
+    """What is wrong with an entry of the list in a container with `gpus` GPUs; empty if nothing.
 
     Words that mean nothing, and -1, hide every GPU, which may be meant.
     """
@@ -73,7 +73,7 @@ def fault_of(entry: str, held: int) -> str:
         return "is no word of CUDA"
     if entry.startswith(_UUID_PREFIXES):
         return "is one card, and the pod may get another"
-    if entry.isascii() and entry.isdigit() and int(entry) >= held:
+    if entry.isascii() and entry.isdigit() and int(entry) >= gpus:
         return "is not one of them"
     return ""
 

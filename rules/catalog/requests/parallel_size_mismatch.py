@@ -55,24 +55,24 @@ from rules.traits.bits import GPU_RESOURCE
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each container whose command certainly works with another number of GPUs."""
     for container, command in commands_of(c for c in pod.containers if whole_gpus(c)):
-        held, size = whole_gpus(container), parallel_size(container, command)
-        if held is None or size is None or size.gpus == held:
+        gpus, size = whole_gpus(container), parallel_size(container, command)
+        if gpus is None or size is None or size.gpus == gpus:
             continue
-        if size.gpus > held and size.launcher.spans_pods and not pod.is_final:
+        if size.gpus > gpus and size.launcher.spans_pods and not pod.is_final:
             continue  # the pods of a group may work together
-        if size.gpus > held or size.launcher.uses_all:
-            yield _finding(container, size, held)
+        if size.gpus > gpus or size.launcher.uses_all:
+            yield _finding(container, size, gpus)
 
 
-def _finding(container: Container, size: ParallelSize, held: int) -> Finding:
+def _finding(container: Container, size: ParallelSize, gpus: int) -> Finding:
     name = request_of(container).first
     too_few, too_many = "the program ends when it finds too few", "the rest stays idle"
     return Finding(
         path=size.path,
         key="parallel-size",
         message=f"{container} starts {size.launcher.name} on {_gpus(size.gpus)} ({size.options}) "
-        f"and asks for {held} of {display(name)}: "
-        f"{too_few if size.gpus > held else too_many}",
+        f"and asks for {gpus} of {display(name)}: "
+        f"{too_few if size.gpus > gpus else too_many}",
         container=container,
         help="ask for as many GPUs as the command works with, or change its options",
     )

@@ -65,8 +65,8 @@ def _findings(pod: Pod, fraction: Fraction) -> Iterator[Finding]:
     for key in (memory, cards):
         if key in pod.annotations and not _is_positive(pod.annotations[key]):
             yield _finding(pod, key, "is not a positive whole number", "write a number such as 2")
-    asked = [key for key in (portion, memory) if key in pod.annotations]
-    if len(asked) > 1:
+    requests = [key for key in (portion, memory) if key in pod.annotations]
+    if len(requests) > 1:
         yield _finding(
             pod,
             memory,
@@ -83,11 +83,11 @@ def _findings(pod: Pod, fraction: Fraction) -> Iterator[Finding]:
             f"add {fraction.annotations[0]}, or remove {cards}",
             key=(f"alone.{cards}"),
         )
-    if asked and (whole := _whole_gpu(pod, fraction)) is not None:
+    if requests and (whole := _whole_gpu(pod, fraction)) is not None:
         container, name = whole
         what = f"stands beside {name} of {container}: a pod gets a part or whole GPUs, not both"
         advice = f"remove the annotation or the limit of {name}"
-        yield _finding(pod, asked[0], what, advice, key=f"whole.{asked[0]}")
+        yield _finding(pod, requests[0], what, advice, key=f"whole.{requests[0]}")
 
 
 def _whole_gpu(pod: Pod, fraction: Fraction) -> tuple[Container, str] | None:
