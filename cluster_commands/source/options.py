@@ -7,9 +7,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from cluster_commands.source.objects import Object, ObjectSource, SourceError
-from lint.report import printable
 from rules.base.json_access import as_object, as_text
 from rules.objects.object_ref import ObjectRef, object_ref
+from terminal import printable
 
 if TYPE_CHECKING:
     from cluster.connection import Connection
