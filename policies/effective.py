@@ -53,8 +53,8 @@ def effective_rules(
             where = f"bundle {setting.bundle}" if setting.bundle else ""
             sources[path[-1]] = where or position(("rules", rule.name, *path))
         settings = _settings(active)
-        setting = policy.rules.get(rule.name)
-        wanted = rule.action if setting is None or setting.action is None else setting.action
+        listed = policy.rules.get(rule.name)
+        wanted = rule.action if listed is None or listed.action is None else listed.action
         if active.action is not wanted or (active.scope is FixScope.NONE and "fix" not in sources):
             sources["action"] = sources["fix"] = f"newer than catalog {policy.catalog}"
         yield EffectiveRule(active, settings, sources)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from policies.loading import load_policy
 from rules.engine.fixing import check
 from rules.gpu import pod_requests
-from rules.gpu.devices import DEVICE_CLASS_PREFIX, devices
+from rules.gpu.devices import DEVICE_CLASS_PREFIX, Device, devices
 from rules.inventory import builder as building
 from rules.inventory import nodes as nodes_module
 from rules.inventory.builder import InventoryBuilder, VariableNames
@@ -23,6 +24,7 @@ from rules.inventory.records import (
     NodeSurvey,
     RuntimeClass,
 )
+from rules.objects.container import Container
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.traits.bits import INVENTORY
@@ -209,8 +211,13 @@ def test_containers_are_read_once_for_all_their_resources(monkeypatch: pytest.Mo
         "metadata": {"name": "many", "namespace": "ml"},
         "spec": {"containers": containers},
     }
-    reads: list[Any] = []
-    monkeypatch.setattr(pod_requests, "devices", lambda c: reads.append(c) or devices(c))
+    reads: list[str] = []
+
+    def counted(container: Container) -> Mapping[str, Device]:
+        reads.append(container.name)
+        return devices(container)
+
+    monkeypatch.setattr(pod_requests, "devices", counted)
     inventory = inventory_of(OTHERS, policy.profile, has_all_nodes=True)
     check(pod, policy.rule_set(), Context(TODAY, operation="CREATE", inventory=inventory))
     assert 100 <= len(reads) <= 5 * 100
