@@ -25,9 +25,8 @@ from collections.abc import Iterator
 from rules.base.json_access import display
 from rules.finding import Action, Finding
 from rules.gpu.devices import requested_resources
-from rules.gpu.pod_requests import effective_request, first_request
+from rules.gpu.pod_requests import effective_requests, first_request
 from rules.objects.kubernetes_object import KubernetesObject
-from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
 from rules.traits.bits import GPU_WORKLOAD
@@ -43,7 +42,9 @@ def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
         requested = requested_resources(pod)
         if not requested or pod.is_partial:
             continue
-        taken = " and ".join(_amount(pod, resource) for resource in requested[:MOST_NAMED])
+        amounts = effective_requests(pod)
+        named = requested[:MOST_NAMED]
+        taken = " and ".join(_amount(resource, amounts.get(resource)) for resource in named)
         yield Finding(
             path=first_request(pod, requested[0]),
             key="daemonset",
@@ -54,8 +55,7 @@ def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
         )
 
 
-def _amount(pod: Pod, resource: str) -> str:
-    amount = effective_request(pod, resource)
+def _amount(resource: str, amount: int | None) -> str:
     return display(resource if amount is None else f"{resource}: {amount}")
 
 
