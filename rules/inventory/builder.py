@@ -177,27 +177,21 @@ class InventoryBuilder:
         if name in records:
             if records[name] != record:
                 records[name] = None
-        elif self._has_room(home, len(name) + len(repr(record))):
+            return
+        size = _OBJECT + len(name) + len(repr(record))
+        if self._count < MAX_OBJECTS and self._sizes[home] + size <= MAX_IN_NAMESPACE:
+            self._count += 1
+            self._sizes[home] += size
             records[name] = record
         else:
             self._incomplete.add(home)
-
-    def _has_room(self, home: str, size: int) -> bool:
-        """Whether one more object fits, whose record is so large; it counts if it does."""
-        total = self._sizes[home] + _OBJECT + size
-        if self._count >= MAX_OBJECTS or total > MAX_IN_NAMESPACE:
-            return False
-        self._count += 1
-        self._sizes[home] = total
-        return True
 
     def what_is_missing(self) -> str:
         """A message about objects for which there was no room; empty if there were none."""
         if not self._incomplete:
             return ""
         names = [home or "the cluster" for home in sorted(self._incomplete)]
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        where = f"{', '.join(names[:_NAMED])}{more}"
+        where = ", ".join(names[:_NAMED]) + (", and others" if len(names) > _NAMED else "")
         return f"not all objects that pods refer to are known, there are too many: in {where}"
 
     def inventory(self) -> Inventory:
