@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from cluster_commands.doctor.rows import Row, not_known
 from cluster_commands.gpus.accounting import account
+from cluster_commands.gpus.pod_requests import has_terminated
 from cluster_commands.gpus.usage import Usage
 from cluster_commands.source.objects import (
     MissingRightError,
@@ -46,7 +47,8 @@ class Facts(NamedTuple):
     - `listed`: the objects of each resource; a resource that could not be listed is in `missing`
       instead, with the reason.
     - `usage`: the account of its GPUs; None if pods could not be listed.
-    - `images`: the pods of each image that belongs to a GPU platform, or is a scheduler's.
+    - `images`: the pods of each image that belongs to a GPU platform, or is a scheduler's, without
+      pods that have terminated.
     - `request`: asks the API server for more; None if the objects are from files.
     """
 
@@ -100,12 +102,18 @@ def _noting_images(pods: Iterator[Object], images: dict[str, list[str]]) -> Iter
     """`pods`, as they come; notes in `images` which of them run a program that is known."""
     for pod in pods:
         yield pod
+        if has_terminated(pod):
+            continue
         metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
-        for _, container in as_objects(spec.get("containers")):
-            image = as_text(container.get("image"))
+        subject = f"pod/{as_text(metadata.get('name'))} in {as_text(metadata.get('namespace'))}"
+        own = {
+            as_text(container.get("image"))
+            for field in ("initContainers", "containers")
+            for _, container in as_objects(spec.get(field))
+        }
+        for image in own:
             if image_name(image) == KUBE_SCHEDULER or program_of(image):
-                subject = f"pod/{as_text(metadata.get('name'))} in "
-                images.setdefault(image, []).append(subject + as_text(metadata.get("namespace")))
+                images.setdefault(image, []).append(subject)
 
 
 def why_missing(facts: Facts, check: str, resource: Resource) -> Row | None:

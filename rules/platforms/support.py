@@ -54,7 +54,11 @@ def version_support(
 
 
 def affecting(advisories: Iterable[Advisory], version: str) -> list[Advisory] | None:
-    """Those of the bulletins that concern `version`; None if that cannot be said of each."""
+    """Those of the bulletins that concern `version`; None if that cannot be said of each.
+
+    A preview that none concerns by its numbers is not known: it may be older than the fixes of
+    earlier releases.
+    """
     if (stated := parse_version(version)) is None:
         return None
     found = []
@@ -65,7 +69,7 @@ def affecting(advisories: Iterable[Advisory], version: str) -> list[Advisory] | 
             return None
         if order < 0 and not _is_backported(advisory, stated):
             found.append(advisory)
-    return found
+    return None if stated.is_preview and not found else found
 
 
 def _is_backported(advisory: Advisory, stated: Version) -> bool:

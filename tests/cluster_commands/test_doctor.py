@@ -215,8 +215,8 @@ def toolkit(image: str, **status: int) -> Object:
             "CVE-2026-24260, CVE-2025-23266, CVE-2025-23267",
         ),
         (toolkit(f"{TOOLKIT}v1.17.3"), State.WRONG, "and 1 more"),
-        (toolkit(f"{TOOLKIT}latest"), State.NOT_KNOWN, "its image tells no version"),
-        (toolkit(f"{TOOLKIT}v1.19.1@sha256:{'0' * 64}"), State.NOT_KNOWN, "tells no version"),
+        (toolkit(f"{TOOLKIT}latest"), State.NOT_KNOWN, "does not tell whether"),
+        (toolkit(f"{TOOLKIT}v1.19.1@sha256:{'0' * 64}"), State.NOT_KNOWN, "does not tell"),
         (
             toolkit(f"{TOOLKIT}v1.19.1", updatedNumberScheduled=2, desiredNumberScheduled=3),
             State.NOT_KNOWN,
@@ -343,6 +343,9 @@ def test_rules_about_nodes_are_rows() -> None:
     assert clean[0].message.endswith("rules find no fault in 2")
 
 
+DIGEST = f"sha256:{'0' * 64}"
+
+
 def running(image: str) -> Object:
     made = pod("x", namespace="system")
     made["spec"]["containers"][0]["image"] = image
@@ -365,6 +368,9 @@ def serving(path: str) -> str:
         ("docker.io/volcanosh/vc-scheduler:v1.10.3", State.OK, "no bulletin up to 2025-04-30"),
         ("docker.io/volcanosh/vc-scheduler:v1.11.1", State.WRONG, "CVE-2025-32777"),
         ("docker.io/volcanosh/vc-scheduler:latest", State.NOT_KNOWN, "tells no version"),
+        ("docker.io/volcanosh/vc-scheduler:v1.12.0-alpha.1", State.NOT_KNOWN, "is fixed"),
+        (f"nvcr.io/nvidia/gpu-operator:v26.3.1@{DIGEST}", State.NOT_KNOWN, "has a digest"),
+        (f"registry.k8s.io/kube-scheduler:v1.34.0@{DIGEST}", State.NOT_KNOWN, "has a digest"),
         ("projecthami/hami:v2.7.0", State.NOT_KNOWN, "HAMi is v2.7.0, of which no requirement"),
         ("registry.k8s.io/kube-scheduler:v1.34.0", State.OK, "where the API server is 1.34.2"),
         ("registry.k8s.io/kube-scheduler:v1.33.9", State.OK, "where the API server is 1.34.2"),
@@ -376,6 +382,16 @@ def test_versions_of_programs(image: str, state: State, message: str) -> None:
     [row] = rows(running(image), request=serving)["versions"]
     assert (row.subject, row.state) == ("pod/x in system", state)
     assert message in row.message
+
+
+def test_versions_of_init_containers_and_of_pods_that_have_terminated() -> None:
+    image = "nvcr.io/nvidia/gpu-operator:v24.3.0"
+    found = running("example/x:1")
+    found["spec"]["initContainers"] = [{"name": "a", "image": image}] * 2
+    done = running(image) | {"status": {"phase": "Succeeded"}}
+    done["metadata"]["name"] = "done"
+    [row] = rows(found, done)["versions"]
+    assert (row.subject, row.state) == ("pod/x in system", State.WRONG)
 
 
 def test_versions_that_nobody_tells() -> None:

@@ -184,6 +184,7 @@ def test_a_text_without_numbers_is_never_supported(feature: Feature, text: str) 
         ("v1.20.0-rc.1", []),
         ("1.19.0", ["June 2026"]),
         ("v1.19.1-rc.1", ["June 2026"]),  # precedes 1.19.1
+        ("v1.20.0-rc.1", None),  # may be older than 1.19.1
         ("v1.17.7-ubuntu20.04", ["July 2025", "June 2026"]),
         ("1.17.3", ["February 2025", "July 2025", "June 2026"]),
         ("1.19", None),  # the last number decides

@@ -53,7 +53,7 @@ def _row(daemon_set: DaemonSet, image: str) -> Row:
     version = image_tag(image)
     found = affecting(TOOLKIT_ADVISORIES, version)
     if found is None:
-        message = f"its image tells no version: {image}"
+        message = f"its image does not tell whether its version is fixed: {image}"
         return not_known(_CHECK, daemon_set.subject, message, _BY_HAND)
     if found:
         listed = names([each for advisory in reversed(found) for each in advisory.vulnerabilities])

@@ -10,14 +10,15 @@ from cluster_commands.doctor.facts import Facts, why_missing
 from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
 from cluster_commands.source.resources import PODS
 from rules.base.json_access import as_object, as_text
-from rules.gpu.images import image_name, image_tag
+from rules.gpu.images import has_digest, image_name, image_tag
 from rules.platforms.programs import KUBE_SCHEDULER, SKEW_POLICY, program_of
 from rules.platforms.records import Program
 from rules.platforms.support import affecting
 from rules.platforms.versions import Version, parse_version
 
 _CHECK = "versions"
-_BY_HAND = "see which version it is, and give the image a tag that says it"
+_TAG = "see which version it is, and give the image a tag that says it"
+_DIGEST = "see in its registry which version has this digest"
 _SERVER = "see whether this works: kubectl get --raw /version"
 
 
@@ -38,12 +39,16 @@ def check_programs(facts: Facts) -> Iterator[Row]:
 
 def _program(program: Program, image: str, subject: str) -> Row:
     version = image_tag(image)
-    found = affecting(program.advisories, version)
-    if found is None:
-        return not_known(_CHECK, subject, f"its image tells no version: {image}", _BY_HAND)
+    if parse_version(version) is None:
+        return _without_version(image, subject)
+    compare = f"compare it with {program.releases}"
     if not program.advisories:
         message = f"{program.title} is {version}, of which no requirement and no bulletin is known"
-        return not_known(_CHECK, subject, message, f"compare it with {program.releases}")
+        return not_known(_CHECK, subject, message, compare)
+    found = affecting(program.advisories, version)
+    if found is None:
+        message = f"{program.title} is {version}, of which no bulletin says whether it is fixed"
+        return not_known(_CHECK, subject, message, compare)
     newest = program.advisories[-1]
     if found:
         listed = names([each for advisory in reversed(found) for each in advisory.vulnerabilities])
@@ -71,7 +76,7 @@ def _scheduler(image: str, server: Version | str, subject: str) -> Row:
     """A scheduler may be one minor version older than the API server, and not newer."""
     stated = parse_version(image_tag(image))
     if stated is None:
-        return not_known(_CHECK, subject, f"its image tells no version: {image}", _BY_HAND)
+        return _without_version(image, subject)
     shown = ".".join(map(str, stated.numbers))
     if isinstance(server, str):
         message = f"the version of the API server, for kube-scheduler {shown}, is not known"
@@ -83,6 +88,13 @@ def _scheduler(image: str, server: Version | str, subject: str) -> Row:
     message = f"{about}: it must be of the same minor version, or one older"
     remedy = f"use the image of version {major}.{minor}; see {SKEW_POLICY.url}"
     return wrong(_CHECK, subject, message, remedy)
+
+
+def _without_version(image: str, subject: str) -> Row:
+    if has_digest(image):
+        message = f"its image has a digest, beside which the tag does not count: {image}"
+        return not_known(_CHECK, subject, message, _DIGEST)
+    return not_known(_CHECK, subject, f"its image tells no version: {image}", _TAG)
 
 
 def _two(version: Version) -> tuple[int, ...]:
