@@ -15,6 +15,7 @@ from rules.base.json_access import as_object, as_objects, as_text
 
 _MEMORY = "memory"  # as NVIDIA's driver calls this counter
 _LEAST_PART = Decimal("0.01")
+_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 class Device(NamedTuple):
@@ -62,7 +63,7 @@ class DevicePool:
         whole = sum(self._memory.get(counter_set, 0) for counter_set in consumed)
         is_shared = content.get("allowMultipleAllocations") is True
         capacity = as_object(content.get("capacity")) if is_shared else {}
-        taints = (taint.get("effect") for _, taint in as_objects(content.get("taints")))
+        taints = as_objects(content.get("taints"))
         return Device(
             self._driver,
             as_text(spec.get("nodeName")) or as_text(content.get("nodeName")),
@@ -70,7 +71,7 @@ class DevicePool:
             self._text(raw, "productName"),
             part_of(sum(consumed.values()), whole),
             {name: amount_of(as_object(value).get("value")) for name, value in capacity.items()},
-            any(effect in {"NoSchedule", "NoExecute"} for effect in taints),
+            any(as_text(taint.get("effect")) in _EFFECTS for _, taint in taints),
         )
 
     def _passed_card(self, raw: Mapping[str, Any]) -> str:

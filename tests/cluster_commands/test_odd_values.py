@@ -74,6 +74,11 @@ def odd_objects() -> Iterator[Object]:
             }.get(part, made)
             place[part] = value
             yield made
+        device = {"name": "gpu-0", "taints": [{"effect": value}]}
+        pool = {"name": f"pool-{number}", "resourceSliceCount": 1}
+        spec = {"driver": "gpu.nvidia.com", "nodeName": "good", "pool": pool, "devices": [device]}
+        head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
+        yield {**head, "metadata": {"name": f"slice-{number}"}, "spec": spec}
 
 
 @pytest.fixture(scope="module")
