@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from cluster_commands.gpus.accounting import PodSize
+from cluster_commands.gpus.accounting import DEFAULT_POD_SIZE, PodSize
 from cluster_commands.gpus.pod_requests import amount_of
 from cluster_commands.source.options import add_options
 
@@ -54,10 +54,8 @@ def make_parser() -> argparse.ArgumentParser:
         "--policy", metavar="FILE", help="a policy, whose profiles say which resources are GPUs"
     )
     size = made.add_argument_group("stranded cards", "how much a pod needs beside a card:")
-    size.add_argument("--pod-cpu", metavar="CPU", type=_amount, default="1", help="default: 1")
-    size.add_argument(
-        "--pod-memory", metavar="MEMORY", type=_amount, default="1Gi", help="default: 1Gi"
-    )
+    size.add_argument("--pod-cpu", metavar="CPU", type=_amount, help="default: 1")
+    size.add_argument("--pod-memory", metavar="MEMORY", type=_amount, help="default: 1Gi")
     add_options(made)
     return made
 
@@ -73,12 +71,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         )
     if options.format and (options.by or options.output != "table"):
         parser.error(f"--format {options.format} has its own columns: leave --by and --output out")
+    if options.format and (options.pod_cpu or options.pod_memory):
+        unused = "--pod-cpu and --pod-memory"
+        parser.error(f"--format {options.format} shows no stranded cards: leave {unused} out")
     return options
 
 
 def pod_size(options: argparse.Namespace) -> PodSize:
     """What a pod needs beside a card."""
-    return PodSize(options.pod_cpu, options.pod_memory)
+    return PodSize(
+        options.pod_cpu or DEFAULT_POD_SIZE.cpu, options.pod_memory or DEFAULT_POD_SIZE.memory
+    )
 
 
 def _amount(text: str) -> int:

@@ -175,6 +175,8 @@ def test_a_namespace_without_gpus(capsys: pytest.CaptureFixture[str], cluster: s
         ["--namespace", "a", "--by", "node"],
         ["--namespace", "a", "--format", "cgpu"],
         ["--format", "cgpu", "-o", "json"],
+        ["--format", "cgpu", "--pod-cpu", "2"],
+        ["--format", "cgpu", "--pod-memory", "2Gi"],
         ["--watch", "0.1"],
         ["--watch", "nan"],
         ["--pod-cpu", "much"],
