@@ -161,6 +161,8 @@ def _contradiction(options: argparse.Namespace) -> str:
     """Which options do not go together, and what to do; empty if all do."""
     if options.view and options.format:
         return "-o and --format both say what is printed: leave one of them out"
+    if view := next((value for value in options.outputs if value in _VIEWS), None):
+        return f"--output writes FORMAT=FILE: to print the report as {view}, use -o {view}"
     if options.interval is not None:
         if options.files or options.format or options.view or options.outputs:
             return "--interval has no report: leave --from, --format, -o and --output out"

@@ -83,8 +83,11 @@ def test_the_audit_finds_what_the_linter_finds(
         ]
     assert len(found["places"]) > 50
     assert sorted(found["places"], key=str) == sorted(expected["places"], key=str)
-    for count in ("objects", "pods", "components"):  # remarks of the two differ
+    for count in ("objects", "pods", "components"):
         assert found["summary"][count] == expected["summary"][count]
+    for level in ("error", "warning", "note"):  # remarks of the two differ
+        listed = [f["level"] for f in (*found["findings"], *found["remarks"])]
+        assert found["summary"][f"{level}s"] == listed.count(level)
     assert len(found["not_evaluated"]) == len(expected["not_evaluated"])
 
 
@@ -328,6 +331,7 @@ def test_wrong_usage_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None
         (["--status-port", "0"], "--status-port is for an audit that runs as a service: add --int"),
         (["--count-namespace", "ml"], "--count-namespace is for an audit that runs as a service"),
         (["-o", "json", "--format", "text"], "leave one of them out"),
+        (["--output", "json"], "to print the report as json, use -o json"),
         (["-o", "json", "--interval", "60"], "leave --from, --format, -o and --output out"),
     ):
         assert main(arguments) == 2
