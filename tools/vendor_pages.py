@@ -71,8 +71,9 @@ def _cards() -> Iterator[str]:
         "# NVIDIA's cards for data centres\n\n"
         "The sizes by which cards are sold. A device plugin counts less: a T4 of 16 GB has\n"
         "15,360 MiB. [memory-exceeds-card](../rules/memory-exceeds-card.md),\n"
-        "[small-share](../rules/small-share.md) and `gpuward doctor` read this table. They say\n"
-        "nothing about the size of a card that is not in it.\n\n"
+        "[small-share](../rules/small-share.md),\n"
+        "[no-fitting-node](../rules/no-fitting-node.md) and `gpuward doctor` read this table.\n"
+        "They say nothing about the size of a card that is not in it.\n\n"
         "| card | memory in GB | source, and when it was read |\n|---|---|---|\n"
     )
     for card in CARDS:
