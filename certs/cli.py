@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from certs.serving.certificate import ServingCertificate
-from cluster.service_options import port
+from cluster.service_options import STATUS_PORT, port
 from terminal import printable, write_error
 
 _EPILOG = (
@@ -53,7 +53,7 @@ _TIMES = {
 }
 _PORTS = {
     "--serving-port": (10250, "Port on which the replicas serve the webhook."),
-    "--status-port": (8081, "Port on which this controller serves /healthz and /metrics."),
+    "--status-port": (STATUS_PORT, "Port on which this controller serves /healthz and /metrics."),
 }
 
 
