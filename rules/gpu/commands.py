@@ -22,14 +22,17 @@ class CommandText(NamedTuple):
 def commands_of(
     containers: Iterable[Container],
 ) -> Iterator[tuple[Container, list[CommandText]]]:
-    """The entries of command and arguments of each of `containers`, up to a bound."""
+    """The entries of command and arguments of each of `containers`, up to a bound.
+
+    A container whose commands do not fit in what those before it have left is skipped.
+    """
     left = _MAX_CHARACTERS
     for container in containers:
         texts = _texts(container)
-        left -= sum([len(text) for _, text in texts])
-        if left < 0:
-            return
-        yield container, texts
+        length = sum([len(text) for _, text in texts])
+        if length <= left:
+            left -= length
+            yield container, texts
 
 
 def _texts(container: Container) -> list[CommandText]:

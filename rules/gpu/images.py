@@ -102,7 +102,7 @@ def full_repository(image: str) -> str:
 
     Without a registry it is Docker Hub's, whose images without an owner belong to `library`
     (distribution/reference, `splitDockerDomain`). The registry's host is in small letters. Empty
-    for what no runtime accepts.
+    for a reference that is too long for every runtime.
     """
     if len(image) > _MAX_REFERENCE:
         return ""

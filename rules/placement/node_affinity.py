@@ -102,7 +102,7 @@ def implies(demand: Mapping[str, Any], affinity: NodeAffinity) -> bool:
         values = expression_values(demand)
         is_stricter = values is None or (bool(values) and values.issubset(affinity.values))
         return is_stricter or not affinity.values
-    return not affinity.values and demand.get("operator") in {"Exists", "Gt", "Lt"}
+    return not affinity.values and as_text(demand.get("operator")) in {"Exists", "Gt", "Lt"}
 
 
 def impossible_label(demands: Iterable[Mapping[str, Any]]) -> str | None:
@@ -158,8 +158,8 @@ def spot_label(pod: Pod) -> str:
     """
     if label := _spot_label(selector_expressions(pod)):
         return label
-    terms = ([demand for _, demand in expressions(term)] for _, term in required_terms(pod))
-    labels = [_spot_label(term) for term in terms]
+    terms = [term for _, term in required_terms(pod) if not is_empty(term)]
+    labels = [_spot_label(demand for _, demand in expressions(term)) for term in terms]
     return labels[0] if labels and all(labels) else ""
 
 

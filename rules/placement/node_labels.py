@@ -38,11 +38,13 @@ class NodeLabel(NamedTuple):
 class NodeSettings(NamedTuple):
     """What a manifest sets for a node, or for nodes that are made alike.
 
+    - `pool`: the name of their pool in a manifest that lists several, else empty.
     - `cpu_policies`: the CPU policies of their kubelets, each with its path.
     - `taints`: where their taints are, or belong; empty if that is unknown.
     - `repels_pods`: whether one of these taints keeps pods off that do not tolerate it.
     """
 
+    pool: str
     labels: list[NodeLabel]
     cpu_policies: list[tuple[Path, str]]
     taints: Path
@@ -68,7 +70,7 @@ def node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
             policies += [(p, value) for p, name, value in arguments if name == _CPU_POLICY]
             taints = (*path, *fields.taints) if fields.taints else ()
             repels_pods = bool(taints) and _repels_pods(raw, fields.taints)
-            yield NodeSettings(labels, policies, taints, repels_pods)
+            yield NodeSettings(pool, labels, policies, taints, repels_pods)
 
 
 def node_labels(subject: KubernetesObject) -> Iterator[NodeLabel]:

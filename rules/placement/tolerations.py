@@ -12,6 +12,7 @@ from typing import Any
 from rules.base.caching import cached_by_text
 from rules.base.json_access import as_text
 from rules.base.patterns import has_placeholder, matches_any
+from rules.gpu.device_plugins import words_of_maker
 from rules.gpu.devices import requested_resources
 from rules.objects.pod import Pod
 from rules.profile.records import Taint
@@ -54,13 +55,13 @@ def _compare_integers(operator: str, tainted: str | None, own: str) -> bool:
     return int(tainted) < int(own) if operator == "Lt" else int(tainted) > int(own)
 
 
-def taints_of_maker(pod: Pod, words: str) -> list[Taint]:
+def taints_of_maker(pod: Pod, words: frozenset[str]) -> list[Taint]:
     """The taints of GPU nodes, of the maker that `words` name, that the pod does not tolerate."""
     tolerations = [toleration for _, toleration in pod.tolerations]
     return [
         taint
         for taint in dict.fromkeys(pod.profile.taints)
-        if any(name.partition("/")[0].partition(".")[0] in words for name in taint.resources)
+        if any(not words_of_maker(name).isdisjoint(words) for name in taint.resources)
         and not any(tolerates(toleration, taint) for toleration in tolerations)
     ]
 

@@ -121,3 +121,9 @@ def test_a_pod_runs_where_it_wants_and_may(spec: dict[str, Any]) -> None:
     fixed: Any = result.manifest
     assert [node for node in NODES if places(fixed["spec"], node)] == wanted
     assert not enforced(fixed["spec"]).operations
+
+
+def test_an_operator_that_is_no_text_makes_nothing_fail() -> None:
+    term = {"matchExpressions": [{"key": "zone", "operator": ["Exists"]}]}
+    result = enforced({"affinity": {"nodeAffinity": {FIELD: {"nodeSelectorTerms": [term]}}}})
+    assert not result.remaining.failures

@@ -136,6 +136,27 @@ def test_no_replaced_part_of_a_pod_makes_anything_fail(data: st.DataObject, numb
     evaluate_without_failure(manifest)
 
 
+@pytest.mark.parametrize("wrong", [["In"], {"a": "b"}], ids=["list", "object"])
+def test_no_list_or_object_in_place_of_a_text_makes_a_rule_fail(wrong: Any) -> None:
+    for path in PLACES[0]:
+        if path and isinstance(value_at(FULL_POD, path), str):
+            manifest = copy.deepcopy(FULL_POD)
+            parent: Any = value_at(manifest, path[:-1])
+            parent[path[-1]] = wrong
+            assert not check(manifest, RULES, CONTEXT).failures, path
+            assert not check(manifest, ALL_FIXES, CONTEXT).failures, path
+
+
+def test_a_long_command_hides_those_of_no_other_container() -> None:
+    share = {"resources": {"limits": {"aliyun.com/gpu-mem": 2}}}
+    long = {**share, "name": "long", "args": ["x" * 100_001]}
+    short = {**share, "name": "short", "args": ["--rmm-managed-memory"]}
+    spec = {"containers": [long, short]}
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+    found = check(manifest, RULES.restricted_to(["managed-memory"]), CONTEXT).findings
+    assert [finding.path for finding in found] == [("spec", "containers", 1, "args", 0)]
+
+
 @pytest.mark.parametrize("number", range(len(ORIGINALS)))
 def test_the_originals_make_nothing_fail(number: int) -> None:
     evaluate_without_failure(copy.deepcopy(ORIGINALS[number]))

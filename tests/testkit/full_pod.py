@@ -25,7 +25,14 @@ FULL_AFFINITY = {
             {
                 "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}],
                 "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}],
-            }
+            },
+            {
+                "matchExpressions": [
+                    {"key": "c", "operator": "NotIn", "values": ["d"]},
+                    {"key": "nvidia.com/gpu.present", "operator": "Exists"},
+                    {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["A"]},
+                ]
+            },
         ]
     },
     "preferredDuringSchedulingIgnoredDuringExecution": [

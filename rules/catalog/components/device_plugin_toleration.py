@@ -3,9 +3,10 @@
 What it does
 ------------
 Compares DaemonSets of GPU device plugins with the taints that the profile of the policy states for
-the same maker: those of `nvidia.com/*` if the name or an image of the plugin has `nvidia`. A
-DaemonSet is a device plugin if it mounts `/var/lib/kubelet/device-plugins`, and its name or an
-image names a maker of accelerators.
+the same maker: those of `nvidia.com/*` if the name or an image of the plugin has the word `nvidia`.
+Of an image only the owner and the name count, the last two parts of its repository. A DaemonSet is
+a device plugin if it mounts `/var/lib/kubelet/device-plugins`, and its name or an image names a
+maker of accelerators.
 
 Why it matters
 --------------

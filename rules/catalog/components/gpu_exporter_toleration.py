@@ -4,8 +4,8 @@ What it does
 ------------
 Compares DaemonSets that export metrics of GPUs with the taints that the profile of the policy
 states for the same maker, as `device-plugin-toleration` does for device plugins. A DaemonSet is an
-exporter if it mounts a path of the node, its name or an image has the word `exporter`, and one of
-them names a maker of accelerators: `dcgm-exporter`, `amd-device-metrics-exporter`.
+exporter if it mounts a path of the node, and its name, or one image, both has the word `exporter`
+and names a maker of accelerators: `dcgm-exporter`, `amd-device-metrics-exporter`.
 
 Why it matters
 --------------

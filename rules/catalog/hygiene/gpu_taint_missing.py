@@ -47,13 +47,14 @@ from rules.traits.bits import NODE, NODE_POOL
 
 
 def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
-    """Yield each node, or pool of nodes, that lacks its taint; once for each kind of field."""
+    """Yield each node, or pool of nodes, that lacks its taint; once for each."""
     reported: set[str] = set()
     for group in node_settings(subject):
         if not group.taints or group.repels_pods:
             continue
         # The same for an object alone, and for one in a List.
-        key = ".".join(s for s in group.taints[len(subject.path) :] if isinstance(s, str))
+        steps = [s for s in group.taints[len(subject.path) :] if isinstance(s, str)]
+        key = ".".join(filter(None, (group.pool, *steps)))
         found = _offered(subject) if subject.kind_trait == NODE else _labelled(group, subject)
         if found and key not in reported:
             reported.add(key)

@@ -4,8 +4,9 @@ What it does
 ------------
 Finds Jobs, and CronJobs, whose pods request GPUs and demand spot nodes, by `nodeSelector` or by
 the required node affinity, and which have `backoffLimit: 0` and no `podFailurePolicy` that ignores
-disruptions. The labels are those of GKE, AKS, EKS and Karpenter, such as
-`karpenter.sh/capacity-type: spot`. A toleration alone demands nothing.
+disruptions: of its rules about the condition `DisruptionTarget`, the first decides. The labels are
+those of GKE, AKS, EKS and Karpenter, such as `karpenter.sh/capacity-type: spot`. A toleration alone
+demands nothing.
 
 Whether the program saves its state, so that the next pod goes on from there, no manifest shows.
 
@@ -59,10 +60,15 @@ def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
 
 
 def _ignores_disruptions(spec: Mapping[str, Any]) -> bool:
+    """Whether the first rule that a disrupted pod matches ignores it."""
     rules = as_objects(as_object(spec.get("podFailurePolicy")).get("rules"))
+    first = next((rule for _, rule in rules if _is_about_disruptions(rule)), {})
+    return first.get("action") == "Ignore"
+
+
+def _is_about_disruptions(rule: Mapping[str, Any]) -> bool:
     return any(
-        rule.get("action") == "Ignore" and condition.get("type") == "DisruptionTarget"
-        for _, rule in rules
+        condition.get("type") == "DisruptionTarget" and condition.get("status") in (None, "True")
         for _, condition in as_objects(rule.get("onPodConditions"))
     )
 

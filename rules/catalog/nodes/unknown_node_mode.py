@@ -37,22 +37,22 @@ from rules.traits.bits import NODE, NODE_POOL, RESOURCE_FLAVOR
 
 
 def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
-    """Yield each label with an unknown value."""
+    """Yield each label with an unknown value, once for each pool."""
     modes = subject.profile.node_modes
-    reported: set[tuple[str, str]] = set()
+    reported: set[str] = set()
     for label in node_labels(subject):
         by_value = modes.get(label.name)
-        mark = (label.name, label.value)
-        if by_value is None or mark in reported or has_placeholder(label.value):
+        key = f"{label.key}={label.value}"
+        if by_value is None or key in reported or has_placeholder(label.value):
             continue
         if offered_resources(by_value, label.value) is not None:
             continue
-        reported.add(mark)
+        reported.add(key)
         known = stated_values(by_value)
         right = nearest_word(label.value, known)
         yield Finding(
             path=label.path,
-            key=f"nodes.{label.name}={label.value}",
+            key=key,
             message=f"the node label {label.name} is {display(label.value)}, a value that means "
             "nothing to the GPU platform",
             help=f"write {right}" if right else f"write one of {', '.join(known)}",

@@ -7,7 +7,8 @@ names a label of GPU nodes, such as `nvidia.com/gpu.product`, finds those that s
 the hardware: every label in them is about something else, such as the zone, the architecture or the
 price of the node, or is only excluded. A term with any other label, such as the name of a node or
 one of the cluster's own, may mean a GPU and is not reported. Nor are pods whose `nodeSelector`
-names a label of GPU nodes, which a node must have besides.
+names a label of GPU nodes, which a node must have besides. A label that every node with the
+requested GPUs has, such as `nvidia.com/gpu.present: "true"`, narrows nothing and does not count.
 
 Why it matters
 --------------
@@ -22,15 +23,22 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rules.base.json_access import as_text, display
 from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
 from rules.objects.pod import Pod
-from rules.placement.gpu_nodes import is_gpu_label, selects_gpu_nodes
-from rules.placement.node_affinity import SPOT_LABELS, expressions, is_empty, required_terms
+from rules.placement.gpu_nodes import gpu_node_expressions, is_gpu_label, selects_gpu_nodes
+from rules.placement.node_affinity import (
+    SPOT_LABELS,
+    expression_values,
+    expressions,
+    is_empty,
+    required_terms,
+    selector_expressions,
+)
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import define_rule
@@ -47,6 +55,7 @@ OTHER_LABELS = frozenset(
     }
 )
 EXCLUDES = frozenset({"NotIn", "DoesNotExist"})
+Demand = Mapping[str, Any]
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -54,11 +63,12 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     terms = [(path, term) for path, term in required_terms(pod) if not is_empty(term)]
     if len(terms) < 2 or not pod_requests_gpu(pod):  # noqa: PLR2004  # one term has no alternative
         return
-    selector = pod.node_selector.items()
-    if any(is_gpu_label(pod.profile, key, as_text(value)) for key, value in selector):
+    everywhere = gpu_node_expressions(pod)
+    if _gpu_label(pod.profile, selector_expressions(pod), everywhere):
         return
-    named = next(filter(None, (selects_gpu_nodes(pod.profile, term) for _, term in terms)), "")
-    weak = next((each for each in terms if _says_nothing(pod.profile, each[1])), None)
+    demands = [[demand for _, demand in expressions(term)] for _, term in terms]
+    named = next(filter(None, (_gpu_label(pod.profile, each, everywhere) for each in demands)), "")
+    weak = next((t for t in terms if _says_nothing(pod.profile, t[1], everywhere)), None)
     if named and weak:
         path, term = weak
         labels = ", ".join(display(e.get("key", "")) for _, e in expressions(term)[:3])
@@ -71,18 +81,36 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         )
 
 
-def _says_nothing(profile: Profile, term: Mapping[str, Any]) -> bool:
-    """Whether no label that `term` demands says anything about the hardware of the node."""
+def _gpu_label(profile: Profile, demands: Iterable[Demand], everywhere: Sequence[Demand]) -> str:
+    """The key of the label by which `demands` choose among the requested GPUs; empty if none."""
+    narrower = [demand for demand in demands if not _is_met(demand, everywhere)]
+    return selects_gpu_nodes(profile, {"matchExpressions": narrower})
+
+
+def _says_nothing(profile: Profile, term: Demand, everywhere: Sequence[Demand]) -> bool:
+    """Whether no label that `term` demands says which of the requested GPUs the node has."""
     return not term.get("matchFields") and all(
-        _is_about_something_else(profile, demand) for _, demand in expressions(term)
+        _is_met(demand, everywhere) or _is_about_something_else(profile, demand)
+        for _, demand in expressions(term)
     )
 
 
-def _is_about_something_else(profile: Profile, demand: Mapping[str, Any]) -> bool:
+def _is_met(demand: Demand, everywhere: Sequence[Demand]) -> bool:
+    """Whether every node that meets the expressions `everywhere` meets `demand`."""
+    operator, values = demand.get("operator"), expression_values(demand) or set()
+    return any(
+        operator == "Exists"
+        or (operator == known["operator"] == "In" and values.issuperset(known["values"]))
+        for known in everywhere
+        if known["key"] == demand.get("key")
+    )
+
+
+def _is_about_something_else(profile: Profile, demand: Demand) -> bool:
     key = as_text(demand.get("key"))
     if is_gpu_label(profile, key):
         return False
-    return key in OTHER_LABELS or demand.get("operator") in EXCLUDES
+    return key in OTHER_LABELS or as_text(demand.get("operator")) in EXCLUDES
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_CONSTRAINT, GPU))

@@ -50,7 +50,7 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     mounts = host_mounts(pod)
     if not mounts:
         return
-    named = {(c.path, volume) for c in pod.containers for volume in _named_volumes(c)}
+    named = {(c.path, _named_volume(c)) for c in pod.containers}
     mounts = [
         mount
         for mount in mounts
@@ -71,16 +71,21 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
             )
 
 
-def _named_volumes(container: Container) -> Iterator[str]:
-    """The volumes in which the directory is that the variable of `container` names."""
-    named = container.value_of(VARIABLE)
+def _named_volume(container: Container) -> str:
+    """The volume in which the directory is that the variable of `container` names; or empty.
+
+    Of several mounts that lead there, the deepest hides the others.
+    """
+    named, found, deepest = container.value_of(VARIABLE), "", ""
     if named and len(named) <= LONGEST_PATH:
         directory = clean_path(named)
         for _, mount in container.mounts:
             path = as_text(mount.get("mountPath"))
             mounted = clean_path(path[: LONGEST_PATH + 1]) if path else ""
-            if mounted and f"{directory}/".startswith(f"{mounted.rstrip('/')}/"):
-                yield as_text(mount.get("name"))
+            leads_there = mounted and f"{directory}/".startswith(f"{mounted.rstrip('/')}/")
+            if leads_there and len(mounted) > len(deepest):
+                found, deepest = as_text(mount.get("name")), mounted
+    return found
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(HOST_PATH,))

@@ -12,7 +12,8 @@ unified memory:
 
 A pod that requests computing power too, or selects nodes with cGPU by `ack.node.gpu.schedule`, gets
 a warning. One that selects only nodes without cGPU is not reported. Any other gets a note, because
-the node decides. Of a pod, the rule reads at most 100,000 characters of commands.
+the node decides. Of a pod, the rule reads at most 100,000 characters of commands. It leaves out the
+commands of a container that do not fit in what the ones before it have left.
 
 Why it matters
 --------------
@@ -36,6 +37,7 @@ from rules.base.json_patch import Path
 from rules.finding import Action, Finding
 from rules.gpu.commands import commands_of
 from rules.gpu.devices import devices
+from rules.gpu.shell_words import script_words
 from rules.gpu.visibility import describe_setting
 from rules.objects.container import Container
 from rules.objects.pod import Pod
@@ -68,7 +70,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
                 yield _finding(container, path, variable, setting, is_certain=is_certain)
     for container, texts in commands_of(sharing):
         for path, text in texts:
-            if OPTION in text.split():
+            words = (w.text.strip(";|&()") for w in script_words(text) if not w.is_mention)
+            if OPTION in words:
                 setting = f"has the option {OPTION}"
                 yield _finding(container, path, OPTION, setting, is_certain=is_certain)
 
@@ -94,7 +97,7 @@ def _finding(
         message=f"{container} asks for {display(GPU_MEM)} and {setting}: {where} managed memory",
         container=container,
         help="remove it, so that the program allocates by cudaMalloc()",
-        action=Action.WARN if is_certain else Action.AUDIT,
+        action=Action.DENY if is_certain else Action.AUDIT,
     )
 
 
