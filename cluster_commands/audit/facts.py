@@ -74,11 +74,12 @@ def read_facts(
     nodes: dict[str, bool] = {}
     namespaces: dict[str, _Labels] = {}
     configurations: list[Object] = []
-    unlisted = set()
+    unlisted: set[str] = set()
 
     def failed(error: SourceError) -> None:
-        if isinstance(error, ListError):
-            unlisted.add(error.resource.kind)
+        # An error of files says nothing about what they have, and what comes after it is not read.
+        resources = [error.resource] if isinstance(error, ListError) else [NODES, NAMESPACES]
+        unlisted.update(resource.kind for resource in resources)
         on_error(error)
 
     for raw in source.list_all(REFERRED, namespace, failed):

@@ -283,7 +283,7 @@ def test_views_are_named_as_by_the_other_commands(
     assert documents[0] == documents[1]
 
 
-def test_a_namespace_that_does_not_exist_is_not_clean(audit: Audit) -> None:
+def test_a_namespace_that_does_not_exist_is_not_clean(audit: Audit, tmp_path: Path) -> None:
     namespaces = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         for name in ("default", "empty")
@@ -291,6 +291,13 @@ def test_a_namespace_that_does_not_exist_is_not_clean(audit: Audit) -> None:
     objects = [pod("a"), node("gpus", 1), *namespaces]
     [missing] = audit(objects, "-n", "nosuch")["not_evaluated"]
     assert (audit.status, missing["message"]) == (3, "there is no namespace nosuch")
+    # What comes after a file that cannot be read may have the Namespace.
+    (tmp_path / "later.json").write_bytes(b"\x00")
+    files = ["--from", str(tmp_path / "later.json")]
+    messages = [each["message"] for each in audit(objects, "-n", "nosuch", *files)["not_evaluated"]]
+    assert audit.status == 3
+    assert messages
+    assert "there is no namespace nosuch" not in messages
     # A file may have the pods of a namespace without the Namespace.
     for given, namespace, status in ((objects, "ml", 1), ([pod("a"), *namespaces], "empty", 0)):
         assert audit(given, "-n", namespace)["not_evaluated"] == []
