@@ -35,7 +35,7 @@ class Pod:
     - `stable_path`: the spec's path with names in place of list indices, for identities.
     """
 
-    # The labels of the object that the pod is, or is in; set by `workloads.discovery`.
+    # The labels of the object that makes the pod, or that it is; set by `workloads.discovery`.
     owner_labels: Mapping[str, Any] = MappingProxyType({})
     # Filled by `gpu.host_paths`, `gpu.devices`, `placement.gpu_nodes` and `traits.extraction`.
     requests_gpu: bool | None = None

@@ -61,11 +61,18 @@ def find_subjects(
         else:
             layouts = CUSTOM_POD_LAYOUTS.get((group, kind), ())
             found = PodSearch(owner, profile, base).custom_resource(raw, layouts)
-        labels = as_object(as_object(raw.get("metadata")).get("labels"))
+        labels = _labels_of_maker(raw, kind if is_built_in else "")
         for subject in found:
             if isinstance(subject, Pod):
                 subject.owner_labels = labels
             yield subject
+
+
+def _labels_of_maker(raw: Mapping[str, Any], built_in: str) -> Mapping[str, Any]:
+    """The labels of the object that makes the pods: of a CronJob, those of its Jobs."""
+    if built_in == "CronJob":
+        raw = as_object(as_object(raw.get("spec")).get("jobTemplate"))
+    return as_object(as_object(raw.get("metadata")).get("labels"))
 
 
 def _has_name(raw: Mapping[str, Any], prefix: str) -> bool:

@@ -7,6 +7,9 @@ namespace and to the ClusterQueue behind it, if both are among the manifests of 
 GPU resources that the pods ask for and that `coveredResources` of the ClusterQueue does not have.
 At admission and in `gpuward audit` nothing is said.
 
+Of a CronJob the label of `jobTemplate` counts, because a CronJob gives its Jobs no label of its
+own. The label of a pod template counts where its workload has none: Kueue then queues the pods.
+
 Not reported: resources that can be used only together with one that the queue covers, such as
 `nvidia.com/gpumem` beside `nvidia.com/gpu`, and queues that cover a resource which no profile knows
 and which looks like a GPU's. Kueue's configuration can count one resource as another, and the queue
@@ -24,8 +27,10 @@ workload runs, and nobody counts its GPUs.
 References
 ----------
 - https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/
+- https://kueue.sigs.k8s.io/docs/tasks/run/run_cronjobs/
 - https://github.com/kubernetes-sigs/kueue/issues/4848
-- kubernetes-sigs/kueue, `pkg/scheduler/flavorassigner/flavorassigner.go`
+- kubernetes-sigs/kueue, `pkg/scheduler/flavorassigner/flavorassigner.go`,
+  `pkg/controller/jobframework/reconciler.go` (`FindAncestorJobManagedByKueue`)
 """
 
 from __future__ import annotations
