@@ -14,7 +14,10 @@ that is not there yet. Compared are the labels of GPU nodes that a profile names
 that at least one node offers. Taints, and what other pods have taken, are not compared. Pods with a
 node name or a scheduling gate, and those of DaemonSets, are not evaluated.
 
-Never refused, whatever a policy says: a node may have joined the cluster since.
+No bundle refuses such a pod, because a node may have joined the cluster since. A policy can.
+
+Not reported: a share of a card where a node offers more memory than any number of its cards has,
+because its device plugin counts MiB and the profile says GiB.
 
 Why it matters
 --------------
@@ -51,6 +54,8 @@ from rules.traits.bits import GPU_RESOURCE, INVENTORY
 if TYPE_CHECKING:
     from rules.placement.known_nodes import Selection
 
+# More than any node has; a node that counts MiB seems to have a thousand times as many.
+MOST_CARDS = 64
 HELP = "`kubectl get nodes --show-labels` and `gpuward gpus` show what there is"
 
 
@@ -132,7 +137,7 @@ def _too_large_shares(pod: Pod, groups: Sequence[NodeGroup]) -> Iterator[Finding
     """Yield each share of one card that is larger than every card of `groups`, if all are known."""
     cards = [card_memory_of_node(g.labels) for g in groups if g.resources.get(GPU_MEM)]
     known = [card.largest for card in cards if card]
-    if not known or len(known) < len(cards):
+    if not known or len(known) < len(cards) or _count_another_unit(pod, groups):
         return
     most = f"{max(known) / 1024:.1f}".removesuffix(".0")
     for container in pod.containers:
@@ -152,9 +157,20 @@ def _too_large_shares(pod: Pod, groups: Sequence[NodeGroup]) -> Iterator[Finding
             yield found._replace(key=f"card.{GPU_MEM}", container=container)
 
 
+def _count_another_unit(pod: Pod, groups: Sequence[NodeGroup]) -> bool:
+    """Whether a node offers more than its cards can have, in the unit that the profile states."""
+    resource = pod.profile.resource(GPU_MEM)
+    unit = MEBIBYTES.get(resource.unit, 0) if resource else 0
+    return any(
+        card and group.resources.get(GPU_MEM, 0) * unit > MOST_CARDS * card.largest
+        for group in groups
+        for card in [card_memory_of_node(group.labels)]
+    )
+
+
 def _finding(path: Path, key: str, reason: str) -> Finding:
     message = f"{reason}: the pod stays Pending"
-    return Finding(path=path, key=f"fit.{key}", message=message, help=HELP, action=Action.WARN)
+    return Finding(path=path, key=f"fit.{key}", message=message, help=HELP)
 
 
 RULE = define_rule(
