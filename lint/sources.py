@@ -65,7 +65,11 @@ class Source(NamedTuple):
     @property
     def home(self) -> str:
         """What stands for the namespace of objects that name none: their folder, or rendering."""
-        return f"/{self.name if self.is_rendering else os.path.dirname(self.name)}"
+        if self.is_rendering:
+            return f"the output of {self.name}"
+        if self.name == STANDARD_INPUT:
+            return "standard input"
+        return f"the folder {os.path.dirname(self.name) or '.'}"
 
 
 class SkippedSource(NamedTuple):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_access import as_object, as_objects, as_text
-from rules.base.patterns import matches_any
 from rules.inventory.inventory import Inventory
 from rules.inventory.nodes import NodeCollector
 from rules.inventory.records import (
+    ADMIN_ACCESS,
     ClusterQueue,
     ConfigMap,
     DeviceClass,
@@ -23,33 +23,19 @@ from rules.inventory.records import (
     RuntimeClass,
 )
 from rules.inventory.shares import ShareCollector
+from rules.inventory.variable_names import VariableNames
 
 MAX_OBJECTS = 100_000
 MAX_IN_NAMESPACE = 2_000_000
-"""Characters of the records of a namespace, whose tenants choose their number and size."""
+"""Characters of the records of a namespace, whose tenants choose their number and size.
+
+Objects of the cluster have no such bound: there is a Namespace for each of many tenants.
+"""
 _NAMED = 5  # namespaces in a message
 _OBJECT = 100  # characters that count for any object, however little is kept of it
-# Of a ConfigMap, whose tenant may choose any values and, for some patterns, any number of names.
-MAX_VARIABLES = 20
-MAX_VALUE = 100  # characters
+MAX_VALUE = 100  # characters of the value of a ConfigMap, whose tenant may choose any
 _DRA = "resource.k8s.io"
 _KUEUE = "kueue.x-k8s.io"
-
-
-class VariableNames:
-    """The variables that container runtimes read, as names and patterns of names."""
-
-    def __init__(self, patterns: Iterable[str]) -> None:
-        self._patterns = tuple(patterns)
-        self._exact = frozenset(name for name in self._patterns if "*" not in name)
-
-    def among(self, names: Iterable[str]) -> list[str]:
-        """Those of `names` that are read, at most MAX_VARIABLES: first what no pattern stands for.
-
-        What a pattern stands for is read by few nodes only, and a tenant may choose its name.
-        """
-        found = [name for name in names if matches_any(self._patterns, name)]
-        return sorted(found, key=lambda name: name not in self._exact)[:MAX_VARIABLES]
 
 
 class _Reader(NamedTuple):
@@ -96,7 +82,8 @@ def _device_class(raw: Mapping[str, Any], _variables: VariableNames) -> DeviceCl
 
 
 def _namespace(raw: Mapping[str, Any], _variables: VariableNames) -> Namespace:
-    return Namespace(as_object(as_object(raw.get("metadata")).get("labels")))
+    labels = as_object(as_object(raw.get("metadata")).get("labels"))
+    return Namespace({key: labels[key] for key in ADMIN_ACCESS if key in labels})
 
 
 def _claim(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaim:
@@ -163,7 +150,8 @@ class InventoryBuilder:
     def add(self, kind: str, group: str, namespace: str, name: str, raw: Mapping[str, Any]) -> None:
         """Add an object, unless its kind is of no interest or it has no name.
 
-        The namespace may be any text that stands for the one that the object does not name.
+        The namespace may be words that stand for the one that the object does not name, such as
+        `the folder gpus`.
         """
         if (group, kind) == ("", "Node"):
             self.nodes.add(raw)
@@ -178,7 +166,7 @@ class InventoryBuilder:
             if records[name] != record:
                 records[name] = None
             return
-        size = _OBJECT + len(name) + len(repr(record))
+        size = _OBJECT + len(name) + len(repr(record)) if reader.is_namespaced else 0
         if self._count < MAX_OBJECTS and self._sizes[home] + size <= MAX_IN_NAMESPACE:
             self._count += 1
             self._sizes[home] += size
@@ -190,10 +178,17 @@ class InventoryBuilder:
         """A message about objects for which there was no room; empty if there were none."""
         if not self._incomplete:
             return ""
-        names = [home or "the cluster" for home in sorted(self._incomplete)]
-        where = ", ".join(names[:_NAMED]) + (", and others" if len(names) > _NAMED else "")
-        return f"not all objects that pods refer to are known, there are too many: in {where}"
+        places = [_place(home) for home in sorted(self._incomplete)]
+        where = ", ".join(places[:_NAMED]) + (", and others" if len(places) > _NAMED else "")
+        return f"not all objects that pods refer to are known, there are too many: {where}"
 
     def inventory(self) -> Inventory:
         """What has been added so far."""
         return Inventory(self._records | self.nodes.records() | self.shares.records())
+
+
+def _place(home: str) -> str:
+    """Where the objects are that `InventoryBuilder.add` got with this namespace."""
+    if not home:
+        return "in the cluster"
+    return f"in {home}" if " " in home else f"in namespace {home}"

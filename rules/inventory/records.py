@@ -42,8 +42,12 @@ class LocalQueue(NamedTuple):
     cluster_queue: str
 
 
+ADMIN_ACCESS = ("resource.kubernetes.io/admin-access", "resource.k8s.io/admin-access")
+"""Labels that allow admin access to devices: of Kubernetes 1.34 and newer, and of 1.33."""
+
+
 class Namespace(NamedTuple):
-    """The labels."""
+    """The labels of ADMIN_ACCESS that it has."""
 
     labels: Mapping[str, Any]
 

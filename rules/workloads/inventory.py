@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rules.base.json_access import as_object, as_text
 from rules.base.json_patch import Json
-from rules.inventory.builder import InventoryBuilder, VariableNames
+from rules.inventory.builder import InventoryBuilder
 from rules.inventory.nodes import NodeCollector
+from rules.inventory.variable_names import VariableNames
 from rules.objects.object_ref import object_ref
 from rules.profile.profile import Profile
 from rules.workloads.lists import flatten_lists

@@ -180,7 +180,7 @@ def test_no_tenant_makes_the_webhook_forget_what_others_have() -> None:
     with capture_logs() as logs:
         cluster.controller.reconcile()
     many, large = (entry["error"] for entry in logs)
-    assert many.endswith("there are too many: in team")
+    assert many.endswith("there are too many: in namespace team")
     assert "raise clusterInventory.parts; left out: namespaces team" in large
     assert cluster.written().inventory.find(ConfigMap, "gpus", "victim") == ConfigMap(ALL)
 

@@ -99,6 +99,21 @@ def test_one_text_has_an_inventory_of_its_own(command: LintCommand) -> None:
     assert RULE in command.json("-", stdin=listed).found
 
 
+def test_the_warning_about_room_names_the_place(
+    command: LintCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rules.inventory.builder.MAX_IN_NAMESPACE", 1)
+    command.write("a/settings.yaml", SETTINGS % "")
+    command.write("settings.yaml", SETTINGS % "")
+    command.write("team.yaml", SETTINGS % IN_TEAM)
+    for arguments, stdin, places in (
+        (["."], "", "in namespace team, in the folder ., in the folder a"),
+        (["-"], SETTINGS % "", "in standard input"),
+    ):
+        (remark,) = command.json(*arguments, stdin=stdin).report["remarks"]
+        assert remark["message"].endswith(f"there are too many: {places}")
+
+
 def test_a_patch_tells_nothing(command: LintCommand) -> None:
     command.write("pod.yaml", POD % "")
     command.write("settings.yaml", SETTINGS % "")

@@ -13,17 +13,19 @@ from rules.gpu import pod_requests
 from rules.gpu.devices import DEVICE_CLASS_PREFIX, Device, devices
 from rules.inventory import builder as building
 from rules.inventory import nodes as nodes_module
-from rules.inventory.builder import InventoryBuilder, VariableNames
+from rules.inventory.builder import InventoryBuilder
 from rules.inventory.inventory import Inventory
 from rules.inventory.nodes import NodeCollector
 from rules.inventory.records import (
     KINDS,
     ConfigMap,
     DeviceClass,
+    Namespace,
     NodeGroup,
     NodeSurvey,
     RuntimeClass,
 )
+from rules.inventory.variable_names import VariableNames
 from rules.objects.container import Container
 from rules.profile.context import Context
 from rules.profile.profile import Profile
@@ -97,7 +99,7 @@ def test_an_inventory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = InventoryBuilder(VariableNames(["*"]))
     for name in ("a", "b", "b", "c"):
         builder.add("ConfigMap", "", "ml", name, config_map(name, "all"))
-    assert builder.what_is_missing().endswith("too many: in ml")
+    assert builder.what_is_missing().endswith("too many: in namespace ml")
     known = builder.inventory()
     assert known.find(ConfigMap, "b", "ml")
     assert known.find(ConfigMap, "c", "ml") is None
@@ -109,10 +111,26 @@ def test_no_namespace_takes_the_room_of_others(monkeypatch: pytest.MonkeyPatch) 
     for number in range(100):
         builder.add("ConfigMap", "", "flood", f"c{number}", config_map("c", "x" * 50))
     builder.add("ConfigMap", "", "ml", "settings", config_map("settings", "all"))
-    assert builder.what_is_missing().endswith("in flood")
+    assert builder.what_is_missing().endswith("in namespace flood")
     known = builder.inventory()
     assert 1 < len(known.all_in(ConfigMap, "flood")) < 30
     assert known.find(ConfigMap, "settings", "ml")
+
+
+def test_many_namespaces_leave_room_for_other_objects_of_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(building, "MAX_IN_NAMESPACE", 5_000)
+    builder = InventoryBuilder(VariableNames(["*"]))
+    allowed = {"resource.kubernetes.io/admin-access": "true"}
+    for number in range(100):
+        labels = allowed | {"team": f"t{number}"}
+        builder.add("Namespace", "", "", f"ns{number}", {"metadata": {"labels": labels}})
+    builder.add("RuntimeClass", "node.k8s.io", "", "gpus", {"handler": "nvidia"})
+    assert not builder.what_is_missing()
+    known = builder.inventory()
+    assert known.find(Namespace, "ns99") == Namespace(allowed)
+    assert known.find(RuntimeClass, "gpus")
 
 
 def node(labels: dict[str, str], **capacity: Any) -> dict[str, Any]:

@@ -36,8 +36,6 @@ from rules.rule import define_rule
 from rules.traits.bits import DEVICE_CLAIM
 
 FIELD = "adminAccess"
-# Of Kubernetes 1.34 and newer, and of 1.33.
-LABELS = ("resource.kubernetes.io/admin-access", "resource.k8s.io/admin-access")
 HELP = (
     f"remove {FIELD}: only agents that watch the devices of a node need it. Kubernetes 1.34 and "
     'newer accepts it only in namespaces with the label resource.kubernetes.io/admin-access: "true"'
@@ -50,7 +48,7 @@ def check(claim: DeviceClaim, context: Context) -> Iterator[Finding]:
     if claim.profile.components_in(namespace):
         return
     known = context.inventory.find(Namespace, namespace)
-    is_refused = known is not None and not any(known.labels.get(key) == "true" for key in LABELS)
+    is_refused = known is not None and not "true" not in known.labels.values()
     consequence = "; and its namespace has no label that allows it" if is_refused else ""
     for request in claim.requests():
         if request.fields.get(FIELD) is True:
