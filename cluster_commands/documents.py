@@ -12,5 +12,5 @@ def format_document(document: Any, form: Literal["json", "yaml"]) -> str:
         return json.dumps(document, indent=2) + "\n"
     import yaml  # noqa: PLC0415  # few ask for it
 
-    text: str = yaml.safe_dump(document, sort_keys=False)
+    text: str = yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False)
     return text

@@ -7,6 +7,7 @@ nothing of other rules, of policies, or of whether the linter or the webhook run
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from itertools import pairwise
 from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
@@ -137,7 +138,7 @@ def sections(docstring: str) -> Mapping[str, str]:
     found: dict[str, list[str]] = {"": []}
     current = found[""]
     lines = docstring.splitlines()
-    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+    for line, below in pairwise((*lines, "")):
         if line.strip() and below.strip() and not below.strip().strip("-"):
             current = found.setdefault(line.strip(), [])
         elif line.strip().strip("-") or not line.strip():

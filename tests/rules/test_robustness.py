@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,9 +17,9 @@ from rules.engine.fixing import check, fix
 from rules.engine.result import EvaluationResult
 from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects
-from tests.testkit.cases import TODAY, without_needs
+from tests.testkit.cases import TODAY, cases, without_needs
 from tests.testkit.full_pod import FULL_CONTAINER, FULL_POD
-from tests.testkit.workload_table import PROFILE, places, pods_in, unreadable_in
+from tests.testkit.workload_table import PROFILE, Place, places, pods_in, unreadable_in
 
 CONTEXT = Context(TODAY)
 RULES = default_policy().rule_set()
@@ -162,6 +163,34 @@ def test_the_originals_make_nothing_fail(number: int) -> None:
     evaluate_without_failure(copy.deepcopy(ORIGINALS[number]))
     assert unreadable_in(ORIGINALS[number]) == []
     assert list(find_subjects(ORIGINALS[number], PROFILE))
+
+
+# Values of fields of which a rule expects more, or another type.
+ODD = ("", "-", [], {})
+
+
+def odd_versions(manifest: Any) -> Iterator[Any]:
+    """The manifest with an odd value in the place of all that is below one key, for each key."""
+    leaves: dict[str, list[Place]] = {}
+    for path in places(manifest):
+        if not isinstance(value_at(manifest, path), (dict, list)):
+            key = next(step for step in reversed(path) if isinstance(step, str))
+            leaves.setdefault(key, []).append(path)
+    for paths in leaves.values():
+        for odd in ODD:
+            changed = copy.deepcopy(manifest)
+            for path in paths:
+                value_at(changed, path[:-1])[path[-1]] = odd
+            yield changed
+
+
+@pytest.mark.parametrize("rule", [rule.name for rule in CATALOG])
+def test_no_odd_value_in_a_case_makes_a_rule_fail(rule: str) -> None:
+    own = [case for case in cases() if case.rule == rule]
+    assert own
+    for case in own:
+        for manifest in odd_versions(case.manifest):
+            assert not case.check(manifest).failures, manifest
 
 
 DEPTH = 5_000

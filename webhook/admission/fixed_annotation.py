@@ -27,7 +27,11 @@ def annotation_operations(
     """
     if not fixed:
         return []
-    annotations = as_object(as_object(manifest.get("metadata")).get("annotations"))
+    metadata = manifest.get("metadata")
+    listed = as_object(metadata).get("annotations")
+    if not all(part is None or isinstance(part, dict) for part in (metadata, listed)):
+        return []  # no API server sends such an object
+    annotations = as_object(listed)
     size = sum(len(key) + len(as_text(value)) for key, value in annotations.items())
     if size > MAX_ANNOTATION_CHARACTERS:
         return []

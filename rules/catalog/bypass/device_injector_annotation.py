@@ -44,6 +44,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -119,7 +120,7 @@ def _gpus(value: str, pod: Pod) -> Iterator[str]:
     """Yield what `value` names that gives access to a GPU."""
     words = [word.lstrip(":-?") for word in re.split(SEPARATORS, value)]
     words = [word for word in words if word]
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in pairwise((*words, "")):
         if word.lower().rstrip(":") == "major" and _is_gpu_number(following):
             yield f"major: {following}"
         elif "=" in word and _is_gpu_class(word.partition("=")[0], pod):
