@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.loading import default_policy, load_policy
-from rules.base.json_patch import value_at
+from rules.base.json_patch import Path, value_at
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check, fix
 from rules.engine.result import EvaluationResult
@@ -19,7 +19,7 @@ from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import TODAY, cases, without_needs
 from tests.testkit.full_pod import FULL_CONTAINER, FULL_POD
-from tests.testkit.workload_table import PROFILE, Place, places, pods_in, unreadable_in
+from tests.testkit.workload_table import PROFILE, places, pods_in, unreadable_in
 
 CONTEXT = Context(TODAY)
 RULES = default_policy().rule_set()
@@ -166,12 +166,12 @@ def test_the_originals_make_nothing_fail(number: int) -> None:
 
 
 # Values of fields of which a rule expects more, or another type.
-ODD = ("", "-", [], {})
+ODD: tuple[Any, ...] = ("", "-", [], {})
 
 
 def odd_versions(manifest: Any) -> Iterator[Any]:
     """The manifest with an odd value in the place of all that is below one key, for each key."""
-    leaves: dict[str, list[Place]] = {}
+    leaves: dict[str, list[Path]] = {}
     for path in places(manifest):
         if not isinstance(value_at(manifest, path), (dict, list)):
             key = next(step for step in reversed(path) if isinstance(step, str))
@@ -180,7 +180,8 @@ def odd_versions(manifest: Any) -> Iterator[Any]:
         for odd in ODD:
             changed = copy.deepcopy(manifest)
             for path in paths:
-                value_at(changed, path[:-1])[path[-1]] = odd
+                parent: Any = value_at(changed, path[:-1])
+                parent[path[-1]] = odd
             yield changed
 
 

@@ -5,7 +5,7 @@ What it does
 Follows the label `kueue.x-k8s.io/queue-name` of a workload of any kind to the LocalQueue of its
 namespace and to the ClusterQueue behind it, if both are among the manifests of the same run. Finds
 GPU resources that the pods ask for and that `coveredResources` of the ClusterQueue does not have.
-At admission and in `gpuward audit` nothing is said.
+Queues are not known at admission, nor where `gpuward audit` lists a cluster.
 
 Of a CronJob the label of `jobTemplate` counts, because a CronJob gives its Jobs no label of its
 own. The label of a pod template counts where its workload has none: Kueue then queues the pods.
@@ -36,11 +36,13 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from rules.base.json_access import as_text, display
 from rules.finding import Action, Finding
 from rules.gpu.devices import requested_resources
 from rules.gpu.pod_requests import first_request
+from rules.inventory.inventory import Inventory
 from rules.inventory.records import ClusterQueue, LocalQueue
 from rules.objects.pod import Pod
 from rules.profile.context import Context
@@ -52,6 +54,13 @@ from rules.traits.bits import GPU_RESOURCE, INVENTORY
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 
+class _Unknown(NamedTuple):
+    """Resources of a queue that no profile knows: their domains, and whether one is like a GPU."""
+
+    domains: frozenset[str]
+    looks_like_gpu: bool
+
+
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each GPU resource of the pod that its queue does not cover."""
     name = as_text(pod.owner_labels.get(QUEUE) or pod.labels.get(QUEUE))
@@ -59,8 +68,10 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     queue = context.inventory.find(ClusterQueue, local.cluster_queue) if local else None
     if local is None or queue is None:
         return
+    # A queue can have very many, and is asked for every pod.
+    unknown = context.inventory.once(_unknown, (local.cluster_queue, pod.profile))
     for resource in requested_resources(pod):
-        if not _may_cover(queue, resource, pod.profile):
+        if not _may_cover(queue, resource, unknown, pod.profile):
             yield Finding(
                 path=first_request(pod, resource),
                 key=f"queue.{resource}",
@@ -70,15 +81,24 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
             )
 
 
-def _may_cover(queue: ClusterQueue, resource: str, profile: Profile) -> bool:
+def _may_cover(queue: ClusterQueue, resource: str, unknown: _Unknown, profile: Profile) -> bool:
     known = profile.resource(resource)
-    if resource in queue.resources or (known and not queue.resources.isdisjoint(known.companions)):
-        return True
-    domain = f"{resource.partition('/')[0]}/"
-    return any(
-        profile.resource(other) is None
-        and (other.startswith(domain) or "gpu" in other or "accelerator" in other)
-        for other in queue.resources
+    return (
+        resource in queue.resources
+        or (known is not None and not queue.resources.isdisjoint(known.companions))
+        or unknown.looks_like_gpu
+        or resource.partition("/")[0] in unknown.domains
+    )
+
+
+def _unknown(inventory: Inventory, queue: tuple[str, Profile]) -> _Unknown:
+    """What no profile knows among the resources of the ClusterQueue of this name."""
+    name, profile = queue
+    found = inventory.find(ClusterQueue, name)
+    unknown = [r for r in (found.resources if found else ()) if profile.resource(r) is None]
+    return _Unknown(
+        frozenset(domain for domain, slash, _ in (r.partition("/") for r in unknown) if slash),
+        any("gpu" in resource or "accelerator" in resource for resource in unknown),
     )
 
 
