@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path as File
@@ -31,6 +32,10 @@ _PROFILE_FACTS = {
     **dict.fromkeys(("toleration-default", "toleration-mismatch"), "taints"),
     "affinity-default": "affinities",
 }
+_IMAGES = "untrusted-gpu-image"
+# Images without a registry are completed before they are compared; patterns are not, because
+# `ubuntu` and `pytorch/*` would have to be completed in different ways.
+_REPOSITORY = re.compile(r"(?:[^/]*[.:*\]][^/]*|localhost)(?:/[^/:@]+)*/?")
 
 
 @cache
@@ -52,6 +57,7 @@ def find_problems(raw: Any) -> Iterator[Problem]:
     if is_valid:
         yield from _bad_catalog(raw.get("catalog"))
         yield from _bad_rules(raw.get("rules", {}))
+        yield from _bad_images(raw)
         for index, exception in enumerate(raw.get("exceptions", [])):
             yield from exception_problems(exception, ("exceptions", index))
         protected = {
@@ -92,6 +98,30 @@ def _bad_rules(rules: Mapping[str, Any]) -> Iterator[Problem]:
             elif not _same_type(value, known[option]):
                 expected = _OPTION_TYPES.get(type(known[option]), "a number")
                 yield path, f"the option {option!r} should be {expected} and is {display(value)}"
+
+
+def _bad_images(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """What would keep the rule about trusted images from finding anything, or fit no image."""
+    given = {path: setting.value for path, setting in rule_settings(raw).get(_IMAGES, {}).items()}
+    options = _RULES[_IMAGES].options
+    is_set = any(given.get(("options", option)) for option in options)
+    if given.get(("action",), "off") != "off" and not is_set:
+        message = f"{_IMAGES} finds nothing until one of its options is set: {', '.join(options)}"
+        yield ("rules", _IMAGES), message
+    repositories = raw.get("rules", {}).get(_IMAGES, {}).get("options", {}).get("repositories")
+    for index, pattern in enumerate(repositories if isinstance(repositories, list) else ()):
+        if isinstance(pattern, str) and not (
+            _REPOSITORY.fullmatch(pattern) and pattern == pattern.lower()
+        ):
+            path = ("rules", _IMAGES, "options", "repositories", index)
+            yield (
+                path,
+                (
+                    f"{display(pattern)} fits no image: write the registry and the repository in "
+                    "small letters, without a tag, such as docker.io/pytorch/* or "
+                    "docker.io/library/ubuntu"
+                ),
+            )
 
 
 def _same_type(value: Any, default: Any) -> bool:

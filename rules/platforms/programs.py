@@ -6,6 +6,7 @@ read.
 
 from __future__ import annotations
 
+from rules.gpu.images import vendor_of_image
 from rules.platforms.nvidia import NVIDIA, TOOLKIT_ADVISORIES
 from rules.platforms.records import Advisory, Program, Source
 
@@ -40,7 +41,7 @@ _VOLCANO_ADVISORY = Advisory(
 PROGRAMS = (
     Program(
         "NVIDIA's GPU operator",
-        ("nvidia/gpu-operator",),
+        ("gpu-operator",),
         "https://github.com/NVIDIA/gpu-operator/releases",
         _OPERATOR_ADVISORIES,
     ),
@@ -52,7 +53,7 @@ PROGRAMS = (
     ),
     Program(
         "the scheduler of Volcano",
-        ("volcanosh/vc-scheduler",),
+        ("vc-scheduler",),
         "https://github.com/volcano-sh/volcano/releases",
         (_VOLCANO_ADVISORY,),
     ),
@@ -74,6 +75,8 @@ SKEW_POLICY = Source(
 
 def program_of(image: str) -> Program | None:
     """The program whose image this is, by the last parts of the repository; None if unknown."""
+    if vendor_of_image(image) not in {"", "nvidia"}:
+        return None  # AMD's is called rocm/gpu-operator
     repository = image.partition("@")[0]
     head, slash, name = repository.rpartition("/")
     ending = f"/{head}{slash}{name.partition(':')[0]}"

@@ -17,8 +17,10 @@ from cluster_commands.doctor.report import as_table
 from cluster_commands.doctor.rows import State
 from cluster_commands.label_selectors import matches
 from cluster_commands.source.objects import SourceError
+from policies.loading import load_policy
 from tests.testkit.cluster_commands.doctor_rows import NO_METRICS, installed, rows, states
 from tests.testkit.cluster_commands.gpu_objects import Object, listed, node, pod
+from tests.testkit.policy_mistakes import POLICY_HEADER
 
 
 def endpoints(*ready: bool) -> Object:
@@ -284,10 +286,13 @@ def test_requirements_have_three_answers() -> None:
         cgpu_node("old", "390.1", containerRuntimeVersion="cri-o://1"),
     )["requirements"]
     by_message = {row.message.partition(": ")[2]: (row.state, row.subject) for row in found}
-    assert by_message["driver 535.161.08 is supported"] == (State.OK, "a, b")
-    assert by_message["driver 390.1 is not supported"] == (State.WRONG, "old")
-    assert by_message["runtime cri-o://1 is on no list"] == (State.NOT_KNOWN, "old")
-    assert by_message["card is not stated by the node"] == (State.NOT_KNOWN, "a, b, old")
+    assert by_message["driver 535.161.08 is supported"] == (State.OK, "a, b (driver)")
+    [(driver, old)] = [pair for pair in by_message.items() if "390.1" in pair[0]]
+    assert driver.startswith("driver 390.1 is not supported: it needs ")
+    assert driver.endswith(" or newer")
+    assert old == (State.WRONG, "old (driver)")
+    assert by_message["runtime cri-o://1 is on no list"] == (State.NOT_KNOWN, "old (runtime)")
+    assert by_message["card is not stated by the node"] == (State.NOT_KNOWN, "a, b, old (card)")
 
 
 def test_pods_per_card() -> None:
@@ -343,6 +348,17 @@ def test_rules_about_nodes_are_rows() -> None:
     assert clean[0].message.endswith("rules find no fault in 2")
 
 
+@pytest.mark.parametrize(("action", "state"), [("audit", State.OK), ("warn", State.WRONG)])
+def test_what_the_policy_only_notes_is_not_wrong(action: str, state: State) -> None:
+    policy = load_policy(
+        f"{POLICY_HEADER}rules: {{gpu-taint-missing: {{action: {action}}}}}", "policy.yaml"
+    )
+    untainted = node("n", {"nvidia.com/gpu": "8"}, labels={"nvidia.com/gpu.present": "true"})
+    found = rows(untainted, policy=policy)
+    about = [*found.get("gpu-taint-missing", ()), *found.get("nodes", ())]
+    assert [row.state for row in about] == [state]
+
+
 DIGEST = f"sha256:{'0' * 64}"
 
 
@@ -369,6 +385,8 @@ def serving(path: str) -> str:
         ("docker.io/volcanosh/vc-scheduler:v1.11.1", State.WRONG, "CVE-2025-32777"),
         ("docker.io/volcanosh/vc-scheduler:latest", State.NOT_KNOWN, "tells no version"),
         ("docker.io/volcanosh/vc-scheduler:v1.12.0-alpha.1", State.NOT_KNOWN, "is fixed"),
+        ("repo.example:5000/gpu-operator:v26.3.1", State.WRONG, "CVE-2026-24260"),
+        ("registry.example/volcano/vc-scheduler:v1.10.1", State.WRONG, "CVE-2025-32777"),
         (f"nvcr.io/nvidia/gpu-operator:v26.3.1@{DIGEST}", State.NOT_KNOWN, "has a digest"),
         (f"registry.k8s.io/kube-scheduler:v1.34.0@{DIGEST}", State.NOT_KNOWN, "has a digest"),
         ("projecthami/hami:v2.7.0", State.NOT_KNOWN, "HAMi is v2.7.0, of which no requirement"),
@@ -382,6 +400,10 @@ def test_versions_of_programs(image: str, state: State, message: str) -> None:
     [row] = rows(running(image), request=serving)["versions"]
     assert (row.subject, row.state) == ("pod/x in system", state)
     assert message in row.message
+
+
+def test_the_operator_of_another_vendor_has_no_version_of_nvidia() -> None:
+    assert "versions" not in rows(running("docker.io/rocm/gpu-operator:v1.3.0"), request=serving)
 
 
 def test_versions_of_init_containers_and_of_pods_that_have_terminated() -> None:

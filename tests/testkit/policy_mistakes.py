@@ -48,6 +48,19 @@ MISTAKES: list[tuple[str, str, str]] = [
         "has no option 'every_container'",
     ),
     (
+        "rules: {untrusted-gpu-image: {action: deny}}\n",
+        "3:9",
+        "finds nothing until one of its options is set: repositories, require_digest",
+    ),
+    *(
+        (
+            f'rules: {{untrusted-gpu-image: {{options: {{repositories: ["{pattern}"]}}}}}}\n',
+            "3:56",
+            f'"{pattern}" fits no image: write the registry and the repository',
+        )
+        for pattern in ("pytorch/*", "ubuntu", "ghcr.io/a:1", "GHCR.io/a/*", "")
+    ),
+    (
         exception("{namespace: a, image: b}", rule="quota-fraction"),
         "6:25",
         "an exception to quota-fraction cannot match by image: the rule is not about pods",

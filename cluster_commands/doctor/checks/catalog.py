@@ -11,6 +11,7 @@ from cluster_commands.doctor.rows import Row, names, ok, wrong
 from cluster_commands.source.resources import MUTATING, NODES, VALIDATING
 from rules.all_rules import ALL_RULES
 from rules.engine.fixing import check
+from rules.finding import Action
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.profile.context import Context
 from rules.traits.bits import NODE, WEBHOOK_CONFIGURATION, satisfies
@@ -28,7 +29,7 @@ _KINDS = {NODES: NODE, MUTATING: WEBHOOK_CONFIGURATION, VALIDATING: WEBHOOK_CONF
 def check_by_catalog(facts: Facts) -> Iterator[Row]:
     """One row for each fault, with all objects that have it; and one for each kind without any.
 
-    Other checks say that a kind could not be listed.
+    What the policy only notes is no fault. Other checks say that a kind could not be listed.
     """
     active = facts.policy.rule_set()
     evaluated = {each.rule.name for each in active.rules}.intersection(_RULES)
@@ -41,7 +42,7 @@ def check_by_catalog(facts: Facts) -> Iterator[Row]:
         faults: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
         for item in items:
             for finding in check(item, active, context).findings:
-                if finding.rule in _RULES:
+                if finding.rule in _RULES and finding.action > Action.AUDIT:
                     found = faults[finding.rule, finding.help]
                     found.append((name_of(item), finding.message))
         for (rule_name, remedy), found in sorted(faults.items()):

@@ -14,7 +14,7 @@ from rules.gpu.images import image_name, image_tag
 from rules.placement.ack_nodes import CARD_LABELS, DRIVER_LABELS, GPU_MEM, MODE, REGION_LABELS
 from rules.platforms.ack import FEATURES_BY_MODE, MEMORY_ISOLATION
 from rules.platforms.programs import KUBE_SCHEDULER
-from rules.platforms.records import Component, Feature
+from rules.platforms.records import Component, Feature, Minimum
 from rules.platforms.support import (
     Support,
     card_support,
@@ -37,7 +37,7 @@ def check_requirements(facts: Facts) -> Iterator[Row]:
         "ack-ai-installer": sorted(_installer_versions(facts)),
         "cgpu": [],
     }
-    answers: dict[tuple[str, str, str, Support], tuple[Feature, list[str]]] = {}
+    answers: dict[tuple[str, str, str, Support, str], tuple[Feature, list[str]]] = {}
     for name, node in by_name(facts.objects(NODES)):
         labels = as_object(as_object(node.get("metadata")).get("labels"))
         for feature in FEATURES_BY_MODE.get(as_text(labels.get(MODE)), ()):
@@ -46,57 +46,65 @@ def check_requirements(facts: Facts) -> Iterator[Row]:
                 *_requirements(feature, node, labels),
                 *_of_components(feature, kubelet, components),
             )
-            for what, value, support in requirements:
-                key = feature.name, what, value, support
+            for what, value, support, needed in requirements:
+                key = feature.name, what, value, support, needed
                 answers.setdefault(key, (feature, []))[1].append(name)
-    for (_, what, value, support), (feature, found) in sorted(
-        answers.items(), key=lambda item: item[0][:3]
+    for (_, what, value, support, needed), (feature, found) in sorted(
+        answers.items(), key=lambda item: (*item[0][:3], item[0][4])
     ):
+        subject = f"{names(found)} ({what})"
         thing = f"{feature.title}: {what} {value}".rstrip()
         remedy = f'see "{feature.source.title}" of {feature.source.publisher}'
         match support:
             case Support.SUPPORTED:
-                yield ok(_CHECK, names(found), f"{thing} is supported")
+                yield ok(_CHECK, subject, f"{thing} is supported")
             case Support.UNSUPPORTED:
-                yield wrong(_CHECK, names(found), f"{thing} is not supported", remedy)
+                minimum = f": it needs {needed}" if needed else ""
+                yield wrong(_CHECK, subject, f"{thing} is not supported{minimum}", remedy)
             case Support.UNKNOWN:
                 nowhere = "shows in no pod" if what in components else "is not stated by the node"
                 why = "is on no list" if value else nowhere
-                yield not_known(_CHECK, names(found), f"{thing} {why}", remedy)
+                yield not_known(_CHECK, subject, f"{thing} {why}", remedy)
 
 
 def _requirements(
     feature: Feature, node: Object, labels: Mapping[str, object]
-) -> Iterator[tuple[str, str, Support]]:
+) -> Iterator[tuple[str, str, Support, str]]:
     info = as_object(_status(node).get("nodeInfo"))
     kubelet = as_text(info.get("kubeletVersion"))
-    if minimum_of(feature, "kubernetes", kubelet):
-        yield "Kubernetes", kubelet, version_support(feature, "kubernetes", kubelet)
+    if needed := minimum_of(feature, "kubernetes", kubelet):
+        support = version_support(feature, "kubernetes", kubelet)
+        yield "Kubernetes", kubelet, support, _shown(needed)
     runtime = as_text(info.get("containerRuntimeVersion"))
-    if minimum_of(feature, "containerd"):
-        yield "runtime", runtime, runtime_support(feature, runtime)
-    if minimum_of(feature, "driver"):
+    if needed := minimum_of(feature, "docker" if runtime.startswith("docker:") else "containerd"):
+        yield "runtime", runtime, runtime_support(feature, runtime), _shown(needed)
+    if needed := minimum_of(feature, "driver"):
         driver = _first(labels, DRIVER_LABELS)
-        yield "driver", driver, version_support(feature, "driver", driver)
+        yield "driver", driver, version_support(feature, "driver", driver), _shown(needed)
     if feature.operating_systems:
         system = as_text(info.get("osImage"))
-        yield "operating system", system, os_support(feature, system)
+        yield "operating system", system, os_support(feature, system), ""
     if feature.regions:
         region = _first(labels, REGION_LABELS)
-        yield "region", region, region_support(feature, region)
+        yield "region", region, region_support(feature, region), ""
     if feature.card_families:
         card = _first(labels, CARD_LABELS)
-        yield "card", card, card_support(feature, card)
+        yield "card", card, card_support(feature, card), ""
 
 
 def _of_components(
     feature: Feature, cluster: str, versions: Mapping[Component, list[str]]
-) -> Iterator[tuple[str, str, Support]]:
+) -> Iterator[tuple[str, str, Support, str]]:
     """Programs that are the same for all nodes, on a cluster of this version."""
     for component, stated in versions.items():
-        if minimum_of(feature, component, cluster):
+        if needed := minimum_of(feature, component, cluster):
             for version in stated or [""]:
-                yield component, version, version_support(feature, component, version, cluster)
+                support = version_support(feature, component, version, cluster)
+                yield component, version, support, _shown(needed)
+
+
+def _shown(minimum: Minimum) -> str:
+    return f"a version after {minimum.version}" if minimum.after else f"{minimum.version} or newer"
 
 
 def _installer_versions(facts: Facts) -> Iterator[str]:

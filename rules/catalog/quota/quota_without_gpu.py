@@ -8,15 +8,16 @@ and the device classes. Evaluates namespaces whose quotas are all known: the lin
 the manifests of the same run, and `gpuward audit` those of the cluster. At admission nothing is
 said.
 
-Not reported: namespaces without a quota, or whose quotas only count objects. A quota on some of the
-GPUs is reported by `quota-incomplete`. Nothing is said of a cluster with more than 300 of these
-resources and device classes.
+Not reported: namespaces without a quota, or whose quotas only count objects; `kube-system`; and
+namespaces with a LocalQueue of Kueue whose ClusterQueue has a quota of a GPU, if the linter reads
+both in the same run. A quota on some of the GPUs is reported by `quota-incomplete`. Nothing is said
+of a cluster with more than 300 of these resources and device classes.
 
 Why it matters
 --------------
 Somebody shares the cluster between namespaces, and the most expensive resource is not shared: the
-pods of the namespace may take every GPU that is free. Where Kueue or a scheduler with queues limits
-GPUs, only pods outside of them are concerned.
+pods of the namespace may take every GPU that is free. Where a scheduler with queues limits GPUs,
+only pods outside of them are concerned.
 
 References
 ----------
@@ -28,8 +29,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.finding import Action, Finding
+from rules.gpu.device_classes import is_gpu_resource
 from rules.gpu.quota_keys import gpu_key, offers
-from rules.inventory.records import ResourceQuota
+from rules.inventory.inventory import Inventory
+from rules.inventory.records import ClusterQueue, LocalQueue, ResourceQuota
 from rules.objects.quota import Quota
 from rules.profile.context import Context
 from rules.rule import define_rule
@@ -39,13 +42,15 @@ COMPUTE = frozenset(
     {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
 )
 MOST_NAMED = 3
+# Its pods are the cluster's own.
+_SYSTEM = "kube-system"
 
 
 def check(quota: Quota, context: Context) -> Iterator[Finding]:
     """Yield one finding for the namespace, at the first of its quotas on CPU or memory."""
     inventory = context.inventory
     quotas = inventory.all_in(ResourceQuota, quota.object.namespace)
-    if quota.object.name not in quotas:
+    if quota.object.name not in quotas or quota.object.namespace == _SYSTEM:
         return
     limiting = [name for name in sorted(quotas) if not COMPUTE.isdisjoint(quotas[name].hard)]
     if quota.object.name != next(iter(limiting), None):
@@ -54,6 +59,8 @@ def check(quota: Quota, context: Context) -> Iterator[Finding]:
     keys = frozenset(key for known in quotas.values() for key in known.hard)
     is_limited = any(gpu_key(known, quota.profile, inventory) for known in quotas.values())
     if not offered or is_limited or any(not keys.isdisjoint(each) for each in offered.values()):
+        return
+    if _has_queue(quota, inventory):
         return
     named = ", ".join(list(offered)[:MOST_NAMED])
     more = f" and {len(offered) - MOST_NAMED} more" if len(offered) > MOST_NAMED else ""
@@ -64,6 +71,18 @@ def check(quota: Quota, context: Context) -> Iterator[Finding]:
         message=f"the quotas of the namespace limit its CPU or memory, and no GPU: it may take "
         f"every free one of {named}{more}",
         help=f"add {wanted}; 0 forbids it",
+    )
+
+
+def _has_queue(quota: Quota, inventory: Inventory) -> bool:
+    """Whether a Kueue queue of the namespace limits GPUs."""
+    locals_ = inventory.all_in(LocalQueue, quota.object.namespace).values()
+    queues = (inventory.find(ClusterQueue, local.cluster_queue) for local in locals_)
+    return any(
+        is_gpu_resource(resource, quota.profile)
+        for queue in queues
+        if queue
+        for resource in queue.resources
     )
 
 

@@ -4,7 +4,7 @@ What it does
 ------------
 Finds containers that request a GPU or use a resource claim, and whose image is in none of the
 repositories that the option `repositories` lists, or, with `require_digest`, has no digest. The
-rule is off by default, and finds nothing until a policy sets one of these options. A placeholder
+rule is off by default, and a policy that turns it on must set one of these options. A placeholder
 may become anything and is not reported.
 
 A reference is compared as Kubernetes reads it: `pytorch/pytorch:2.4` is
@@ -24,9 +24,12 @@ verifier such as Sigstore's policy-controller or Kyverno.
 
 Options
 -------
-`repositories`: the repositories whose images may run, such as `registry.example.com/ml/*`, in
-which `*` stands for any characters. End the name of a registry with `/`: `registry.example.com*`
-also fits `registry.example.com.evil.example/…`.
+`repositories`: the repositories whose images may run, with their registry, in which `*` stands for
+any characters. What is below a repository belongs to it: `registry.example.com/ml` and
+`registry.example.com/ml/*` both fit `registry.example.com/ml/train`, and only the first fits
+`registry.example.com/ml`. Those of Docker Hub begin with `docker.io/`, its official images with
+`docker.io/library/`; a policy with shorter names is refused. End the name of a registry with `/`
+before a `*`: `registry.example.com*` also fits `registry.example.com.evil.example/…`.
 
 `require_digest`: images must be named by digest (`…@sha256:…`).
 
@@ -38,12 +41,12 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from rules.base.json_access import display
-from rules.base.patterns import has_placeholder, matches_any
+from rules.base.patterns import has_placeholder, matches
 from rules.finding import Action, Finding
 from rules.gpu.devices import requests_gpu
 from rules.gpu.images import full_repository, has_digest
@@ -67,12 +70,19 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
         image = container.image
         if not image or has_placeholder(image) or not requests_gpu(container):
             continue
-        if trusted and not matches_any(trusted, full_repository(image)):
+        if trusted and not _is_in(trusted, full_repository(image)):
             advice = f"use an image from {' or '.join(map(display, trusted[:_SHOWN]))}"
             yield _finding(container, "repository", "which the policy does not trust", advice)
         elif by_digest and not has_digest(image):
             advice = "name the image by its digest (…@sha256:…)"
             yield _finding(container, "digest", "which is not named by digest", advice)
+
+
+def _is_in(trusted: Iterable[str], repository: str) -> bool:
+    return any(
+        matches(own, repository) or matches(f"{own}/*", repository)
+        for own in (pattern.rstrip("/") for pattern in trusted)
+    )
 
 
 def _finding(container: Container, part: str, fault: str, advice: str) -> Finding:

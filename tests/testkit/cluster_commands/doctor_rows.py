@@ -11,6 +11,7 @@ from cluster_commands.source.objects import MissingRightError, ObjectSource, Res
 from policies.loading import default_policy
 from registration.configurations import RegistrationOptions, configurations
 from rules.finding import Action
+from rules.policy import Policy
 from tests.testkit.cluster_commands.gpu_objects import Object
 
 NO_METRICS = 'apiserver_request_total{code="200"} 7\n'
@@ -43,10 +44,12 @@ def rows(
     request: Request | None = lambda _path: NO_METRICS,
     ask_kubelets: bool = False,
     tls_only: bool = False,
+    policy: Policy | None = None,
 ) -> dict[str, list[Row]]:
     """The rows by check."""
     source = Objects(*objects, forbidden=forbidden, broken=broken)
-    facts: Facts = read_facts(cast("ObjectSource", source), default_policy(), request)
+    policy = policy or default_policy()
+    facts: Facts = read_facts(cast("ObjectSource", source), policy, request)
     found: dict[str, list[Row]] = {}
     for row in all_rows(facts, ask_kubelets=ask_kubelets, tls_only=tls_only):
         found.setdefault(row.check, []).append(row)
