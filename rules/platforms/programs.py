@@ -6,7 +6,6 @@ read.
 
 from __future__ import annotations
 
-from rules.gpu.images import vendor_of_image
 from rules.platforms.nvidia import NVIDIA, TOOLKIT_ADVISORIES
 from rules.platforms.records import Advisory, Program, Source
 
@@ -75,11 +74,11 @@ SKEW_POLICY = Source(
 
 def program_of(image: str) -> Program | None:
     """The program whose image this is, by the last parts of the repository; None if unknown."""
-    if vendor_of_image(image) not in {"", "nvidia"}:
-        return None  # AMD's is called rocm/gpu-operator
     repository = image.partition("@")[0]
     head, slash, name = repository.rpartition("/")
     ending = f"/{head}{slash}{name.partition(':')[0]}"
+    if ending.endswith("/rocm/gpu-operator"):
+        return None  # AMD's operator has the name of NVIDIA's
     return next(
         (program for program in PROGRAMS for own in program.images if ending.endswith(f"/{own}")),
         None,
