@@ -25,6 +25,7 @@ NODE_AFFINITY: Path = ("affinity", "nodeAffinity")
 SPOT_LABELS: Mapping[str, tuple[str, ...]] = {
     "cloud.google.com/gke-spot": ("true",),
     "cloud.google.com/gke-preemptible": ("true",),
+    "cloud.google.com/gke-provisioning": ("spot", "preemptible"),
     "kubernetes.azure.com/scalesetpriority": ("spot",),
     "karpenter.sh/capacity-type": ("spot",),
     "eks.amazonaws.com/capacityType": ("SPOT",),
@@ -172,6 +173,6 @@ def _demands_spot(demand: Mapping[str, Any]) -> bool:
     if spot is None:
         return False
     if demand.get("operator") == "Exists":
-        return spot == ("true",)  # GKE has the label on these nodes alone, others on all nodes
+        return spot == ("true",)  # such a label is on spot nodes alone, others are on all nodes
     is_listed = isinstance(values, list) and bool(values) and all(v in spot for v in values)
     return demand.get("operator") == "In" and is_listed

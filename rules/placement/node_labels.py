@@ -15,6 +15,20 @@ from rules.workloads.object_kinds import OBJECT_KINDS
 # AWS writes NO_SCHEDULE.
 _SEPARATORS = str.maketrans("", "", "-_ ")
 _REPELS = frozenset({"noschedule", "noexecute"})
+# How the keys of taints begin that a controller removes again, or sets before it removes the node:
+# kubernetes/cloud-provider api/well_known_taints.go, kubernetes/autoscaler
+# cluster-autoscaler/utils/taints/taints.go, kubernetes-sigs/karpenter pkg/apis/v1/taints.go,
+# kubernetes-sigs/cluster-api NodeUninitializedTaint,
+# docs.cilium.io/en/stable/installation/taints
+_PASSING_TAINTS = (
+    NATIVE_TAINT_PREFIX,
+    "node.cloudprovider.kubernetes.io/",
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupt",  # -ed, and before version 1 -ion
+    "karpenter.sh/unregistered",
+    "node.cluster.x-k8s.io/uninitialized",
+    "node.cilium.io/agent-not-ready",
+)
 _LABELS, _CPU_POLICY = "node-labels", "cpu-manager-policy"
 
 
@@ -97,7 +111,7 @@ def _values_at(raw: Any, pattern: Path) -> Iterator[tuple[Path, Any]]:
 def _repels_pods(raw: Any, place: Path) -> bool:
     """Whether a taint at `place` has the effect NoSchedule or NoExecute, however it is spelt.
 
-    Kubernetes' own taints, such as that of a node which is not ready, come and go.
+    Taints that do not stay, such as that of a node which is not ready, do not count.
     """
     listed = find_value(raw, place)
     if isinstance(listed, dict):
@@ -106,7 +120,7 @@ def _repels_pods(raw: Any, place: Path) -> bool:
         key = as_text(taint if isinstance(taint, str) else as_object(taint).get("key"))
         effect = as_text(taint if isinstance(taint, str) else as_object(taint).get("effect"))
         spelt = effect.rpartition(":")[2].translate(_SEPARATORS).lower()
-        if spelt in _REPELS and not key.startswith(NATIVE_TAINT_PREFIX):
+        if spelt in _REPELS and not key.startswith(_PASSING_TAINTS):
             return True
     return False
 

@@ -45,6 +45,7 @@ CAPACITY_GROUPS = (
     *("autoscaling.x-k8s.io", "metrics.k8s.io", "resource.k8s.io", "topology.node.k8s.io"),
     *("scheduling.volcano.sh", "nodeinfo.volcano.sh", "kueue.x-k8s.io", "scheduling.run.ai"),
     *("scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "*.koordinator.sh", "*.yunikorn.apache.org"),
+    "*.upbound.io",  # what Crossplane makes in clouds, such as groups of nodes
 )
 
 # Paths of pods, with `*` for every element of a list, and the layout of each.

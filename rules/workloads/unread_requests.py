@@ -15,6 +15,7 @@ from rules.workloads.discovery import find_subjects
 from rules.workloads.json_node import JsonNode
 from rules.workloads.kinds import CAPACITY_GROUPS, PATTERN_GROUPS
 from rules.workloads.lists import flatten_lists
+from rules.workloads.node_pool_kinds import NODE_POOL_KINDS
 
 # Some kinds have a number of GPUs under this key, and make a resource of it.
 _SHORT_NAME = "gpu"
@@ -31,6 +32,8 @@ def unread_gpu_requests(manifest: Json, profile: Profile) -> Iterator[tuple[Path
     for raw, base in flatten_lists(as_object(manifest), ()):
         group = as_text(raw.get("apiVersion")).rpartition("/")[0]
         if group in BUILT_IN_GROUPS or matches_any((*PATTERN_GROUPS, *CAPACITY_GROUPS), group):
+            continue
+        if (group, as_text(raw.get("kind"))) in NODE_POOL_KINDS:
             continue
         found = _first_request(raw, profile)
         if found is not None and not _has_pod(raw, profile):

@@ -77,6 +77,16 @@ UNREAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
 }
 NO_REQUEST: dict[str, tuple[str, str, dict[str, Any]]] = {
     "a pool": ("karpenter.sh/v1", "NodePool", {"limits": {"nvidia.com/gpu": 8}}),
+    "a pool of eksctl": (
+        "eksctl.io/v1alpha5",
+        "ClusterConfig",
+        {"managedNodeGroups": [{"labels": {"nvidia.com/gpu": "true"}}]},
+    ),
+    "a pool of Crossplane": (
+        "eks.aws.upbound.io/v1beta1",
+        "NodeGroup",
+        {"forProvider": {"labels": {"nvidia.com/gpu": "true"}}},
+    ),
     "a queue": (
         "scheduling.volcano.sh/v1beta1",
         "Queue",

@@ -4,10 +4,17 @@ What it does
 ------------
 Checks Nodes, and pools that say which labels and taints their nodes get, if the profile names the
 taint of such nodes (the profile `nvidia` names `nvidia.com/gpu:NoSchedule`). A Node counts if it
-offers a resource to which the taint belongs, a pool if it gives its nodes a label that the profile
-gives to such nodes, or one that is named like the resource. Finds those without a taint of the
-effect `NoSchedule` or `NoExecute`. Any key will do, except `node.kubernetes.io/…`, by which
-Kubernetes marks nodes for a while.
+offers a resource to which the taint belongs, a pool if it gives its nodes a label that is named
+like the resource, or one that `affinities` of the profile name for it (`nvidia.com/gpu.present`, on
+AKS `kubernetes.azure.com/accelerator`). Other labels of GPU nodes, such as
+`k8s.amazonaws.com/accelerator`, do not count: the profile does not say which resource such nodes
+offer.
+
+Finds those without a taint of the effect `NoSchedule` or `NoExecute`. Any key will do, except those
+that do not stay: of Kubernetes (`node.kubernetes.io/…`, `node.cloudprovider.kubernetes.io/…`), of
+autoscalers (`ToBeDeletedByClusterAutoscaler`, `karpenter.sh/disrupted` and
+`karpenter.sh/unregistered`), of Cluster API (`node.cluster.x-k8s.io/uninitialized`) and of Cilium
+(`node.cilium.io/agent-not-ready`).
 
 Pools of GKE are not checked: GKE adds the taint itself where a cluster has other pools too. Nor are
 ACK's and the first node of kubeadm.
