@@ -418,13 +418,14 @@ def test_versions_of_init_containers_and_of_pods_that_have_terminated() -> None:
 
 def test_versions_that_nobody_tells() -> None:
     scheduler = running("registry.k8s.io/kube-scheduler:v1.34.0")
-    for request, why in (
-        (None, "the objects are from files"),
-        (lambda _: NO_METRICS, "Expecting value"),
+    for request, why, remedy in (
+        (None, "the objects are from files", "run it against the cluster"),
+        (lambda _: NO_METRICS, "Expecting value", "kubectl get --raw /version"),
     ):
         [row] = rows(scheduler, request=request)["versions"]
         assert row.state is State.NOT_KNOWN
         assert why in row.message
+        assert remedy in row.remedy
     assert "versions" not in rows(running("example/scheduler:v1"))
 
 

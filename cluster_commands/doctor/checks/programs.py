@@ -19,6 +19,7 @@ from rules.platforms.versions import Version, parse_version
 _CHECK = "versions"
 _TAG = "see which version it is, and give the image a tag that says it"
 _DIGEST = "see in its registry which version has this digest"
+_FILES = "run it against the cluster"
 _SERVER = "see whether this works: kubectl get --raw /version"
 
 
@@ -32,9 +33,9 @@ def check_programs(facts: Facts) -> Iterator[Row]:
             yield _program(program, image, names(sorted(pods)))
     schedulers = {i: p for i, p in sorted(facts.images.items()) if image_name(i) == KUBE_SCHEDULER}
     if schedulers:
-        server = _server_version(facts)
+        server, remedy = _server_version(facts), _SERVER if facts.request else _FILES
         for image, pods in schedulers.items():
-            yield _scheduler(image, server, names(sorted(pods)))
+            yield _scheduler(image, server, names(sorted(pods)), remedy)
 
 
 def _program(program: Program, image: str, subject: str) -> Row:
@@ -72,15 +73,18 @@ def _server_version(facts: Facts) -> Version | str:
     return parse_version(text) or f"it says {text!r}"
 
 
-def _scheduler(image: str, server: Version | str, subject: str) -> Row:
-    """A scheduler may be one minor version older than the API server, and not newer."""
+def _scheduler(image: str, server: Version | str, subject: str, remedy: str) -> Row:
+    """A scheduler may be one minor version older than the API server, and not newer.
+
+    `remedy` is what to do if `server` says why its version is not known.
+    """
     stated = parse_version(image_tag(image))
     if stated is None:
         return _without_version(image, subject)
     shown = ".".join(map(str, stated.numbers))
     if isinstance(server, str):
         message = f"the version of the API server, for kube-scheduler {shown}, is not known"
-        return not_known(_CHECK, subject, f"{message}: {server}", _SERVER)
+        return not_known(_CHECK, subject, f"{message}: {server}", remedy)
     about = f"kube-scheduler {shown}, where the API server is {'.'.join(map(str, server.numbers))}"
     (major, minor, *_), (own_major, own_minor, *_) = _two(server), _two(stated)
     if major == own_major and own_minor in {minor, minor - 1}:

@@ -20,6 +20,7 @@ FILE = DATA / "coverage.yaml"
 DOCUMENT = DOCS / "coverage.md"
 BEGIN, END = "<!-- tables from tests/data/coverage.yaml -->", "<!-- end of the tables -->"
 NOT_STOPPED = "not stopped"
+_STRICT = "The column *strict policy* is about this policy, not about the bundle `strict`:"
 # The key of each column in the data, and its title in the document.
 COLUMNS = {
     "lint": "lint",
@@ -137,7 +138,7 @@ def _tables() -> Iterator[str]:
     for entry in data()["circumstances"]:
         mitigations = entry.get("mitigations", "").split()
         yield _row([entry["description"], _emphasized(entry["outcome"]), _joined(mitigations)])
-    yield from ("", "## The strict policy", "", "```yaml")
+    yield from ("", "## The strict policy", "", _STRICT, "", "```yaml")
     yield from ("apiVersion: gpuward.io/v1", "kind: Policy", strict_policy().rstrip(), "```")
     yield from ("", "## Mitigations", "", _row(["mitigation", "what to do"]), _row(["---"] * 2))
     yield from (_row([f"*{name}*", text]) for name, text in data()["mitigations"].items())
