@@ -65,11 +65,9 @@ class Source(NamedTuple):
     @property
     def home(self) -> str:
         """What stands for the namespace of objects that name none: their folder, or rendering."""
-        if self.is_rendering:
-            return f"the output of {self.name}"
-        if self.name == STANDARD_INPUT:
-            return "standard input"
-        return f"the folder {os.path.dirname(self.name) or '.'}"
+        folder = f"the folder {os.path.dirname(self.name) or '.'}"
+        place = "standard input" if self.name == STANDARD_INPUT else folder
+        return f"the output of {self.name}" if self.is_rendering else place
 
 
 class SkippedSource(NamedTuple):
