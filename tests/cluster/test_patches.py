@@ -66,7 +66,9 @@ def after(plane: ControlPlane) -> Iterator[tuple[EvaluatingWebhook, dict[str, Re
     pair = plane.authority.issue("evaluating", hosts=["127.0.0.1"])
     with evaluating_webhook({**deciders, "probe": Decider(PODS[0].policy)}, pair) as webhook:
         config = by_url(webhook.url, plane.authority.bundle)
-        options = RegistrationOptions(default=Action.DENY, failure_policy="Fail")
+        options = RegistrationOptions(
+            default=Action.DENY, failure_policy="Fail", timeout_seconds=30
+        )
         with registered(plane, config, options, name="gpuward-patches", only=runs.namespace):
             eventually(lambda: _is_called(runs, webhook), what="the webhook is called")
             yield webhook, runs.submit_by_name((n, _manifest(n)) for n in deciders)
