@@ -48,7 +48,7 @@ def check(claim: DeviceClaim, context: Context) -> Iterator[Finding]:
     if claim.profile.components_in(namespace):
         return
     known = context.inventory.find(Namespace, namespace)
-    is_refused = known is not None and not "true" not in known.labels.values()
+    is_refused = known is not None and "true" not in known.labels.values()
     consequence = "; and its namespace has no label that allows it" if is_refused else ""
     for request in claim.requests():
         if request.fields.get(FIELD) is True:
