@@ -19,7 +19,7 @@ NOT_COMPARED = {
     *("clean-daemon", "clean-device-class", "clean-gated", "clean-no-gpu"),
     *("clean-some-nodes", "clean-unknown"),
     # The scheduler of ACK counts single cards, that of Kubernetes the sum of a node.
-    *("card", "clean-card", "clean-two-cards", "clean-unknown-card"),
+    *("card", "clean-card", "clean-two-cards", "clean-unknown-card", "clean-mebibytes"),
 }
 COMPARED = [c for c in cases() if c.rule == RULE and c.file.stem not in NOT_COMPARED]
 
