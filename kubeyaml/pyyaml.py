@@ -24,7 +24,7 @@ class _LatePattern:
 
 
 def _compile_late(pattern: Any, flags: int = 0) -> Any:
-    if isinstance(pattern, str) and _LAST_CHARACTER in pattern:
+    if isinstance(pattern, str) and _LAST_CHARACTER in pattern and not flags:
         return _LatePattern(pattern)
     return _compile(pattern, flags)
 

@@ -15,6 +15,7 @@ from rules.catalog.order import ORDER
 from rules.objects.pod import Pod
 from rules.rule import Rule
 from rules.traits import bits
+from tools.generated_file import write_or_compare
 
 TARGET = Path(__file__).parents[1] / "rules" / "catalog" / "index.py"
 HEAD = '''\
@@ -28,21 +29,6 @@ from typing import Any
 
 '''
 FORMAT = (sys.executable, "-m", "ruff", "format", "--stdin-filename", str(TARGET), "-")
-
-
-def main(arguments: list[str]) -> int:
-    """Write the file, or compare it if `arguments` is `["--check"]`.
-
-    Returns the exit status: 1 if the file is stale.
-    """
-    text = content()
-    if arguments == ["--check"]:
-        is_stale = not TARGET.exists() or TARGET.read_text(encoding="utf-8") != text
-        if is_stale:
-            print(f"rules/catalog/{TARGET.name} is stale: run make docs")
-        return int(is_stale)
-    TARGET.write_text(text, encoding="utf-8")
-    return 0
 
 
 def content() -> str:
@@ -77,4 +63,4 @@ def _arguments(rule: Rule[Any]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_compare(TARGET, content(), sys.argv[1:]))

@@ -11,24 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from kubeyaml import Chunk, read
+from tools.generated_file import write_or_compare
 
 FOLDER = Path(__file__).parents[1] / "policies" / "profiles"
 TARGET = FOLDER / "built_in.json"
-
-
-def main(arguments: list[str]) -> int:
-    """Write the file, or compare it if `arguments` is `["--check"]`.
-
-    Returns the exit status: 1 if the file is stale.
-    """
-    text = content()
-    if arguments == ["--check"]:
-        is_stale = not TARGET.exists() or TARGET.read_text(encoding="utf-8") != text
-        if is_stale:
-            print(f"policies/profiles/{TARGET.name} is stale: run make docs")
-        return int(is_stale)
-    TARGET.write_text(text, encoding="utf-8")
-    return 0
 
 
 def content() -> str:
@@ -45,4 +31,4 @@ def _profile(file: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_compare(TARGET, content(), sys.argv[1:]))

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tools.generated_file import write_or_compare
 from tools.terminal_svg import draw
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -40,11 +41,7 @@ def main(arguments: list[str]) -> int:
     for name, commands in PICTURES.items():
         file = DOCS / "images" / f"{name}.svg"
         drawn = draw(list(_outputs(commands)))
-        if arguments != ["--check"]:
-            file.write_text(drawn, encoding="utf-8")
-        elif not file.exists() or file.read_text(encoding="utf-8") != drawn:
-            print(f"docs/images/{file.name} is stale: run make docs")
-            stale = 1
+        stale |= write_or_compare(file, drawn, arguments)
     return stale
 
 

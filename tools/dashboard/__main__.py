@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tools.dashboard.audit import AUDIT
@@ -16,8 +15,7 @@ from tools.dashboard.calls import API_SERVERS, REQUESTS
 from tools.dashboard.decisions import DECISIONS, TO_DENY
 from tools.dashboard.panel import Panel
 from tools.dashboard.parts import CERTIFICATES, PODS, POLICY
-
-ROOT = Path(__file__).parents[2]
+from tools.generated_file import ROOT, write_or_compare
 
 FILE = ROOT / "charts" / "gpuward" / "files" / "dashboard.json"
 SECTIONS = {
@@ -42,13 +40,7 @@ def main(arguments: list[str]) -> int:
     Returns the exit status: 1 if the file is stale.
     """
     text = json.dumps(dashboard(), indent=1, ensure_ascii=False) + "\n"
-    if arguments == ["--check"]:
-        stale = not FILE.exists() or FILE.read_text(encoding="utf-8") != text
-        if stale:
-            print(f"{FILE.relative_to(ROOT)} is stale: run make docs")
-        return int(stale)
-    FILE.write_text(text, encoding="utf-8")
-    return 0
+    return write_or_compare(FILE, text, arguments)
 
 
 def dashboard() -> dict[str, Any]:
