@@ -1,7 +1,8 @@
 """Caches whose size tenants cannot increase without bound.
 
 Tenants choose many of the keys, such as the names of variables. A cache therefore keeps at most
-`MAX_ENTRIES` entries, and none whose key is longer than `MAX_KEY_LENGTH` characters.
+`MAX_ENTRIES` entries, and none whose key is longer than `MAX_KEY_LENGTH` characters. A full cache
+forgets: one that only stopped would serve nobody after the odd names of one tenant.
 """
 
 from __future__ import annotations
@@ -42,12 +43,17 @@ else:
 
 
 class BoundedCache(dict[K, V]):
-    """A dictionary whose `store` adds nothing if it is full or if the key is too long."""
+    """A dictionary that `store` empties when it is full.
+
+    It may only have what can be computed again. Another thread may empty it at any time, so look
+    an entry up once, and never test for it first.
+    """
 
     def store(self, key: K, value: V) -> V:
-        """Store `value` under `key` if the limits allow it; return `value` in either case."""
-        too_long = isinstance(key, str) and len(key) > MAX_KEY_LENGTH
-        if len(self) < MAX_ENTRIES and not too_long:
+        """Store `value` under `key`, unless the key is too long; return `value` in either case."""
+        if not isinstance(key, str) or len(key) <= MAX_KEY_LENGTH:
+            if len(self) >= MAX_ENTRIES:
+                self.clear()
             self[key] = value
         return value
 

@@ -69,9 +69,9 @@ class Inventory:
         """
         key = derive, argument
         found: R
-        if key in self._derived:
+        try:
             found = self._derived[key]
-        else:
+        except KeyError:
             found = self._derived.store(key, derive(self, argument))
         return found
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from policies.loading import load_policy
+from rules.base.caching import MAX_ENTRIES
 from rules.engine.fixing import check
 from rules.gpu import pod_requests
 from rules.gpu.devices import DEVICE_CLASS_PREFIX, Device, devices
@@ -249,3 +250,18 @@ def test_amounts_of_no_use_are_left_out() -> None:
         collector.add({"metadata": {"labels": ["pool"]}, "status": status})
     (group,) = collector.records()[NodeGroup][""].values()
     assert group == NodeGroup({}, {})
+
+
+def test_what_is_derived_from_an_inventory_is_computed_once_also_after_many_others() -> None:
+    inventory = Inventory()
+    computed: list[int] = []
+
+    def derive(_inventory: Inventory, number: int) -> int:
+        computed.append(number)
+        return number
+
+    for number in range(MAX_ENTRIES):
+        inventory.once(derive, number)
+    computed.clear()
+    assert [inventory.once(derive, -1) for _ in range(3)] == [-1, -1, -1]
+    assert computed == [-1]

@@ -19,6 +19,8 @@ from rules.base.patterns import matches
 from rules.profile.merging import merge_profiles
 from rules.profile.profile import Profile
 from rules.profile.records import Component, Resource, Scheduler, Taint, VisibleDevices
+from rules.traits.bits import GPU_VARIABLE
+from rules.traits.variables import variable_traits
 
 # Every family of resources in the registry, by one name each.
 FAMILIES = [
@@ -153,6 +155,38 @@ def test_many_variables_are_found_as_each_one_is(*, is_full: bool) -> None:
             ("A_DEVICES", known["A_DEVICES"]),
             ("B_1", known["B_*"]),
         ]
+
+
+def test_odd_names_of_one_pod_make_no_later_pod_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {name: VisibleDevices(name, "", ()) for name in ("A_DEVICES", "B_*")}
+    own = Profile("p", visible_devices=known, alternative_variables=("C_DEVICES",))
+
+    def env(prefix: str, count: int) -> list[dict[str, str]]:
+        return [{"name": f"{prefix}_{number}"} for number in range(count)]
+
+    later = [*env("B", 100), {"name": "A_DEVICES"}, {"name": "C_DEVICES"}]
+    variable_traits(env("B_ODD", MAX_ENTRIES), own)
+    assert own.visible_variable("A_DEVICES") is known["A_DEVICES"], "a fact is never forgotten"
+    assert variable_traits(later, own) == GPU_VARIABLE
+    compared: list[str] = []
+    monkeypatch.setattr(
+        "rules.profile.pattern_index.matches", lambda *texts: compared.append(texts[1])
+    )
+    monkeypatch.setattr(
+        "rules.traits.variables.traits_of_variable", lambda name, _profile: compared.append(name)
+    )
+    assert variable_traits(later, own) == GPU_VARIABLE
+    assert len(own.visible_variables([entry["name"] for entry in later])) == len(later) - 1
+    assert compared == [], "every name was met before"
+
+
+def test_an_exact_name_is_found_again_after_any_number_of_odd_names() -> None:
+    own = profile("p", "x/1", "x/*-a")
+    for number in range(2 * MAX_ENTRIES):
+        assert own.resource(f"y/{number}") is None
+        if number % 1000 == 0:
+            assert own.resource("x/1") == own.resources["x/1"]
+            assert own.resource("x/2-a") == own.resources["x/*-a"]
 
 
 def test_the_cache_of_resource_names_is_bounded() -> None:
