@@ -30,6 +30,8 @@ COVERED = (
     traits.GPU_RESOURCE,
     traits.ODD_AMOUNT,
     traits.SHARE,
+    traits.OTHER_GPU_RESOURCE,
+    traits.SEVERAL_GPUS,
     traits.UNKNOWN_RESOURCE,
     traits.CLAIM,
     traits.POD_CLAIM,
@@ -42,6 +44,7 @@ COVERED = (
     traits.DEVICE_CLAIM,
     traits.OBJECTS,
     traits.NODE_CONSTRAINT,  # only on labels of GPU nodes: on others, rules need a GPU as well
+    traits.NODE_SELECTION,  # the same
     traits.RUNTIME_CLASS,  # those that a profile lists; all where the webhook knows their handlers
     traits.EPHEMERAL,  # only with resources, which the API server refuses there
     traits.POD_RESOURCES,  # only those that Kubernetes does not define

@@ -5,9 +5,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from rules.base.spelling import within_slips
+from rules.gpu.devices import NATIVE
 from rules.profile.profile import Profile
+from rules.traits.bits import NVIDIA_CARD
 
-ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"})
+ORDINARY = frozenset({*NATIVE, NVIDIA_CARD})
 # Right name -> the wrong ones that users write.
 MISTAKES_FOR = {
     "nvidia.com/gpu": "gpu gpus GPU nvidia nvidia-gpu nvidia/gpu nvidia/gpus nvidia.com nvidia.gpu"

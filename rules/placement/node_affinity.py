@@ -14,8 +14,9 @@ from rules.base.json_patch import Path
 from rules.base.patterns import has_placeholder
 from rules.objects.pod import Pod
 from rules.profile.records import NodeAffinity
+from rules.traits import bits
 
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+REQUIRED = bits.REQUIRED
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 NODE_AFFINITY: Path = ("affinity", "nodeAffinity")
 # The label by which a platform marks nodes that it may take back at any time, and its values:

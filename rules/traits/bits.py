@@ -38,6 +38,10 @@ DEVICE_CLAIM = 1 << 21  # no pod either, but a ResourceClaim or a template of on
 ENV_FROM = 1 << 22  # an envFrom without a prefix
 INVENTORY = 1 << 23  # not of the pod: other objects are known
 POD_CLAIM = 1 << 24  # resourceClaims of the pod, which its containers may use
+NODE_SELECTION = 1 << 25  # nodeSelector or required node affinity
+OTHER_GPU_RESOURCE = 1 << 26  # a GPU resource by another name than that of NVIDIA's cards
+SEVERAL_GPUS = 1 << 27  # a container with more than one of a GPU resource, or several of them
+INIT = 1 << 28  # an init container
 # Of objects as a whole (`workloads.object_kinds`). Traits of pods are below, these from here on.
 NODE = 1 << 40
 LIMIT_RANGE = 1 << 41
@@ -55,9 +59,13 @@ GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
 OBJECTS = NODE | NODE_POOL | LIMIT_RANGE | KUBELET_CONFIG | WEBHOOK_CONFIGURATION
 OBJECTS |= GPU_WORKLOAD | NODE_AGENT | CLUSTER_QUEUE | RESOURCE_FLAVOR
 
-# The taints that Kubernetes makes pods tolerate, and the resources of one sharing system.
+# The taints that Kubernetes makes pods tolerate, NVIDIA's cards, and the resources of one sharing
+# system.
 NATIVE_TAINT_PREFIX = "node.kubernetes.io/"
+NVIDIA_CARD = "nvidia.com/gpu"
 ALIYUN_PREFIX = "aliyun.com/"
+# The part of an affinity that a node must meet.
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 # Looked for in keys in either case.
 KEY_WORDS = ("gpu", "cdi", "device")
 # gpuward's own keys, which no rule is about: the webhook marks the pods that it fixes.
@@ -69,7 +77,7 @@ ANNOTATION_WORDS = ("bind-", "predicate-", "allocate", "assigned", "dsmlu", "mou
 VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU")
 LD_PREFIX = "LD_"
 POD_FIELD_TRAITS: Mapping[str, int] = {
-    "nodeSelector": NODE_CONSTRAINT,
+    "nodeSelector": NODE_CONSTRAINT | NODE_SELECTION,
     "affinity": NODE_CONSTRAINT,
     "topologySpreadConstraints": NODE_CONSTRAINT,
     "runtimeClassName": RUNTIME_CLASS,

@@ -26,13 +26,16 @@ from rules.traits.bits import (
     GPU_VARIABLE,
     GPU_WORKLOAD,
     HOST_PATH,
+    INIT,
     KEY_WORDS,
     NATIVE_TAINT_PREFIX,
     NODE_AGENT,
+    NODE_SELECTION,
     OWN_PREFIX,
     POD_FIELD_TRAITS,
     PRIVILEGED,
     QUOTA,
+    REQUIRED,
     TOLERATION,
 )
 from rules.traits.resources import resource_traits
@@ -40,9 +43,8 @@ from rules.traits.variables import variable_traits
 from rules.workloads.subjects import Subject
 
 _POD_FIELDS = frozenset(POD_FIELD_TRAITS)
-_ROLE_TRAITS = tuple(
-    (f, EPHEMERAL if role == "ephemeral" else 0) for (f,), role in POD_SPEC.container_lists
-)
+_ROLE_TRAITS = {"init": INIT, "app": 0, "ephemeral": EPHEMERAL}
+_FIELD_TRAITS = tuple((field, _ROLE_TRAITS[role]) for (field,), role in POD_SPEC.container_lists)
 
 
 class PodTraits(NamedTuple):
@@ -93,7 +95,7 @@ def raw_traits(spec: Mapping[str, Any], metadata: Mapping[str, Any], profile: Pr
     """
     own, by_metadata = _spec_traits(spec), _metadata_traits(metadata, profile)
     traits, containers = own | by_metadata, []
-    for field, role_traits in _ROLE_TRAITS:
+    for field, role_traits in _FIELD_TRAITS:
         for raw in spec.get(field) or ():
             by_variables, by_resources = variable_traits(raw.get("env"), profile), 0
             resources, devices_by_name = raw.get("resources"), {}
@@ -122,6 +124,9 @@ def _spec_traits(spec: Mapping[str, Any]) -> int:
     for field in _POD_FIELDS.intersection(spec):
         if spec[field]:
             traits |= POD_FIELD_TRAITS[field]
+    affinity = spec.get("affinity")
+    if affinity and as_object(as_object(affinity).get("nodeAffinity")).get(REQUIRED) is not None:
+        traits |= NODE_SELECTION
     scheduler = spec.get("schedulerName")
     if scheduler and scheduler != DEFAULT_SCHEDULER:
         traits |= CUSTOM_SCHEDULER
@@ -174,8 +179,7 @@ def _container_traits(container: Container) -> int:
     if container.variable_traits is None:
         container.variable_traits = variable_traits(raw.get("env"), profile)
     if container.other_traits is None:
-        role_traits = EPHEMERAL if container.role == "ephemeral" else 0
-        container.other_traits = role_traits | _other_traits(raw)
+        container.other_traits = _ROLE_TRAITS[container.role] | _other_traits(raw)
     return container.resource_traits | container.variable_traits | container.other_traits
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rules.base.quantity import Quantity
 from rules.gpu.devices import NATIVE, Device
 from rules.traits.bits import (
     ALIYUN_PREFIX,
     CLAIM,
     GPU_RESOURCE,
+    NVIDIA_CARD,
     ODD_AMOUNT,
+    OTHER_GPU_RESOURCE,
+    SEVERAL_GPUS,
     SHARE,
     UNKNOWN_RESOURCE,
 )
@@ -21,6 +25,8 @@ def resource_traits(
 ) -> int:
     """The traits of a container with these resources and claims; `known` are its `devices`."""
     traits = CLAIM if claims else 0
+    if len(known) > 1:
+        traits |= SEVERAL_GPUS
     for name in {*limits, *requests} - NATIVE:
         traits |= _single_resource_traits(name, known.get(name))
     return traits
@@ -30,6 +36,14 @@ def _single_resource_traits(name: str, device: Device | None) -> int:
     traits = SHARE if name.startswith(ALIYUN_PREFIX) else 0
     if device is None:
         return traits | UNKNOWN_RESOURCE
+    traits |= GPU_RESOURCE
+    if name != NVIDIA_CARD:
+        traits |= OTHER_GPU_RESOURCE
     if device.resource.sharing == "share":
         traits |= SHARE
-    return traits | GPU_RESOURCE if device.is_plain_count else traits | GPU_RESOURCE | ODD_AMOUNT
+    if not device.is_plain_count:
+        traits |= ODD_AMOUNT
+    for amount in (device.limit, device.request):
+        if isinstance(amount, Quantity) and amount.value > 1:
+            traits |= SEVERAL_GPUS
+    return traits

@@ -28,7 +28,7 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, UNKNOWN_RESOURCE
+from rules.traits.bits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
 
 DOMAIN = "gpu.intel.com/"
 RESOURCES = tuple(f"{DOMAIN}{name}" for name in ("monitoring", "i915_monitoring", "xe_monitoring"))
@@ -67,6 +67,6 @@ RULE = define_rule(
     check,
     action=Action.DENY,
     since="0.1",
-    needs=(UNKNOWN_RESOURCE | GPU_RESOURCE,),
+    needs=(UNKNOWN_RESOURCE | OTHER_GPU_RESOURCE,),
     needs_resources=True,
 )

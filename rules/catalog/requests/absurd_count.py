@@ -39,7 +39,7 @@ from rules.gpu.devices import devices
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
+from rules.traits.bits import SEVERAL_GPUS
 
 OPTIONS: Mapping[str, Any] = MappingProxyType({"max_devices": 16})
 COUNTED = "device"
@@ -56,7 +56,7 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
             maximum = resource.maximum
             if resource.unit == COUNTED:
                 maximum = context.options["max_devices"]
-            if not maximum or not isinstance(amount, Quantity):
+            if maximum < 1 or not isinstance(amount, Quantity):
                 continue
             if not amount.is_integer or amount.value <= maximum:
                 continue
@@ -95,7 +95,7 @@ RULE = define_rule(
     check,
     action=Action.WARN,
     since="0.1",
-    needs=(GPU_RESOURCE,),
+    needs=(SEVERAL_GPUS,),
     needs_resources=True,
     options=OPTIONS,
 )

@@ -30,7 +30,7 @@ from rules.gpu.pod_requests import only_init_requests_gpu
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
+from rules.traits.bits import GPU_RESOURCE, INIT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -60,5 +60,5 @@ def _has_application(pod: Pod) -> bool:
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE,), needs_resources=True
+    check, action=Action.WARN, since="0.1", needs=(INIT, GPU_RESOURCE), needs_resources=True
 )

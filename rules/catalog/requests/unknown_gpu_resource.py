@@ -39,7 +39,7 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, UNKNOWN_RESOURCE
+from rules.traits.bits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -89,6 +89,6 @@ RULE = define_rule(
     action=Action.DENY,
     since="0.1",
     # The patterns of profiles know misspelt profiles of MIG too.
-    needs=(UNKNOWN_RESOURCE | GPU_RESOURCE,),
+    needs=(UNKNOWN_RESOURCE | OTHER_GPU_RESOURCE,),
     needs_resources=True,
 )

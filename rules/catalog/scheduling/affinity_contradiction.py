@@ -43,7 +43,7 @@ from rules.placement.node_affinity import (
 )
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU, NODE_CONSTRAINT
+from rules.traits.bits import GPU, NODE_SELECTION
 
 AFFINITY = "the required node affinity"
 EMPTY = "has an empty term, which matches no node"
@@ -128,4 +128,4 @@ def _about(where: Term, label: str, key: str, why: str) -> Finding:
     )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_CONSTRAINT, GPU))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_SELECTION, GPU))

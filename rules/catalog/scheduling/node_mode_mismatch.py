@@ -40,7 +40,7 @@ from rules.placement.node_modes import (
 )
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, NODE_CONSTRAINT
+from rules.traits.bits import GPU_RESOURCE, NODE_SELECTION
 
 Modes: TypeAlias = Mapping[str, tuple[str, ...]]
 
@@ -88,4 +88,4 @@ def _finding(
     return Finding(path=path, key=f"nodes.{label}", message=message, help=advice)
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_CONSTRAINT, GPU_RESOURCE))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_SELECTION, GPU_RESOURCE))

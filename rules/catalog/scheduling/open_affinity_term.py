@@ -42,7 +42,7 @@ from rules.placement.node_affinity import (
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import define_rule
-from rules.traits.bits import GPU, NODE_CONSTRAINT
+from rules.traits.bits import GPU, NODE_SELECTION
 
 # Labels that nodes with and without GPUs, and with every kind of GPU, have.
 OTHER_LABELS = frozenset(
@@ -113,4 +113,4 @@ def _is_about_something_else(profile: Profile, demand: Demand) -> bool:
     return key in OTHER_LABELS or as_text(demand.get("operator")) in EXCLUDES
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_CONSTRAINT, GPU))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_SELECTION, GPU))

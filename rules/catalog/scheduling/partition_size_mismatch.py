@@ -36,7 +36,7 @@ from rules.placement.node_modes import allowed_values, selected_modes
 from rules.placement.shared_cards import GKE_PARTITION_SIZE as SIZE
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU, NODE_CONSTRAINT
+from rules.traits.bits import GPU, NODE_SELECTION
 
 CARD = "cloud.google.com/gke-accelerator"
 # With this label, a node pool has a device plugin of the user's.
@@ -89,5 +89,5 @@ def _not_on_the_card(pod: Pod, sizes: set[str]) -> Iterator[Finding]:
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(NODE_CONSTRAINT, GPU), needs_resources=True
+    check, action=Action.WARN, since="0.1", needs=(NODE_SELECTION, GPU), needs_resources=True
 )

@@ -31,7 +31,7 @@ from rules.objects.pod import Pod
 from rules.placement.node_modes import offered_resources, selected_modes, stated_values
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import NODE_CONSTRAINT
+from rules.traits.bits import NODE_SELECTION
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -51,4 +51,4 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         yield Finding(path=path, key=f"nodes.{label}={value}", message=message, help=advice)
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_CONSTRAINT,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_SELECTION,))

@@ -35,7 +35,7 @@ from rules.objects.pod import Pod
 from rules.placement.shared_cards import selects_mig_cards
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
+from rules.traits.bits import SEVERAL_GPUS
 
 _WHOLE, _MIG, _SHARED = "nvidia.com/gpu", "nvidia.com/mig-", ".shared"
 _MASK, _DEVICE = "CUDA_VISIBLE_DEVICES", "MIG-"
@@ -86,5 +86,5 @@ def _divides_devices(container: Container, command: Sequence[CommandText]) -> bo
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE,), needs_resources=True
+    check, action=Action.WARN, since="0.1", needs=(SEVERAL_GPUS,), needs_resources=True
 )

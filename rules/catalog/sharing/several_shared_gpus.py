@@ -35,7 +35,7 @@ from rules.objects.pod import Pod
 from rules.placement.shared_cards import selects_shared_cards
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
+from rules.traits.bits import SEVERAL_GPUS
 
 _WHOLE, _DOMAIN, _SHARED = "nvidia.com/gpu", "nvidia.com/", ".shared"
 
@@ -66,5 +66,5 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE,), needs_resources=True
+    check, action=Action.WARN, since="0.1", needs=(SEVERAL_GPUS,), needs_resources=True
 )
