@@ -9,7 +9,7 @@ from rules.objects.container import Container
 _FIELDS = ("command", "args")
 # Of a pod, together. Longer texts are programs rather than commands, and to search all that a pod
 # can have would take seconds.
-_MAX_CHARACTERS = 100_000
+MAX_CHARACTERS = 100_000
 
 
 class CommandText(NamedTuple):
@@ -26,13 +26,24 @@ def commands_of(
 
     A container whose commands do not fit in what those before it have left is skipped.
     """
-    left = _MAX_CHARACTERS
+    for container, texts in bounded_commands(containers):
+        if texts is not None:
+            yield container, texts
+
+
+def bounded_commands(
+    containers: Iterable[Container],
+) -> Iterator[tuple[Container, list[CommandText] | None]]:
+    """The same with None for a container that `commands_of` skips: for rules about bypasses."""
+    left = MAX_CHARACTERS
     for container in containers:
         texts = _texts(container)
         length = sum([len(text) for _, text in texts])
         if length <= left:
             left -= length
             yield container, texts
+        else:
+            yield container, None
 
 
 def _texts(container: Container) -> list[CommandText]:

@@ -158,6 +158,32 @@ def test_a_long_command_hides_those_of_no_other_container() -> None:
     assert [finding.path for finding in found] == [("spec", "containers", 1, "args", 0)]
 
 
+@pytest.mark.parametrize(
+    ("padding", "folder", "paths"),
+    [
+        ([50_000, 50_000], {"hostPath": {"path": "/run"}}, [("args",)]),
+        ([50_000, 1], {"hostPath": {"path": "/run"}}, [("args", 0)]),
+        ([50_000, 50_000], {"emptyDir": {}}, []),
+    ],
+    ids=["too-long", "short", "nothing-of-the-node"],
+)
+def test_no_padding_hides_a_command_that_starts_containers_with_gpus(
+    padding: list[int], folder: dict[str, Any], paths: list[Path]
+) -> None:
+    mounts = [{"name": "run", "mountPath": "/run"}]
+    containers: list[dict[str, Any]] = [
+        *({"name": f"pad-{n}", "command": ["x" * length]} for n, length in enumerate(padding)),
+        {"name": "start", "args": ["docker run --gpus all cuda"], "volumeMounts": mounts},
+        {"name": "idle"},
+    ]
+    spec = {"containers": containers, "volumes": [{"name": "run", **folder}]}
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+    found = check(manifest, RULES.restricted_to(["run-gpu-command"]), CONTEXT).findings
+    assert [finding.path for finding in found] == [
+        ("spec", "containers", 2, *path) for path in paths
+    ]
+
+
 @pytest.mark.parametrize("number", range(len(ORIGINALS)))
 def test_the_originals_make_nothing_fail(number: int) -> None:
     evaluate_without_failure(copy.deepcopy(ORIGINALS[number]))

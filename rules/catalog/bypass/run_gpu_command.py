@@ -6,7 +6,10 @@ Checks pods that mount a path of the node. Finds in `command` and `args` of thei
 commands `run` and `create` of docker, podman and nerdctl, and `ctr run`, with an option that gives
 the new container GPUs: `--gpus`, `--device` of a GPU, `--runtime nvidia`, or a visible-devices
 variable. It reads a list of words as well as the text of a shell, and only the options before the
-image. Of a pod it reads at most 100,000 characters.
+image.
+
+Of a pod it reads at most 100,000 characters. A container whose commands do not fit in these is
+reported as well, because nobody knows what they start.
 
 Why it matters
 --------------
@@ -26,9 +29,10 @@ from rules.base.json_access import display
 from rules.base.json_patch import Path
 from rules.finding import Action, Finding
 from rules.gpu.advice import remove_and_request
-from rules.gpu.commands import CommandText, commands_of
+from rules.gpu.commands import MAX_CHARACTERS, CommandText, bounded_commands
 from rules.gpu.host_paths import host_mounts
 from rules.gpu.run_commands import RunOption, find_run_options, gives_gpu, run_options
+from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
@@ -36,22 +40,42 @@ from rules.traits.bits import HOST_PATH
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield the first such option of each container."""
-    for container, words in commands_of(pod.containers if host_mounts(pod) else ()):
-        for path, option in _options(words):
-            if gives_gpu(option, container.profile.visible_variable(option.name)):
-                what = f"{option.name}={display(option.value)}" if option.value else option.name
-                yield Finding(
-                    path=path,
-                    key=f"run.{option.name}",
-                    message=(
-                        f"{container} runs `{option.tool}` with {what}: the new container gets "
-                        "GPUs that the scheduler has not counted"
-                    ),
-                    container=container,
-                    help=remove_and_request(container, "remove the command"),
-                )
-                break
+    """Yield the first such option of each container, and each container that was not read."""
+    for container, words in bounded_commands(pod.containers if host_mounts(pod) else ()):
+        found = _unread(container) if words is None else _first_option(container, words)
+        if found:
+            yield found
+
+
+def _first_option(container: Container, words: list[CommandText]) -> Finding | None:
+    for path, option in _options(words):
+        if gives_gpu(option, container.profile.visible_variable(option.name)):
+            what = f"{option.name}={display(option.value)}" if option.value else option.name
+            return Finding(
+                path=path,
+                key=f"run.{option.name}",
+                message=(
+                    f"{container} runs `{option.tool}` with {what}: the new container gets "
+                    "GPUs that the scheduler has not counted"
+                ),
+                container=container,
+                help=remove_and_request(container, "remove the command"),
+            )
+    return None
+
+
+def _unread(container: Container) -> Finding:
+    return Finding(
+        path=(*container.path, "args" if container.raw.get("args") else "command"),
+        key="run",
+        message=(
+            f"{container} has commands that were not read, because those of the pod have more than "
+            f"{MAX_CHARACTERS:,} characters: they may start containers with GPUs that the "
+            "scheduler has not counted"
+        ),
+        container=container,
+        help="shorten the commands, or mount no path of the node",
+    )
 
 
 def _options(words: list[CommandText]) -> Iterator[tuple[Path, RunOption]]:
