@@ -59,7 +59,7 @@ Demand = Mapping[str, Any]
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
-    """Yield the first term that allows any GPU, if another one names the GPU."""
+    """Yield each term that allows any GPU, if another one names the GPU."""
     terms = [(path, term) for path, term in required_terms(pod) if not is_empty(term)]
     if len(terms) < 2 or not pod_requests_gpu(pod):  # noqa: PLR2004  # one term has no alternative
         return
@@ -68,17 +68,31 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         return
     demands = [[demand for _, demand in expressions(term)] for _, term in terms]
     named = next(filter(None, (_gpu_label(pod.profile, each, everywhere) for each in demands)), "")
-    weak = next((t for t in terms if _says_nothing(pod.profile, t[1], everywhere)), None)
-    if named and weak:
-        path, term = weak
-        labels = ", ".join(display(e.get("key", "")) for _, e in expressions(term)[:3])
-        yield Finding(
-            path=path,
-            key="nodeSelectorTerms.open",
-            message=f"one term of the required node affinity names {display(named)}, and another "
-            f"one only {labels}: terms are alternatives, so any GPU there will do",
-            help=f"say in every term what {named} should be, or put it in nodeSelector",
-        )
+    if not named:
+        return
+    reported: set[str] = set()
+    for path, term in terms:
+        key = _key(term)
+        if key not in reported and _says_nothing(pod.profile, term, everywhere):
+            reported.add(key)
+            labels = ", ".join(display(e.get("key", "")) for _, e in expressions(term)[:3])
+            yield Finding(
+                path=path,
+                key=key,
+                message=f"one term of the required node affinity names {display(named)}, and "
+                f"another one only {labels}: terms are alternatives, so any GPU there will do",
+                help=f"say in every term what {named} should be, or put it in nodeSelector",
+            )
+
+
+def _key(term: Demand) -> str:
+    """What tells `term` from others, wherever it is in the list."""
+    demands = []
+    for _, demand in expressions(term):
+        values = demand.get("values")
+        listed = values if isinstance(values, list) else ()
+        demands.append(",".join(map(as_text, (demand.get("key"), demand.get("operator"), *listed))))
+    return ".".join(("nodeSelectorTerms.open", *demands))
 
 
 def _gpu_label(profile: Profile, demands: Iterable[Demand], everywhere: Sequence[Demand]) -> str:
