@@ -52,6 +52,7 @@ class Client:
         """
         self._body.write_bytes(body)
         self._environment["EVERY"] = str(mix.requests_per_template)
+        self._environment["RELEASE_EVERY"] = str(mix.requests_per_release)
         result = self._wrk(url, connections, seconds)
         requests = result["requests"]
         while result["requests"] < MIN_REQUESTS * connections and seconds < MAX_SECONDS:
@@ -67,7 +68,7 @@ class Client:
     ) -> Load:
         """Send `rate` requests per second; latencies count from the time a request is due."""
         self._body.write_bytes(body)
-        numbers = (rate, connections, seconds, mix.requests_per_template, self._sent)
+        numbers = (rate, connections, seconds, *mix[1:], self._sent)
         command = [sys.executable, "-m", PACED, url, str(self._body), *map(str, numbers)]
         result = self._run(command)
         self._sent += result["requests"]

@@ -1,7 +1,8 @@
-"""Send a review at a steady rate: `paced URL FILE RATE CONNECTIONS SECONDS EVERY START`.
+"""Send a review at a steady rate: `paced URL FILE RATE CONNECTIONS SECONDS EVERY RELEASE START`.
 
-With EVERY, that many requests come with one new template, and START is the first one's number; 0
-stands for requests that are all the same (`benchmarks.variation`).
+EVERY is how many requests come with one new template, and RELEASE how many with one new release.
+An EVERY of 0 stands for requests that are all the same (`benchmarks.variation`). START is the
+number of the first template and of the first release.
 
 It prints one line of JSON with latencies in microseconds. The latency of a request counts from the
 time at which the request is due. So it includes the wait for a free connection, if the server is
@@ -20,7 +21,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from benchmarks.variation import varied
+from benchmarks.variation import Mix, varied
 
 WARM_UP = 0.1  # this share of the requests does not count
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -29,11 +30,12 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 def main() -> None:
     """Send the requests and print the result."""
     url, file, *numbers = sys.argv[1:]
-    rate, connections, seconds, every, first = (float(number) for number in numbers)
+    rate, connections, seconds, every, release, first = (float(number) for number in numbers)
     # `select` waits for microseconds, where `epoll` rounds up to whole milliseconds.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        client = PacedClient(url, Path(file).read_bytes(), int(every), int(first))
+        mix = Mix("", int(every), int(release))
+        client = PacedClient(url, Path(file).read_bytes(), mix, int(first))
         runner.run(client.run(int(rate * seconds), 1 / rate, int(connections)))
     latencies = sorted(client.latencies[int(WARM_UP * len(client.latencies)) :])
     p50, p99 = (round(latencies[int(share * len(latencies))] * 1e6) for share in (0.5, 0.99))
@@ -44,13 +46,13 @@ def main() -> None:
 class PacedClient:
     """Sends the requests, and records their latencies in seconds and the number of failures."""
 
-    def __init__(self, url: str, body: bytes, every: int, first: int) -> None:
+    def __init__(self, url: str, body: bytes, mix: Mix, first: int) -> None:
         self._url = urlsplit(url)
         head = f"POST {self._url.path} HTTP/1.1\r\nHost: {self._url.netloc}\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         self._request = head.encode() + body
-        self._every = every
-        self._number = self._template = first
+        self._mix = mix
+        self._number = self._template = self._release = first
         self._idle: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
         self.latencies: list[float] = []
         self.failed = 0
@@ -68,11 +70,12 @@ class PacedClient:
                 group.create_task(self._send(due))
 
     def _next_request(self) -> bytes:
-        if not self._every:
+        if not self._mix.requests_per_template:
             return self._request
         self._number += 1
-        self._template += self._number % self._every == 0
-        return varied(self._request, self._number, self._template)
+        self._template += self._number % self._mix.requests_per_template == 0
+        self._release += self._number % self._mix.requests_per_release == 0
+        return varied(self._request, self._number, self._template, self._release)
 
     async def _connect(self) -> Connection:
         # The benchmark started the server on this machine, so there is nothing to verify.

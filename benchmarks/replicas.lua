@@ -1,5 +1,6 @@
 -- Sends the review in the file BODY, as benchmarks/variation.py says: START is the number of the first
--- request and template, EVERY how many requests come with one template.
+-- request, template and release, EVERY how many requests come with one template, and RELEASE_EVERY how
+-- many with one release.
 
 local file = io.open(os.getenv("BODY"), "rb")
 local body = file:read("*a")
@@ -7,12 +8,13 @@ wrk.method, wrk.body = "POST", body
 wrk.headers["Content-Type"] = "application/json"
 if os.getenv("BEARER") then wrk.headers["Authorization"] = "Bearer " .. os.getenv("BEARER") end
 
-local every = tonumber(os.getenv("EVERY"))
-local number, template, parts, kinds = 0, 0, {}, {}
+local every, release_every = tonumber(os.getenv("EVERY")), tonumber(os.getenv("RELEASE_EVERY"))
+local number, template, release, parts, kinds = 0, 0, 0, {}, {}
 local marks = {
   uid = "uuuuuuuuuuuu",
   token = "access%-ttttt",
   time = "mm:ss",
+  release = "rrrrrrrr",
   template = "nnnnnnnn",
 }
 
@@ -42,7 +44,7 @@ end
 
 init = function()
   number = tonumber(os.getenv("START"))
-  template = number
+  template, release = number, number
   split()
 end
 
@@ -50,10 +52,12 @@ if every > 0 then
   request = function()
     number = number + 1
     if number % every == 0 then template = template + 1 end
+    if number % release_every == 0 then release = release + 1 end
     local values = {
       uid = string.format("%012d", number),
       token = "access-" .. letters(number),
       time = string.format("%02d:%02d", math.floor(number / 60) % 60, number % 60),
+      release = string.format("%08d", release),
       template = string.format("%08d", template),
     }
     local pieces = {}

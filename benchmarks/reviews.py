@@ -1,6 +1,6 @@
 """AdmissionReviews as an API server sends them, with default values and managed fields.
 
-They have marks where replicas and templates differ: `benchmarks.variation`.
+They have marks where replicas, releases and templates differ: `benchmarks.variation`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from benchmarks.variation import TEMPLATE, TIME, UID, VOLUME_SUFFIX
+from benchmarks.variation import RELEASE, TEMPLATE, TIME, UID, VOLUME_SUFFIX
 
 GPU = "nvidia.com/gpu"
 MOUNT = {
@@ -74,8 +74,8 @@ def _container(name: str, variables: int, *, broken: bool) -> dict[str, Any]:
         env.append({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"})
         requests[GPU] = "1"
     return {
-        "name": name,
-        "image": f"registry.example.com/vision/{name}:v1.8.{TEMPLATE}",
+        "name": f"{name}-{TEMPLATE}",
+        "image": f"registry.example.com/vision/{name}:v1.8.{RELEASE}",
         "command": ["python", "-m", "vision.train"],
         "args": ["--config", "/etc/vision/config.yaml", "--resume", "auto"],
         "env": env,

@@ -41,14 +41,15 @@ class ParallelSize(NamedTuple):
     path: Path
 
 
-_BY_IMAGE = {launcher.image: launcher for launcher in LAUNCHERS if launcher.image}
+# Launchers that an image starts by itself, by the name of the image.
+LAUNCHERS_BY_IMAGE = {launcher.image: launcher for launcher in LAUNCHERS if launcher.image}
 _BY_START: dict[str, list[tuple[Launcher, tuple[str, ...]]]] = {}
 for _launcher in LAUNCHERS:
     for _first, *_second in _launcher.starts:
         _BY_START.setdefault(_first, []).append((_launcher, tuple(_second)))
 _LIGHTNING_OPTIONS = frozenset(LIGHTNING.sizes[0])
 # One of them is in every command of interest.
-_MARKS = (*_BY_START, LIGHTNING.sizes[0][0])
+LAUNCHER_MARKS = (*_BY_START, LIGHTNING.sizes[0][0])
 # Of a command; one that has more is a program, and to read it would take long.
 _MAX_WORDS = 5000
 # Beside these words a command starts several programs, or one on several machines.
@@ -112,13 +113,16 @@ def _words(command: Iterable[CommandText]) -> list[Word]:
 def _may_start(container: Container, command: Iterable[CommandText]) -> bool:
     """Whether a launcher is named anywhere: cheaper than to look at every word."""
     whole = "\n".join([text for _, text in command])
-    return any(mark in whole for mark in _MARKS) or image_name(container.image) in _BY_IMAGE
+    return (
+        any(mark in whole for mark in LAUNCHER_MARKS)
+        or image_name(container.image) in LAUNCHERS_BY_IMAGE
+    )
 
 
 def _started(container: Container, words: Sequence[Word]) -> Iterator[tuple[Launcher, bool]]:
     """Each launcher that is named, and whether it is a mention."""
-    if not container.raw.get("command") and image_name(container.image) in _BY_IMAGE:
-        yield _BY_IMAGE[image_name(container.image)], False
+    if not container.raw.get("command") and image_name(container.image) in LAUNCHERS_BY_IMAGE:
+        yield LAUNCHERS_BY_IMAGE[image_name(container.image)], False
     for index, word in enumerate(words):
         for launcher, second in _BY_START.get(word.text.rpartition("/")[2], ()):
             following = words[index + 1 : index + 1 + len(second)]

@@ -1,13 +1,16 @@
-"""Which annotations, labels and variables rules may read.
+"""Which annotations, labels, variables, images and commands rules may read.
 
 All others have no influence on what rules find, whatever their values.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from rules.base.caching import BoundedCache
+from rules.gpu.images import image_name, image_tag, vendor_of_image
+from rules.gpu.launchers import LAUNCHER_MARKS, LAUNCHERS_BY_IMAGE
 from rules.objects.pod import MIRROR
 from rules.profile.profile import Profile
 from rules.traits.extraction import key_traits
@@ -17,6 +20,15 @@ from rules.traits.variables import traits_of_variable
 _OTHER_KEYS = (MIRROR, "app.kubernetes.io/managed-by", "hami.io/webhook")
 # The same of variables.
 _OTHER_VARIABLES = ("TF_FORCE_UNIFIED_MEMORY", "CUDF_PANDAS_RMM_MODE")
+# Rules that tell ordinary images apart.
+RULES_ABOUT_EVERY_IMAGE = frozenset({"untrusted-gpu-image"})
+# Of a container that mounts no path of the node: one of them is in every command of interest. A
+# backslash begins an escape sequence in JSON, which may stand for any character.
+_COMMAND_MARKS = (
+    *LAUNCHER_MARKS,
+    *("--rmm-managed-memory", "CUDA_VISIBLE_DEVICES", "MIG-", "sleep", "tail", "\\"),
+)
+_COMMAND_MARK = re.compile("|".join(map(re.escape, _COMMAND_MARKS)).encode())
 
 
 class NameTable(BoundedCache[str, bool]):
@@ -53,3 +65,22 @@ def read_variables(profile: Profile) -> NameTable:
     """
     known = frozenset(_OTHER_VARIABLES)
     return NameTable(lambda name: name in known or bool(traits_of_variable(name, profile)))
+
+
+def is_ordinary_image(image: str) -> bool:
+    """Whether only `RULES_ABOUT_EVERY_IMAGE`, and exceptions, tell `image` from others like it."""
+    is_latest = image_tag(image) == "latest"
+    return not (is_latest or vendor_of_image(image) or is_launcher_image(image))
+
+
+def is_launcher_image(image: str) -> bool:
+    """Whether a container of `image` may run a known launcher without naming it."""
+    return image_name(image) in LAUNCHERS_BY_IMAGE
+
+
+def may_read_command(text: bytes) -> bool:
+    """Whether rules may find something in `text`, the `command` or `args` of a container in JSON.
+
+    That holds for containers whose image is of no launcher, in pods that mount no path of the node.
+    """
+    return _COMMAND_MARK.search(text) is not None

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import datetime
 
+from rules.base.patterns import matches_any
 from rules.engine.bounds import StepLimit
 from rules.engine.fixing import fix
 from rules.engine.result import RuleFailure
 from rules.finding import Action, Finding
 from rules.inventory.inventory import EMPTY, Inventory
 from rules.policy import Policy
+from rules.profile.profile import union
 from rules.rule import load_module
+from rules.traits.names import RULES_ABOUT_EVERY_IMAGE
 from webhook.admission import outcomes
 from webhook.admission.allowing import DEFAULTS, allow
 from webhook.admission.decision import IGNORED, Decision
@@ -32,6 +35,9 @@ from webhook.admission.request import (
 )
 from webhook.admission.review import AdmissionReview
 from webhook.admission.workloads import WorkloadDecider
+
+# To compare every new image with more patterns would take longer than to evaluate its pod.
+_MAX_IMAGE_PATTERNS = 100
 
 
 class Decider:
@@ -52,6 +58,9 @@ class Decider:
         self.denies_on_failure = policy.on_rule_error == "deny"
         """Whether an object is refused if a bug prevented its evaluation."""
         self._names = frozenset(active.rule.name for active in self._rules.rules)
+        self._excepted_images = union(exception.images for exception in self._rules.exceptions)
+        has_many = len(self._excepted_images) > _MAX_IMAGE_PATTERNS
+        self._tells_images_apart = has_many or not RULES_ABOUT_EVERY_IMAGE.isdisjoint(self._names)
         rules = [active.rule for active in self._rules.rules]
         self._families = {rule.name: rule.family for rule in rules}
         self._bypass_rules = frozenset(rule.name for rule in rules if rule.family == "bypass")
@@ -59,6 +68,10 @@ class Decider:
     def depends_on_names(self, namespace: str) -> bool:
         """Whether decisions about objects in `namespace` may depend on their names."""
         return any(exception.names for exception in self._rules.exceptions_in(namespace))
+
+    def depends_on_image(self, image: str) -> bool:
+        """Whether decisions about containers of `image`, an ordinary one, may depend on which."""
+        return self._tells_images_apart or matches_any(self._excepted_images, image)
 
     def mutate(
         self,

@@ -17,12 +17,14 @@ from webhook.admission.decider import Decider
 from webhook.admission.decision import Decision
 from webhook.decision_cache.bounded_map import BoundedMap
 from webhook.decision_cache.reading import Reader, Reading, review_of
-from webhook.decision_cache.spec_texts import TOKEN_PLACEHOLDER
+from webhook.decision_cache.spec_texts import IMAGE_PLACEHOLDER, TOKEN_PLACEHOLDER
 
 # Of all texts and answers together. Texts of specs, by which specs need not be decoded, get half.
 MAX_BYTES = 16 << 20
-# A text that is cut may end within the placeholder.
-_PLACEHOLDER = TOKEN_PLACEHOLDER.rstrip("?").encode() + b"?"
+# A text that is cut may end within a placeholder.
+_PLACEHOLDERS = tuple(
+    text.partition("?")[0].encode() + b"?" for text in (TOKEN_PLACEHOLDER, IMAGE_PLACEHOLDER)
+)
 # What the Python objects of an entry take besides its texts.
 _ENTRY_BYTES = 2_000
 
@@ -69,7 +71,7 @@ class DecisionCache:
 
     def _forget(self, decider: Decider, today: datetime.date) -> None:
         half = self._max_bytes // 2
-        self._reader = Reader(decider.policy.profile, half, decider.depends_on_names)
+        self._reader = Reader(decider, half)
         self._answers: BoundedMap[tuple[bytes, bytes], ReusableAnswer] = BoundedMap(half)
         self._decider, self._today = decider, today
 
@@ -88,7 +90,7 @@ class DecisionCache:
             return None
         found = reusable_answer(route, decision)
         answer = found.to(envelope)
-        if _names_placeholder(decision, answer):
+        if _names_a_placeholder(decision, answer):
             return None
         self.misses += 1
         if not decision.failures:
@@ -99,7 +101,8 @@ class DecisionCache:
         return answer
 
 
-def _names_placeholder(decision: Decision, answer: Answer) -> bool:
-    """Whether the answer, a patch or the log would name the volume with the token."""
+def _names_a_placeholder(decision: Decision, answer: Answer) -> bool:
+    """Whether the answer, a patch or the log would name what stands for a name in the pod."""
     patch = CODEC.dumps(list(decision.operations)) if decision.operations else b""
-    return any(_PLACEHOLDER in text for text in (patch, answer.body, answer.details.encode()))
+    texts = (patch, answer.body, answer.details.encode())
+    return any(placeholder in text for text in texts for placeholder in _PLACEHOLDERS)

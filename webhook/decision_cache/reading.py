@@ -5,15 +5,14 @@ The rest is all that a decision depends on. So pods with the same rest get the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec import UNSET, MsgspecError
 from msgspec.json import Decoder, Encoder
 
-from rules.profile.profile import Profile
 from rules.traits.names import read_keys
 from webhook.admission.codec import CODEC
+from webhook.admission.decider import Decider
 from webhook.admission.fixed_annotation import FIXED_ANNOTATION
 from webhook.admission.response import Envelope
 from webhook.admission.review import AdmissionReview
@@ -37,18 +36,13 @@ class Reading(NamedTuple):
 
 
 class Reader:
-    """Reads reviews for decisions with `profile`.
+    """Reads reviews for `decider`. The texts of specs are kept in at most `max_bytes`."""
 
-    `names_matter` says of a namespace whether decisions depend on the names of its pods. The texts
-    of specs are kept in at most `max_bytes`.
-    """
-
-    def __init__(
-        self, profile: Profile, max_bytes: int, names_matter: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, decider: Decider, max_bytes: int) -> None:
+        profile = decider.policy.profile
         self._read_keys = read_keys(profile)
-        self._names_matter = names_matter
-        self.spec_texts = SpecTexts(profile, max_bytes)
+        self._names_matter = decider.depends_on_names
+        self.spec_texts = SpecTexts(profile, max_bytes, decider.depends_on_image)
 
     def read(self, path: str, body: bytes) -> Reading | None:
         """The review in `body`, sent to `path`; None if it is no review of an ordinary new pod."""

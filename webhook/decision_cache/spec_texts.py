@@ -1,18 +1,25 @@
 """What of a pod's spec decides, as a text.
 
 Replicas have the same spec, but for the name of the volume with their token. So the texts are kept
-by the specs as they were sent, and most specs need not be decoded.
+by the specs as they were sent, and most specs need not be decoded. Releases of one program mostly
+differ in the tag of an image, in commands and in values of variables, and have the same text.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from msgspec import UNSET
 from msgspec.json import Decoder, Encoder
 
 from rules.profile.profile import Profile
-from rules.traits.names import read_variables
+from rules.traits.names import (
+    is_launcher_image,
+    is_ordinary_image,
+    may_read_command,
+    read_variables,
+)
 from webhook.decision_cache.bounded_map import BoundedMap
 from webhook.decision_cache.records import Container, PodSpec, Text, Variable
 
@@ -20,6 +27,8 @@ from webhook.decision_cache.records import Container, PodSpec, Text, Variable
 _TOKEN_VOLUME = re.compile(rb"kube-api-access-[a-z0-9]{5}")
 # No name in Kubernetes has a question mark.
 TOKEN_PLACEHOLDER = "kube-api-access-?????"  # noqa: S105  # no secret
+# It stands for every ordinary image. No reference to an image has a question mark.
+IMAGE_PLACEHOLDER = "ordinary-image-?????:1"
 # No JSON text has this character.
 _NUL = b"\0"
 # A reference to a variable begins with it.
@@ -31,10 +40,16 @@ _encoder = Encoder()
 
 
 class SpecTexts:
-    """The texts of specs for decisions with `profile`; kept in at most `max_bytes`."""
+    """The texts of specs for decisions with `profile`; kept in at most `max_bytes`.
 
-    def __init__(self, profile: Profile, max_bytes: int) -> None:
+    `image_matters` says whether decisions may depend on which ordinary image a pod has.
+    """
+
+    def __init__(
+        self, profile: Profile, max_bytes: int, image_matters: Callable[[str], bool]
+    ) -> None:
         self._read_variables = read_variables(profile)
+        self._image_matters = image_matters
         self._kept: BoundedMap[bytes, bytes] = BoundedMap(max_bytes)
 
     @property
@@ -50,15 +65,27 @@ class SpecTexts:
         kept = self._kept.get(key)
         if kept is not None:
             return kept
-        decoded, renamed = _decode(spec)
+        decoded, renamed = self._decode(spec)
         self._drop_values(decoded)
         text = _encoder.encode(decoded)
         if _REFERENCE in text:  # then any variable may matter
-            text = _encoder.encode(_decode(spec)[0])
+            text = _encoder.encode(self._decode(spec)[0])
         # The text serves for another name as well if every occurrence of this one was renamed.
         if renamed == (name, spec.count(name) if name else 0):
             self._kept.put(key, text, len(key) + len(text) + _ENTRY_BYTES)
         return text
+
+    def _decode(self, spec: bytes) -> tuple[PodSpec, tuple[bytes, int]]:
+        """What rules may read of `spec`, and what `_rename_token_volume` returns about it."""
+        decoded = _decoder.decode(spec)
+        mounts_node = any(volume.hostPath is not UNSET for volume in decoded.volumes or ())
+        for container in _containers(decoded):
+            if not (mounts_node or _may_read_commands(container)):
+                container.command = container.args = UNSET
+            image = container.image
+            if image and is_ordinary_image(image) and not self._image_matters(image):
+                container.image = IMAGE_PLACEHOLDER
+        return decoded, _rename_token_volume(decoded)
 
     def _drop_values(self, spec: PodSpec) -> None:
         may_be_read = self._read_variables
@@ -67,23 +94,15 @@ class SpecTexts:
                 container.env = [v if may_be_read[v.name] else Variable(v.name) for v in env]
 
 
-def _decode(spec: bytes) -> tuple[PodSpec, tuple[bytes, int]]:
-    """What rules may read of `spec`, and what `_rename_token_volume` returns about it."""
-    decoded = _decoder.decode(spec)
-    _drop_commands(decoded)
-    return decoded, _rename_token_volume(decoded)
+def _may_read_commands(container: Container) -> bool:
+    """Whether rules may find something in the commands of a container that mounts no node path.
 
-
-def _drop_commands(spec: PodSpec) -> None:
-    """Leave out the commands that no rule reads.
-
-    Rules read those of pods that mount a path of the node, and of containers with devices.
+    They read those of containers with devices.
     """
-    if any(volume.hostPath is not UNSET for volume in spec.volumes or ()):
-        return
-    for container in _containers(spec):
-        if not _may_have_devices(container):
-            container.command = container.args = UNSET
+    commands = [bytes(raw) for raw in (container.command, container.args) if raw is not UNSET]
+    if not commands or not _may_have_devices(container):
+        return False
+    return is_launcher_image(container.image or "") or any(map(may_read_command, commands))
 
 
 def _may_have_devices(container: Container) -> bool:
