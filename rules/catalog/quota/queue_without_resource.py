@@ -8,7 +8,9 @@ GPU resources that the pods ask for and that `coveredResources` of the ClusterQu
 Queues are not known at admission, nor where `gpuward audit` lists a cluster.
 
 Of a CronJob the label of `jobTemplate` counts, because a CronJob gives its Jobs no label of its
-own. The label of a pod template counts where its workload has none: Kueue then queues the pods.
+own. Labels of a DaemonSet, a ReplicaSet or a ReplicationController itself do not count: Kueue does
+not know these kinds. The label of a pod template counts where none of its workload does: Kueue then
+queues the pods.
 
 Not reported: resources that can be used only together with one that the queue covers, such as
 `nvidia.com/gpumem` beside `nvidia.com/gpu`, and queues that cover a resource which no profile knows
@@ -30,7 +32,8 @@ References
 - https://kueue.sigs.k8s.io/docs/tasks/run/run_cronjobs/
 - https://github.com/kubernetes-sigs/kueue/issues/4848
 - kubernetes-sigs/kueue, `pkg/scheduler/flavorassigner/flavorassigner.go`,
-  `pkg/controller/jobframework/reconciler.go` (`FindAncestorJobManagedByKueue`)
+  `pkg/controller/jobframework/reconciler.go` (`FindAncestorJobManagedByKueue`),
+  `pkg/controller/jobs` (the kinds that it knows), `pkg/controller/jobs/pod/pod_webhook.go`
 """
 
 from __future__ import annotations
@@ -52,6 +55,8 @@ from rules.traits.bits import GPU_RESOURCE, INVENTORY
 
 # https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/
 QUEUE = "kueue.x-k8s.io/queue-name"
+# Kueue neither queues these nor copies their label to their pods.
+_NOT_QUEUED = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController"})
 
 
 class _Unknown(NamedTuple):
@@ -63,7 +68,8 @@ class _Unknown(NamedTuple):
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each GPU resource of the pod that its queue does not cover."""
-    name = as_text(pod.owner_labels.get(QUEUE) or pod.labels.get(QUEUE))
+    of_owner = None if pod.object.kind in _NOT_QUEUED else pod.owner_labels.get(QUEUE)
+    name = as_text(of_owner or pod.labels.get(QUEUE))
     local = context.inventory.find(LocalQueue, name, pod.object.namespace) if name else None
     queue = context.inventory.find(ClusterQueue, local.cluster_queue) if local else None
     if local is None or queue is None:
