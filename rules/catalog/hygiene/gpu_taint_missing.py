@@ -5,10 +5,10 @@ What it does
 Checks Nodes, and pools that say which labels and taints their nodes get, if the profile names the
 taint of such nodes (the profile `nvidia` names `nvidia.com/gpu:NoSchedule`). A Node counts if it
 offers a resource to which the taint belongs, a pool if it gives its nodes a label that is named
-like the resource, or one that `affinities` of the profile name for it (`nvidia.com/gpu.present`, on
-AKS `kubernetes.azure.com/accelerator`). Other labels of GPU nodes, such as
-`k8s.amazonaws.com/accelerator`, do not count: the profile does not say which resource such nodes
-offer.
+like the resource, one that `affinities` of the profile name for it (`nvidia.com/gpu.present`, on
+AKS `kubernetes.azure.com/accelerator`), or on EKS `k8s.amazonaws.com/accelerator`. Other labels of
+GPU nodes, such as `karpenter.k8s.aws/instance-category`, do not count: the profile does not say
+which resource such nodes offer.
 
 Finds those without a taint of the effect `NoSchedule` or `NoExecute`. Any key will do, except those
 that do not stay: of Kubernetes (`node.kubernetes.io/…`, `node.cloudprovider.kubernetes.io/…`), of
@@ -33,6 +33,7 @@ References
 ----------
 - https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#example-use-cases
 - https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#extendedresourcetoleration
+- kubernetes/autoscaler, `cluster-autoscaler/cloudprovider/aws/README.md` (the label on EKS)
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ from rules.profile.profile import Profile
 from rules.profile.records import Taint
 from rules.rule import define_rule
 from rules.traits.bits import NODE, NODE_POOL
+
+# A label that says nothing of the resource, and the resource that the cluster autoscaler expects of
+# nodes with it, whatever its value.
+_RESOURCES_BY_LABEL = {"k8s.amazonaws.com/accelerator": "nvidia.com/gpu"}
 
 
 def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
@@ -98,7 +103,7 @@ def _labelled(group: NodeSettings, subject: KubernetesObject) -> tuple[str, Tain
 
 def _belongs_to(label: str, taint: Taint, profile: Profile) -> bool:
     """Whether nodes with `label` offer the resources of `taint`."""
-    return matches_any(taint.resources, label) or any(
+    return matches_any(taint.resources, _RESOURCES_BY_LABEL.get(label, label)) or any(
         affinity.key == label and not set(affinity.resources).isdisjoint(taint.resources)
         for affinity in profile.affinities
     )
