@@ -16,6 +16,7 @@ from typing import Any
 from certs.serving.certificate import ServingCertificate
 from cluster.service_options import STATUS_PORT, port
 from terminal import printable, write_error
+from terminal.arguments import CommandParser
 
 _EPILOG = (
     "An option that is missing is read from an environment variable: --namespace from "
@@ -66,7 +67,7 @@ def main(arguments: list[str]) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="gpuward certs", description="Certificates for the admission webhook."
     )
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")

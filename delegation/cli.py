@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cluster.service_options import add_service_options
+from terminal.arguments import CommandParser
 
 _DESCRIPTION = """\
 Compare the GpuExceptions of all namespaces with what the policy delegates, every 15
@@ -23,7 +24,7 @@ def main(arguments: list[str]) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    parser = argparse.ArgumentParser(prog="gpuward exceptions", description="GpuExceptions.")
+    parser = CommandParser(prog="gpuward exceptions", description="GpuExceptions.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run = commands.add_parser(
         "run",

@@ -6,12 +6,14 @@ import argparse
 import sys
 from typing import Any
 
+from terminal.arguments import CommandParser
+
 SHELLS = ("bash", "zsh", "fish")
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="gpuward completion",
         description="Print a script that completes the commands and options of gpuward.",
     )

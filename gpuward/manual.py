@@ -9,13 +9,14 @@ from collections.abc import Iterator
 
 from gpuward import __version__
 from gpuward.__main__ import COMMANDS
+from terminal.arguments import CommandParser
 
 _WIDTH = "78"  # columns of a manual page
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    return argparse.ArgumentParser(
+    return CommandParser(
         prog="gpuward manual",
         description="Print the manual page: gpuward manual > gpuward.1; man ./gpuward.1",
     )

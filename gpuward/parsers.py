@@ -6,6 +6,7 @@ import argparse
 from importlib import import_module
 
 from gpuward.__main__ import COMMANDS
+from terminal.arguments import CommandParser
 
 # The modules that make the parsers, where that is not the module of the command.
 _MODULES = {"lint": "lint.options", "fix": "lint.options", "serve": "webhook.options"}
@@ -13,7 +14,9 @@ _MODULES = {"lint": "lint.options", "fix": "lint.options", "serve": "webhook.opt
 
 def make_parser() -> argparse.ArgumentParser:
     """A parser with every command; one whose extra is not installed has no options."""
-    made = argparse.ArgumentParser(prog="gpuward", description="Find faults in pods with GPUs.")
+    made: argparse.ArgumentParser = CommandParser(
+        prog="gpuward", description="Find faults in pods with GPUs."
+    )
     made.add_argument("--version", "-V", action="store_true", help="print the version")
     commands = made.add_subparsers(metavar="COMMAND", required=True)
     for name, (_, _, what) in COMMANDS.items():

@@ -13,11 +13,12 @@ from rules.all_rules import ALL_RULES
 from rules.finding import Action
 from rules.rule import Rule
 from terminal import write_error
+from terminal.arguments import CommandParser
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="gpuward explain",
         description="Say what a rule does and why, or which rules a family has.",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from lint.input_options import add_inputs, add_selection
+from terminal.arguments import CommandParser
 
 FORMATS = (
     *("text", "json", "yaml", "concise", "summary", "statistics"),
@@ -25,7 +26,7 @@ with --fix, the findings that count are those that remain
 def parser(prog: str = "gpuward lint") -> argparse.ArgumentParser:
     """The parser of the command line of `gpuward lint`, and of `gpuward fix`, which fixes."""
     is_fix = prog.endswith("fix")
-    made = argparse.ArgumentParser(
+    made = CommandParser(
         prog=prog,
         description="Fix faults in GPU manifests." if is_fix else "Find faults in GPU manifests.",
         epilog=_EPILOG,

@@ -8,11 +8,12 @@ import sys
 from itertools import groupby
 
 from rules.all_rules import ALL_RULES
+from terminal.arguments import CommandParser
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    parser = argparse.ArgumentParser(prog="gpuward rules", description="List the rules.")
+    parser = CommandParser(prog="gpuward rules", description="List the rules.")
     parser.add_argument("--format", choices=("text", "json"), default="text")
     return parser
 

@@ -11,6 +11,7 @@ from cluster.protocols import ClusterError, ConfigurationKind, ConfigurationRef
 from registration import check_cli, watch_cli
 from registration.removal import remove
 from terminal import printable, write_error
+from terminal.arguments import CommandParser
 
 _DESCRIPTION = """\
 Delete gpuward's webhook configurations, so that the API server no longer calls it.
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="gpuward webhooks", description="The webhook configurations of a cluster."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

@@ -7,6 +7,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 
+from terminal.arguments import CommandParser
 from webhook.admission.answer import MAX_NAME_LENGTH
 from webhook.server.limits import Limits
 from webhook.server.settings import Settings
@@ -55,7 +56,7 @@ _FLAGS = {
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="gpuward serve",
         description="Run the admission webhook.",
         epilog=EPILOG,

@@ -22,6 +22,7 @@ from lint.report import Style, Writer
 from lint.sources import UsageError
 from policies.loading import PolicyError
 from terminal import use_color, use_hyperlinks, write_error
+from terminal.arguments import CommandParser
 
 _DESCRIPTION = """\
 Evaluate the pods, workloads, quotas, LimitRanges and claims of a cluster by the rules of
@@ -46,7 +47,7 @@ _VIEWS = {"table": "summary", "wide": "text", "json": "json", "yaml": "yaml"}
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    made = argparse.ArgumentParser(
+    made = CommandParser(
         prog="gpuward audit",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -118,9 +119,7 @@ def main(arguments: list[str]) -> int:
         return _refuse(why)
     options.format = options.format or _VIEWS.get(options.view)
     if options.interval is not None:
-        service = import_module("cluster_commands.audit.service")
-        status: int = service.run(options)
-        return status
+        return int(import_module("cluster_commands.audit.service").run(options))
     started = time.perf_counter()
     try:
         outputs = plan(options, options.files)

@@ -27,6 +27,7 @@ from cluster_commands.source.options import add_options, open_source
 from policies.files import load_policy_or_config_map
 from policies.loading import PolicyError
 from terminal import use_color, write_error
+from terminal.arguments import CommandParser
 
 _DESCRIPTION = """\
 Check that a cluster is fit for GPUs and for gpuward: the webhook's own health, other
@@ -40,7 +41,7 @@ exit status: 0 all is well, 1 something is wrong, 2 wrong usage, or nothing coul
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    made = argparse.ArgumentParser(
+    made = CommandParser(
         prog="gpuward doctor",
         description=_DESCRIPTION,
         epilog=_EPILOG,

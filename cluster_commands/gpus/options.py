@@ -7,6 +7,7 @@ import argparse
 from cluster_commands.gpus.accounting import DEFAULT_POD_SIZE, PodSize
 from cluster_commands.gpus.pod_requests import amount_of
 from cluster_commands.source.options import add_options
+from terminal.arguments import CommandParser
 
 LEAST_SECONDS = 2.0
 _SECONDS = 10.0
@@ -20,7 +21,7 @@ nodes, for which the account needs a right"""
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    made = argparse.ArgumentParser(
+    made = CommandParser(
         prog="gpuward gpus",
         description=_DESCRIPTION,
         epilog=_EPILOG,

@@ -16,6 +16,7 @@ from cluster_commands.source.objects import SourceError
 from cluster_commands.source.options import add_options, open_source
 from policies.loading import default_policy
 from terminal import printable, write_error
+from terminal.arguments import CommandParser
 
 POLICY, VALUES = "gpuward.yaml", "gpuward-values.yaml"
 _DESCRIPTION = f"""\
@@ -38,7 +39,7 @@ _INSTALL = (
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    made = argparse.ArgumentParser(
+    made = CommandParser(
         prog="gpuward init",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -96,11 +97,15 @@ def _compare_or_write(files: list[GeneratedFile], *, replace: bool) -> int:
             sys.stdout.writelines(f"{printable(text)}\n" for text in changed.text.splitlines())
         if changed is None or (changed.text and replace):
             write(file)
-            sys.stderr.write(f"wrote {file.path}\n")
+            _say(f"wrote {file.path}")
         elif changed.text:
             only = " only in comments about what was seen" if changed.is_evidence else ""
             end = "and was not changed: --write replaces it"
-            sys.stderr.write(f"{file.path} differs{only}, {end}\n")
+            _say(f"{file.path} differs{only}, {end}")
         else:
-            sys.stderr.write(f"{file.path} is up to date\n")
+            _say(f"{file.path} is up to date")
     return status
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{printable(line)}\n")

@@ -7,6 +7,7 @@ import argparse
 from cluster.service_options import add_service_options
 from policies.inventory_files import MAX_PARTS
 from terminal import write_error
+from terminal.arguments import CommandParser
 
 _DESCRIPTION = """\
 List what rules may need to know of other objects, every minute, and write it into
@@ -24,7 +25,7 @@ def main(arguments: list[str]) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="gpuward inventory", description="What the webhook knows of other objects."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

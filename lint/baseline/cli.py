@@ -20,6 +20,7 @@ from lint.run import Run, paths_of, run
 from lint.sources import Source, UsageError
 from policies.loading import PolicyError
 from terminal import printable, write_error
+from terminal.arguments import CommandParser
 
 _DESCRIPTION = "Create, update or check a file of known findings, for `gpuward lint --baseline`."
 _EPILOG = """\
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    made = argparse.ArgumentParser(prog="gpuward baseline", description=_DESCRIPTION)
+    made = CommandParser(prog="gpuward baseline", description=_DESCRIPTION)
     commands = made.add_subparsers(required=True, metavar="COMMAND")
     for act, name, what in (
         (_create, "create", "write all findings into a new file"),

@@ -10,6 +10,7 @@ from lint.options import parser as lint_parser
 from lint.sources import UsageError
 from policies.loading import PolicyError
 from terminal import printable, write_error
+from terminal.arguments import CommandParser
 
 _EPILOG = "exit status: 0 done, 1 a hook of somebody else is in the way, 2 wrong usage"
 
@@ -38,9 +39,7 @@ def _parsed(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="gpuward hook", description="Evaluate commits and pushes."
-    )
+    parser = CommandParser(prog="gpuward hook", description="Evaluate commits and pushes.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     install = commands.add_parser(
         "install",

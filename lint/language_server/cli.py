@@ -10,11 +10,12 @@ from contextlib import redirect_stdout
 from lint.language_server.features import create_server
 from lint.language_server.policies import Settings
 from policies.files import POLICY_FILE
+from terminal.arguments import CommandParser
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="gpuward lsp",
         description="Language server: findings, fixes and explanations in editors.",
     )

@@ -8,6 +8,7 @@ from lint.policy import check, diff, show, test
 from lint.sources import UsageError
 from policies.loading import PolicyError
 from terminal import write_error
+from terminal.arguments import CommandParser
 
 
 def main(arguments: list[str]) -> int:
@@ -23,7 +24,7 @@ def main(arguments: list[str]) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    parser = argparse.ArgumentParser(prog="gpuward policy", description="The policy.")
+    parser = CommandParser(prog="gpuward policy", description="The policy.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in (check, show, test, diff):
         command.add_command(commands)

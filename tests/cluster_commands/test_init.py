@@ -190,6 +190,19 @@ def run(folder: Path, *objects: Object, options: tuple[str, ...] = ()) -> tuple[
     return status, (folder / POLICY).read_text(), (folder / VALUES).read_text()
 
 
+def test_the_name_of_a_folder_does_not_command_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "of\x1b[2Jothers"
+    folder.mkdir()
+    for options in ((), ("--write",)):
+        run(folder, options=options)
+    errors = capsys.readouterr().err
+    assert "wrote " in errors
+    assert "is up to date" in errors
+    assert "\x1b" not in errors
+
+
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_the_files_fit_the_cluster(cluster: str, tmp_path: Path) -> None:
     objects, profiles, decisions, values = CLUSTERS[cluster]

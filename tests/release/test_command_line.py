@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 
 import pytest
 
 from gpuward.__main__ import COMMANDS, main
+from gpuward.parsers import command_parser
 from tests.testkit.missing_packages import run_without
 from tests.testkit.paths import ROOT
 
@@ -41,6 +44,7 @@ def test_a_missing_package_is_named_with_its_extra(
 
 
 HOSTILE = "no-such-file\x1b[2J\x1b]0;owned\x07\r\t\u202e\u009b31m"
+CONTROL = "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]"
 KUBECONFIG = ["--kubeconfig", HOSTILE]
 WITH_POLICY = ["run", "--namespace", "x", "--config-map", "x", "--policy", "x"]
 
@@ -74,7 +78,7 @@ def test_no_error_line_commands_the_terminal(
     assert main(arguments) in {1, 2, 3}
     captured = capfd.readouterr()
     assert "no-such-file" in captured.err
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", captured.out + captured.err)
+    assert not re.search(CONTROL, captured.out + captured.err)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +107,38 @@ def test_an_option_that_would_have_no_effect_is_an_error(
     captured = capsys.readouterr()
     assert (status, captured.out) == (2, "")
     assert remedy in " ".join(captured.err.split())
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_no_usage_error_commands_the_terminal(
+    capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    parser = command_parser(verb)
+    assert parser is not None
+    for each in (parser, *_parsers_of_verbs(parser)):
+        # Through a real command line this is an option, or a value, that no option accepts.
+        with pytest.raises(SystemExit) as end:
+            each.error(f"unrecognized arguments: --{HOSTILE}")
+        errors = capsys.readouterr().err
+        assert end.value.code == 2
+        assert f"{each.prog}: error: unrecognized arguments: --no-such-file\\u001b[2J" in errors
+        assert not re.search(CONTROL, errors)
+
+
+def test_an_unknown_option_does_not_command_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["lint", f"--{HOSTILE}"])
+    errors = capsys.readouterr().err
+    assert "no-such-file" in errors
+    assert not re.search(CONTROL, errors)
+
+
+def _parsers_of_verbs(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    for action in parser._actions:  # noqa: SLF001  # argparse has no other way to ask
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  # the same
+            yield from action.choices.values()
 
 
 def test_every_document_installs_extras_in_the_same_way() -> None:
