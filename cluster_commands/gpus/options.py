@@ -75,6 +75,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if options.format and (options.pod_cpu or options.pod_memory):
         unused = "--pod-cpu and --pod-memory"
         parser.error(f"--format {options.format} shows no stranded cards: leave {unused} out")
+    if options.format and options.policy:
+        parser.error(f"--format {options.format} reads no profile: leave --policy out")
     return options
 
 

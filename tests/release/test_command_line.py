@@ -93,6 +93,7 @@ def test_no_error_line_commands_the_terminal(
         (["serve", "--dev", "--fallback-policy", "x.yaml"], "--policy FILE, which is missing"),
         (["doctor", "--from", "x.json", "--ask-kubelets"], "leave --from out"),
         (["doctor", "--from", "x.json", "--tls-only"], "leave --from out"),
+        (["gpus", "--format", "cgpu", "--policy", "x.yaml"], "leave --policy out"),
         (["gpus", "--from", "x.json", "--context", "x"], "leave --kubeconfig and --context out"),
     ],
     ids=lambda given: " ".join(given[:2]) if isinstance(given, list) else "",
