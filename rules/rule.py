@@ -57,7 +57,10 @@ def load_module(rule: Rule[Any]) -> ModuleType:
 
 
 class CheckOfModule:
-    """The check of the rule in `module`, which is imported at the first call."""
+    """The check of the rule in `module`, which is imported at the first call.
+
+    If that fails, it raises the same error at every call, and imports nothing again.
+    """
 
     def __init__(self, module: str) -> None:
         self.__module__ = module
@@ -66,8 +69,24 @@ class CheckOfModule:
     def __call__(self, subject: Any, context: Context) -> Iterable[Finding]:
         """What the check of the module yields."""
         if self._check is None:
-            self._check = import_module(self.__module__).check
+            self._check = self._import()
         return self._check(subject, context)
+
+    def _import(self) -> Check[Any]:
+        try:
+            check: Check[Any] = import_module(self.__module__).check
+        except MemoryError:  # the next call may have enough
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever a module may raise
+            return _failing_check(error)
+        return check
+
+
+def _failing_check(error: Exception) -> Check[Any]:
+    def fail(_subject: Any, _context: Context) -> Iterable[Finding]:
+        raise error.with_traceback(None)  # which would grow at every call
+
+    return fail
 
 
 @overload

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jsonpatch
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rules.base.json_patch import Edit, append, pointer, put, remove
 from rules.engine.fixing import FixResult, check, fix
-from rules.engine.result import EvaluationResult, introduced
+from rules.engine.result import EvaluationResult, RuleFailure, introduced
 from rules.finding import Action, Finding, Fix, FixScope
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
 from rules.objects.kubernetes_object import KubernetesObject
@@ -23,7 +23,7 @@ from rules.policy import ActiveRule, PolicyException, RuleSet
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.profile.records import Component, Resource
-from rules.rule import Rule
+from rules.rule import CheckOfModule, Rule
 from rules.traits.bits import (
     GPU_KEY,
     GPU_RESOURCE,
@@ -41,7 +41,7 @@ CONTEXT = Context(TODAY, operation="CREATE")
 CONTROLLER = DAEMON_SET_CONTROLLERS[0]
 PROFILE = Profile("p", components=(Component(("system",), ("agent",), ("operator",)),))
 
-Check = Callable[[Any, Context], Iterator[Finding]]
+Check = Callable[[Any, Context], Iterable[Finding]]
 
 
 def active(
@@ -322,6 +322,25 @@ def test_a_rule_that_raises_about_every_pod_is_named_once() -> None:
     result = run_check(manifest, active("broken", raise_after(find_field("a"), after=1)))
     assert [failure.rule for failure in result.failures] == ["broken"]
     assert len(result.findings) == 2
+
+
+def test_a_rule_whose_module_fails_is_imported_once_and_named_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    imported: list[str] = []
+
+    def fail(module: str) -> None:
+        imported.append(module)
+        raise OSError("no such library")
+
+    monkeypatch.setattr("rules.rule.import_module", fail)
+    broken = active("broken", CheckOfModule("rules.catalog.broken"))
+    manifest = {"kind": "List", "items": [pod({"a": 1}), pod({"a": 1})]}
+    for _ in range(2):
+        result = run_check(manifest, broken, active("other", find_field("a")))
+        assert result.failures == [RuleFailure("broken", "OSError: no such library")]
+        assert [finding.rule for finding in result.findings] == ["other", "other"]
+    assert imported == ["rules.catalog.broken"]
 
 
 def test_a_rule_that_raises_only_before_the_fix_is_still_named() -> None:
