@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from registration.configurations import MODE_LABEL, RegistrationOptions
+from registration.configurations import MODE_LABEL
 from rules.finding import Action
 from tests.testkit.admission.fault_load import counts
 from tests.testkit.admission.registered_webhook import by_url, create, is_enforced, registered
@@ -125,7 +125,7 @@ def below_the_minimum(environment: Environment) -> Response:
     """A namespace with the label off, which `minimumMode` raises to deny."""
     namespace = environment.plane.namespace({MODE_LABEL: "off"})
     config = by_url(environment.server.url, environment.plane.authority.bundle)
-    options = RegistrationOptions(default=Action.DENY, minimum=Action.DENY)
+    options = DENY._replace(minimum=Action.DENY)
     with registered(environment.plane, config, options, name="gpuward-minimum", only=namespace):
         eventually(lambda: is_enforced(environment.plane, namespace), what="off is deny")
         return create_in(environment, namespace)

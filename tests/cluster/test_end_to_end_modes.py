@@ -17,7 +17,7 @@ from tests.testkit.admission.server_process import Server, folder_of
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually
-from tests.testkit.end_to_end.steps import NO_DRAIN, apply, audit_annotations, fixing_rules
+from tests.testkit.end_to_end.steps import DENY, NO_DRAIN, apply, audit_annotations, fixing_rules
 
 pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
 pytestmark = pytest.mark.usefixtures("clean_up_pods")
@@ -111,7 +111,7 @@ def test_pods_in_mode_off_are_not_sent_to_gpuward(
     certificate = folder_of(pair, tmp_path / "certificate")
     # This server evaluates no other namespace, so its counters are those of this one.
     server = Server(processes, tmp_path, certificate, name="gpuward-off", arguments=NO_DRAIN)
-    with installation(plane, server, RegistrationOptions(default=Action.DENY), "deny") as namespace:
+    with installation(plane, server, DENY, "deny") as namespace:
         eventually(partial(is_enforced, plane, namespace), what="it is called")
         plane.kubectl("label", "--overwrite", "namespace", namespace, f"{MODE_LABEL}=off")
         eventually(lambda: create(plane, namespace, BYPASS_POD, dry_run=True).status == 201)
@@ -125,11 +125,10 @@ def test_pods_in_mode_off_are_not_sent_to_gpuward(
 
 
 def test_a_misspelled_label_means_the_default_mode(plane: ControlPlane, server: Server) -> None:
-    deny = RegistrationOptions(default=Action.DENY)
     for label in (None, "denny", "Off", "OFF"):
-        with installation(plane, server, deny, label) as namespace:
+        with installation(plane, server, DENY, label) as namespace:
             eventually(partial(is_enforced, plane, namespace), what=f"{label} is deny")
-    with installation(plane, server, deny, "warn") as namespace:
+    with installation(plane, server, DENY, "warn") as namespace:
         answer = eventually(partial(warned_response, plane, namespace), what="warn is warn")
         assert answer.status == 201
 
@@ -137,7 +136,7 @@ def test_a_misspelled_label_means_the_default_mode(plane: ControlPlane, server: 
 def test_a_label_cannot_select_less_than_the_minimum_mode(
     plane: ControlPlane, server: Server
 ) -> None:
-    warn_at_least = RegistrationOptions(default=Action.DENY, minimum=Action.WARN)
+    warn_at_least = DENY._replace(minimum=Action.WARN)
     for label in ("off", "audit", "warn"):
         with installation(plane, server, warn_at_least, label) as namespace:
             answer = eventually(partial(warned_response, plane, namespace), what=f"{label} is warn")

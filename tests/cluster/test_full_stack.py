@@ -99,7 +99,9 @@ def test_an_installation_starts_and_restores_its_ca_bundle(
     def client_config(path: str) -> dict[str, Any]:
         return {"service": {"name": SERVICE, "namespace": home, "port": PORT, "path": path}}
 
-    options = RegistrationOptions(Action.OFF, failure_policy="Fail", excluded_namespaces=(home,))
+    options = RegistrationOptions(
+        Action.OFF, failure_policy="Fail", timeout_seconds=30, excluded_namespaces=(home,)
+    )
     for kind, made in zip(
         ConfigurationKind, configurations(name, client_config, options), strict=True
     ):

@@ -9,19 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from registration.configurations import RegistrationOptions
-from rules.finding import Action
 from tests.testkit.admission.registered_webhook import by_url, create, registered
 from tests.testkit.admission.reviews import container, pod, variable
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.documented_recipes import recipe, run_recipe
+from tests.testkit.end_to_end.steps import DENY
 from tests.testkit.paths import DOCS
 
 PAGE = "monitoring.md"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 NOBODY = "https://127.0.0.1:1"
-OPTIONS = RegistrationOptions(default=Action.DENY)
 
 
 @pytest.fixture
@@ -30,7 +28,7 @@ def outage(plane: ControlPlane) -> str:
     namespace = plane.namespace()
     config = by_url(NOBODY, plane.authority.bundle)
     manifest = pod(container(**variable("all")))
-    with registered(plane, config, OPTIONS, name=f"outage-{namespace}", only=namespace):
+    with registered(plane, config, DENY, name=f"outage-{namespace}", only=namespace):
         before = failed_open(plane)
 
         def is_registered() -> bool:
