@@ -10,6 +10,7 @@ from registration.configurations import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS
 REFERRED: ResourceNames = {
     "": ("limitranges", "namespaces", "nodes", "resourcequotas"),
     "admissionregistration.k8s.io": ("validatingwebhookconfigurations",),
+    "kueue.x-k8s.io": ("clusterqueues", "localqueues"),
     "node.k8s.io": ("runtimeclasses",),
     "resource.k8s.io": ("deviceclasses", "resourceclaims", "resourceclaimtemplates"),
 }

@@ -224,6 +224,49 @@ def test_limit_ranges_of_a_cluster_are_evaluated(
     assert [f["rule"] for f in report["findings"]] == ["limit-range-gpu"]
 
 
+KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
+
+
+@pytest.mark.parametrize(
+    ("covered", "expected"),
+    [
+        (None, {"quota-without-gpu"}),
+        ("cpu", {"quota-without-gpu", "queue-without-resource"}),
+        ("nvidia.com/gpu", set()),
+    ],
+)
+def test_the_queues_of_a_cluster_are_known_if_it_has_kueue(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    covered: str | None,
+    expected: set[str],
+) -> None:
+    node = {"metadata": {"name": "n"}, "status": {"allocatable": {"nvidia.com/gpu": "8"}}}
+    quota = {"metadata": {"name": "q", "namespace": "ml"}, "spec": {"hard": {"cpu": "4"}}}
+    local = {"metadata": {"name": "team", "namespace": "ml"}, "spec": {"clusterQueue": "research"}}
+    groups = [{"coveredResources": [covered], "flavors": []}]
+    queue = {"metadata": {"name": "research"}, "spec": {"resourceGroups": groups}}
+    labels = {"kueue.x-k8s.io/queue-name": "team"}
+    container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    metadata = {"name": "p", "namespace": "ml", "labels": labels}
+    waiting = {"metadata": metadata, "spec": {"containers": [container]}}
+    listed = {
+        "/api/v1/nodes": Listed(1, lambda _: node, "Node"),
+        "/api/v1/resourcequotas": Listed(1, lambda _: quota, "ResourceQuota"),
+        "/api/v1/pods": Listed(1, lambda _: waiting),
+    }
+    if covered:
+        listed[f"{KUEUE}/clusterqueues"] = Listed(1, lambda _: queue, "ClusterQueue")
+        listed[f"{KUEUE}/localqueues"] = Listed(1, lambda _: local, "LocalQueue")
+    with paged_server(listed) as served:
+        options = ["--isolated", "--format=json", "--notes"]
+        assert main(["--kubeconfig", served.kubeconfig(tmp_path), *options]) == 0
+    report = json.loads(capsys.readouterr().out)
+    found = {f["rule"] for f in report["findings"]}
+    assert found & {"quota-without-gpu", "queue-without-resource"} == expected
+    assert (report["not_evaluated"], report["remarks"]) == ([], [])
+
+
 def test_what_gpu_exceptions_accept_is_no_finding(audit: Audit, tmp_path: Path) -> None:
     today = datetime.datetime.now(tz=datetime.UTC).date()
 

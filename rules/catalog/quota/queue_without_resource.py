@@ -3,9 +3,9 @@
 What it does
 ------------
 Follows the label `kueue.x-k8s.io/queue-name` of a workload of any kind to the LocalQueue of its
-namespace and to the ClusterQueue behind it, if both are among the manifests of the same run. Finds
-GPU resources that the pods ask for and that `coveredResources` of the ClusterQueue does not have.
-Queues are not known at admission, nor where `gpuward audit` lists a cluster.
+namespace and to the ClusterQueue behind it. Finds GPU resources that the pods ask for and that
+`coveredResources` of the ClusterQueue does not have. The linter knows the queues in the manifests
+of the same run, and `gpuward audit` those of the cluster. At admission nothing is said.
 
 Of a CronJob the label of `jobTemplate` counts, because a CronJob gives its Jobs no label of its
 own. Labels of a DaemonSet, a ReplicaSet or a ReplicationController itself do not count: Kueue does

@@ -9,9 +9,9 @@ the manifests of the same run, and `gpuward audit` those of the cluster. At admi
 said.
 
 Not reported: namespaces without a quota, or whose quotas only count objects; `kube-system`; and
-namespaces with a LocalQueue of Kueue whose ClusterQueue has a quota of a GPU, if the linter reads
-both in the same run. A quota on some of the GPUs is reported by `quota-incomplete`. Nothing is said
-of a cluster with more than 300 of these resources and device classes.
+namespaces with a LocalQueue of Kueue whose ClusterQueue has a quota of a GPU, if both are known. A
+quota on some of the GPUs is reported by `quota-incomplete`. Nothing is said of a cluster with more
+than 300 of these resources and device classes.
 
 Why it matters
 --------------
