@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from kubeyaml.events import EventReader
+from kubeyaml.composer import Composer
 from kubeyaml.model import Chunk, Document, Limits, YamlError
 
 DEFAULT_LIMITS: Final = Limits()
@@ -85,10 +85,10 @@ def read(chunk: Chunk, limits: Limits = DEFAULT_LIMITS) -> Document | None:
     if chunk.error is not None:
         raise chunk.error
     has_mark = chunk.text.startswith(BYTE_ORDER_MARK)
-    reader = EventReader(chunk.text[has_mark:], chunk.start + has_mark, limits)
-    reader.run()
-    if not reader.values or reader.places[0].start == reader.places[0].end:
+    composer = Composer(chunk.text[has_mark:], chunk.start + has_mark, limits)
+    composer.run()
+    if composer.place is None or composer.place.start == composer.place.end:
         return None
     end = chunk.start + len(chunk.text)
-    duplicates = tuple(reader.duplicates)
-    return Document(reader.values[0], reader.places[0], chunk.start, end, chunk.line, duplicates)
+    duplicates = tuple(composer.duplicates)
+    return Document(composer.value, composer.place, chunk.start, end, chunk.line, duplicates)

@@ -1,0 +1,268 @@
+"""Compose values and their places from libyaml's events.
+
+PyYAML's composer crashes on deep nesting, and its constructor reads some scalars differently from
+kubectl's parser. This module is longer than others because it is one class, in which the linter
+spends most of its time: calls into other objects would cost speed.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kubeyaml.events import PARSER_ERRORS, NextEvent, events_of, explain
+from kubeyaml.merging import MergeKey, merge
+from kubeyaml.model import Duplicate, LimitError, Limits, Place, YamlError
+from kubeyaml.pyyaml import yaml
+from kubeyaml.scalars import (
+    MERGE_TAG,
+    NUMBER_STARTS,
+    WORDS,
+    Scalar,
+    json_value,
+    key_text,
+    number,
+    resolve,
+    resolve_tagged,
+)
+from kubeyaml.spans import block_scalar_end, empty_value_start
+
+_STYLES: Final = {"": "plain", "'": "single", '"': "double", "|": "literal", ">": "folded"}
+_ODD_KEYS: Final = frozenset((*WORDS, "<<"))
+
+
+class _Anchor:
+    """The target of aliases: its value, the places inside it, and its number of nodes and levels.
+
+    `nodes` is 0 until the target is complete.
+    """
+
+    __slots__ = ("height", "inside", "nodes", "value")
+
+    def __init__(self, value: Any, inside: Any, nodes: int = 0) -> None:
+        self.value = value
+        self.inside = inside
+        self.nodes = nodes
+        self.height = 0
+
+
+class Composer:
+    """Composes one chunk. `run` sets `value`, `place` and `duplicates`, or raises YamlError.
+
+    `base` is the offset of `text` in the file. `place` stays None if there is no document. Each
+    mapping and list is read by a call of its own; the limit on depth bounds the recursion.
+    """
+
+    def __init__(self, text: str, base: int, limits: Limits) -> None:
+        self.value: Any = None
+        self.place: Place | None = None
+        self.duplicates: list[Duplicate] = []
+        self._text, self._base, self._limits = text, base, limits
+        self._next_event: NextEvent
+        # The path of the collection or alias that is being read.
+        self._path: list[str | int] = []
+        # The end of the last value, which is also the end of a block collection that closes.
+        self._end = base
+        self._nodes = 3  # the starts of the stream, the document and the root
+        self._alias_nodes = self._deepest = 0
+        self._anchors: dict[str, _Anchor] = {}
+
+    def run(self) -> None:
+        """Read all events."""
+        event: Any = None
+        try:
+            next_event = self._next_event = events_of(self._text, self._base)
+            event = next_event()  # the start of the stream
+            event = next_event()
+            if event.__class__ is yaml.StreamEndEvent:
+                return
+            event = next_event()
+            self.value, self.place = self._node(event, -1, -1)
+            next_event()  # the end of the document
+            event = next_event()
+        except PARSER_ERRORS as problem:
+            raise explain(problem, event, self._text, self._base) from problem
+        if event.__class__ is yaml.DocumentStartEvent:
+            raise self._refusal("kubectl ignores this second document; start it with ---", event)
+
+    def _node(self, event: Any, key_start: int, key_end: int) -> tuple[Any, Place]:
+        """Return the value and the place of the node that begins with `event`.
+
+        The key is at `key_start` to `key_end`; both are -1 if the node is not in a mapping.
+        """
+        if event.__class__ is yaml.ScalarEvent:
+            return self._scalar(event, key_start, key_end)
+        if event.__class__ is yaml.AliasEvent:
+            return self._alias(event, key_start, key_end)
+        return self._collection(event, key_start, key_end)
+
+    def _scalar(self, event: Any, key_start: int, key_end: int) -> tuple[Any, Place]:
+        value, style = event.value, event.style
+        note, base = "", self._base
+        start, end = event.start_mark.index + base, event.end_mark.index + base
+        if event.tag is not None or event.anchor is not None:
+            value, note = json_value(self._resolve(event)), _note(event)
+        elif not style:
+            if value in WORDS:
+                if not value:
+                    start = empty_value_start(self._text, start - base, key_end - base) + base
+                    end = start
+                value = WORDS[value]
+            elif value[0] in NUMBER_STARTS:
+                value = json_value(number(value))
+        if style and style in "|>":
+            end = block_scalar_end(self._text, start - base, end - base) + base
+        self._end = end
+        return value, Place(start, end, key_start, key_end, _STYLES[style], note, None)
+
+    def _collection(self, event: Any, key_start: int, key_end: int) -> tuple[Any, Place]:
+        self._descend(len(self._path) + 1, event)
+        start, is_flow = event.start_mark.index + self._base, event.flow_style
+        values: Any
+        places: Any
+        fill: Callable[..., Any]
+        if event.__class__ is yaml.MappingStartEvent:
+            values, places, fill = {}, {}, self._fill_mapping
+        else:
+            values, places, fill = [], [], self._fill_list
+        if event.anchor is None:
+            closing = fill(values, places, event)
+        else:
+            closing = self._fill_anchored(values, places, event, fill)
+        # Only a closing bracket has a width. The end of a block has none, and the end of a mapping
+        # without braces, as in `[a: 1]`, has none either.
+        if is_flow and closing.end_mark.index > closing.start_mark.index:
+            self._end = closing.end_mark.index + self._base
+        style = "flow" if is_flow else "block"
+        return values, Place(start, self._end, key_start, key_end, style, _note(event), places)
+
+    def _fill_mapping(self, values: dict[str, Any], places: dict[str, Place], event: Any) -> Any:
+        """Read the entries of the mapping that `event` starts; return the event that ends it."""
+        next_event, base, path = self._next_event, self._base, self._path
+        max_nodes, has_merge = self._limits.max_nodes, False
+        self._nodes += 1  # the end
+        try:
+            while (event := next_event()).__class__ is not yaml.MappingEndEvent:
+                self._nodes += 2
+                if self._nodes > max_nodes:
+                    raise self._too_many_nodes()
+                if event.__class__ is not yaml.ScalarEvent:
+                    key = self._alias_key(event)
+                else:
+                    key = event.value
+                    if (
+                        event.tag is not None
+                        or event.anchor is not None
+                        or (not event.style and (key in _ODD_KEYS or key[0] in NUMBER_STARTS))
+                    ):
+                        key = self._odd_key(event)
+                        has_merge |= type(key) is MergeKey
+                key_start, key_end = event.start_mark.index + base, event.end_mark.index + base
+                if key in values:
+                    # Merges depend on the order of the entries, so the new entry must be the last.
+                    del values[key]
+                    self.duplicates.append(Duplicate((*map(_plain, path), key), key_start))
+                event = next_event()
+                if event.__class__ is yaml.ScalarEvent:
+                    values[key], places[key] = self._scalar(event, key_start, key_end)
+                else:
+                    path.append(key)
+                    values[key], places[key] = self._node(event, key_start, key_end)
+                    path.pop()
+        except ValueError as problem:
+            raise self._refusal(str(problem), event) from problem
+        if has_merge:
+            merge(values, places)
+        return event
+
+    def _fill_list(self, values: list[Any], places: list[Place], event: Any) -> Any:
+        """Read the items of the list that `event` starts; return the event that ends it."""
+        next_event, path, max_nodes = self._next_event, self._path, self._limits.max_nodes
+        self._nodes += 1  # the end
+        try:
+            while (event := next_event()).__class__ is not yaml.SequenceEndEvent:
+                self._nodes += 1
+                if self._nodes > max_nodes:
+                    raise self._too_many_nodes()
+                path.append(len(values))
+                value, place = self._node(event, -1, -1)
+                path.pop()
+                values.append(value)
+                places.append(place)
+        except ValueError as problem:
+            raise self._refusal(str(problem), event) from problem
+        return event
+
+    def _fill_anchored(self, values: Any, places: Any, event: Any, fill: Callable[..., Any]) -> Any:
+        """Do the same by `fill` for the target of aliases."""
+        anchor = self._anchors[event.anchor] = _Anchor(values, places)
+        nodes, alias_nodes, deepest = self._nodes, self._alias_nodes, self._deepest
+        self._deepest = depth = len(self._path) + 1
+        closing = fill(values, places, event)
+        anchor.nodes = self._nodes - nodes + self._alias_nodes - alias_nodes
+        anchor.height = self._deepest - depth + 1
+        self._deepest = max(self._deepest, deepest)
+        return closing
+
+    def _alias(self, event: Any, key_start: int, key_end: int) -> tuple[Any, Place]:
+        anchor = self._target(event)
+        start = event.start_mark.index + self._base
+        self._end = end = event.end_mark.index + self._base
+        self._alias_nodes += anchor.nodes
+        if self._alias_nodes > self._limits.max_alias_nodes:
+            message = f"aliases add more than {self._limits.max_alias_nodes} nodes"
+            raise LimitError(message, start)
+        self._descend(len(self._path) + anchor.height, event)
+        value = json_value(anchor.value) if anchor.inside is None else anchor.value
+        return value, Place(start, end, key_start, key_end, "alias", "alias", anchor.inside)
+
+    def _target(self, event: Any) -> _Anchor:
+        anchor = self._anchors.get(event.anchor)
+        if anchor is None or not anchor.nodes:
+            why = "this alias has no anchor before it, or is inside its own anchor"
+            raise self._refusal(why, event)
+        return anchor
+
+    def _alias_key(self, event: Any) -> str:
+        anchor = self._target(event) if isinstance(event, yaml.AliasEvent) else None
+        if anchor is None or anchor.inside is not None:
+            raise self._refusal("a mapping or list cannot be a key", event)
+        return key_text(anchor.value)
+
+    def _odd_key(self, event: Any) -> str:
+        value = self._resolve(event)
+        if event.value == "<<" and (event.implicit[0] or event.tag == MERGE_TAG):
+            return MergeKey("<<")
+        return key_text(value)
+
+    def _resolve(self, event: Any) -> Scalar:
+        value: Scalar = event.value
+        if event.tag is not None:
+            value = resolve_tagged(event.value, event.tag)
+        elif not event.style:
+            value = resolve(event.value)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = _Anchor(value, None, nodes=1)
+        return value
+
+    def _descend(self, depth: int, event: Any) -> None:
+        if depth > self._deepest:
+            self._deepest = depth
+            if depth > self._limits.max_depth:
+                message = f"nested more than {self._limits.max_depth} levels deep"
+                raise LimitError(message, event.start_mark.index + self._base)
+
+    def _too_many_nodes(self) -> LimitError:
+        why = f"more than {self._limits.max_nodes} nodes in one document: give it in parts"
+        return LimitError(why, self._end)
+
+    def _refusal(self, message: str, event: Any) -> YamlError:
+        return YamlError(message, event.start_mark.index + self._base)
+
+
+def _note(event: Any) -> str:
+    if event.anchor is not None:
+        return "anchor"
+    return "" if event.tag is None else "tag"
+
+
+def _plain(step: str | int) -> str | int:
+    return step if type(step) is int else str(step)
