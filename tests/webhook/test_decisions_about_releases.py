@@ -191,6 +191,18 @@ def test_an_exception_for_an_image_is_for_that_image_alone() -> None:
     assert is_kept(trainer(outside), trainer("train:v2"), policy)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "inside"),
+    [("*:1", "train:1"), ("*-*", "pre-train:v1"), ("*image*", "image:v1"), ("o*", "o:v1")],
+)
+def test_an_exception_for_a_part_of_a_name_is_for_images_with_that_part(
+    pattern: str, inside: str
+) -> None:
+    policy = excepting(pattern)
+    assert not is_kept(trainer("train:v1"), trainer(inside), policy)
+    assert not is_kept(trainer(inside), trainer("train:v1"), policy)
+
+
 def test_with_very_many_exceptions_for_images_each_image_is_decided_on() -> None:
     policy = excepting(*(f"registry.example.com/{number}" for number in range(101)))
     assert not is_kept(trainer("train:v1"), trainer("train:v2"), policy)

@@ -28,7 +28,7 @@ _TOKEN_VOLUME = re.compile(rb"kube-api-access-[a-z0-9]{5}")
 # No name in Kubernetes has a question mark.
 TOKEN_PLACEHOLDER = "kube-api-access-?????"  # noqa: S105  # no secret
 # It stands for every ordinary image. No reference to an image has a question mark.
-IMAGE_PLACEHOLDER = "ordinary-image-?????:1"
+IMAGE_PLACEHOLDER = "ordinary-image-?????:?????"
 # No JSON text has this character.
 _NUL = b"\0"
 # A reference to a variable begins with it.
@@ -50,6 +50,8 @@ class SpecTexts:
     ) -> None:
         self._read_variables = read_variables(profile)
         self._image_matters = image_matters
+        # A pattern such as `*:*`, which fits the placeholder, must not fit images in its place.
+        self._replaces_images = not image_matters(IMAGE_PLACEHOLDER)
         self._kept: BoundedMap[bytes, bytes] = BoundedMap(max_bytes)
 
     @property
@@ -83,9 +85,13 @@ class SpecTexts:
             if not (mounts_node or _may_read_commands(container)):
                 container.command = container.args = UNSET
             image = container.image
-            if image and is_ordinary_image(image) and not self._image_matters(image):
+            if image and self._is_replaceable(image):
                 container.image = IMAGE_PLACEHOLDER
         return decoded, _rename_token_volume(decoded)
+
+    def _is_replaceable(self, image: str) -> bool:
+        may_replace = self._replaces_images and is_ordinary_image(image)
+        return may_replace and not self._image_matters(image)
 
     def _drop_values(self, spec: PodSpec) -> None:
         may_be_read = self._read_variables
