@@ -6,7 +6,7 @@ import datetime
 import traceback
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from registration.routes import Route
 from rules.engine.bounds import StepLimit, TooManyStepsError
@@ -35,22 +35,20 @@ class Answer(NamedTuple):
     """What the server sends about a review, and what it records. Plain data, as JSON has it.
 
     - `body`: the encoded AdmissionReview.
+    - `envelope`: names from the request.
     - `failures`: the rules that failed, each with the type of its error.
-    - `about`: names from the request, for the log; None if the decision is not logged.
-    - `details`: what the log says about the decision, as the text of a JSON object.
+    - `details`: what the log says about the decision, as the text of a JSON object; empty if the
+      decision is not logged.
     - `bug`: why there was no evaluation, if it was a bug.
-    - `namespace`, `dry_run`: of the request.
     """
 
     body: bytes
+    envelope: Envelope
     outcome: Outcome
     rule_outcomes: Mapping[str, str] = NO_TEXTS
     failures: Sequence[tuple[str, str]] = ()
-    about: Mapping[str, Any] | None = None
     details: str = ""
     bug: Bug | None = None
-    namespace: str = ""
-    dry_run: bool = False
 
 
 class ReusableAnswer(NamedTuple):
@@ -70,13 +68,11 @@ class ReusableAnswer(NamedTuple):
         """The answer to the review in `envelope`."""
         return Answer(
             self.response.to(envelope),
+            envelope,
             self.outcome,
             self.rule_outcomes,
             self.failures,
-            _names(envelope) if self.details else None,
             self.details,
-            namespace=envelope.namespace,
-            dry_run=envelope.dry_run,
         )
 
 
@@ -139,7 +135,11 @@ def _is_logged(decision: Decision, mode: Action) -> bool:
     return mode is not Action.DENY and decision.outcome in {"warned", "audited"}
 
 
-def _names(envelope: Envelope) -> dict[str, Any]:
+def logged_names(envelope: Envelope, user: str) -> dict[str, str | bool]:
+    """The names in `envelope` for the log, with `user` in place of the name of the user.
+
+    Each is cut to the length that a name may have.
+    """
     names = {
         "uid": envelope.uid,
         "namespace": envelope.namespace,
@@ -149,13 +149,12 @@ def _names(envelope: Envelope) -> dict[str, Any]:
         "generate_name": envelope.generate_name,
         "owner_kind": envelope.owner_kind,
         "owner_name": envelope.owner_name,
-        "user": envelope.user,
+        "user": user,
         "operation": envelope.operation,
     }
     if max(map(len, names.values())) > MAX_NAME_LENGTH:
         names = {field: shorten(name) for field, name in names.items()}
-    # The whole name of the user, because the log may show its hash.
-    return {**names, "user": envelope.user, "dry_run": envelope.dry_run}
+    return {**names, "dry_run": envelope.dry_run}
 
 
 def bug_of(error: BaseException) -> Bug:

@@ -19,7 +19,7 @@ from webhook.decision_cache.bounded_map import BoundedMap
 from webhook.decision_cache.reading import Reader, Reading, review_of
 from webhook.decision_cache.spec_texts import IMAGE_PLACEHOLDER, TOKEN_PLACEHOLDER
 
-# Of all texts and answers together. Texts of specs, by which specs need not be decoded, get half.
+# Of all texts and answers together. What the reader keeps, to decode less, gets half.
 MAX_BYTES = 16 << 20
 # A text that is cut may end within a placeholder.
 _PLACEHOLDERS = tuple(
@@ -47,7 +47,7 @@ class DecisionCache:
     @property
     def size(self) -> int:
         """How many bytes the decisions take."""
-        return self._answers.size + self._reader.spec_texts.size if self._decider else 0
+        return self._answers.size + self._reader.size if self._decider else 0
 
     def answer(
         self, decider: Decider, today: datetime.date, path: str, body: bytes

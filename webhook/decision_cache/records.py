@@ -99,8 +99,20 @@ class FieldManager(Struct, gc=False):
     operation: str = ""
 
 
-class Metadata(Struct, omit_defaults=True):
-    """The metadata of a pod."""
+class Metadata(Struct, gc=False):
+    """The metadata of a pod, as it was sent."""
+
+    name: Text = UNSET
+    generateName: Text = UNSET
+    namespace: Text = UNSET
+    annotations: AnyJson = UNSET
+    labels: AnyJson = UNSET
+    ownerReferences: AnyJson = UNSET
+    managedFields: list[FieldManager] | UnsetType = UNSET
+
+
+class ReadMetadata(Struct, omit_defaults=True):
+    """What of a pod's metadata decides."""
 
     name: Text = UNSET
     generateName: Text = UNSET
@@ -108,7 +120,6 @@ class Metadata(Struct, omit_defaults=True):
     annotations: Texts = UNSET
     labels: Texts = UNSET
     ownerReferences: list[OwnerReference] | UnsetType = UNSET
-    managedFields: list[FieldManager] | UnsetType = UNSET
 
 
 class Pod(Struct, omit_defaults=True):
@@ -176,4 +187,4 @@ class Head(Struct):
     path: str
     namespace: str
     user: str
-    metadata: Metadata
+    metadata: ReadMetadata

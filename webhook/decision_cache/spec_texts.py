@@ -8,18 +8,17 @@ differ in the tag of an image, in commands and in values of variables, and have 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from msgspec import UNSET
 from msgspec.json import Decoder, Encoder
 
-from rules.profile.profile import Profile
 from rules.traits.names import (
     is_launcher_image,
     is_ordinary_image,
     may_read_command,
     read_variables,
 )
+from webhook.admission.decider import Decider
 from webhook.decision_cache.bounded_map import BoundedMap
 from webhook.decision_cache.records import Container, PodSpec, Text, Variable
 
@@ -40,18 +39,13 @@ _encoder = Encoder()
 
 
 class SpecTexts:
-    """The texts of specs for decisions with `profile`; kept in at most `max_bytes`.
+    """The texts of specs for decisions by `decider`; kept in at most `max_bytes`."""
 
-    `image_matters` says whether decisions may depend on which ordinary image a pod has.
-    """
-
-    def __init__(
-        self, profile: Profile, max_bytes: int, image_matters: Callable[[str], bool]
-    ) -> None:
-        self._read_variables = read_variables(profile)
-        self._image_matters = image_matters
+    def __init__(self, decider: Decider, max_bytes: int) -> None:
+        self._read_variables = read_variables(decider.policy.profile)
+        self._image_matters = decider.depends_on_image
         # A pattern such as `*:*`, which fits the placeholder, must not fit images in its place.
-        self._replaces_images = not image_matters(IMAGE_PLACEHOLDER)
+        self._replaces_images = not self._image_matters(IMAGE_PLACEHOLDER)
         self._kept: BoundedMap[bytes, bytes] = BoundedMap(max_bytes)
 
     @property

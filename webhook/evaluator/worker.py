@@ -19,6 +19,7 @@ from registration.routes import ROUTES
 from rules.inventory.serialization import from_json, to_json
 from webhook.admission.answer import Answer, Bug, answer, bug_of
 from webhook.admission.decider import Decider
+from webhook.admission.response import Envelope
 from webhook.admission.review import MalformedReviewError
 from webhook.reload.policy_source import PolicySource
 
@@ -124,7 +125,7 @@ def answer_of(header: bytes, body: bytes) -> Answer:
         raise EvaluatorError(Bug(**reply["bug"]))
     fields = reply["answer"]
     bug = Bug(**fields["bug"]) if fields["bug"] else None
-    return Answer(**{**fields, "body": body, "bug": bug})
+    return Answer(**{**fields, "body": body, "envelope": Envelope(*fields["envelope"]), "bug": bug})
 
 
 class EvaluatorError(Exception):

@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 
 from registration.routes import ROUTES, Route
 from rules.engine.bounds import StepLimit, TooManyStepsError
-from webhook.admission.answer import Answer, answer, bug_of, encode_answer, shorten
+from webhook.admission.answer import Answer, answer, bug_of, encode_answer, logged_names
 from webhook.admission.decider import Decider
 from webhook.admission.not_evaluated import TIMEOUT, not_evaluated
 from webhook.admission.review import MalformedReviewError, decode_head
@@ -148,12 +148,13 @@ class WebhookHandler:
         self._metrics.count_review(route, found, seconds)
         if found.bug is not None:
             self._metrics.count_internal_error()
-            uid = (found.about or {}).get("uid", "")
+            uid = found.envelope.uid
             self._log.bug("not evaluated", found.bug, uid=uid, path=route.webhook)
-        if found.about is not None:
+        if found.details:
             level = "error" if found.failures else "info"
-            user = shorten(self._shown_user(found.about["user"]))
-            fields = {**found.about, "user": user, "duration_ms": round(seconds * 1000, 3)}
+            user = self._shown_user(found.envelope.user)
+            names = logged_names(found.envelope, user)
+            fields = {**names, "duration_ms": round(seconds * 1000, 3)}
             self._log.write_prepared(level, found.outcome, fields, found.details)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -65,7 +65,8 @@ class Metrics:
         self._namespaces = frozenset(namespaces)
         self._requests: Counter[tuple[Route, Outcome, bool]] = Counter()
         self._durations = {route.webhook: _Durations() for route in ROUTES.values()}
-        self._rule_outcomes: Counter[tuple[tuple[str, str], Route, bool]] = Counter()
+        self._rule_outcomes: dict[tuple[Route, bool], Counter[tuple[str, str]]]
+        self._rule_outcomes = defaultdict(Counter)
         self._namespace_outcomes: Counter[tuple[tuple[str, str], Route, str]] = Counter()
         self._rule_failures: Counter[str] = Counter()
         self._http_errors: Counter[str] = Counter()
@@ -82,13 +83,15 @@ class Metrics:
 
     def count_review(self, route: Route, answer: Answer, seconds: float) -> None:
         """Count one review with its answer and the time that it took."""
-        self._requests[route, answer.outcome, answer.dry_run] += 1
+        namespace, dry_run = answer.envelope.namespace, answer.envelope.dry_run
+        self._requests[route, answer.outcome, dry_run] += 1
         self._durations[route.webhook].observe(seconds)
-        by_namespace = not answer.dry_run and answer.namespace in self._namespaces
+        by_namespace = not dry_run and namespace in self._namespaces
+        rule_outcomes = self._rule_outcomes[route, dry_run]
         for rule_and_outcome in answer.rule_outcomes.items():
-            self._rule_outcomes[rule_and_outcome, route, answer.dry_run] += 1
+            rule_outcomes[rule_and_outcome] += 1
             if by_namespace:
-                self._namespace_outcomes[rule_and_outcome, route, answer.namespace] += 1
+                self._namespace_outcomes[rule_and_outcome, route, namespace] += 1
         for rule, _ in answer.failures:
             self._rule_failures[rule] += 1
 
@@ -117,7 +120,8 @@ class Metrics:
         yield self._duration_histogram()
         values = {
             (*rule_and_outcome, *_label_values(route), _word(dry_run)): n
-            for (rule_and_outcome, route, dry_run), n in self._rule_outcomes.items()
+            for (route, dry_run), counts in self._rule_outcomes.items()
+            for rule_and_outcome, n in counts.items()
         }
         labels = ("rule", "outcome", "path", "mode")
         yield counter("rule_outcomes", _RULE_OUTCOMES_HELP, (*labels, "dry_run"), values)
