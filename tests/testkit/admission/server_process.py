@@ -62,9 +62,10 @@ class Server:
         return self._processes.ids[self.name]
 
     def log(self) -> list[dict[str, Any]]:
-        """The lines of its log."""
+        """The lines of its log, without one that is being written."""
         text = self._processes.log(self.name).read_text(encoding="utf-8", errors="replace")
-        return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        whole = text[: text.rfind("\n") + 1]
+        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and text of `path` on the metrics port: health, readiness or metrics."""
