@@ -98,22 +98,61 @@ def test_the_replicas_of_a_template_are_evaluated_once(
     (webhook, namespace), (version, plural, spec) = server, MAKERS[maker]
     hits, misses = counts(webhook)
     name = f"trainer-{plural}{'-indexed' if 'indexed' in maker else ''}"
-    created = {
-        "apiVersion": version,
-        "kind": maker.removeprefix("indexed "),
-        "metadata": {"name": name},
-        "spec": spec,
-    }
+    kind = maker.removeprefix("indexed ")
+    created = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
     plane.create(f"/apis/{version}/namespaces/{namespace}/{plural}", created)
-
-    def all_fixed() -> bool:
-        pods = plane.request("GET", api_path("Pod", namespace)).body["items"]
-        own = [pod for pod in pods if pod["metadata"]["name"].startswith(name)]
-        return len([p for p in own if "gpuward.io/fixed" in p["metadata"]["annotations"]]) == (
-            REPLICAS
-        )
-
-    eventually(all_fixed, what=f"the pods of the {maker} are fixed")
+    eventually(
+        lambda: has_fixed_pods(plane, namespace, name), what=f"pods of the {maker} are fixed"
+    )
     found = counts(webhook)
     calls = REPLICAS * len(PATHS)
     assert (found[0] - hits, found[1] - misses) == (calls - len(PATHS), len(PATHS))
+
+
+def test_the_next_release_of_a_program_is_not_evaluated(
+    plane: ControlPlane, server: tuple[Server, str]
+) -> None:
+    webhook, namespace = server
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    labels = {"app": "released"}
+    for release in ("v1", "v2"):
+        hits, misses = counts(webhook)
+        image = f"registry.example.com/vision/train:{release}"
+        command: dict[str, Any] = {
+            "command": ["python", "train.py"],
+            "args": ["--release", release],
+        }
+        worker = container(image=image, **command, **gpus(limits=1))
+        metadata = {"labels": labels, "annotations": {"checksum/config": release}}
+        spec = {
+            "replicas": REPLICAS,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": metadata, "spec": {"containers": [worker]}},
+        }
+        deployment = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "released"},
+            "spec": spec,
+        }
+        if release == "v1":
+            plane.create(path, deployment)
+        else:
+            answer = plane.request("PUT", f"{path}/released", deployment)
+            assert answer.status == 200
+        eventually(
+            lambda image=image: has_fixed_pods(plane, namespace, "released", image),  # type: ignore[misc]
+            what=f"the pods of {release} are fixed",
+        )
+    found = counts(webhook)
+    assert (found[0] - hits, found[1] - misses) == (REPLICAS * len(PATHS), 0)
+
+
+def has_fixed_pods(plane: ControlPlane, namespace: str, name: str, image: str = "") -> bool:
+    """Whether all replicas exist, with the image if one is given, and were fixed."""
+    pods = plane.request("GET", api_path("Pod", namespace)).body["items"]
+    own = [pod for pod in pods if pod["metadata"]["name"].startswith(name)]
+    fixed = [pod for pod in own if "gpuward.io/fixed" in pod["metadata"]["annotations"]]
+    released = [p for p in fixed if image in ("", p["spec"]["containers"][0]["image"])]
+    return len(released) == REPLICAS
