@@ -64,14 +64,14 @@ def excerpt_at(text: str, span: Span) -> Excerpt:
 def _lines_before(text: str, start: int) -> tuple[str, ...]:
     """The lines above the line that begins at `start`."""
     first = max(0, start - _MAX_LINE)
-    lines = text[first:start].split("\n")[:-1]
+    lines = text[first:start].rsplit("\n", _LINES_AROUND + 1)[:-1]
     return tuple(line[:_EXCERPT].rstrip("\r") for line in lines[first > 0 :][-_LINES_AROUND:])
 
 
 def _lines_after(text: str, offset: int) -> tuple[str, ...]:
     """The lines below the line of `offset`."""
     stop = offset + _MAX_LINE
-    lines = text[offset:stop].split("\n")
+    lines = text[offset:stop].split("\n", _LINES_AROUND + 1)
     if stop < len(text) or not lines[-1]:
         lines.pop()
     return tuple(line[:_EXCERPT].rstrip("\r") for line in lines[1 : _LINES_AROUND + 1])

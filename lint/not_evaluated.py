@@ -63,7 +63,7 @@ def unread_parts(
         span = file.locate(document, field.path)
         why = f"{field.object}: {field.why}"
         yield InputNotEvaluated(name, span.line, span.column, why)
-    line, _ = file.position(document.start)
     for failure in result.failures:
+        line, _ = file.position(document.start)
         why = f"the rule {failure.rule} failed here, please report it: {failure.error}"
         yield InputNotEvaluated(name, line, 1, why)
