@@ -50,6 +50,10 @@ for _launcher in LAUNCHERS:
 _LIGHTNING_OPTIONS = frozenset(LIGHTNING.sizes[0])
 # One of them is in every command of interest.
 LAUNCHER_MARKS = (*_BY_START, LIGHTNING.sizes[0][0])
+# One of them is in every command that says with how many GPUs it works.
+_SIZE_MARKS = frozenset(
+    name for launcher in (*LAUNCHERS, LIGHTNING) for names in launcher.sizes for name in names
+)
 # Of a command; one that has more is a program, and to read it would take long.
 _MAX_WORDS = 5000
 # Beside these words a command starts several programs, or one on several machines.
@@ -62,7 +66,7 @@ _UNCLEAR_MARKS = ("ray", "&", "#", "<<", _MASK)
 def parallel_size(container: Container, command: Iterable[CommandText]) -> ParallelSize | None:
     """How many GPUs the `command` of `container` works with; None in doubt."""
     command = list(command)
-    if not _may_start(container, command):
+    if not (_may_start(container, command) and _may_state_size(command)):
         return None
     words = _words(command)
     texts = [word.text for word in words]
@@ -117,6 +121,12 @@ def _may_start(container: Container, command: Iterable[CommandText]) -> bool:
         any(mark in whole for mark in LAUNCHER_MARKS)
         or image_name(container.image) in LAUNCHERS_BY_IMAGE
     )
+
+
+def _may_state_size(command: Iterable[CommandText]) -> bool:
+    """The same of options with a number of GPUs."""
+    whole = "\n".join([text for _, text in command]).replace("_", "-")
+    return any(mark in whole for mark in _SIZE_MARKS)
 
 
 def _started(container: Container, words: Sequence[Word]) -> Iterator[tuple[Launcher, bool]]:
