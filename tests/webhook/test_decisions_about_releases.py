@@ -127,9 +127,9 @@ def test_whatever_the_image_and_the_command_the_answer_is_that_of_the_engine(cas
                 assert found in (None, answer(decider, ROUTES[path], body, TODAY))
 
 
-def is_kept(first: Any, second: Any, policy: str = POLICY) -> bool:
+def is_kept(first: Any, second: Any, policy: str = POLICY, path: str = "/validate/deny") -> bool:
     """Whether the decision about the pod `first` serves for `second` as well."""
-    decider, cache, path = Decider(load_policy(policy, "policy")), new_cache(), "/validate/deny"
+    decider, cache = Decider(load_policy(policy, "policy")), new_cache()
     for manifest in (first, second):
         body = encoded(manifest)
         assert cache.answer(decider, TODAY, path, body) == answer(
@@ -164,20 +164,38 @@ def test_it_serves_for_another_command_that_rules_do_not_know(option: str, *, ke
     assert is_kept(first, second) is kept
 
 
-def test_an_escaped_command_is_read() -> None:
+@pytest.mark.parametrize("escaped", [b"\\u0073leep", b"\\u002D-tp", b"$\\u0028N)", b"\\u007E"])
+def test_a_pod_in_which_names_may_be_escaped_is_decided_without_the_cache(escaped: bytes) -> None:
+    """API servers escape no letters, which rules look for."""
+    manifest = trainer("train:v1", "WORD", "infinity", resources=gpus(limits=1)["resources"])
+    body = encoded(manifest).replace(b"WORD", escaped)
+    assert new_cache().answer(EVERY_RULE, TODAY, "/validate/deny", body) is None
+
+
+def test_a_decision_serves_for_another_script_as_api_servers_write_it() -> None:
     cache, path = new_cache(), "/validate/deny"
-    resources = gpus(limits=1)["resources"]
-    for word in (b"--rate=0.1", b"\\u0073leep", b"\\u0073lurp"):
-        manifest = trainer("train:v1", "WORD", "infinity", resources=resources)
-        body = encoded(manifest).replace(b"WORD", word)
+    manifest = trainer("train:v1", "sh", "-c", "SCRIPT", resources=gpus(limits=1)["resources"])
+    for script in (b"./a \\u0026\\u0026 ./b", b'./a \\u003e \\u003cb\\n\\u2028 \\"x\\"'):
+        body = encoded(manifest).replace(b"SCRIPT", script)
         found = cache.answer(EVERY_RULE, TODAY, path, body)
         assert found == answer(EVERY_RULE, ROUTES[path], body, TODAY)
-    assert cache.hits == 0
+    assert cache.hits == 1
 
 
-def excepting(image: str, *others: str) -> str:
+@pytest.mark.parametrize("name", ["gpu", "nvidia.com.gpu", "nvidia.com/gpu"])
+def test_the_command_of_a_container_with_a_misspelt_gpu_is_read(name: str) -> None:
+    """In mode warn, rules say what would be left after the fix."""
+    policy = f"{POLICY}rules: {{idle-gpu-holder: {{action: warn}}}}\n"
+    busy, idle = (
+        trainer("train:v1", "sleep", time, resources={"limits": {name: 1}})
+        for time in ("5", "infinity")
+    )
+    assert not is_kept(busy, idle, policy, "/validate/warn")
+
+
+def excepting(image: str, *others: str, namespace: str = "team-vision") -> str:
     patterns = json.dumps([image, *others])
-    match = f"namespace: [team-vision], image: {patterns}"
+    match = f"namespace: [{namespace}], image: {patterns}"
     return (
         f"{POLICY}exceptions:\n- {{rules: [visible-devices-env], reason: r, match: {{{match}}}}}\n"
     )
@@ -206,6 +224,20 @@ def test_an_exception_for_a_part_of_a_name_is_for_images_with_that_part(
 def test_with_very_many_exceptions_for_images_each_image_is_decided_on() -> None:
     policy = excepting(*(f"registry.example.com/{number}" for number in range(101)))
     assert not is_kept(trainer("train:v1"), trainer("train:v2"), policy)
+
+
+def test_in_a_pod_of_very_many_containers_each_image_is_decided_on() -> None:
+    policy = excepting(*(f"registry.example.com/{'x' * 50}/{number}" for number in range(100)))
+    containers = [container(f"c{number}", **variable("all")) for number in range(10)]
+    manifest, larger = pod(*containers[:5]), pod(*containers)
+    for small, kept in ((manifest, True), (larger, False)):
+        other = json.loads(json.dumps(small).replace(":1", ":2"))
+        assert is_kept(small, other, policy) is kept
+
+
+def test_exceptions_for_images_in_another_namespace_tell_no_images_apart() -> None:
+    policy = excepting("*:v1", *map(str, range(101)), namespace="team-audio")
+    assert is_kept(trainer("train:v1"), trainer("train:v2"), policy)
 
 
 def test_where_only_some_images_are_trusted_each_image_is_decided_on() -> None:

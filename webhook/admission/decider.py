@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 
-from rules.base.patterns import matches_any
+from rules.base.caching import BoundedCache
 from rules.engine.bounds import StepLimit
 from rules.engine.fixing import fix
 from rules.engine.result import RuleFailure
@@ -36,8 +36,9 @@ from webhook.admission.request import (
 from webhook.admission.review import AdmissionReview
 from webhook.admission.workloads import WorkloadDecider
 
-# To compare every new image with more patterns would take longer than to evaluate its pod.
+# More take longer to compare with a new image than its pod takes to be evaluated.
 _MAX_IMAGE_PATTERNS = 100
+_EVERY_IMAGE = ("*",)
 
 
 class Decider:
@@ -58,9 +59,7 @@ class Decider:
         self.denies_on_failure = policy.on_rule_error == "deny"
         """Whether an object is refused if a bug prevented its evaluation."""
         self._names = frozenset(active.rule.name for active in self._rules.rules)
-        self._excepted_images = union(exception.images for exception in self._rules.exceptions)
-        has_many = len(self._excepted_images) > _MAX_IMAGE_PATTERNS
-        self._tells_images_apart = has_many or not RULES_ABOUT_EVERY_IMAGE.isdisjoint(self._names)
+        self._image_patterns: BoundedCache[str, tuple[str, ...]] = BoundedCache()
         rules = [active.rule for active in self._rules.rules]
         self._families = {rule.name: rule.family for rule in rules}
         self._bypass_rules = frozenset(rule.name for rule in rules if rule.family == "bypass")
@@ -69,9 +68,19 @@ class Decider:
         """Whether decisions about objects in `namespace` may depend on their names."""
         return any(exception.names for exception in self._rules.exceptions_in(namespace))
 
-    def depends_on_image(self, image: str) -> bool:
-        """Whether decisions about containers of `image`, an ordinary one, may depend on which."""
-        return self._tells_images_apart or matches_any(self._excepted_images, image)
+    def image_patterns(self, namespace: str) -> tuple[str, ...]:
+        """The patterns of images that decisions about objects in `namespace` may depend on.
+
+        An ordinary image that fits none of them is as good as any other that fits none.
+        """
+        found = self._image_patterns.get(namespace)
+        if found is None:
+            found = union(e.images for e in self._rules.exceptions_in(namespace))
+            has_many = len(found) > _MAX_IMAGE_PATTERNS
+            if has_many or not RULES_ABOUT_EVERY_IMAGE.isdisjoint(self._names):
+                found = _EVERY_IMAGE
+            self._image_patterns.store(namespace, found)
+        return found
 
     def mutate(
         self,

@@ -50,19 +50,19 @@ class HeadTexts:
         """How many bytes the texts take."""
         return self._kept.size
 
-    def text(self, path: str, request: Request) -> HeadText | None:
+    def text(self, path: str, request: Request, namespace: str) -> HeadText | None:
         """What of `request`, sent to `path`, decides besides the pod's spec.
 
-        None if the pod has too many keys, or was made by `kubectl apply`. MsgspecError if a part
-        has not the usual type.
+        The exceptions for `namespace` apply to the pod. None if it has too many keys, or was made
+        by `kubectl apply`. MsgspecError if a part has not the usual type.
         """
-        sent, namespace = request.object.metadata, request.namespace
+        sent = request.object.metadata
         names = (sent.name, sent.generateName) if self._names_matter(namespace) else (UNSET, UNSET)
         # No JSON text is empty.
         parts = (sent.annotations, sent.labels, sent.ownerReferences)
         raw = [b"" if part is UNSET else bytes(part) for part in parts]
         user = request.userInfo.username
-        key: _Key = (path, namespace, user, *names, sent.namespace, *raw)
+        key: _Key = (path, request.namespace, user, *names, sent.namespace, *raw)
         kept = self._kept.get(key)
         if kept is not None:
             return kept
@@ -78,7 +78,7 @@ class HeadTexts:
             owner.name = UNSET
         annotations, labels = self._read_part(annotations), self._read_part(labels)
         metadata = ReadMetadata(*names, sent.namespace, annotations, labels, owners)
-        text = _encoder.encode(Head(path, namespace, user, metadata))
+        text = _encoder.encode(Head(path, request.namespace, user, metadata))
         found = HeadText(text, owner_kind, owner_name)
         # The key has the names in the text once more.
         self._kept.put(key, found, sum(map(len, raw)) + 2 * len(text) + _ENTRY_BYTES)

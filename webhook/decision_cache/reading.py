@@ -10,6 +10,7 @@ from typing import NamedTuple
 from msgspec import UNSET, MsgspecError
 from msgspec.json import Decoder
 
+from rules.objects.object_ref import object_ref
 from webhook.admission.codec import CODEC
 from webhook.admission.decider import Decider
 from webhook.admission.response import Envelope
@@ -37,6 +38,7 @@ class Reader:
         quarter = max_bytes // 4
         self._heads = HeadTexts(decider, quarter)
         self._specs = SpecTexts(decider, max_bytes - quarter)
+        self._image_patterns = decider.image_patterns
 
     @property
     def size(self) -> int:
@@ -53,13 +55,24 @@ class Reader:
             for manager in pod.metadata.managedFields or ():
                 if manager.operation == APPLY:
                     return None
-            head = self._heads.text(path, request)
+            namespace = _namespace_of(request)
+            head = self._heads.text(path, request, namespace)
             if head is None:
                 return None
-            spec = self._specs.text(bytes(pod.spec))
+            spec = self._specs.text(bytes(pod.spec), self._image_patterns(namespace))
+            if spec is None:
+                return None
         except (MsgspecError, RecursionError, UnicodeDecodeError):
             return None
         return Reading(head.text, spec, _envelope_of(request, head))
+
+
+def _namespace_of(request: Request) -> str:
+    """The namespace whose exceptions apply to the pod."""
+    written, namespace = request.object.metadata.namespace, request.namespace
+    if written is UNSET or written == namespace:  # API servers let no other pass
+        return namespace
+    return object_ref("Pod", "", {"namespace": written}, namespace).namespace
 
 
 def _envelope_of(request: Request, head: HeadText) -> Envelope:

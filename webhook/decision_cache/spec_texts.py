@@ -12,6 +12,8 @@ import re
 from msgspec import UNSET
 from msgspec.json import Decoder, Encoder
 
+from rules.base.patterns import matches_any
+from rules.gpu.devices import NATIVE
 from rules.traits.names import (
     is_launcher_image,
     is_ordinary_image,
@@ -32,8 +34,20 @@ IMAGE_PLACEHOLDER = "ordinary-image-?????:?????"
 _NUL = b"\0"
 # A reference to a variable begins with it.
 _REFERENCE = b"$"
+# An escape sequence that may be part of a name: any for a letter, a digit or a sign but `&<>`, the
+# only ones that API servers write in this way.
+_ESCAPED_NAME = re.compile(rb"\\u00(?:2[^6]|3[^ceCE]|[4-7])")
+# A key in the `resources` of a container with claims, or with resources that Kubernetes itself does
+# not define: a misspelt name such as `gpu` has no domain, and a fix makes a device of it. An escape
+# sequence may be part of any key.
+_KEY_OF_DEVICES = re.compile(
+    rb'"(?!(?:limits|requests|%b)")[^"]*"\s*:|\\' % "|".join(sorted(NATIVE)).encode()
+)
+# Characters of all patterns, for each image that is compared with them. More would take longer than
+# to evaluate the pod.
+_MAX_COMPARED = 50_000
 # What the Python objects of an entry take besides its texts.
-_ENTRY_BYTES = 300
+_ENTRY_BYTES = 400
 _decoder = Decoder(PodSpec)
 _encoder = Encoder()
 
@@ -43,55 +57,71 @@ class SpecTexts:
 
     def __init__(self, decider: Decider, max_bytes: int) -> None:
         self._read_variables = read_variables(decider.policy.profile)
-        self._image_matters = decider.depends_on_image
-        # A pattern such as `*:*`, which fits the placeholder, must not fit images in its place.
-        self._replaces_images = not self._image_matters(IMAGE_PLACEHOLDER)
-        self._kept: BoundedMap[bytes, bytes] = BoundedMap(max_bytes)
+        self._kept: BoundedMap[tuple[bytes, tuple[str, ...]], bytes] = BoundedMap(max_bytes)
 
     @property
     def size(self) -> int:
         """How many bytes the texts take."""
         return self._kept.size
 
-    def text(self, spec: bytes) -> bytes:
-        """What of `spec` decides, as JSON. MsgspecError if `spec` has not the usual types."""
+    def text(self, spec: bytes, image_patterns: tuple[str, ...]) -> bytes | None:
+        """What of `spec` decides, as JSON; None if names in it may be spelt in an odd way.
+
+        Images that fit one of `image_patterns` are told apart. MsgspecError if `spec` has not the
+        usual types.
+        """
         found = _TOKEN_VOLUME.search(spec)
         name = found[0] if found else b""
-        key = spec.replace(name, _NUL) if name else spec
+        key = (spec.replace(name, _NUL) if name else spec), image_patterns
         kept = self._kept.get(key)
         if kept is not None:
             return kept
-        decoded, renamed = self._decode(spec)
+        if b"\\u00" in spec and _ESCAPED_NAME.search(spec):
+            return None
+        decoded, renamed = _decode(spec, image_patterns)
         self._drop_values(decoded)
         text = _encoder.encode(decoded)
         if _REFERENCE in text:  # then any variable may matter
-            text = _encoder.encode(self._decode(spec)[0])
+            text = _encoder.encode(_decode(spec, image_patterns)[0])
         # The text serves for another name as well if every occurrence of this one was renamed.
         if renamed == (name, spec.count(name) if name else 0):
-            self._kept.put(key, text, len(key) + len(text) + _ENTRY_BYTES)
+            self._kept.put(key, text, len(key[0]) + len(text) + _ENTRY_BYTES)
         return text
-
-    def _decode(self, spec: bytes) -> tuple[PodSpec, tuple[bytes, int]]:
-        """What rules may read of `spec`, and what `_rename_token_volume` returns about it."""
-        decoded = _decoder.decode(spec)
-        mounts_node = any(volume.hostPath is not UNSET for volume in decoded.volumes or ())
-        for container in _containers(decoded):
-            if not (mounts_node or _may_read_commands(container)):
-                container.command = container.args = UNSET
-            image = container.image
-            if image and self._is_replaceable(image):
-                container.image = IMAGE_PLACEHOLDER
-        return decoded, _rename_token_volume(decoded)
-
-    def _is_replaceable(self, image: str) -> bool:
-        may_replace = self._replaces_images and is_ordinary_image(image)
-        return may_replace and not self._image_matters(image)
 
     def _drop_values(self, spec: PodSpec) -> None:
         may_be_read = self._read_variables
         for container in _containers(spec):
             if env := container.env:
                 container.env = [v if may_be_read[v.name] else Variable(v.name) for v in env]
+
+
+def _decode(spec: bytes, image_patterns: tuple[str, ...]) -> tuple[PodSpec, tuple[bytes, int]]:
+    """What rules may read of `spec`, and what `_rename_token_volume` returns about it."""
+    decoded = _decoder.decode(spec)
+    _drop_commands(decoded)
+    _replace_images(decoded, image_patterns)
+    return decoded, _rename_token_volume(decoded)
+
+
+def _drop_commands(spec: PodSpec) -> None:
+    if any(volume.hostPath is not UNSET for volume in spec.volumes or ()):
+        return
+    for container in _containers(spec):
+        if not _may_read_commands(container):
+            container.command = container.args = UNSET
+
+
+def _replace_images(spec: PodSpec, patterns: tuple[str, ...]) -> None:
+    """Give all ordinary images that fit none of `patterns` the same name."""
+    containers = _containers(spec)
+    are_many = len(containers) * sum(map(len, patterns)) > _MAX_COMPARED
+    # A pattern that fits the placeholder must not fit images in its place.
+    if are_many or matches_any(patterns, IMAGE_PLACEHOLDER):
+        return
+    for container in containers:
+        image = container.image
+        if image and is_ordinary_image(image) and not matches_any(patterns, image):
+            container.image = IMAGE_PLACEHOLDER
 
 
 def _may_read_commands(container: Container) -> bool:
@@ -106,14 +136,9 @@ def _may_read_commands(container: Container) -> bool:
 
 
 def _may_have_devices(container: Container) -> bool:
-    """Whether the container has claims, or resources with a domain in their name.
-
-    A text with a backslash may spell either in another way.
-    """
-    if container.resources is UNSET:
-        return False
-    resources = bytes(container.resources)
-    return any(sign in resources for sign in (b"/", b"claims", b"\\"))
+    """Whether the container has claims, or resources that may be devices as they are or fixed."""
+    resources = container.resources
+    return resources is not UNSET and _KEY_OF_DEVICES.search(bytes(resources)) is not None
 
 
 def _containers(spec: PodSpec) -> list[Container]:
