@@ -10,7 +10,7 @@ from cluster_commands.audit.evaluation import Evaluated, ObjectEvaluator
 from cluster_commands.audit.facts import Facts, kind_of, namespace_of, read_facts
 from cluster_commands.audit.gpu_exceptions import with_gpu_exceptions
 from cluster_commands.audit.identity import Identity, identity_of
-from cluster_commands.audit.objects import EVALUATED
+from cluster_commands.audit.objects import CLUSTER_SCOPED, EVALUATED
 from cluster_commands.audit.remarks import PodRemarks
 from cluster_commands.source.objects import ListError, Object, ObjectSource, SourceError
 from cluster_commands.source.resources import NODES, VALIDATING
@@ -77,7 +77,8 @@ class _Audit:
         pods, results = PodRemarks(self._policy.rule_set().profile, facts), self._evaluator.results
         is_missing = facts.lacks_namespace(self._namespace)
         with Progress(None, "objects") as progress:
-            listed = self._source.list_all(EVALUATED, self._namespace, self._failed.append)
+            names = EVALUATED if self._namespace else {**EVALUATED, **CLUSTER_SCOPED}
+            listed = self._source.list_all(names, self._namespace, self._failed.append)
             for raw in progress.count(listed):
                 if kind_of(raw) != ("", NODES.kind):  # files give all that they have
                     pods.add(self._evaluate(raw))

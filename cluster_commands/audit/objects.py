@@ -1,4 +1,4 @@
-"""What an audit reads: the resources that API servers send to the webhook, and those for facts."""
+"""What an audit reads: what API servers send to the webhook, what it sees alone, and facts."""
 
 from __future__ import annotations
 
@@ -22,3 +22,5 @@ EVALUATED: ResourceNames = {
     **{group: names for group, names in BUILT_IN_WORKLOADS.items() if group},
     "": (*BUILT_IN_WORKLOADS[""], "limitranges", "resourcequotas", "pods"),
 }
+# Evaluated too, as nodes are, unless the audit is of one namespace.
+CLUSTER_SCOPED: ResourceNames = {"kueue.x-k8s.io": ("clusterqueues", "cohorts", "resourceflavors")}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster_commands.audit.objects import EVALUATED, REFERRED
+from cluster_commands.audit.objects import CLUSTER_SCOPED, EVALUATED, REFERRED
 from cluster_commands.audit.report_kinds import KINDS
 from cluster_commands.doctor.facts import LISTED
 from cluster_commands.inventory.listing import ALWAYS
@@ -125,7 +125,7 @@ def test_nobody_gets_the_right_to_approve() -> None:
 def test_the_audit_may_list_what_it_evaluates_and_write_its_reports() -> None:
     """tests/cluster_commands/test_audit_on_cluster.py runs the audit with the role."""
     expected: set[tuple[str, str]] = set()
-    for table in (EVALUATED, REFERRED):
+    for table in (EVALUATED, CLUSTER_SCOPED, REFERRED):
         expected |= {(group, name) for group, names in table.items() for name in names}
     listed = granted(render("audit: {enabled: true}"), "gpuward-audit")
     assert listed == {(group, name, "list") for group, name in expected}

@@ -267,6 +267,43 @@ def test_the_queues_of_a_cluster_are_known_if_it_has_kueue(
     assert (report["not_evaluated"], report["remarks"]) == ([], [])
 
 
+QUEUE_KINDS = {"ClusterQueue": "clusterqueues", "Cohort": "cohorts"}
+
+
+@pytest.mark.parametrize("namespace", [None, "ml"])
+def test_the_queues_and_flavors_of_a_cluster_are_evaluated_unless_one_namespace_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], namespace: str | None
+) -> None:
+    quotas: list[dict[str, Any]] = [
+        {"name": "nvidia.com/gpu", "nominalQuota": "500m"},
+        {"name": "nvidia.com/gpus", "nominalQuota": 8},
+    ]
+    covered = [quota["name"] for quota in quotas]
+    group = {"coveredResources": covered, "flavors": [{"name": "a10", "resources": quotas}]}
+    queue = {"metadata": {"name": "research"}, "spec": {"resourceGroups": [group]}}
+    labels = {"nvidia.com/mps.capable": "yes"}
+    flavor = {"metadata": {"name": "a10"}, "spec": {"nodeLabels": labels}}
+    pods = Listed(0, lambda _: {})
+    listed = {"/api/v1/pods": pods, "/api/v1/namespaces/ml/pods": pods}
+    for kind, name in QUEUE_KINDS.items():
+        listed[f"{KUEUE}/{name}"] = Listed(1, lambda _: queue, kind, is_namespaced=False)
+    flavors = Listed(1, lambda _: flavor, "ResourceFlavor", is_namespaced=False)
+    listed[f"{KUEUE}/resourceflavors"] = flavors
+    with paged_server(listed) as served:
+        options = ["--isolated", "--format=json", *(["-n", namespace] if namespace else [])]
+        assert main(["--kubeconfig", served.kubeconfig(tmp_path), *options]) == 0
+    report = json.loads(capsys.readouterr().out)
+    found = sorted((f["rule"], *f["owner"].values()) for f in report["findings"])
+    expected = [
+        ("queue-fraction", "ClusterQueue", "research"),
+        ("queue-fraction", "Cohort", "research"),
+        ("unknown-node-mode", "ResourceFlavor", "a10"),
+        ("unknown-queue-resource", "ClusterQueue", "research"),
+        ("unknown-queue-resource", "Cohort", "research"),
+    ]
+    assert (found, report["not_evaluated"]) == ([] if namespace else expected, [])
+
+
 def test_what_gpu_exceptions_accept_is_no_finding(audit: Audit, tmp_path: Path) -> None:
     today = datetime.datetime.now(tz=datetime.UTC).date()
 

@@ -19,11 +19,15 @@ Json = dict[str, Any]
 
 
 class Listed(NamedTuple):
-    """The objects of one resource: how many, what makes the one with a number, and their kind."""
+    """The objects of one resource: how many, what makes the one with a number, and their kind.
+
+    Objects of a cluster-scoped resource are in no namespace.
+    """
 
     size: int
     make: Callable[[int], Json]
     kind: str = "Pod"
+    is_namespaced: bool = True
 
 
 class Fault(NamedTuple):
@@ -83,7 +87,8 @@ class PagedServer:
         for path, listed in self.listed.items():
             version = found.setdefault(_version(path), {"resources": []})
             name = path.rpartition("/")[2]
-            version["resources"].append({"name": name, "kind": listed.kind, "namespaced": True})
+            resource = {"name": name, "kind": listed.kind, "namespaced": listed.is_namespaced}
+            version["resources"].append(resource)
             if path.startswith("/apis/"):
                 _, _, group, number, _ = path.split("/")
                 groups.append({"name": group, "preferredVersion": {"version": number}})
