@@ -12,14 +12,15 @@ own. Labels of a DaemonSet, a ReplicaSet or a ReplicationController itself do no
 not know these kinds. The label of a pod template counts where none of its workload does: Kueue then
 queues the pods.
 
-Not reported: resources that can be used only together with one that the queue covers, such as
-`nvidia.com/gpumem` beside `nvidia.com/gpu`, and queues that cover a resource which no profile knows
-and which looks like a GPU's. Kueue's configuration can count one resource as another, and the queue
-then has a quota of that.
+Not reported: pods in a cluster that Kueue does not hold back, because it admitted them before the
+queue was changed, or does not queue them; resources that can be used only together with one that
+the queue covers, such as `nvidia.com/gpumem` beside `nvidia.com/gpu`; and queues that cover a
+resource which no profile knows and which looks like a GPU's. Kueue's configuration can count one
+resource as another, and the queue then has a quota of that.
 
 Why it matters
 --------------
-Kueue admits a workload only if the queue covers every resource that its pods ask for. The workload
+Kueue admits a workload only if the queue covers every resource that its pods ask for. Any other
 waits for ever, with `resource nvidia.com/mig-1g.5gb unavailable in ClusterQueue` in its status.
 Other queues of the cohort do not help: only what a queue covers can be borrowed.
 
@@ -41,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rules.base.json_access import as_text, display
+from rules.base.json_access import as_objects, as_text, display
 from rules.finding import Action, Finding
 from rules.gpu.devices import requested_resources
 from rules.gpu.pod_requests import first_request
@@ -55,6 +56,8 @@ from rules.traits.bits import GPU_RESOURCE, INVENTORY
 
 # https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/
 QUEUE = "kueue.x-k8s.io/queue-name"
+# Pods that wait to be admitted have it.
+_GATE = "kueue.x-k8s.io/admission"
 # Kueue neither queues these nor copies their label to their pods.
 _NOT_QUEUED = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController"})
 
@@ -72,7 +75,7 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     name = as_text(of_owner or pod.labels.get(QUEUE))
     local = context.inventory.find(LocalQueue, name, pod.object.namespace) if name else None
     queue = context.inventory.find(ClusterQueue, local.cluster_queue) if local else None
-    if local is None or queue is None:
+    if local is None or queue is None or (pod.exists and not _is_held(pod)):
         return
     # A queue can have very many, and is asked for every pod.
     unknown = context.inventory.once(_unknown, (local.cluster_queue, pod.profile))
@@ -82,9 +85,14 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
                 path=first_request(pod, resource),
                 key=f"queue.{resource}",
                 message=f"the ClusterQueue {display(local.cluster_queue)} behind the queue "
-                f"{display(name)} has no quota of {resource}: Kueue never admits the workload",
+                f"{display(name)} has no quota of {resource}: Kueue admits no workload that "
+                "asks for it",
                 help=f"ask for what the queue covers, or add {resource} to the ClusterQueue",
             )
+
+
+def _is_held(pod: Pod) -> bool:
+    return any(gate.get("name") == _GATE for _, gate in as_objects(pod.spec.get("schedulingGates")))
 
 
 def _may_cover(queue: ClusterQueue, resource: str, unknown: _Unknown, profile: Profile) -> bool:
