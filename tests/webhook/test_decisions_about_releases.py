@@ -193,6 +193,21 @@ def test_the_command_of_a_container_with_a_misspelt_gpu_is_read(name: str) -> No
     assert not is_kept(busy, idle, policy, "/validate/warn")
 
 
+def test_the_command_of_a_container_with_a_part_of_a_gpu_is_read() -> None:
+    """Annotations of the pod ask for the part, beside a card of another container."""
+    policy = f"{POLICY}profiles: [kai]\nrules: {{liveness-without-startup: {{action: warn}}}}\n"
+    trained = container(resources=gpus(limits=1)["resources"])
+    server = container("server", livenessProbe={"httpGet": {"port": 8000}})
+    first, second = (
+        pod(trained, {**server, "command": command}, schedulerName="kai-scheduler")
+        for command in (["serve"], ["vllm", "serve"])
+    )
+    for manifest in (first, second):
+        keys = {"gpu-fraction": "0.5", "gpu-fraction-container-name": "server"}
+        manifest["metadata"]["annotations"] = keys
+    assert not is_kept(first, second, policy)
+
+
 def excepting(image: str, *others: str, namespace: str = "team-vision") -> str:
     patterns = json.dumps([image, *others])
     match = f"namespace: [{namespace}], image: {patterns}"
