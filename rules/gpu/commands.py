@@ -1,7 +1,8 @@
 """The commands of containers, as far as rules read them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from rules.base.json_patch import Path
 from rules.objects.container import Container
@@ -12,45 +13,50 @@ _FIELDS = ("command", "args")
 MAX_CHARACTERS = 100_000
 
 
-class CommandText(NamedTuple):
-    """An entry of `command` or `args`, and its path."""
+class Command:
+    """What a container runs. `texts` are the entries of `command` and `args`, in order."""
 
-    path: Path
-    text: str
+    def __init__(self, container: Container) -> None:
+        self._path = container.path
+        self._places: list[tuple[str, int]] = []
+        self.texts: list[str] = []
+        for field in _FIELDS:
+            listed = container.raw.get(field)
+            for index, text in enumerate(listed if isinstance(listed, list) else ()):
+                if isinstance(text, str):
+                    self._places.append((field, index))
+                    self.texts.append(text)
+
+    def path(self, number: int) -> Path:
+        """The path of the text with this number."""
+        return (*self._path, *self._places[number])
+
+    def __iter__(self) -> Iterator[tuple[Path, str]]:
+        """The texts with their paths, which most rules never need."""
+        for number, text in enumerate(self.texts):
+            yield self.path(number), text
 
 
-def commands_of(
-    containers: Iterable[Container],
-) -> Iterator[tuple[Container, list[CommandText]]]:
-    """The entries of command and arguments of each of `containers`, up to a bound.
+def commands_of(containers: Iterable[Container]) -> Iterator[tuple[Container, Command]]:
+    """The command of each of `containers`, up to a bound.
 
-    A container whose commands do not fit in what those before it have left is skipped.
+    A container whose command does not fit in what those before it have left is skipped.
     """
-    for container, texts in bounded_commands(containers):
-        if texts is not None:
-            yield container, texts
+    for container, command in bounded_commands(containers):
+        if command is not None:
+            yield container, command
 
 
 def bounded_commands(
     containers: Iterable[Container],
-) -> Iterator[tuple[Container, list[CommandText] | None]]:
+) -> Iterator[tuple[Container, Command | None]]:
     """The same with None for a container that `commands_of` skips: for rules about bypasses."""
     left = MAX_CHARACTERS
     for container in containers:
-        texts = _texts(container)
-        length = sum([len(text) for _, text in texts])
+        command = Command(container)
+        length = sum(map(len, command.texts))
         if length <= left:
             left -= length
-            yield container, texts
+            yield container, command
         else:
             yield container, None
-
-
-def _texts(container: Container) -> list[CommandText]:
-    texts, path = [], container.path
-    for field in _FIELDS:
-        listed = container.raw.get(field)
-        for index, text in enumerate(listed if isinstance(listed, list) else ()):
-            if isinstance(text, str):
-                texts.append(CommandText((*path, field, index), text))
-    return texts

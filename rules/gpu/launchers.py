@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from rules.base.json_patch import Path
-from rules.gpu.commands import CommandText
+from rules.gpu.commands import Command
 from rules.gpu.expansion import expand
 from rules.gpu.images import image_name
 from rules.gpu.known_launchers import LAUNCHERS, LIGHTNING, Launcher
@@ -63,9 +63,8 @@ _MASK = "CUDA_VISIBLE_DEVICES"
 _UNCLEAR_MARKS = ("ray", "&", "#", "<<", _MASK)
 
 
-def parallel_size(container: Container, command: Iterable[CommandText]) -> ParallelSize | None:
+def parallel_size(container: Container, command: Command) -> ParallelSize | None:
     """How many GPUs the `command` of `container` works with; None in doubt."""
-    command = list(command)
     if not (_may_start(container, command) and _may_state_size(command)):
         return None
     words = _words(command)
@@ -95,16 +94,15 @@ def parallel_size(container: Container, command: Iterable[CommandText]) -> Paral
     return ParallelSize(launcher, gpus, " and ".join(options), place) if place else None
 
 
-def started_program(container: Container, command: Iterable[CommandText]) -> Launcher | None:
+def started_program(container: Container, command: Command) -> Launcher | None:
     """The one known program that the `command` of `container` starts; None in doubt."""
-    command = list(command)
     if not _may_start(container, command):
         return None
     started = list(_started(container, _words(command)))
     return started[0][0] if len(started) == 1 and not started[0][1] else None
 
 
-def _words(command: Iterable[CommandText]) -> list[Word]:
+def _words(command: Command) -> list[Word]:
     """The words of `command`; none if it has too many."""
     words = [
         Word(word, path, is_mention, _option(word))
@@ -114,18 +112,18 @@ def _words(command: Iterable[CommandText]) -> list[Word]:
     return words if len(words) <= _MAX_WORDS else []
 
 
-def _may_start(container: Container, command: Iterable[CommandText]) -> bool:
+def _may_start(container: Container, command: Command) -> bool:
     """Whether a launcher is named anywhere: cheaper than to look at every word."""
-    whole = "\n".join([text for _, text in command])
-    return (
-        any(mark in whole for mark in LAUNCHER_MARKS)
-        or image_name(container.image) in LAUNCHERS_BY_IMAGE
-    )
+    whole = "\n".join(command.texts)
+    for mark in LAUNCHER_MARKS:
+        if mark in whole:
+            return True
+    return image_name(container.image) in LAUNCHERS_BY_IMAGE
 
 
-def _may_state_size(command: Iterable[CommandText]) -> bool:
+def _may_state_size(command: Command) -> bool:
     """The same of options with a number of GPUs."""
-    whole = "\n".join([text for _, text in command]).replace("_", "-")
+    whole = "\n".join(command.texts).replace("_", "-")
     return any(mark in whole for mark in _SIZE_MARKS)
 
 

@@ -29,7 +29,7 @@ from rules.base.json_access import display
 from rules.base.json_patch import Path
 from rules.finding import Action, Finding
 from rules.gpu.advice import remove_and_request
-from rules.gpu.commands import MAX_CHARACTERS, CommandText, bounded_commands
+from rules.gpu.commands import MAX_CHARACTERS, Command, bounded_commands
 from rules.gpu.host_paths import host_mounts
 from rules.gpu.run_commands import RunOption, find_run_options, gives_gpu, run_options
 from rules.objects.container import Container
@@ -41,14 +41,14 @@ from rules.traits.bits import HOST_PATH
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield the first such option of each container, and each container that was not read."""
-    for container, words in bounded_commands(pod.containers if host_mounts(pod) else ()):
-        found = _unread(container) if words is None else _first_option(container, words)
+    for container, command in bounded_commands(pod.containers if host_mounts(pod) else ()):
+        found = _unread(container) if command is None else _first_option(container, command)
         if found:
             yield found
 
 
-def _first_option(container: Container, words: list[CommandText]) -> Finding | None:
-    for path, option in _options(words):
+def _first_option(container: Container, command: Command) -> Finding | None:
+    for path, option in _options(command):
         if gives_gpu(option, container.profile.visible_variable(option.name)):
             what = f"{option.name}={display(option.value)}" if option.value else option.name
             return Finding(
@@ -78,10 +78,10 @@ def _unread(container: Container) -> Finding:
     )
 
 
-def _options(words: list[CommandText]) -> Iterator[tuple[Path, RunOption]]:
-    for option in run_options([text for _, text in words]):
-        yield words[option.word][0], option
-    for path, text in words:
+def _options(command: Command) -> Iterator[tuple[Path, RunOption]]:
+    for option in run_options(command.texts):
+        yield command.path(option.word), option
+    for path, text in command:
         for found in find_run_options(text):
             yield path, found.option
 

@@ -51,12 +51,12 @@ _SHORTEST = 3600
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each GPU container whose command only waits."""
-    for container, texts in commands_of(c for c in pod.containers if _holds_devices(c)):
-        idle = _idle([text for _, text in texts])
+    for container, command in commands_of(c for c in pod.containers if _holds_devices(c)):
+        idle = _idle(command.texts)
         if idle:
             resource = request_of(container).first or "a resource claim"
             yield Finding(
-                path=texts[-1].path,
+                path=command.path(-1),
                 key="command.idle",
                 message=f"{container} holds {display(resource)} and only runs {display(idle)}: "
                 "nobody else gets the GPU while it waits",

@@ -68,8 +68,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
                 path = (*container.path, "env", container.env[variable])
                 setting = describe_setting(container, variable)
                 yield _finding(container, path, variable, setting, is_certain=is_certain)
-    for container, texts in commands_of(sharing):
-        for path, text in texts:
+    for container, command in commands_of(sharing):
+        for path, text in command:
             if OPTION not in text:  # to look at each word of a script takes long
                 continue
             words = (w.text.strip(";|&()") for w in script_words(text) if not w.is_mention)

@@ -23,12 +23,12 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rules.base.json_access import display
 from rules.base.quantity import Quantity
 from rules.finding import Action, Finding
-from rules.gpu.commands import CommandText, commands_of
+from rules.gpu.commands import Command, commands_of
 from rules.gpu.devices import devices
 from rules.objects.container import Container
 from rules.objects.pod import Pod
@@ -79,10 +79,10 @@ def _finding(container: Container, amounts: dict[str, int]) -> Finding:
     )
 
 
-def _divides_devices(container: Container, command: Sequence[CommandText]) -> bool:
+def _divides_devices(container: Container, command: Command) -> bool:
     if _MASK in container.env:
         return True
-    return any(_MASK in text or _DEVICE in text for _, text in command)
+    return any(_MASK in text or _DEVICE in text for text in command.texts)
 
 
 RULE = define_rule(
