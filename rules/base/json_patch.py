@@ -81,10 +81,12 @@ def apply(document: Json, edits: Iterable[Edit]) -> tuple[Json, list[Operation]]
     if len(batch) > 1:
         _check_disjoint(batch)
     working = _PatchBuilder(document)
+    removals = []
     for edit in batch:
-        if edit.kind != "remove":
+        if edit.kind == "remove":
+            removals.append(edit)
+        else:
             working.write(edit)
-    removals = [edit for edit in batch if edit.kind == "remove"]
     for edit in sorted(removals, key=_sort_key, reverse=True):
         working.remove(edit.path)
     return working.document, working.operations
@@ -143,7 +145,8 @@ class _PatchBuilder:
         if edit.kind == "append":
             if isinstance(existing, list):
                 if id(existing) not in self._copied:
-                    existing = parent[step] = self._copy(existing)
+                    existing = parent[step] = existing.copy()
+                    self._copied.add(id(existing))
                 existing.append(value)
                 self._record("add", (*path, "-"), value)
                 return
@@ -182,14 +185,10 @@ class _PatchBuilder:
             if depth == len(path) or (child is None and depth):  # at depth 0 null is the document
                 break
             if isinstance(child, (dict, list)) and id(child) not in self._copied:
-                child = node[step] = self._copy(child)
+                child = node[step] = child.copy()
+                self._copied.add(id(child))
             node = child
         return node, step, depth
-
-    def _copy(self, node: Any) -> Any:
-        copy = node.copy()
-        self._copied.add(id(copy))
-        return copy
 
     def _record(self, kind: str, path: Path, *value: Json) -> None:
         operation: Operation = {"op": kind, "path": pointer(path)}

@@ -35,6 +35,8 @@ MAX_DEPTH = 100
 MAX_STEPS = 60_000
 _STEPS_OF_A_FINDING = 20
 _ELEMENTS_IN_A_STEP = 4
+# Lists of containers, and how many of their entries count as one element.
+_LISTS_OF_CONTAINERS = (("volumeMounts", 1), ("envFrom", 1), ("env", 8))
 # Finding a pod in a custom resource.
 STEPS_OF_A_POD = 10
 
@@ -165,8 +167,10 @@ def _steps_of_pod(pod: Pod) -> int:
     terms = sum(1 + len(expressions(term)) for _, term in required_terms(pod))
     elements = terms + len(pod.tolerations) + len(pod.volumes) + len(pod.annotations)
     for container in pod.containers:
-        elements += len(container.limits) + len(container.requests) + len(container.mounts)
-        elements += len(container.prefixes) + len(container.claims) + len(container.env) // 8
+        elements += len(container.limits) + len(container.requests) + len(container.claims)
+        for field, number in _LISTS_OF_CONTAINERS:
+            listed = container.raw.get(field)
+            elements += len(listed) // number if isinstance(listed, list) else 0
     return 1 + len(pod.containers) + elements // _ELEMENTS_IN_A_STEP
 
 

@@ -8,7 +8,13 @@ from typing import Any
 from rules.base.caching import cached_property
 from rules.base.json_access import as_object
 from rules.base.json_patch import Json
-from rules.engine import bounds
+from rules.engine.bounds import (
+    STEPS_OF_A_POD,
+    StepLimit,
+    TooManyStepsError,
+    steps_of,
+    steps_of_finding,
+)
 from rules.engine.exceptions import ExceptionMatcher
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.engine.result import EvaluationResult, RuleFailure
@@ -41,7 +47,7 @@ class Evaluation:
         rule_set: RuleSet,
         context: Context,
         suppress: Suppress,
-        steps: bounds.StepLimit,
+        steps: StepLimit,
     ) -> None:
         self._steps = steps
         self._rule_set = rule_set
@@ -53,8 +59,8 @@ class Evaluation:
     def _start(self, manifest: Json) -> None:
         self.result = EvaluationResult()
         self._superseded: set[tuple[Any, ...]] = set()
-        self._exceptions = ExceptionMatcher(self._rule_set, self._request_context.today)
-        self._subjects: list[tuple[Subject, int]] = []
+        self._exceptions = self._exception_matcher()
+        self._subjects: list[tuple[Subject, int, int]] = []
         self.rules: tuple[tuple[int, ActiveRule], ...] = ()
         """The rules that can concern a subject, with their numbers in the rule set."""
         pod = well_formed_pod(manifest)
@@ -84,7 +90,7 @@ class Evaluation:
                 continue
             if isinstance(subject, Pod):
                 self.result.pods += 1
-                self._steps.take(bounds.STEPS_OF_A_POD + len(subject.path))
+                self._steps.take(STEPS_OF_A_POD + len(subject.path))
             elif not (isinstance(subject, KubernetesObject) and subject.pods):
                 self.result.other_objects += 1
             traits = self._traits_of(subject)
@@ -96,12 +102,19 @@ class Evaluation:
         return traits_of(subject) | self._common_traits
 
     def _use(self, subjects: list[tuple[Subject, int]]) -> None:
-        self._subjects = subjects
+        """Evaluate these subjects, each with its traits."""
+        self._subjects = [(subject, traits, steps_of(subject)) for subject, traits in subjects]
         if subjects:
             traits_of_all = 0
             for _, traits in subjects:
                 traits_of_all |= traits
             self.rules = self._rule_set.relevant_rules(traits_of_all)
+
+    def _exception_matcher(self) -> ExceptionMatcher | None:
+        """Most policies have no exceptions."""
+        if not self._rule_set.exceptions:
+            return None
+        return ExceptionMatcher(self._rule_set, self._request_context.today)
 
     @cached_property
     def _context(self) -> Context:
@@ -126,28 +139,29 @@ class Evaluation:
         self.result.pods, self.result.components = previous.pods, previous.components
         self.result.other_objects = previous.other_objects
         self._superseded = set()
-        self._exceptions = ExceptionMatcher(self._rule_set, self._request_context.today)
-        for subject, _ in self._subjects if edited_by else ():
+        self._exceptions = self._exception_matcher()
+        for subject, _, _ in self._subjects if edited_by else ():
             findings, _ = subject.results_by_rule.get(edited_by, _NOTHING)
             subject.refresh(manifest, [e.path for f in findings if f.fixable for e in f.fix.edits])
-        self._use([(subject, self._traits_of(subject)) for subject, _ in self._subjects])
+        self._use([(subject, self._traits_of(subject)) for subject, _, _ in self._subjects])
 
     def run_rule(self, active: ActiveRule) -> list[Finding]:
         """Run one rule for every subject; the findings, which are also added to `result`."""
         reported: list[Finding] = []
         failure, name = "", active.rule.name
-        for subject, traits in self._subjects:
+        is_alone = len(self._subjects) == 1  # then `rules` are those that concern it
+        for subject, traits, steps in self._subjects:
             known = subject.results_by_rule.get(name)
             if known is None:
-                is_concerned = satisfies(traits, active.needs)
-                known = self._check(active, subject) if is_concerned else _NOTHING
+                is_concerned = is_alone or satisfies(traits, active.needs)
+                known = self._check(active, subject, steps) if is_concerned else _NOTHING
                 subject.results_by_rule[name] = known
             if known is _NOTHING:
                 continue
             findings, error = known
             if findings:
                 own = [f for f in findings if self._is_reported(f, active, subject)]
-                if self._rule_set.exceptions:
+                if self._exceptions:
                     own = [self._exceptions.with_hint(finding, subject) for finding in own]
                 reported += own
             failure = failure or error
@@ -158,26 +172,31 @@ class Evaluation:
         self.result.findings += reported
         return reported
 
-    def _check(self, active: ActiveRule, subject: Subject) -> tuple[Sequence[Finding], str]:
-        """The findings of the rule about `subject`, and its error if it raised one."""
+    def _check(
+        self, active: ActiveRule, subject: Subject, steps: int
+    ) -> tuple[Sequence[Finding], str]:
+        """The findings of the rule about `subject`, and its error if it raised one.
+
+        `steps` are those of a rule that finds nothing.
+        """
         rule = active.rule
         if not isinstance(subject, rule.subject):
             return _NOTHING
         if rule.needs_resources and isinstance(subject, Pod) and subject.layout.gpu_field:
             return _NOTHING
-        self._steps.take(bounds.steps_of(subject))
+        self._steps.take(steps)
         findings: list[Finding] = []
         context = self._context
         if active.options:
             context = context.with_profile(context.profile, active.options)
         try:
             for finding in rule.check(subject, context):
-                self._steps.take(bounds.steps_of_finding(finding))
+                self._steps.take(steps_of_finding(finding))
                 action = min(finding.action, active.action)
                 is_partial = isinstance(subject, Pod) and subject.is_partial
                 fixable = finding.has_fix(active.scope, is_partial=is_partial)
                 findings.append(finding.with_rule(rule.name, subject, action, fixable=fixable))
-        except (bounds.TooManyStepsError, MemoryError):
+        except (TooManyStepsError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001  # the one place where bugs of rules are caught
             return findings, f"{type(error).__name__}: {error}"
@@ -188,7 +207,7 @@ class Evaluation:
         spot = (subject.path, finding.container_name, finding.key)
         if self._superseded and (finding.rule, *spot) in self._superseded:
             return False
-        exception = self._exceptions.find(finding, subject) if self._rule_set.exceptions else None
+        exception = self._exceptions.find(finding, subject) if self._exceptions else None
         if exception is not None:
             self.result.excepted.append(finding.rule)
             self.result.used_exceptions.add(exception)

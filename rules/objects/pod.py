@@ -20,7 +20,7 @@ from rules.objects.facts import (
     kept_by_pod,
 )
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef
-from rules.objects.pod_layout import CONTAINER_LISTS, POD_SPEC, PodLayout, Role
+from rules.objects.pod_layout import POD_SPEC, PodLayout, Role
 from rules.profile.profile import Profile
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -89,8 +89,7 @@ class Pod:
             forget_facts(self, GIVEN_TO_POD)
             return
         depth = len(self.path)
-        is_inside = any(path[depth] in CONTAINER_LISTS for path in edited)
-        containers = {c.path: c for c in self.containers} if is_inside else {}
+        containers = {container.path: container for container in self.containers}
         for path in edited:
             container = containers.get(path[: depth + 2])
             if container is not None and path[depth + 2 : depth + 3] not in ((), ("name",)):
