@@ -90,9 +90,7 @@ def requests_gpu(container: Container) -> bool:
     """
     if container.requests_gpu is None:
         container.requests_gpu = bool(
-            any(device.is_requested for device in devices(container).values())
-            or container.claims
-            or container.is_fraction_target
+            request_of(container).first or container.claims or container.is_fraction_target
         )
     return container.requests_gpu
 
@@ -119,14 +117,15 @@ def request_of(container: Container) -> Request:
     """What `container` requests. Stored in the view, because rules ask for every variable."""
     request: Request | None = container.request
     if request is None:
-        requested = [device for device in devices(container).values() if device.is_requested]
+        names, vendors, from_plugin = [], set(), False
+        for name, device in devices(container).items():
+            if device.is_requested:
+                names.append((device.resource.unit != "device", name))
+                vendors.add(device.resource.vendor)
+                from_plugin = from_plugin or not is_device_class(name)
         # The order of resources is lost on the way to a webhook.
-        names = ((device.resource.unit != "device", device.name) for device in requested)
-        request = container.request = Request(
-            min(names, default=(False, ""))[1],
-            frozenset(device.resource.vendor for device in requested),
-            any(not is_device_class(device.name) for device in requested),
-        )
+        first = min(names)[1] if names else ""
+        request = container.request = Request(first, frozenset(vendors), from_plugin)
     return request
 
 

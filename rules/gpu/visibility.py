@@ -43,10 +43,8 @@ def parse_visibility(value: str, known: VisibleDevices) -> Visibility:
     # The kubelet fills `$(…)` in, so the value may become any value. Nobody needs a long one.
     if "$(" in value or len(value) > _MAX_VALUE:
         return Visibility.GRANTED
-    tokens = [token for token in (part.strip() for part in value.split(",")) if token]
-    if all(token in known.hides for token in tokens):
-        return Visibility.HIDDEN
-    if any(token in known.overrides for token in tokens):
+    tokens = [token for token in map(str.strip, value.split(",")) if token]
+    if set(known.hides).issuperset(tokens) or not set(known.overrides).isdisjoint(tokens):
         return Visibility.HIDDEN
     # In some versions `none` wins at any position. gpuward assumes the version that grants more.
     deciding = next((token for token in tokens if token in ("all", known.driver_only)), "")

@@ -58,11 +58,11 @@ def visibility_fix(pod: Pod, container: Container, variable: str, known: Visible
     A device plugin writes the variable itself, so it is removed. Beside a resource claim it must
     hide everything: the claim does not need it, and the image may set it to `all`.
     """
-    is_requested = is_for_requested_gpu(known, container)
-    if requests_gpu(container) and not uses_device_plugin(container):
-        return hide_fix(container, variable, safe=is_requested and pod.is_final)
     if not requests_gpu(container):
         return hide_fix(container, variable)
+    is_requested = is_for_requested_gpu(known, container)
+    if not uses_device_plugin(container):
+        return hide_fix(container, variable, safe=is_requested and pod.is_final)
     edits = remove_edits(container, variable)
     return Fix(f"remove {display_variable(variable)}", edits, safe=is_requested)
 

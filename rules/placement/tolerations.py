@@ -45,6 +45,14 @@ def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
     return _compare_integers(operator, taint.value, tolerated)
 
 
+def is_tolerated(pod: Pod, taint: Taint) -> bool:
+    """Whether a toleration of `pod` tolerates `taint`."""
+    for _, toleration in pod.tolerations:  # noqa: SIM110  # a generator costs more than the loop
+        if tolerates(toleration, taint):
+            return True
+    return False
+
+
 def _compare_integers(operator: str, tainted: str | None, own: str) -> bool:
     if operator not in {"Lt", "Gt"} or not re.fullmatch(_INTEGER, own):
         return False
@@ -57,12 +65,11 @@ def _compare_integers(operator: str, tainted: str | None, own: str) -> bool:
 
 def taints_of_maker(pod: Pod, words: frozenset[str]) -> list[Taint]:
     """The taints of GPU nodes, of the maker that `words` name, that the pod does not tolerate."""
-    tolerations = [toleration for _, toleration in pod.tolerations]
     return [
         taint
         for taint in dict.fromkeys(pod.profile.taints)
         if any(not words_of_maker(name).isdisjoint(words) for name in taint.resources)
-        and not any(tolerates(toleration, taint) for toleration in tolerations)
+        and not is_tolerated(pod, taint)
     ]
 
 
@@ -76,7 +83,7 @@ def untolerated_taints(pod: Pod, taints: Iterable[Taint]) -> list[Taint]:
         by_platform = taint.tolerated_for
         if by_platform and any(matches_any(by_platform, name) for name in requested_resources(pod)):
             continue
-        if not any(tolerates(toleration, taint) for _, toleration in pod.tolerations):
+        if not is_tolerated(pod, taint):
             untolerated[taint.key, taint.effect, taint.value or ""] = taint
     return [untolerated[identity] for identity in sorted(untolerated)]
 

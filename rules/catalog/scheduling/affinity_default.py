@@ -62,12 +62,14 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         for affinity in pod.profile.affinities
         if not affinity.enforce and matching_resource(pod, affinity) is not None
     ]
-    if not wanted or not is_writable(pod):
+    if not wanted:
         return
     keys = {affinity.key for affinity in wanted}
     if any(key in keys or is_gpu_label(pod.profile, key) for key in referenced_label_keys(pod)):
         return
-    if placement_skip_reason(pod) is None and (edits := _edits(pod, wanted)):
+    if not is_writable(pod) or placement_skip_reason(pod) is not None:
+        return
+    if edits := _edits(pod, wanted):
         labels = ", ".join(dict.fromkeys(affinity.key for affinity in wanted))
         existing = NODE_AFFINITY if pod.spec.get("affinity") is not None else NODE_AFFINITY[:1]
         yield Finding(

@@ -39,6 +39,7 @@ from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import matching_resource, targets_gpu_nodes
 from rules.placement.tolerations import (
     display_taint,
+    is_tolerated,
     near_miss_toleration,
     toleration_for,
     untolerated_taints,
@@ -51,9 +52,11 @@ from rules.traits.bits import GPU_RESOURCE, NODE_CONSTRAINT, TOLERATION
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each taint of the pod's GPU nodes that a toleration was meant for and does not fit."""
-    taints = pod.profile.taints if pod.tolerations else ()
+    if not pod.tolerations:
+        return
+    taints = [taint for taint in pod.profile.taints if not is_tolerated(pod, taint)]
     if taints and not targets_gpu_nodes(pod):
-        taints = tuple(taint for taint in taints if matching_resource(pod, taint) is not None)
+        taints = [taint for taint in taints if matching_resource(pod, taint) is not None]
     corrected: set[int] = set()  # one toleration may have been meant for two taints
     for taint in untolerated_taints(pod, taints):
         near_miss = near_miss_toleration(pod, taint)
