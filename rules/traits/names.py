@@ -5,6 +5,7 @@ All others have no influence on what rules find, whatever their values.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from rules.base.caching import BoundedCache
@@ -22,13 +23,11 @@ _OTHER_VARIABLES = ("TF_FORCE_UNIFIED_MEMORY", "CUDF_PANDAS_RMM_MODE")
 # Rules that tell ordinary images apart.
 RULES_ABOUT_EVERY_IMAGE = frozenset({"untrusted-gpu-image"})
 # Of a container that mounts no path of the node: one of them is in every command of interest.
-_COMMAND_MARKS = tuple(
-    mark.encode()
-    for mark in (
-        *LAUNCHER_MARKS,
-        *("--rmm-managed-memory", "CUDA_VISIBLE_DEVICES", "MIG-", "sleep", "tail"),
-    )
+_COMMAND_MARKS = (
+    *LAUNCHER_MARKS,
+    *("--rmm-managed-memory", "CUDA_VISIBLE_DEVICES", "MIG-", "sleep", "tail"),
 )
+_COMMAND_MARK = re.compile("|".join(map(re.escape, _COMMAND_MARKS)).encode())
 
 
 class NameTable(BoundedCache[str, bool]):
@@ -84,4 +83,4 @@ def may_read_command(text: bytes) -> bool:
     That holds for containers whose image is of no launcher, in pods that mount no path of the node,
     and for texts without escape sequences for letters.
     """
-    return any(mark in text for mark in _COMMAND_MARKS)
+    return _COMMAND_MARK.search(text) is not None

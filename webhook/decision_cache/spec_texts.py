@@ -43,8 +43,8 @@ _ESCAPED_NAME = re.compile(rb"\\u00(?:2[^6]|3[^ceCE]|[4-7])")
 _KEY_OF_DEVICES = re.compile(
     rb'"(?!(?:limits|requests|%b)")[^"]*"\s*:|\\' % "|".join(sorted(NATIVE)).encode()
 )
-# Characters of all patterns, for each image that is compared with them. More would take longer than
-# to evaluate the pod.
+# Characters of patterns for all images of a pod together. To compare more would take longer than to
+# evaluate the pod.
 _MAX_COMPARED = 50_000
 # What the Python objects of an entry take besides its texts.
 _ENTRY_BYTES = 400
