@@ -177,6 +177,11 @@ class Pod:
         return next(filter(None, (as_text(self.spec.get(f)) for f in fields)), "default")
 
     @property
+    def is_placed(self) -> bool:
+        """Whether the pod has got a node, so that some node fits it."""
+        return self.exists and self.object.kind == "Pod" and bool(self.spec.get("nodeName"))
+
+    @property
     def is_final(self) -> bool:
         """Whether pods are created exactly as written here.
 

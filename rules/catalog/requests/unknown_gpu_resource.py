@@ -53,10 +53,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         for name, (right, is_known) in mistakes.items():
             kind = "a mistake for" if is_known else "not known but close to"
             refused = api_refuses_amounts(name, container.limits, container.requests)
-            end = "the API server refuses it" if refused else "the pod waits for a node that has it"
-            message = (
-                f"{container} asks for {display(name)}, which is {kind} {display(right)}: {end}"
-            )
+            end = ": the API server refuses it" if refused else _consequence(pod)
+            message = f"{container} asks for {display(name)}, which is {kind} {display(right)}{end}"
             field = "limits" if name in container.limits else "requests"
             path, key = (*container.resources_path, field, name), f"{field}.{name}"
             fix = _renaming(container, name, right) if times[right] == 1 else None
@@ -71,6 +69,11 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
                 action=Action.DENY if is_known else Action.WARN,
                 api_refuses=refused,
             )
+
+
+def _consequence(pod: Pod) -> str:
+    # Some device plugin serves the odd name, or the pod would have no node.
+    return "" if pod.is_placed else ": the pod waits for a node that has it"
 
 
 def _renaming(container: Container, name: str, right: str) -> Fix | None:

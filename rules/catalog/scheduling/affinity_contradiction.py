@@ -6,7 +6,7 @@ Checks `nodeSelector` and the required node affinity of pods that request a GPU.
 term, a term whose expressions exclude each other, and expressions that cannot be met together
 with `nodeSelector` or with the label that the profile gives to the nodes with that GPU (such as
 `nvidia.com/gpu.present DoesNotExist`). Labels of single models or features are the user's choice
-and are not compared with the profile.
+and are not compared with the profile. Not reported: pods that have their node.
 
 Why it matters
 --------------
@@ -54,7 +54,8 @@ Term: TypeAlias = tuple[Path, Mapping[str, Any]]
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each constraint on the node that no node can meet."""
     has_affinity = node_affinity(pod).get(REQUIRED) is not None
-    if not (has_affinity or pod.node_selector) or not pod_requests_gpu(pod):
+    is_choosy = has_affinity or bool(pod.node_selector)
+    if not is_choosy or pod.is_placed or not pod_requests_gpu(pod):
         return
     terms = required_terms(pod)
     empty = [path for path, term in terms if is_empty(term)]

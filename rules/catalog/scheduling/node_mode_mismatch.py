@@ -7,7 +7,8 @@ profile list them. Compares their values in `nodeSelector` and in the required n
 the GPU resources that the pod requests. Finds a resource that nodes with none of the selected
 values offer: `nvidia.com/gpu` on nodes with the value `cgpu`, which offer `aliyun.com/gpu-mem`.
 Resources that `nodeModes` do not mention, and values of which they do not say what such nodes
-offer, are not compared. `unknown-node-label-value` reports values that they do not list.
+offer, are not compared, nor are pods that have their node. `unknown-node-label-value` reports
+values that `nodeModes` do not list.
 
 Why it matters
 --------------
@@ -47,6 +48,8 @@ Modes: TypeAlias = Mapping[str, tuple[str, ...]]
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each label of which no selected value offers what the pod requests."""
+    if pod.is_placed:
+        return
     places: dict[str, Path] = {}
     for path, label, _ in selected_modes(pod):
         places.setdefault(label, path)

@@ -10,7 +10,8 @@ Reads what a pod that asks for GPUs selects by `cloud.google.com/gke-gpu-partiti
 - a container that asks for `nvidia.com/mig-…` there: GKE's device plugin offers every partition as
   one `nvidia.com/gpu`. Not where the pod selects nodes without that plugin.
 
-Sizes and cards that gpuward does not know are not compared, because GKE adds new ones.
+Sizes and cards that gpuward does not know are not compared, because GKE adds new ones, nor are pods
+that have their node.
 
 Why it matters
 --------------
@@ -47,7 +48,7 @@ MIG = "nvidia.com/mig-"
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield the size that no selected card has, and each resource that GKE does not offer."""
     sizes = allowed_values(pod, SIZE)
-    if not sizes or not pod_requests_gpu(pod):
+    if not sizes or pod.is_placed or not pod_requests_gpu(pod):
         return
     yield from _not_on_the_card(pod, sizes)
     if allowed_values(pod, OWN_PLUGIN) is not None:

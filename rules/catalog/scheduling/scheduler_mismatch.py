@@ -35,8 +35,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield the pod if its scheduler cannot place what it requests."""
     candidates = pod.profile.schedulers
     is_default = pod.scheduler == DEFAULT_SCHEDULER
-    is_placed = pod.exists and bool(pod.spec.get("nodeName"))
-    if not candidates or (is_default and not is_placed):
+    if not candidates or (is_default and not pod.is_placed):
         return
     wanted = [(scheduler, matching_resource(pod, scheduler)) for scheduler in candidates]
     wanted = [(scheduler, reason) for scheduler, reason in wanted if reason is not None]

@@ -5,7 +5,7 @@ What it does
 Checks `nodeSelector` and the required node affinity of every pod for the labels of nodes that tell
 how a node offers its GPUs, such as `ack.node.gpu.schedule`. Finds values that the GPU platform does
 not know: `cGPU` for `cgpu`. The `nodeModes` of a profile list the labels and all their values.
-Values that a pod excludes or only prefers are not checked.
+Values that a pod excludes or only prefers are not checked, nor pods that have their node.
 
 Why it matters
 --------------
@@ -36,6 +36,8 @@ from rules.traits.bits import NODE_SELECTION
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each unknown value that the pod selects, once for each label."""
+    if pod.is_placed:
+        return
     reported: set[tuple[str, str]] = set()
     for path, label, value in selected_modes(pod):
         modes = pod.profile.node_modes[label]
