@@ -12,6 +12,7 @@ import pytest
 from policies.loading import load_policy
 from registration.routes import ROUTES
 from rules.catalog.index import CATALOG
+from rules.gpu.known_launchers import LAUNCHERS
 from tests.testkit.admission.replicas import CONTAINER_LISTS
 from tests.testkit.admission.reviews import container, gpus, pod, review_body, variable
 from tests.testkit.cases import TODAY, Case, cases
@@ -80,6 +81,11 @@ COMMANDS: tuple[dict[str, Any], ...] = (
     {"args": ["--device", "MIG-5c89852c"]},
     {"args": ["$(WHICH)"]},
     {"command": ["docker", "run", "--gpus", "all", "train"]},
+    *(
+        {"args": [*start, f"{launcher.sizes[0][0]}=9"]}
+        for launcher in LAUNCHERS
+        for start in launcher.starts
+    ),
     {"command": "text", "args": {"odd": 1}},
 )
 
