@@ -102,7 +102,9 @@ def _example(variable: str) -> str:
 def _effect(variable: str, value: str) -> str:
     word = value.strip().lower()
     if variable == NVIDIA and word in ("all", "none", "void") and word != value.strip():
-        return f"it cannot start, because only {display(word)} in lower case has a special meaning"
+        # Without this runtime the container starts, and the variable has no effect.
+        why = f"because only {display(word)} in lower case has a special meaning"
+        return f"NVIDIA's runtime cannot start it, {why}"
     return "it gets devices that the scheduler has not counted"
 
 
