@@ -161,7 +161,15 @@ def test_it_does_not_serve_for_an_image_that_rules_know(image: str) -> None:
     assert not is_kept(trainer("train:v1"), trainer(image))
 
 
-@pytest.mark.parametrize(("option", "kept"), [("--rate=0.2", True), ("torchrun", False)])
+WORDS_OF_INTEREST = (
+    *("torchrun", "trainer.devices=2", "CUDA_VISIBLE_DEVICES=0", "MIG-5c89852c"),
+    *("--rmm-managed-memory", "sleep", "tail"),
+)
+
+
+@pytest.mark.parametrize(
+    ("option", "kept"), [("--rate=0.2", True), *((word, False) for word in WORDS_OF_INTEREST)]
+)
 def test_it_serves_for_another_command_that_rules_do_not_know(option: str, *, kept: bool) -> None:
     first, second = (
         trainer("train:v1", "python", text, resources=gpus(limits=1)["resources"])
