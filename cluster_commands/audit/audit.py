@@ -80,7 +80,7 @@ class _Audit:
             names = EVALUATED if self._namespace else {**EVALUATED, **CLUSTER_SCOPED}
             listed = self._source.list_all(names, self._namespace, self._failed.append)
             for raw in progress.count(listed):
-                if kind_of(raw) != ("", NODES.kind):  # files give all that they have
+                if not self._is_left_out(raw):
                     pods.add(self._evaluate(raw))
                 is_missing = is_missing and namespace_of(raw) != self._namespace
                 progress.show()
@@ -121,6 +121,12 @@ class _Audit:
         self._unread.append(error)
         if resource == NODES and self._namespace is None:
             self._failed.append(error)
+
+    def _is_left_out(self, raw: Object) -> bool:
+        """Whether the API server would not give `raw` here. Files give all that they have."""
+        group, kind = kind_of(raw)
+        is_cluster_scoped = group in CLUSTER_SCOPED and not namespace_of(raw)
+        return (group, kind) == ("", NODES.kind) or bool(self._namespace and is_cluster_scoped)
 
     def _evaluate(self, raw: Object) -> Evaluated:
         evaluated = self._evaluator.evaluate(raw)

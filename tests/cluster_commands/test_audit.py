@@ -304,6 +304,16 @@ def test_the_queues_and_flavors_of_a_cluster_are_evaluated_unless_one_namespace_
     assert (found, report["not_evaluated"]) == ([] if namespace else expected, [])
 
 
+@pytest.mark.parametrize(("options", "rules"), [((), ["unknown-node-mode"]), (("-n", "ml"), [])])
+def test_flavors_in_a_file_are_not_evaluated_either_for_one_namespace(
+    audit: Audit, options: tuple[str, ...], rules: list[str]
+) -> None:
+    head = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ResourceFlavor"}
+    spec = {"nodeLabels": {"nvidia.com/mps.capable": "yes"}}
+    report = audit([{**head, "metadata": {"name": "a10"}, "spec": spec}], *options)
+    assert [finding["rule"] for finding in report["findings"]] == rules
+
+
 def test_what_gpu_exceptions_accept_is_no_finding(audit: Audit, tmp_path: Path) -> None:
     today = datetime.datetime.now(tz=datetime.UTC).date()
 
