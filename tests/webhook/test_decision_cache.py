@@ -6,6 +6,7 @@ import copy
 import datetime
 import json
 import random
+import sys
 from typing import Any
 
 import msgspec
@@ -265,6 +266,14 @@ def test_ever_new_pods_fill_no_memory_and_push_out_no_pod_in_use() -> None:
         cache.answer(DECIDER, TODAY, "/validate/deny", in_use)
         assert cache.size <= 200_000
     assert (cache.hits, cache.misses) == (499, 501)
+
+
+def test_the_name_of_an_owner_counts_as_what_it_takes() -> None:
+    cache, name = new_cache(), "\N{OK HAND SIGN}" + "x" * 9_000
+    manifest = pod(container())
+    manifest["metadata"]["ownerReferences"] = [{"kind": "Job", "name": name, "controller": True}]
+    assert cache.answer(DECIDER, TODAY, "/validate/deny", encoded(manifest)) is not None
+    assert cache.size > sys.getsizeof(name)
 
 
 def test_the_bounded_map_counts_what_it_holds() -> None:

@@ -80,8 +80,9 @@ class HeadTexts:
         metadata = ReadMetadata(*names, sent.namespace, annotations, labels, owners)
         text = _encoder.encode(Head(path, request.namespace, user, metadata))
         found = HeadText(text, owner_kind, owner_name)
-        # The key has the names in the text once more.
-        self._kept.put(key, found, sum(map(len, raw)) + 2 * len(text) + _ENTRY_BYTES)
+        # The key has the names in the text once more. A character takes up to four bytes.
+        texts = sum(map(len, raw)) + 2 * len(text) + 4 * (len(owner_kind) + len(owner_name))
+        self._kept.put(key, found, texts + _ENTRY_BYTES)
         return found
 
     def _read_part(self, texts: Texts) -> Texts:
