@@ -14,11 +14,12 @@ def whole_gpus(container: Container) -> int | None:
     None if the manifest does not tell: an amount is a placeholder or invalid, or the container has
     a resource claim, a part of a card, or a MIG device.
     """
-    requested = [device for device in devices(container).values() if device.is_requested]
     if container.claims or container.is_fraction_target:
         return None
     total = 0
-    for device in requested:
+    for device in devices(container).values():
+        if not device.is_requested:
+            continue
         resource = device.resource
         if not device.is_plain_count or resource.unit != _DEVICE or resource.sharing != "whole":
             return None

@@ -172,10 +172,12 @@ def pod_uses_only_claims(pod: Pod) -> bool:
 def requested_resources(pod: Pod) -> tuple[str, ...]:
     """The names of the GPU resources that the containers of `pod` request, each once, in order."""
     if pod.requested_resources is None:
-        requested = (
-            device for c in pod.containers for device in devices(c).values() if device.is_requested
-        )
-        pod.requested_resources = tuple(dict.fromkeys(device.name for device in requested))
+        names: dict[str, None] = {}
+        for container in pod.containers:
+            for name, device in devices(container).items():
+                if device.is_requested:
+                    names[name] = None
+        pod.requested_resources = tuple(names)
     return pod.requested_resources
 
 

@@ -106,17 +106,17 @@ class Pod:
     @cached_property
     def containers(self) -> tuple[Container, ...]:
         """All containers in order: init, app, ephemeral. A rule that skips some must say why."""
-        containers = tuple(self._read_containers())
+        layout, profile, spec = self.layout, self.profile, self.spec
+        containers = tuple(
+            [
+                Container(raw, p, role, profile=profile, layout=layout, is_pod_spec=raw is spec)
+                for raw, p, role in self._raw_containers()
+            ]
+        )
         target = self._fraction_target(containers) if self.profile.fractions else None
         if target is not None:
             target.is_fraction_target = True
         return containers
-
-    def _read_containers(self) -> Iterator[Container]:
-        layout, profile = self.layout, self.profile
-        for raw, path, role in self._raw_containers():
-            own = raw is self.spec
-            yield Container(raw, path, role, profile=profile, layout=layout, is_pod_spec=own)
 
     def _raw_containers(self) -> Iterator[tuple[Mapping[str, Any], Path, Role]]:
         if self.layout.is_container:

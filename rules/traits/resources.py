@@ -19,6 +19,8 @@ from rules.traits.bits import (
     UNKNOWN_RESOURCE,
 )
 
+_ONE = 10**9  # in the unit of `Quantity.nano`
+
 
 def resource_traits(
     limits: Mapping[str, Any], requests: Mapping[str, Any], known: Mapping[str, Device], claims: Any
@@ -44,6 +46,6 @@ def _single_resource_traits(name: str, device: Device | None) -> int:
     if not device.is_plain_count:
         traits |= ODD_AMOUNT
     for amount in (device.limit, device.request):
-        if isinstance(amount, Quantity) and amount.value > 1:
+        if isinstance(amount, Quantity) and amount.nano > _ONE:
             traits |= SEVERAL_GPUS
     return traits

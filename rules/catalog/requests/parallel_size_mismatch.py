@@ -54,7 +54,7 @@ from rules.traits.bits import GPU_RESOURCE
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     """Yield each container whose command certainly works with another number of GPUs."""
-    for container, command in commands_of(c for c in pod.containers if whole_gpus(c)):
+    for container, command in commands_of([c for c in pod.containers if whole_gpus(c)]):
         size = parallel_size(container, command)
         gpus = whole_gpus(container) if size else None
         if gpus is None or size is None or size.gpus == gpus:
