@@ -13,7 +13,6 @@ from msgspec import UNSET
 from msgspec.json import Decoder, Encoder
 
 from rules.base.patterns import matches_any
-from rules.gpu.devices import NATIVE
 from rules.traits.names import (
     is_launcher_image,
     is_ordinary_image,
@@ -37,12 +36,6 @@ _REFERENCE = b"$"
 # An escape sequence that may be part of a name: any for a letter, a digit or a sign but `&<>`, the
 # only ones that API servers write in this way.
 _ESCAPED_NAME = re.compile(rb"\\u00(?:2[^6]|3[^ceCE]|[4-7])")
-# A key in the `resources` of a container with claims, or with resources that Kubernetes itself does
-# not define: a misspelt name such as `gpu` has no domain, and a fix makes a device of it. An escape
-# sequence may be part of any key.
-_KEY_OF_DEVICES = re.compile(
-    rb'"(?!(?:limits|requests|%b)")[^"]*"\s*:|\\' % "|".join(sorted(NATIVE)).encode()
-)
 # Characters of patterns for all images of a pod together. To compare more would take longer than to
 # evaluate the pod.
 _MAX_COMPARED = 50_000
@@ -56,10 +49,7 @@ class SpecTexts:
     """The texts of specs for decisions by `decider`; kept in at most `max_bytes`."""
 
     def __init__(self, decider: Decider, max_bytes: int) -> None:
-        profile = decider.policy.profile
-        self._read_variables = read_variables(profile)
-        # Annotations then give one of the containers a part of a GPU.
-        self._has_fractions = bool(profile.fractions)
+        self._read_variables = read_variables(decider.policy.profile)
         self._kept: BoundedMap[tuple[bytes, tuple[str, ...]], bytes] = BoundedMap(max_bytes)
 
     @property
@@ -81,42 +71,38 @@ class SpecTexts:
             return kept
         if b"\\u00" in spec and _ESCAPED_NAME.search(spec):
             return None
-        decoded, renamed = self._decode(spec, image_patterns)
+        decoded, renamed = _decode(spec, image_patterns)
         self._drop_values(decoded)
         text = _encoder.encode(decoded)
         if _REFERENCE in text:  # then any variable may matter
-            text = _encoder.encode(self._decode(spec, image_patterns)[0])
+            text = _encoder.encode(_decode(spec, image_patterns)[0])
         # The text serves for another name as well if every occurrence of this one was renamed.
         if renamed == (name, spec.count(name) if name else 0):
             self._kept.put(key, text, len(key[0]) + len(text) + _ENTRY_BYTES)
         return text
-
-    def _decode(
-        self, spec: bytes, image_patterns: tuple[str, ...]
-    ) -> tuple[PodSpec, tuple[bytes, int]]:
-        """What rules may read of `spec`, and what `_rename_token_volume` returns about it."""
-        decoded = _decoder.decode(spec)
-        self._drop_commands(decoded)
-        _replace_images(decoded, image_patterns)
-        return decoded, _rename_token_volume(decoded)
-
-    def _drop_commands(self, spec: PodSpec) -> None:
-        """Drop the commands in which no rule finds anything.
-
-        Rules read those of containers with devices and of pods that mount a path of the node.
-        """
-        if any(volume.hostPath is not UNSET for volume in spec.volumes or ()):
-            return
-        for container in _containers(spec):
-            has_devices = self._has_fractions or _may_have_devices(container)
-            if not (has_devices and _may_read_commands(container)):
-                container.command = container.args = UNSET
 
     def _drop_values(self, spec: PodSpec) -> None:
         may_be_read = self._read_variables
         for container in _containers(spec):
             if env := container.env:
                 container.env = [v if may_be_read[v.name] else Variable(v.name) for v in env]
+
+
+def _decode(spec: bytes, image_patterns: tuple[str, ...]) -> tuple[PodSpec, tuple[bytes, int]]:
+    """What rules may read of `spec`, and what `_rename_token_volume` returns about it."""
+    decoded = _decoder.decode(spec)
+    _drop_commands(decoded)
+    _replace_images(decoded, image_patterns)
+    return decoded, _rename_token_volume(decoded)
+
+
+def _drop_commands(spec: PodSpec) -> None:
+    """Drop the commands in which no rule finds anything."""
+    if any(volume.hostPath is not UNSET for volume in spec.volumes or ()):
+        return
+    for container in _containers(spec):
+        if not _may_read_commands(container):
+            container.command = container.args = UNSET
 
 
 def _replace_images(spec: PodSpec, patterns: tuple[str, ...]) -> None:
@@ -138,12 +124,6 @@ def _may_read_commands(container: Container) -> bool:
     if not commands:
         return False
     return is_launcher_image(container.image or "") or any(map(may_read_command, commands))
-
-
-def _may_have_devices(container: Container) -> bool:
-    """Whether the container has claims, or resources that may be devices as they are or fixed."""
-    resources = container.resources
-    return resources is not UNSET and _KEY_OF_DEVICES.search(bytes(resources)) is not None
 
 
 def _containers(spec: PodSpec) -> list[Container]:

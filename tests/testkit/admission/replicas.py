@@ -12,6 +12,7 @@ from tests.testkit.admission.reviews import review_body
 ACCOUNT_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
+_LAUNCHER_IMAGES = ("vllm-openai", "text-generation-inference")
 
 
 def replica(manifest: Any, choices: random.Random) -> Any:
@@ -34,13 +35,14 @@ def replica(manifest: Any, choices: random.Random) -> Any:
     projected = {"name": token, "projected": {"sources": [{"x": suffix}]}}
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{suffix}"}}
     volumes = spec.get("volumes") or []
-    # Rules read the commands of pods that mount a path of the node, and of containers with devices.
+    # Rules read the commands of pods that mount a path of the node, and those with known words or
+    # images.
     is_on_node = any("hostPath" in volume for volume in volumes if isinstance(volume, dict))
     spec["volumes"] = [*volumes, projected, claim]
     for name in CONTAINER_LISTS:
         for container in spec.get(name) or ():
-            resources = json.dumps(container.get("resources"))
-            if not (is_on_node or "/" in resources or "claims" in resources):
+            is_launcher = any(name in str(container.get("image")) for name in _LAUNCHER_IMAGES)
+            if not (is_on_node or is_launcher or container.get("command")):
                 container.setdefault("args", [suffix, f"$({suffix})"])
             container["ports"] = [{"containerPort": choices.randrange(1, 9)}]
             mounts = container.get("volumeMounts") or []
