@@ -7,7 +7,7 @@ from lint.excerpts import Excerpt, Span
 from lint.manifests import File
 from rules.all_rules import ALL_RULES
 from rules.base.json_patch import Path, pointer
-from rules.finding import Action, Finding
+from rules.finding import Action, Finding, identity_of, object_identity_of
 from rules.objects.object_ref import ObjectRef
 from rules.rule import Rule
 
@@ -30,13 +30,22 @@ class ReportedFinding(NamedTuple):
     message: str
     help: str
     object: ObjectRef | None
-    object_identity: str
     stable_path: str
     container_name: str
     container: str
-    identity: str
     fix: str
     fixable: bool
+
+    @property
+    def identity(self) -> str:
+        """What stays the same when lines move and containers are reordered."""
+        place = (self.stable_path, self.container_name, self.key)
+        return identity_of(self.rule, self.object, *place)
+
+    @property
+    def object_identity(self) -> str:
+        """Kind, group, namespace and name of the object."""
+        return object_identity_of(self.object)
 
 
 def reported(finding: Finding) -> ReportedFinding:
@@ -49,11 +58,9 @@ def reported(finding: Finding) -> ReportedFinding:
         message=finding.message,
         help=finding.help,
         object=finding.object,
-        object_identity=finding.object_identity,
         stable_path=finding.stable_path,
         container_name=finding.container_name,
         container=str(finding.container) if finding.container else "",
-        identity=finding.identity,
         fix=finding.fix.title if finding.fix else "",
         fixable=finding.fixable,
     )

@@ -155,16 +155,27 @@ class Finding(_FindingFields):
     @property
     def identity(self) -> str:
         """What stays the same when lines move and containers are reordered."""
-        parts = (self.object_identity, self.stable_path, self.container_name, self.key)
-        return "|".join((self.rule, *map(_abbreviate, parts)))
+        place = (self.stable_path, self.container_name, self.key)
+        return identity_of(self.rule, self.object, *place)
 
     @property
     def object_identity(self) -> str:
         """Kind, group, namespace and name of the object."""
-        if self.object is None:
-            return ""
-        kind, group, namespace, name = map(_abbreviate, self.object)
-        return f"{kind}.{group}/{namespace}/{name}"
+        return object_identity_of(self.object)
+
+
+def identity_of(rule: str, ref: ObjectRef | None, *place: str) -> str:
+    """The identity of what `rule` finds in the object `ref`, at a place that stays the same."""
+    parts = (object_identity_of(ref), *place)
+    return "|".join((rule, *map(_abbreviate, parts)))
+
+
+def object_identity_of(ref: ObjectRef | None) -> str:
+    """Kind, group, namespace and name of the object `ref`; empty if there is none."""
+    if ref is None:
+        return ""
+    kind, group, namespace, name = map(_abbreviate, ref)
+    return f"{kind}.{group}/{namespace}/{name}"
 
 
 def _abbreviate(text: str) -> str:

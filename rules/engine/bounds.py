@@ -7,7 +7,7 @@ exceeds a bound is not evaluated, and never passed over in silence.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_access import as_object, as_objects, as_text, display
@@ -45,6 +45,7 @@ STEPS_OF_A_POD = 10
 _UNCOUNTED_FIELDS = frozenset({"env", "managedFields", "status"})
 # The search for pods skips these fields of a custom resource; all others may hold pods.
 _FIELDS_WITHOUT_PODS = frozenset({"metadata", "status"})
+_COLLECTIONS = frozenset({dict, list})
 # The fields whose text rules read. Others may be long, such as commands, of which a rule reads a
 # bounded part.
 _READ_FIELDS = frozenset(
@@ -64,45 +65,48 @@ def oversized_reason(manifest: Any, size: int) -> str:
     """
     root = as_object(manifest)
     group = as_text(root.get("apiVersion")).rpartition("/")[0]
-    uncounted: Collection[str] = _UNCOUNTED_FIELDS
     if group in BUILT_IN_GROUPS:
-        if size <= LARGE_OBJECT_BYTES:
-            return ""
-    else:
-        root = {key: value for key, value in root.items() if key not in _FIELDS_WITHOUT_PODS}
-        uncounted = ()
+        return _fault_of(root, _UNCOUNTED_FIELDS) if size > LARGE_OBJECT_BYTES else ""
+    fields = {key: value for key, value in root.items() if key not in _FIELDS_WITHOUT_PODS}
+    return _fault_of(fields, frozenset())
+
+
+def _fault_of(root: Mapping[str, Any], uncounted: frozenset[str]) -> str:
     waiting: list[tuple[Any, int]] = [(root, 0)]
     count = 0
     while waiting:
         node, depth = waiting.pop()
+        count += len(node)
         if isinstance(node, dict):
-            # A text that is longer than the whole object cannot be in it.
-            is_long = size > MAX_TEXT or max(map(len, node), default=0) > MAX_KEY
-            fault = _fault_of_keys(node) if is_long else ""
-            children: Any = [node[key] for key in node if key not in uncounted]
-            variables = node.get("env") if "env" in uncounted else None
-            if isinstance(variables, list):
-                fault = fault or _fault_of_variables(variables)
+            below, fault = _read_object(node, uncounted)
+            if fault:
+                return fault
+            if uncounted:
+                count -= len(uncounted & node.keys())
         else:
-            fault, children = "", node
-        count += len(children)
-        if fault:
-            return fault
+            below = [item for item in node if type(item) in _COLLECTIONS]
         if count > MAX_VALUES:
             return f"its more than {MAX_VALUES:,} values"
         if depth > MAX_DEPTH:
             return f"its more than {MAX_DEPTH} levels"
-        waiting += [(child, depth + 1) for child in children if isinstance(child, (dict, list))]
+        waiting += [(child, depth + 1) for child in below]
     return ""
 
 
-def _fault_of_keys(node: dict[str, Any]) -> str:
+def _read_object(node: dict[str, Any], uncounted: frozenset[str]) -> tuple[list[Any], str]:
+    """The objects and lists in `node`, and what in its fields is too long."""
+    below: list[Any] = []
     for key, value in node.items():
+        kind = type(value)
         if len(key) > MAX_KEY:
-            return f"its key {display(key)} of {len(key):,} characters"
-        if isinstance(value, str) and len(value) > MAX_TEXT and key in _READ_FIELDS:
-            return f"its field {key} of {len(value):,} characters"
-    return ""
+            return below, f"its key {display(key)} of {len(key):,} characters"
+        if kind is str:
+            if len(value) > MAX_TEXT and key in _READ_FIELDS:
+                return below, f"its field {key} of {len(value):,} characters"
+        elif (kind is dict or kind is list) and key not in uncounted:
+            below.append(value)
+    variables = node.get("env") if uncounted else None
+    return below, _fault_of_variables(variables) if isinstance(variables, list) else ""
 
 
 def _fault_of_variables(variables: list[Any]) -> str:

@@ -86,7 +86,8 @@ def _nearest(name: str, profile: Profile) -> str | None:
     prefix = f"{domain}/"
     for known in profile.resources:
         other = known.removeprefix(prefix)
-        slips = min(len(other) // LETTERS_PER_SLIP, MOST_SLIPS)
-        if other != known and "*" not in other and within_slips(slips, suffix, other):
+        if other == known or "*" in other:
+            continue
+        if within_slips(min(len(other) // LETTERS_PER_SLIP, MOST_SLIPS), suffix, other):
             return known
     return None

@@ -19,11 +19,9 @@ def error_about(namespace: str, name: str, message: str = "a message") -> Locate
         message=message,
         help="",
         object=ref,
-        object_identity="",
         stable_path="",
         container_name="main",
         container="container main",
-        identity=name,
         fix="",
         fixable=False,
     )
