@@ -74,6 +74,8 @@ def resolve(text: str) -> Scalar:
 
 def number(text: str) -> int | float | str:
     """Return the same as `resolve`, for a text that starts with one of NUMBER_STARTS."""
+    if text.isascii() and text.isdigit() and text[0] != "0" and len(text) < _LONGEST_DECIMAL - 1:
+        return int(text)  # the usual number
     if text in _NOT_FINITE:
         return _NOT_FINITE[text]
     plain = text.replace("_", "")

@@ -25,6 +25,7 @@ from rules.base.json_access import display
 from rules.finding import Action, Finding
 from rules.gpu.namespace_limits import smallest_quota
 from rules.gpu.pod_requests import effective_requests, first_request
+from rules.inventory.records import ResourceQuota
 from rules.objects.pod import Pod
 from rules.objects.pod_layout import POD_SPEC
 from rules.profile.context import Context
@@ -34,7 +35,8 @@ from rules.traits.bits import GPU_RESOURCE, INVENTORY
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
     """Yield each GPU resource of which the smallest quota has not enough for the pod."""
-    if pod.layout is not POD_SPEC or pod.exists:
+    quotas = context.inventory.all_in(ResourceQuota, pod.object.namespace)
+    if not quotas or pod.layout is not POD_SPEC or pod.exists:
         return
     for resource, wanted in effective_requests(pod).items():
         limit = smallest_quota(context.inventory, pod.object.namespace, resource)
