@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from rules.base.caching import cached_property
 from rules.base.json_access import as_object
 from rules.base.json_patch import Json
-from rules.engine.bounds import (
-    STEPS_OF_A_POD,
-    StepLimit,
-    TooManyStepsError,
-    steps_of,
-    steps_of_finding,
-)
+from rules.engine.bounds import STEPS_OF_A_POD, StepLimit, steps_of
+from rules.engine.checking import NOTHING, check_subject
 from rules.engine.exceptions import ExceptionMatcher
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.engine.result import EvaluationResult, RuleFailure
@@ -30,8 +24,6 @@ from rules.traits.bits import INVENTORY, satisfies
 from rules.traits.extraction import raw_traits, set_traits, traits_of
 from rules.workloads.discovery import find_subjects
 from rules.workloads.subjects import MalformedField, Subject
-
-_NOTHING: tuple[Sequence[Finding], str] = ((), "")  # no finding and no error of a rule
 
 
 class Evaluation:
@@ -141,7 +133,7 @@ class Evaluation:
         self._superseded = set()
         self._exceptions = self._exception_matcher()
         for subject, _, _ in self._subjects if edited_by else ():
-            findings, _ = subject.results_by_rule.get(edited_by, _NOTHING)
+            findings, _ = subject.results_by_rule.get(edited_by, NOTHING)
             subject.refresh(manifest, [e.path for f in findings if f.fixable for e in f.fix.edits])
         self._use([(subject, self._traits_of(subject)) for subject, _, _ in self._subjects])
 
@@ -154,9 +146,11 @@ class Evaluation:
             known = subject.results_by_rule.get(name)
             if known is None:
                 is_concerned = is_alone or satisfies(traits, active.needs)
-                known = self._check(active, subject, steps) if is_concerned else _NOTHING
+                known = NOTHING
+                if is_concerned:
+                    known = check_subject(active, subject, self._context, self._steps, steps)
                 subject.results_by_rule[name] = known
-            if known is _NOTHING:
+            if known is NOTHING:
                 continue
             findings, error = known
             if findings:
@@ -171,36 +165,6 @@ class Evaluation:
             reported = [finding._replace(fixable=False) for finding in reported]
         self.result.findings += reported
         return reported
-
-    def _check(
-        self, active: ActiveRule, subject: Subject, steps: int
-    ) -> tuple[Sequence[Finding], str]:
-        """The findings of the rule about `subject`, and its error if it raised one.
-
-        `steps` are those of a rule that finds nothing.
-        """
-        rule = active.rule
-        if not isinstance(subject, rule.subject):
-            return _NOTHING
-        if rule.needs_resources and isinstance(subject, Pod) and subject.layout.gpu_field:
-            return _NOTHING
-        self._steps.take(steps)
-        findings: list[Finding] = []
-        context = self._context
-        if active.options:
-            context = context.with_profile(context.profile, active.options)
-        try:
-            for finding in rule.check(subject, context):
-                self._steps.take(steps_of_finding(finding))
-                action = min(finding.action, active.action)
-                is_partial = isinstance(subject, Pod) and subject.is_partial
-                fixable = finding.has_fix(active.scope, is_partial=is_partial)
-                findings.append(finding.with_rule(rule.name, subject, action, fixable=fixable))
-        except (TooManyStepsError, MemoryError):
-            raise
-        except Exception as error:  # noqa: BLE001  # the one place where bugs of rules are caught
-            return findings, f"{type(error).__name__}: {error}"
-        return (findings, "") if findings else _NOTHING
 
     def _is_reported(self, finding: Finding, active: ActiveRule, subject: Subject) -> bool:
         """Whether no earlier rule supersedes `finding`, and nothing excepts or suppresses it."""
