@@ -603,9 +603,9 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
             active._replace(rule=active.rule._replace(check=explode))
             if active.rule.name == "visible-devices-env"
             else active
-            for active in self._rules.rules
+            for active in self.rules.rules
         )
-        self._rules = self._rules._replace(rules=rules)
+        self.rules = self.rules._replace(rules=rules)
 
     monkeypatch.setattr(Decider, "__init__", init)
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import datetime
 
-from rules.base.caching import BoundedCache
 from rules.engine.bounds import StepLimit
 from rules.engine.fixing import fix
 from rules.engine.result import RuleFailure
 from rules.finding import Action, Finding
 from rules.inventory.inventory import EMPTY, Inventory
 from rules.policy import Policy
-from rules.profile.profile import union
 from rules.rule import load_module
-from rules.traits.names import RULES_ABOUT_EVERY_IMAGE
 from webhook.admission import outcomes
 from webhook.admission.allowing import DEFAULTS, allow
 from webhook.admission.decision import IGNORED, Decision
@@ -36,10 +33,6 @@ from webhook.admission.request import (
 from webhook.admission.review import AdmissionReview
 from webhook.admission.workloads import WorkloadDecider
 
-# More take longer to compare with a new image than its pod takes to be evaluated.
-_MAX_IMAGE_PATTERNS = 100
-_EVERY_IMAGE = ("*",)
-
 
 class Decider:
     """One policy, ready to decide. All modes run the same rules and differ in what they report.
@@ -50,37 +43,22 @@ class Decider:
     def __init__(self, policy: Policy, inventory: Inventory = EMPTY) -> None:
         self.policy = policy
         self._inventory = inventory
-        self._rules = policy.rule_set()
-        for active in self._rules.rules:
+        self.rules = policy.rule_set()
+        for active in self.rules.rules:
             load_module(active.rule)  # no pod waits for an import, or finds it broken
-        self._workloads = WorkloadDecider(policy, self._rules)
+        self._workloads = WorkloadDecider(policy, self.rules)
         self._unmentioned = frozenset() if policy.nag else DEFAULTS
         self._contact = contact_line(policy.contact, policy.docs_url)
         self.denies_on_failure = policy.on_rule_error == "deny"
         """Whether an object is refused if a bug prevented its evaluation."""
-        self._names = frozenset(active.rule.name for active in self._rules.rules)
-        self._image_patterns: BoundedCache[str, tuple[str, ...]] = BoundedCache()
-        rules = [active.rule for active in self._rules.rules]
+        self._names = frozenset(active.rule.name for active in self.rules.rules)
+        rules = [active.rule for active in self.rules.rules]
         self._families = {rule.name: rule.family for rule in rules}
         self._bypass_rules = frozenset(rule.name for rule in rules if rule.family == "bypass")
 
     def depends_on_names(self, namespace: str) -> bool:
         """Whether decisions about objects in `namespace` may depend on their names."""
-        return any(exception.names for exception in self._rules.exceptions_in(namespace))
-
-    def image_patterns(self, namespace: str) -> tuple[str, ...]:
-        """The patterns of images that decisions about objects in `namespace` may depend on.
-
-        An ordinary image that fits none of them is as good as any other that fits none.
-        """
-        found = self._image_patterns.get(namespace)
-        if found is None:
-            found = union(e.images for e in self._rules.exceptions_in(namespace))
-            has_many = len(found) > _MAX_IMAGE_PATTERNS
-            if has_many or not RULES_ABOUT_EVERY_IMAGE.isdisjoint(self._names):
-                found = _EVERY_IMAGE
-            self._image_patterns.store(namespace, found)
-        return found
+        return any(exception.names for exception in self.rules.exceptions_in(namespace))
 
     def mutate(
         self,
@@ -130,14 +108,14 @@ class Decider:
         if request.is_pod:
             return self._mutate_pod(request)
         if request.is_namespace_limit:
-            result = evaluate(request, self._rules)
+            result = evaluate(request, self.rules)
             findings = outcomes.api_refused(result.findings)
             by_rule = outcomes.rule_outcomes(findings, outcomes.API_REFUSED)
             return allow(request, result, findings, by_rule)
         return self._workloads.decide(request)
 
     def _validate(self, request: AdmissionRequest) -> Decision:
-        mode, result = request.mode, evaluate(request, self._rules)
+        mode, result = request.mode, evaluate(request, self.rules)
         if request.is_pod and request.old is None and mode is Action.DENY:
             result.findings = [self._escalate_unfixed(finding) for finding in result.findings]
         actions = outcomes.POD_OUTCOMES[mode]
@@ -152,7 +130,7 @@ class Decider:
         only = fixable_containers(request)
         if only is not None and not only:
             return IGNORED
-        result = fix(request.object, self._rules, request.context, only=only, steps=request.steps)
+        result = fix(request.object, self.rules, request.context, only=only, steps=request.steps)
         remaining, fixed, operations = result.remaining, result.fixed, result.operations
         if len(operations) > MAX_OPERATIONS:
             reason = f"its more than {MAX_OPERATIONS:,} faults"

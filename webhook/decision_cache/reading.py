@@ -17,6 +17,7 @@ from webhook.admission.response import Envelope
 from webhook.admission.review import AdmissionReview
 from webhook.admission.second_apply import APPLY
 from webhook.decision_cache.head_texts import HeadText, HeadTexts
+from webhook.decision_cache.image_patterns import ImagePatterns
 from webhook.decision_cache.records import Request, Review
 from webhook.decision_cache.spec_texts import SpecTexts
 
@@ -38,7 +39,7 @@ class Reader:
         quarter = max_bytes // 4
         self._heads = HeadTexts(decider, quarter)
         self._specs = SpecTexts(decider, max_bytes - quarter)
-        self._image_patterns = decider.image_patterns
+        self._image_patterns = ImagePatterns(decider.rules)
 
     @property
     def size(self) -> int:
@@ -59,7 +60,7 @@ class Reader:
             head = self._heads.text(path, request, namespace)
             if head is None:
                 return None
-            spec = self._specs.text(bytes(pod.spec), self._image_patterns(namespace))
+            spec = self._specs.text(bytes(pod.spec), self._image_patterns[namespace])
             if spec is None:
                 return None
         except (MsgspecError, RecursionError, UnicodeDecodeError):
