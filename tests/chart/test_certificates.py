@@ -80,17 +80,27 @@ def test_cert_managers_authority_is_injected_and_its_certificate_served(
 
 @pytest.mark.parametrize("renewed", [("gpuward",), ("gpuward-authority", "gpuward")])
 def test_a_renewed_certificate_of_cert_manager_is_loaded_without_a_restart(
-    by_cert_manager: Installation, cert_manager: CertManager, renewed: tuple[str, ...]
+    by_cert_manager: Installation,
+    cert_manager: CertManager,
+    kubelet: Kubelet,
+    renewed: tuple[str, ...],
 ) -> None:
     before, running = trusted_authorities(by_cert_manager), processes(by_cert_manager)
     with ContinuousCaller(by_cert_manager, enforced_namespace(by_cert_manager)) as caller:
-        for certificate in renewed:
-            cert_manager.renew(certificate, by_cert_manager.namespace)
+        # The injector takes seconds, and a kubelet a minute or two to show a pod its new Secret.
+        with kubelet.holding_volumes():
+            for certificate in renewed:
+                cert_manager.renew(certificate, by_cert_manager.namespace)
+            made = cert_manager.authority("gpuward", by_cert_manager.namespace)
+            authorities = set(parse_certificates(made))
+            eventually(
+                lambda: authorities <= trusted_authorities(by_cert_manager),
+                what="the injector adds the authority",
+            )
         wait_for_pods(by_cert_manager, "certManager")
         caller.wait_for_calls()
-    made = cert_manager.authority("gpuward", by_cert_manager.namespace)
     # The injector only adds authorities: the old ones stay trusted.
-    assert trusted_authorities(by_cert_manager) == before | set(parse_certificates(made))
+    assert trusted_authorities(by_cert_manager) == before | authorities
     assert len(trusted_authorities(by_cert_manager)) == len(before) + len(renewed) - 1
     assert processes(by_cert_manager) == running
 

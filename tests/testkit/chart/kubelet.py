@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -50,7 +53,8 @@ class Kubelet(BackgroundThread):
         super().__init__(f"kubelet-{node}")
         self.proxies: dict[str, Forwarder] = {} if proxies is None else proxies
         processes = Processes(folder)
-        self._runtime = PodRuntime(plane, processes, folder, restarts=as_in_cluster)
+        self._held_volumes = threading.Event()
+        self._runtime = PodRuntime(plane, processes, folder, as_in_cluster, self._held_volumes)
         self._poll_seconds = POLL_SECONDS_IN_CLUSTER if as_in_cluster else POLL_SECONDS
         self._node, self._taints = node, [] if as_in_cluster else [TAINT]
         certificate = plane.authority.issue(f"kubelet-{node}", hosts=["127.0.0.1"])
@@ -76,6 +80,15 @@ class Kubelet(BackgroundThread):
             and (pod.namespace, pod.component) == (namespace, component)
             and pod.is_serving
         ]
+
+    @contextmanager
+    def holding_volumes(self) -> Iterator[None]:
+        """Show pods that run no new Secrets, as a kubelet does for up to two minutes."""
+        self._held_volumes.set()
+        try:
+            yield
+        finally:
+            self._held_volumes.clear()
 
     def log(self, namespace: str, pod: str) -> str:
         """The output of a pod, also of one that is deleted."""

@@ -6,6 +6,7 @@ import http.client
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,12 +28,14 @@ class PodRuntime(NamedTuple):
     """What the pods of a node need to run: the control plane, the processes and a folder.
 
     Without `restarts`, a process that ends is not started again, as during a kubelet's back-off.
+    While `held_volumes` is set, pods that run see no new content of their volumes.
     """
 
     plane: Cluster
     processes: Processes
     folder: Path
-    restarts: bool = False
+    restarts: bool
+    held_volumes: threading.Event
 
 
 class PodProcess:
@@ -93,7 +96,8 @@ class PodProcess:
             if self._mount():
                 self._start()
         else:
-            self._mount()
+            if not self._runtime.held_volumes.is_set():
+                self._mount()
             self._update_status()
 
     @property
