@@ -75,7 +75,7 @@ async def answered(server: RunningServer, path: str, body: bytes = LARGE_REVIEW)
 async def test_both_processes_give_the_same_answer_about_a_pod_without_faults(
     serve: Serve, path: str
 ) -> None:
-    server, other = await serve(), await serve(small_review_bytes=0)
+    server, other = await serve(), await serve(small_review_bytes=0, answer_seconds=60)
     body = json.dumps(review_body(pod(container())), separators=(",", ":")).encode()
     assert await answered(other, path, body) == await answered(server, path, body)
     assert worker_of(other)
@@ -88,7 +88,7 @@ async def test_both_processes_give_the_same_answer_about_a_pod_without_faults(
 async def test_both_processes_give_the_same_answer(
     serve: Serve, path: str, limits: dict[str, int]
 ) -> None:
-    server, other = await serve(), await serve(**limits)
+    server, other = await serve(), await serve(answer_seconds=60, **limits)
     assert await answered(other, path, REVIEW) == await answered(server, path, REVIEW)
     assert server.service.handler.evaluator.process_id is None
     assert worker_of(other)
