@@ -278,3 +278,12 @@ def test_where_only_some_images_are_trusted_each_image_is_decided_on() -> None:
     )
     assert not is_kept(trusted, other, policy)
     assert not is_kept(other, trusted, policy)
+
+
+def test_a_pod_of_very_many_containers_keeps_its_images() -> None:
+    """To look at each of them would take longer than to evaluate the pod."""
+    first, second = (
+        pod(*(container(f"c{number}", image=f"train:{tag}") for number in range(101)))
+        for tag in ("v1", "v2")
+    )
+    assert not is_kept(first, second)

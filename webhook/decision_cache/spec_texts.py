@@ -39,6 +39,8 @@ _ESCAPED_NAME = re.compile(rb"\\u00(?:2[^6]|3[^ceCE]|[4-7])")
 # Characters of patterns for all images of a pod together. To compare more would take longer than to
 # evaluate the pod.
 _MAX_COMPARED = 50_000
+# To tell whether rules know an image takes as long as to compare it with so many.
+_COST_OF_AN_IMAGE = 500
 # What the Python objects of an entry take besides its texts.
 _ENTRY_BYTES = 400
 _decoder = Decoder(PodSpec)
@@ -108,9 +110,9 @@ def _drop_commands(spec: PodSpec) -> None:
 def _replace_images(spec: PodSpec, patterns: tuple[str, ...]) -> None:
     """Give all ordinary images that fit none of `patterns` the same name."""
     containers = _containers(spec)
-    are_many = len(containers) * sum(map(len, patterns)) > _MAX_COMPARED
+    compared = len(containers) * (_COST_OF_AN_IMAGE + sum(map(len, patterns)))
     # A pattern that fits the placeholder must not fit images in its place.
-    if are_many or matches_any(patterns, IMAGE_PLACEHOLDER):
+    if compared > _MAX_COMPARED or matches_any(patterns, IMAGE_PLACEHOLDER):
         return
     for container in containers:
         image = container.image

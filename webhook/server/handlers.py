@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 
 from registration.routes import ROUTES, Route
 from rules.engine.bounds import StepLimit, TooManyStepsError
-from webhook.admission.answer import Answer, answer, bug_of, encode_answer, logged_names
+from webhook.admission.answer import Answer, answer, bug_of, encode_answer, logged_names, shorten
 from webhook.admission.decider import Decider
 from webhook.admission.not_evaluated import TIMEOUT, not_evaluated
 from webhook.admission.review import MalformedReviewError, decode_head
@@ -148,7 +148,7 @@ class WebhookHandler:
         self._metrics.count_review(route, found, seconds)
         if found.bug is not None:
             self._metrics.count_internal_error()
-            uid = found.envelope.uid
+            uid = shorten(found.envelope.uid)
             self._log.bug("not evaluated", found.bug, uid=uid, path=route.webhook)
         if found.details:
             level = "error" if found.failures else "info"

@@ -83,7 +83,7 @@ class Kubelet(BackgroundThread):
 
     @contextmanager
     def holding_volumes(self) -> Iterator[None]:
-        """Show pods that run no new Secrets, as a kubelet does for up to two minutes."""
+        """Keep volumes of running pods as they are, as a kubelet does for up to two minutes."""
         self._held_volumes.set()
         try:
             yield
