@@ -165,6 +165,17 @@ async def test_a_bug_in_gpuward_never_refuses(
     assert (await server.metrics())("internal_errors_total") == 4
 
 
+async def test_the_line_about_a_bug_is_short_whatever_the_uid(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await serve()
+    caller = await server.connect()
+    _break(monkeypatch)
+    await caller.post("/validate/deny", changed(uid="u" * 5_000))
+    (line,) = [line for line in server.logged() if line["event"] == "not evaluated"]
+    assert len(line["uid"]) == 253
+
+
 async def test_a_bug_in_gpuward_refuses_if_the_policy_says_so(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
