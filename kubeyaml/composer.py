@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kubeyaml.events import PARSER_ERRORS, NextEvent, events_of, explain
 from kubeyaml.merging import MergeKey, merge
-from kubeyaml.model import Duplicate, LimitError, Limits, Place, YamlError
+from kubeyaml.model import Duplicate, LimitError, Limits, RawPlace, YamlError
 from kubeyaml.pyyaml import yaml
 from kubeyaml.scalars import (
     MERGE_TAG,
@@ -25,7 +25,12 @@ from kubeyaml.scalars import (
 )
 from kubeyaml.spans import block_scalar_end, empty_value_start
 
+ScalarEvent, AliasEvent = yaml.ScalarEvent, yaml.AliasEvent
+MappingStartEvent, MappingEndEvent = yaml.MappingStartEvent, yaml.MappingEndEvent
+SequenceEndEvent = yaml.SequenceEndEvent
+
 _STYLES: Final = {"": "plain", "'": "single", '"': "double", "|": "literal", ">": "folded"}
+_BLOCK_STYLES: Final = frozenset("|>")
 _ODD_KEYS: Final = frozenset((*WORDS, "<<"))
 
 
@@ -53,14 +58,14 @@ class Composer:
 
     def __init__(self, text: str, base: int, limits: Limits) -> None:
         self.value: Any = None
-        self.place: Place | None = None
+        self.place: RawPlace | None = None
         self.duplicates: list[Duplicate] = []
         self._text, self._base, self._limits = text, base, limits
         self._next_event: NextEvent
         # The path of the collection or alias that is being read.
         self._path: list[str | int] = []
         # The end of the last value, which is also the end of a block collection that closes.
-        self._end = base
+        self._end = 0
         self._nodes = 3  # the starts of the stream, the document and the root
         self._alias_nodes = self._deepest = 0
         self._anchors: dict[str, _Anchor] = {}
@@ -83,43 +88,43 @@ class Composer:
         if event.__class__ is yaml.DocumentStartEvent:
             raise self._refusal("kubectl ignores this second document; start it with ---", event)
 
-    def _node(self, event: Any, key_start: int, key_end: int) -> tuple[Any, Place]:
+    def _node(self, event: Any, key_start: int, key_end: int) -> tuple[Any, RawPlace]:
         """Return the value and the place of the node that begins with `event`.
 
         The key is at `key_start` to `key_end`; both are -1 if the node is not in a mapping.
         """
-        if event.__class__ is yaml.ScalarEvent:
+        if event.__class__ is ScalarEvent:
             return self._scalar(event, key_start, key_end)
-        if event.__class__ is yaml.AliasEvent:
+        if event.__class__ is AliasEvent:
             return self._alias(event, key_start, key_end)
         return self._collection(event, key_start, key_end)
 
-    def _scalar(self, event: Any, key_start: int, key_end: int) -> tuple[Any, Place]:
-        value, style = event.value, event.style
-        note, base = "", self._base
-        start, end = event.start_mark.index + base, event.end_mark.index + base
+    def _scalar(self, event: Any, key_start: int, key_end: int) -> tuple[Any, RawPlace]:
+        value, style, note = event.value, event.style, ""
+        start, end = event.start_mark.index, event.end_mark.index
         if event.tag is not None or event.anchor is not None:
             value, note = json_value(self._resolve(event)), _note(event)
         elif not style:
             if value in WORDS:
                 if not value:
-                    start = empty_value_start(self._text, start - base, key_end - base) + base
-                    end = start
+                    start = end = empty_value_start(self._text, start, key_end)
                 value = WORDS[value]
             elif value[0] in NUMBER_STARTS:
                 value = json_value(number(value))
         if style and style in "|>":
-            end = block_scalar_end(self._text, start - base, end - base) + base
+            end = block_scalar_end(self._text, start, end)
         self._end = end
-        return value, Place(start, end, key_start, key_end, _STYLES[style], note, None)
+        return value, (start, end, key_start, key_end, _STYLES[style], note, None)
 
-    def _collection(self, event: Any, key_start: int, key_end: int) -> tuple[Any, Place]:
-        self._descend(len(self._path) + 1, event)
-        start, is_flow = event.start_mark.index + self._base, event.flow_style
+    def _collection(self, event: Any, key_start: int, key_end: int) -> tuple[Any, RawPlace]:
+        depth = len(self._path) + 1
+        if depth > self._deepest:
+            self._descend(depth, event)
+        start, is_flow = event.start_mark.index, event.flow_style
         values: Any
         places: Any
         fill: Callable[..., Any]
-        if event.__class__ is yaml.MappingStartEvent:
+        if event.__class__ is MappingStartEvent:
             values, places, fill = {}, {}, self._fill_mapping
         else:
             values, places, fill = [], [], self._fill_list
@@ -130,21 +135,22 @@ class Composer:
         # Only a closing bracket has a width. The end of a block has none, and the end of a mapping
         # without braces, as in `[a: 1]`, has none either.
         if is_flow and closing.end_mark.index > closing.start_mark.index:
-            self._end = closing.end_mark.index + self._base
+            self._end = closing.end_mark.index
         style = "flow" if is_flow else "block"
-        return values, Place(start, self._end, key_start, key_end, style, _note(event), places)
+        note = "" if event.tag is None and event.anchor is None else _note(event)
+        return values, (start, self._end, key_start, key_end, style, note, places)
 
-    def _fill_mapping(self, values: dict[str, Any], places: dict[str, Place], event: Any) -> Any:
+    def _fill_mapping(self, values: dict[str, Any], places: dict[str, RawPlace], event: Any) -> Any:
         """Read the entries of the mapping that `event` starts; return the event that ends it."""
-        next_event, base, path = self._next_event, self._base, self._path
+        next_event, path = self._next_event, self._path
         max_nodes, has_merge = self._limits.max_nodes, False
         self._nodes += 1  # the end
         try:
-            while (event := next_event()).__class__ is not yaml.MappingEndEvent:
+            while (event := next_event()).__class__ is not MappingEndEvent:
                 self._nodes += 2
                 if self._nodes > max_nodes:
                     raise self._too_many_nodes()
-                if event.__class__ is not yaml.ScalarEvent:
+                if event.__class__ is not ScalarEvent:
                     key = self._alias_key(event)
                 else:
                     key = event.value
@@ -155,30 +161,45 @@ class Composer:
                     ):
                         key = self._odd_key(event)
                         has_merge |= type(key) is MergeKey
-                key_start, key_end = event.start_mark.index + base, event.end_mark.index + base
+                key_start, key_end = event.start_mark.index, event.end_mark.index
                 if key in values:
                     # Merges depend on the order of the entries, so the new entry must be the last.
                     del values[key]
-                    self.duplicates.append(Duplicate((*map(_plain, path), key), key_start))
+                    place = (*map(_plain, path), key)
+                    self.duplicates.append(Duplicate(place, key_start + self._base))
                 event = next_event()
-                if event.__class__ is yaml.ScalarEvent:
-                    values[key], places[key] = self._scalar(event, key_start, key_end)
+                kind = event.__class__
+                if kind is ScalarEvent:
+                    value = event.value
+                    # Most values are texts as they stand; the others take another call.
+                    if (
+                        event.tag is not None
+                        or event.anchor is not None
+                        or (style := event.style) in _BLOCK_STYLES
+                        or (not style and (value in WORDS or value[0] in NUMBER_STARTS))
+                    ):
+                        values[key], places[key] = self._scalar(event, key_start, key_end)
+                        continue
+                    start, self._end = event.start_mark.index, (end := event.end_mark.index)
+                    values[key] = value
+                    places[key] = (start, end, key_start, key_end, _STYLES[style], "", None)
                 else:
                     path.append(key)
-                    values[key], places[key] = self._node(event, key_start, key_end)
+                    read = self._alias if kind is AliasEvent else self._collection
+                    values[key], places[key] = read(event, key_start, key_end)
                     path.pop()
         except ValueError as problem:
             raise self._refusal(str(problem), event) from problem
         if has_merge:
-            merge(values, places)
+            merge(values, places, self._base)
         return event
 
-    def _fill_list(self, values: list[Any], places: list[Place], event: Any) -> Any:
+    def _fill_list(self, values: list[Any], places: list[RawPlace], event: Any) -> Any:
         """Read the items of the list that `event` starts; return the event that ends it."""
         next_event, path, max_nodes = self._next_event, self._path, self._limits.max_nodes
         self._nodes += 1  # the end
         try:
-            while (event := next_event()).__class__ is not yaml.SequenceEndEvent:
+            while (event := next_event()).__class__ is not SequenceEndEvent:
                 self._nodes += 1
                 if self._nodes > max_nodes:
                     raise self._too_many_nodes()
@@ -202,17 +223,17 @@ class Composer:
         self._deepest = max(self._deepest, deepest)
         return closing
 
-    def _alias(self, event: Any, key_start: int, key_end: int) -> tuple[Any, Place]:
+    def _alias(self, event: Any, key_start: int, key_end: int) -> tuple[Any, RawPlace]:
         anchor = self._target(event)
-        start = event.start_mark.index + self._base
-        self._end = end = event.end_mark.index + self._base
+        start = event.start_mark.index
+        self._end = end = event.end_mark.index
         self._alias_nodes += anchor.nodes
         if self._alias_nodes > self._limits.max_alias_nodes:
             message = f"aliases add more than {self._limits.max_alias_nodes} nodes"
-            raise LimitError(message, start)
+            raise LimitError(message, start + self._base)
         self._descend(len(self._path) + anchor.height, event)
         value = json_value(anchor.value) if anchor.inside is None else anchor.value
-        return value, Place(start, end, key_start, key_end, "alias", "alias", anchor.inside)
+        return value, (start, end, key_start, key_end, "alias", "alias", anchor.inside)
 
     def _target(self, event: Any) -> _Anchor:
         anchor = self._anchors.get(event.anchor)
@@ -222,7 +243,7 @@ class Composer:
         return anchor
 
     def _alias_key(self, event: Any) -> str:
-        anchor = self._target(event) if isinstance(event, yaml.AliasEvent) else None
+        anchor = self._target(event) if isinstance(event, AliasEvent) else None
         if anchor is None or anchor.inside is not None:
             raise self._refusal("a mapping or list cannot be a key", event)
         return key_text(anchor.value)
@@ -252,7 +273,7 @@ class Composer:
 
     def _too_many_nodes(self) -> LimitError:
         why = f"more than {self._limits.max_nodes} nodes in one document: give it in parts"
-        return LimitError(why, self._end)
+        return LimitError(why, self._end + self._base)
 
     def _refusal(self, message: str, event: Any) -> YamlError:
         return YamlError(message, event.start_mark.index + self._base)

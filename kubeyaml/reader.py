@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kubeyaml.composer import Composer
-from kubeyaml.model import Chunk, Document, Limits, YamlError
+from kubeyaml.model import Chunk, Document, Limits, Place, YamlError
 
 DEFAULT_LIMITS: Final = Limits()
 BYTE_ORDER_MARK: Final = "\ufeff"
@@ -85,10 +85,14 @@ def read(chunk: Chunk, limits: Limits = DEFAULT_LIMITS) -> Document | None:
     if chunk.error is not None:
         raise chunk.error
     has_mark = chunk.text.startswith(BYTE_ORDER_MARK)
-    composer = Composer(chunk.text[has_mark:], chunk.start + has_mark, limits)
+    base = chunk.start + has_mark
+    composer = Composer(chunk.text[has_mark:], base, limits)
     composer.run()
-    if composer.place is None or composer.place.start == composer.place.end:
+    if composer.place is None:
+        return None
+    place = Place(composer.place, base)
+    if place.start == place.end:
         return None
     end = chunk.start + len(chunk.text)
     duplicates = tuple(composer.duplicates)
-    return Document(composer.value, composer.place, chunk.start, end, chunk.line, duplicates)
+    return Document(composer.value, place, chunk.start, end, chunk.line, duplicates)

@@ -16,8 +16,8 @@ from rules.engine.fixing import FixResult, check, fix
 from rules.engine.result import EvaluationResult
 from rules.engine.suppression import Suppress, suppress_nothing
 from rules.finding import Finding
-from rules.policy import ActiveRule, RuleSet
 from rules.profile.context import Context
+from rules.rule_set import ActiveRule, RuleSet
 
 
 class EvaluatedDocument(NamedTuple):
@@ -71,7 +71,8 @@ class Evaluator:
         steps = StepLimit(MAX_STEPS * evaluated.objects)
         manifest = evaluated.document.value
         chosen = suppress if only is None else _all_but(only, suppress)
-        return fix(manifest, self._rules, self._context, chosen, steps=steps)
+        checked = evaluated.result
+        return fix(manifest, self._rules, self._context, chosen, steps=steps, checked=checked)
 
 
 Suggest: TypeAlias = Callable[

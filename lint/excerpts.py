@@ -81,4 +81,6 @@ def _byte_column(text: str, offset: int) -> int:
     start = text.rfind("\n", max(0, offset - _MAX_BYTE_COLUMN), offset) + 1
     if not start and offset > _MAX_BYTE_COLUMN:
         return 0
+    if text.isascii():
+        return offset - start + 1
     return len(text[start:offset].encode(errors="surrogatepass")) + 1

@@ -121,9 +121,10 @@ def _texts_of_file(given: UnreadFile, may_matter: Callable[[str], bool]) -> Iter
             parts = import_module("lint.large_files.parts").in_parts((given,))
             yield from (p for p in parts if isinstance(p, Source) and may_matter(p.text))
             return
-        text = DISK.read(given.name, LARGE).decode(errors="replace")
+        content = DISK.read(given.name, LARGE)
     except OSError:
         return  # the linter reports it
-    source = given.read() if may_matter(text) else None
-    if isinstance(source, Source):
-        yield source
+    if may_matter(content.decode(errors="replace")) and given.refusal() is None:
+        source = given.source(content)
+        if isinstance(source, Source):
+            yield source

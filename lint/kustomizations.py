@@ -45,7 +45,8 @@ class Kustomizations:
         if name == STANDARD_INPUT:
             return context
         file = self._real_path(name)
-        return context._replace(is_patch=file in self._patches_around(os.path.dirname(file)))
+        is_patch = file in self._patches_around(os.path.dirname(file))
+        return context._replace(is_patch=True) if is_patch else context
 
     def _real_path(self, name: str) -> str:
         """`real_path(name)` of the tree, which asks the system about each folder again."""

@@ -24,8 +24,10 @@ from rules.base.json_access import as_object
 from rules.inventory.inventory import EMPTY, Inventory
 from rules.inventory.records import KINDS
 from rules.placement.ack_nodes import GPU_MEM
-from rules.policy import Policy, PolicyException, RuleSet
+from rules.policy import Policy
+from rules.policy_exception import PolicyException
 from rules.profile.context import Context
+from rules.rule_set import RuleSet
 from rules.workloads.lists import flatten_lists
 
 RULE_NAMES = frozenset(RULES)
@@ -173,28 +175,26 @@ class Linter:
     def _report(
         self, file: File, item: EvaluatedDocument, context: Context, evaluator: Evaluator
     ) -> None:
-        document, result = item.document, item.result
+        document, result, results = item.document, item.result, self.results
         listed = list(flatten_lists(as_object(document.value), ()))
         for raw, _ in listed:
             self._owners.add(raw, context.namespace)
-        check_gpu_exceptions(
-            self.results, file, document, listed, policy=self.policy, context=context
-        )
-        self.results.objects += item.objects
-        self.results.pods += result.pods
-        self.results.components += result.components
-        self.results.other_objects += result.other_objects
-        self.results.suppressed += result.suppressed
-        self.results.excepted += len(result.excepted)
+        check_gpu_exceptions(results, file, document, listed, policy=self.policy, context=context)
+        results.objects += item.objects
+        results.pods += result.pods
+        results.components += result.components
+        results.other_objects += result.other_objects
+        results.suppressed += result.suppressed
+        results.excepted += len(result.excepted)
         self._used_exceptions |= result.used_exceptions
         suggested = self._suggest(file, evaluator, item) if self._suggest else ()
         for finding, edits in zip(result.findings, chain(suggested, repeat(())), strict=False):
             located = locate_finding(file, document, finding)
-            self.results.findings.append(located._replace(edits=edits) if edits else located)
+            results.findings.append(located._replace(edits=edits) if edits else located)
         for finding, reason in item.comments.suppressed():
             located = locate_finding(file, document, finding)
-            self.results.suppressed_findings.append(SuppressedFinding(located, reason))
-        self.results.not_evaluated.extend(unread_parts(file, document, result))
-        self.results.remarks.extend(remarks(file, document, item.comments, RULE_NAMES))
+            results.suppressed_findings.append(SuppressedFinding(located, reason))
+        results.not_evaluated += unread_parts(file, document, result)
+        results.remarks += remarks(file, document, item.comments, RULE_NAMES)
         if len(listed) > 1 or not result.pods:
-            self.results.remarks.extend(unread_requests(file, document, self._rules.profile))
+            results.remarks += unread_requests(file, document, self._rules.profile)

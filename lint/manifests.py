@@ -124,8 +124,8 @@ class File:
 
         It is the value of a scalar, and the key of a collection or a parent.
         """
-        place, complete = _find_place(document.place, path)
-        if complete and place.inside is None and place.end > place.start:
+        place, complete = document.place.nearest(path)
+        if complete and not place.is_collection and place.end > place.start:
             return self.span(place.start, place.end)
         if place.key_start >= 0:
             return self.span(place.key_start, place.key_end)
@@ -143,16 +143,6 @@ def _is_kubernetes(value: Any) -> bool:
         and isinstance(value.get("kind"), str)
         and (isinstance(value.get("apiVersion"), str) or isinstance(value.get("spec"), dict))
     )
-
-
-def _find_place(place: Place, path: Path) -> tuple[Place, bool]:
-    for step in path:
-        inside: Any = place.inside
-        try:
-            place = inside[step]
-        except (KeyError, IndexError, TypeError):
-            return place, False
-    return place, True
 
 
 def _first_key_end(place: Place) -> int:

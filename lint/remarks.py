@@ -10,7 +10,8 @@ from lint.manifests import File
 from lint.results import Remark
 from lint.suppressions import Suppressions
 from rules.base.json_access import display
-from rules.policy import Policy, PolicyException
+from rules.policy import Policy
+from rules.policy_exception import PolicyException
 from rules.profile.profile import Profile
 from rules.workloads.unread_requests import unread_gpu_requests
 

@@ -17,8 +17,9 @@ from lint.policy_file import PolicyChoice
 from lint.preview import Preview
 from lint.results import Results
 from lint.sources import STANDARD_INPUT, Input, UsageError, may_be_large
-from rules.policy import Policy, RuleSet
+from rules.policy import Policy
 from rules.profile.context import Context
+from rules.rule_set import RuleSet
 
 if TYPE_CHECKING:
     from lint.container_files.files import ContainerFiles

@@ -16,7 +16,7 @@ from kubeyaml import Document, Place
 from lint.manifests import File
 from rules.base.json_patch import Path
 from rules.finding import Finding
-from rules.policy import ActiveRule
+from rules.rule_set import ActiveRule
 
 _COMMENT = r"(?:^|(?<=\s))#[ \t]*gpuward:[ \t]*ignore\b[ \t]*(?:\[([^\]\n]*)\])?[ \t]*([^\n]*)"
 _WORD = "gpuward:"

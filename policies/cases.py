@@ -25,8 +25,8 @@ from kubeyaml import YamlError, read, split
 from rules.base.json_patch import Json, pointer
 from rules.engine.fixing import check, fix
 from rules.finding import Action, Finding
-from rules.policy import RuleSet
 from rules.profile.context import Context
+from rules.rule_set import RuleSet
 
 EXPECTED, CIRCUMSTANCES = ".expected.yaml", ".case.yaml"
 _CIRCUMSTANCES = ("policy", "rules", "namespace", "user", "operation", "today")

@@ -9,7 +9,8 @@ from policies.bundles import rule_settings
 from rules.all_rules import ALL_RULES
 from rules.base.json_patch import Path
 from rules.finding import FixScope
-from rules.policy import ActiveRule, Policy
+from rules.policy import Policy
+from rules.rule_set import ActiveRule
 
 # What the policy's key voidEveryContainer sets is no option of a rule for users.
 _NO_OPTION = "every_container"

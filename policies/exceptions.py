@@ -11,7 +11,8 @@ from rules.base.json_patch import Path
 from rules.catalog.index import CATALOG
 from rules.container_files import RULES as CONTAINER_FILE_RULES
 from rules.objects.pod import Pod
-from rules.policy import SECURITY_FAMILIES, Delegation, PolicyException
+from rules.policy import SECURITY_FAMILIES, Delegation
+from rules.policy_exception import PolicyException
 from rules.rule import Rule
 
 GPU_EXCEPTION_API, GPU_EXCEPTION_KIND = "gpuward.io/v1alpha1", "GpuException"

@@ -120,21 +120,10 @@ class Finding(_FindingFields):
         fixable: bool,
     ) -> Self:
         """The finding as made by `rule` about `subject`."""
-        return type(self)(
-            path=self.path,
-            key=self.key,
-            message=self.message,
-            container=self.container,
-            containers=self.containers,
-            help=self.help,
-            fix=self.fix,
-            action=action,
-            api_refuses=self.api_refuses,
-            rule=rule,
-            object=subject.object,
-            stable_path=subject.stable_path,
-            fixable=fixable,
-        )
+        path, key, message, container, containers, advice, fix, _, api_refuses, *_ = self
+        given = (path, key, message, container, containers, advice, fix, action, api_refuses)
+        added = (rule, subject.object, subject.stable_path, fixable)
+        return tuple.__new__(type(self), (*given, *added))
 
     def has_fix(self, scope: FixScope, *, is_partial: bool) -> bool:
         """Whether there is a fix that is made within `scope`.

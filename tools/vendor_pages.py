@@ -24,8 +24,8 @@ from policies.loading import load_policy
 from rules.engine.fixing import check, fix
 from rules.platforms.cards import CARDS
 from rules.platforms.records import Source
-from rules.policy import RuleSet
 from rules.profile.context import Context
+from rules.rule_set import RuleSet
 from tests.testkit.cases import TODAY
 
 VENDORS = Path(__file__).parent / "vendors"

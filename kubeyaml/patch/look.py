@@ -21,12 +21,12 @@ def look_of(source: SourceText, document: Document) -> Look:
     waiting = [root]
     for place in islice(waiting, _MAX_COLLECTIONS):
         column = source.column(place.start)
-        for child in children(place):
-            if child.style != "block" or not child.inside:
+        for child in place.filled_collections():
+            if child.style != "block" or child.note == "merge":
                 continue
             waiting.append(child)
-            if isinstance(place.inside, dict) and not child.note:
-                counts = steps if isinstance(child.inside, dict) else dashes
+            if place.is_mapping and not child.note:
+                counts = steps if child.is_mapping else dashes
                 counts[source.column(child.start) - column] += 1
     usual = Look()
     return Look(_most_common(steps, usual.step, 1), _most_common(dashes, usual.dash, 0))

@@ -26,7 +26,7 @@ from rules.container_files import (
 )
 from rules.finding import Action
 from rules.objects.object_ref import ObjectRef
-from rules.policy import ActiveRule
+from rules.rule_set import ActiveRule
 
 _RULES_OF = {
     DOCKERFILE: (image_visible_devices.RULE.name,),

@@ -8,7 +8,7 @@ from lint.sources import UsageError
 from policies.suggestions import did_you_mean
 from rules.catalog.index import CATALOG
 from rules.finding import FixScope
-from rules.policy import ActiveRule, RuleSet
+from rules.rule_set import ActiveRule, RuleSet
 
 
 def select_fixes(rule_set: RuleSet, names: Collection[str], *, unsafe: bool) -> RuleSet:

@@ -20,8 +20,8 @@ from lint.results import Results
 from lint.sources import Source, source_of
 from policies.loading import PolicyError
 from rules.finding import Finding
-from rules.policy import ActiveRule
 from rules.profile.context import Context
+from rules.rule_set import ActiveRule
 
 
 class FoundHere(NamedTuple):

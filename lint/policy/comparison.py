@@ -17,8 +17,8 @@ from lint.suppressions import Suppressions
 from rules.engine.bounds import TooManyStepsError
 from rules.finding import Action, Finding
 from rules.objects.object_ref import ObjectRef
-from rules.policy import RuleSet
 from rules.profile.context import Context
+from rules.rule_set import RuleSet
 
 # From the mildest to the most severe.
 _STATES = ("accepted", "noted", "fixed", "warned", "refused")

@@ -19,7 +19,7 @@ from policies.cases import CIRCUMSTANCES, EXPECTED, Case, CaseError
 from policies.files import POLICY_FILE, decode_policy, policy_content
 from policies.loading import default_policy, load_policy, parse_document
 from rules.catalog.index import CATALOG
-from rules.policy import RuleSet
+from rules.rule_set import RuleSet
 from terminal import printable
 
 _DESCRIPTION = """\

@@ -12,7 +12,7 @@ from lint.results import InputNotEvaluated, Remark, Results
 from lint.sources import Source
 from lint.suppressions import Suppressions, find_suppressions
 from rules.finding import Action
-from rules.policy import ActiveRule
+from rules.rule_set import ActiveRule
 
 _E = TypeVar("_E", Remark, InputNotEvaluated)
 

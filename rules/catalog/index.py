@@ -17,6 +17,7 @@ from rules.traits.bits import (
     CUDA_IMAGE,
     CUSTOM_SCHEDULER,
     DEVICE_CLAIM,
+    ENFORCED_LABELS,
     ENV_FROM,
     EPHEMERAL,
     GPU_ANNOTATION,
@@ -27,7 +28,13 @@ from rules.traits.bits import (
     HOST_NAMESPACE,
     HOST_PATH,
     INIT,
-    INVENTORY,
+    KNOWN_CLAIMS,
+    KNOWN_CONFIG_MAPS,
+    KNOWN_LIMIT_RANGES,
+    KNOWN_NODES,
+    KNOWN_QUEUES,
+    KNOWN_QUOTAS,
+    KNOWN_SHARE_POOLS,
     KUBELET_CONFIG,
     LD_VARIABLE,
     LIMIT_RANGE,
@@ -45,6 +52,7 @@ from rules.traits.bits import (
     QUOTA,
     RESOURCE_FLAVOR,
     RUNTIME_CLASS,
+    SCHEDULERS,
     SEVERAL_GPUS,
     SHARE,
     TOLERATION,
@@ -66,7 +74,7 @@ CATALOG: tuple[Rule[Any], ...] = (
         "a pod needs the scheduler of its GPU system and is left to the default one",
         action=Action.WARN,
         since="0.1",
-        needs=(GPU_RESOURCE | GPU_ANNOTATION,),
+        needs=(GPU_RESOURCE | GPU_ANNOTATION, SCHEDULERS),
     ),
     indexed_rule(
         "rules.catalog.sharing.share_visible_devices",
@@ -140,7 +148,7 @@ CATALOG: tuple[Rule[Any], ...] = (
         "a GPU pod may run on nodes without the label that the profile enforces",
         action=Action.DENY,
         since="0.1",
-        needs=(GPU_RESOURCE,),
+        needs=(GPU_RESOURCE, ENFORCED_LABELS),
     ),
     indexed_rule(
         "rules.catalog.bypass.visible_devices_envfrom",
@@ -154,7 +162,7 @@ CATALOG: tuple[Rule[Any], ...] = (
         "a ConfigMap that a container takes its variables from sets a visible-devices variable",
         action=Action.DENY,
         since="0.1",
-        needs=(ENV_FROM, INVENTORY),
+        needs=(ENV_FROM, KNOWN_CONFIG_MAPS),
     ),
     indexed_rule(
         "rules.catalog.bypass.swarm_resource_env",
@@ -528,7 +536,7 @@ CATALOG: tuple[Rule[Any], ...] = (
         "a container asks for the same kind of device by a resource claim and by a resource",
         action=Action.WARN,
         since="0.1",
-        needs=(CLAIM, GPU_RESOURCE, INVENTORY),
+        needs=(CLAIM, GPU_RESOURCE, KNOWN_CLAIMS),
         needs_resources=True,
     ),
     indexed_rule(
@@ -567,7 +575,7 @@ CATALOG: tuple[Rule[Any], ...] = (
         "pods that share cards by memory alone are sent to nodes of pods that ask for computing power too",
         action=Action.WARN,
         since="0.1",
-        needs=(SHARE, NODE_CONSTRAINT, INVENTORY),
+        needs=(SHARE, NODE_CONSTRAINT, KNOWN_SHARE_POOLS),
         needs_resources=True,
     ),
     indexed_rule(
@@ -689,7 +697,7 @@ CATALOG: tuple[Rule[Any], ...] = (
         "no node of the cluster can run the GPU pod",
         action=Action.WARN,
         since="0.1",
-        needs=(GPU_RESOURCE, INVENTORY),
+        needs=(GPU_RESOURCE, KNOWN_NODES),
         needs_resources=True,
     ),
     indexed_rule(
@@ -721,7 +729,7 @@ CATALOG: tuple[Rule[Any], ...] = (
         "the Kueue queue of a workload has no quota of the GPU that its pods ask for",
         action=Action.WARN,
         since="0.1",
-        needs=(GPU_RESOURCE, INVENTORY),
+        needs=(GPU_RESOURCE, KNOWN_QUEUES),
         needs_resources=True,
     ),
     indexed_rule(
@@ -737,7 +745,7 @@ CATALOG: tuple[Rule[Any], ...] = (
         "a container asks for more GPUs than a LimitRange of its namespace allows",
         action=Action.WARN,
         since="0.1",
-        needs=(GPU_RESOURCE, INVENTORY),
+        needs=(GPU_RESOURCE, KNOWN_LIMIT_RANGES),
         needs_resources=True,
     ),
     indexed_rule(
@@ -745,7 +753,7 @@ CATALOG: tuple[Rule[Any], ...] = (
         "a pod asks for more GPUs than a quota of its namespace allows",
         action=Action.WARN,
         since="0.1",
-        needs=(GPU_RESOURCE, INVENTORY),
+        needs=(GPU_RESOURCE, KNOWN_QUOTAS),
         needs_resources=True,
     ),
     indexed_rule(
@@ -753,7 +761,7 @@ CATALOG: tuple[Rule[Any], ...] = (
         "a GPU pod does not state the CPU or the memory that a quota of its namespace counts",
         action=Action.WARN,
         since="0.1",
-        needs=(GPU_RESOURCE | CLAIM | GPU_ANNOTATION, INVENTORY),
+        needs=(GPU_RESOURCE | CLAIM | GPU_ANNOTATION, KNOWN_QUOTAS),
         needs_resources=True,
     ),
     indexed_rule(
@@ -762,7 +770,7 @@ CATALOG: tuple[Rule[Any], ...] = (
         subject=KubernetesObject,
         action=Action.WARN,
         since="0.1",
-        needs=(GPU_WORKLOAD, INVENTORY),
+        needs=(GPU_WORKLOAD, KNOWN_QUOTAS),
     ),
     indexed_rule(
         "rules.catalog.quota.quota_incomplete",
@@ -770,7 +778,7 @@ CATALOG: tuple[Rule[Any], ...] = (
         subject=Quota,
         action=Action.WARN,
         since="0.1",
-        needs=(QUOTA, INVENTORY),
+        needs=(QUOTA, KNOWN_QUOTAS),
     ),
     indexed_rule(
         "rules.catalog.quota.quota_without_gpu",
@@ -778,7 +786,7 @@ CATALOG: tuple[Rule[Any], ...] = (
         subject=Quota,
         action=Action.AUDIT,
         since="0.1",
-        needs=(QUOTA, INVENTORY),
+        needs=(QUOTA, KNOWN_QUOTAS),
     ),
     indexed_rule(
         "rules.catalog.security.admin_access_claim",

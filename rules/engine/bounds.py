@@ -78,39 +78,33 @@ def _fault_of(root: Mapping[str, Any], uncounted: frozenset[str]) -> str:
         node, depth = waiting.pop()
         count += len(node)
         if isinstance(node, dict):
-            below, fault = _read_object(node, uncounted)
-            if fault:
-                return fault
-            if uncounted:
-                count -= len(uncounted & node.keys())
+            for key, value in node.items():
+                kind = type(value)
+                is_long = len(key) > MAX_KEY or (kind is str and len(value) > MAX_TEXT)
+                if (is_long or key in uncounted) and (fault := _fault_of_field(key, value)):
+                    return fault
+                if kind in _COLLECTIONS:
+                    if key in uncounted:
+                        count -= 1
+                    else:
+                        waiting.append((value, depth + 1))
         else:
-            below = [item for item in node if type(item) in _COLLECTIONS]
+            waiting += [(item, depth + 1) for item in node if type(item) in _COLLECTIONS]
         if count > MAX_VALUES:
             return f"its more than {MAX_VALUES:,} values"
         if depth > MAX_DEPTH:
             return f"its more than {MAX_DEPTH} levels"
-        waiting += [(child, depth + 1) for child in below]
     return ""
 
 
-def _read_object(node: dict[str, Any], uncounted: frozenset[str]) -> tuple[list[Any], str]:
-    """The objects and lists in `node`, and what in its fields is too long."""
-    below: list[Any] = []
-    for key, value in node.items():
-        kind = type(value)
-        if len(key) > MAX_KEY:
-            return below, f"its key {display(key)} of {len(key):,} characters"
-        if kind is str:
-            if len(value) > MAX_TEXT and key in _READ_FIELDS:
-                return below, f"its field {key} of {len(value):,} characters"
-        elif (kind is dict or kind is list) and key not in uncounted:
-            below.append(value)
-    variables = node.get("env") if uncounted else None
-    return below, _fault_of_variables(variables) if isinstance(variables, list) else ""
-
-
-def _fault_of_variables(variables: list[Any]) -> str:
-    for entry in variables:
+def _fault_of_field(key: str, value: Any) -> str:
+    """What is too long in a field whose key or text is, or that is not counted."""
+    if len(key) > MAX_KEY:
+        return f"its key {display(key)} of {len(key):,} characters"
+    if isinstance(value, str):
+        is_read = len(value) > MAX_TEXT and key in _READ_FIELDS
+        return f"its field {key} of {len(value):,} characters" if is_read else ""
+    for entry in value if key == "env" and isinstance(value, list) else ():
         name = as_text(entry.get("name")) if isinstance(entry, dict) else ""
         if len(name) > MAX_TEXT:
             return f"its variable {display(name)} with a name of {len(name):,} characters"

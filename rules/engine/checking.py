@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rules.engine.bounds import StepLimit, TooManyStepsError, steps_of_finding
+from rules.engine.result import RuleFindings
 from rules.finding import Finding
 from rules.objects.pod import Pod
-from rules.policy import ActiveRule
 from rules.profile.context import Context
+from rules.rule_set import ActiveRule
 from rules.workloads.subjects import Subject
 
-NOTHING: tuple[Sequence[Finding], str] = ((), "")
+NOTHING: RuleFindings = ((), "")
 """No finding and no error of a rule."""
 
 
 def check_subject(
     active: ActiveRule, subject: Subject, context: Context, limit: StepLimit, steps: int
-) -> tuple[Sequence[Finding], str]:
+) -> RuleFindings:
     """The findings of the rule about `subject`, and its error if it raised one.
 
     `context` has no options yet. `steps` are those of a rule that finds nothing; they are taken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rules.base.caching import cached_property
@@ -11,17 +12,18 @@ from rules.engine.bounds import STEPS_OF_A_POD, StepLimit, steps_of
 from rules.engine.checking import NOTHING, check_subject
 from rules.engine.exceptions import ExceptionMatcher
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
-from rules.engine.result import EvaluationResult, RuleFailure
+from rules.engine.result import EvaluationResult, RuleFailure, RuleFindings
 from rules.engine.suppression import Suppress
 from rules.finding import Finding
 from rules.gpu.components import is_component, is_mirror
 from rules.objects.circumstances import set_circumstances
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.objects.pod import Pod
-from rules.policy import ActiveRule, RuleSet
 from rules.profile.context import Context
-from rules.traits.bits import INVENTORY, satisfies
+from rules.rule_set import ActiveRule, RuleSet
+from rules.traits.bits import satisfies
 from rules.traits.extraction import raw_traits, set_traits, traits_of
+from rules.traits.surroundings import inventory_traits
 from rules.workloads.discovery import find_subjects
 from rules.workloads.subjects import MalformedField, Subject
 
@@ -45,7 +47,7 @@ class Evaluation:
         self._rule_set = rule_set
         self._request_context = context
         self._suppress = suppress
-        self._common_traits = INVENTORY if context.inventory else 0
+        self._common_traits = rule_set.profile_traits | inventory_traits(context.inventory)
         self._start(manifest)
 
     def _start(self, manifest: Json) -> None:
@@ -53,6 +55,7 @@ class Evaluation:
         self._superseded: set[tuple[Any, ...]] = set()
         self._exceptions = self._exception_matcher()
         self._subjects: list[tuple[Subject, int, int]] = []
+        self._is_alone = False
         self.rules: tuple[tuple[int, ActiveRule], ...] = ()
         """The rules that can concern a subject, with their numbers in the rule set."""
         pod = well_formed_pod(manifest)
@@ -96,6 +99,7 @@ class Evaluation:
     def _use(self, subjects: list[tuple[Subject, int]]) -> None:
         """Evaluate these subjects, each with its traits."""
         self._subjects = [(subject, traits, steps_of(subject)) for subject, traits in subjects]
+        self._is_alone = len(subjects) == 1  # then `rules` are those that concern it
         if subjects:
             traits_of_all = 0
             for _, traits in subjects:
@@ -121,6 +125,16 @@ class Evaluation:
         self.result.components += subject.is_component
         return not (subject.is_component or is_mirror(subject, self._request_context))
 
+    @property
+    def by_subject(self) -> list[Mapping[str, RuleFindings]]:
+        """What each rule that has run has said about each subject."""
+        return [subject.results_by_rule for subject, _, _ in self._subjects]
+
+    def remember(self, by_subject: Sequence[Mapping[str, RuleFindings]]) -> None:
+        """Do not run again what an evaluation of the same manifest, as it was, has run."""
+        for (subject, _, _), known in zip(self._subjects, by_subject, strict=bool(by_subject)):
+            subject.results_by_rule.update(known)
+
     def restart(self, manifest: Json, edited_by: str = "") -> None:
         """Start over with `manifest`: the previous one, or what the rule `edited_by` made of it."""
         previous = self.result
@@ -137,33 +151,32 @@ class Evaluation:
             subject.refresh(manifest, [e.path for f in findings if f.fixable for e in f.fix.edits])
         self._use([(subject, self._traits_of(subject)) for subject, _, _ in self._subjects])
 
-    def run_rule(self, active: ActiveRule) -> list[Finding]:
+    def run_rule(self, active: ActiveRule) -> Sequence[Finding]:
         """Run one rule for every subject; the findings, which are also added to `result`."""
         reported: list[Finding] = []
         failure, name = "", active.rule.name
-        is_alone = len(self._subjects) == 1  # then `rules` are those that concern it
         for subject, traits, steps in self._subjects:
-            known = subject.results_by_rule.get(name)
+            results = subject.results_by_rule
+            known = results.get(name)
             if known is None:
-                is_concerned = is_alone or satisfies(traits, active.needs)
                 known = NOTHING
-                if is_concerned:
+                if self._is_alone or satisfies(traits, active.needs):
                     known = check_subject(active, subject, self._context, self._steps, steps)
-                subject.results_by_rule[name] = known
+                results[name] = known
             if known is NOTHING:
                 continue
             findings, error = known
-            if findings:
-                own = [f for f in findings if self._is_reported(f, active, subject)]
-                if self._exceptions:
-                    own = [self._exceptions.with_hint(finding, subject) for finding in own]
-                reported += own
+            own = [f for f in findings if self._is_reported(f, active, subject)]
+            if self._exceptions:
+                own = [self._exceptions.with_hint(finding, subject) for finding in own]
+            reported += own
             failure = failure or error
         if failure:
             self.result.failures.append(RuleFailure(name, failure))
             # The findings of a broken rule are kept, but its fixes cannot be trusted.
             reported = [finding._replace(fixable=False) for finding in reported]
-        self.result.findings += reported
+        if reported:
+            self.result.findings += reported
         return reported
 
     def _is_reported(self, finding: Finding, active: ActiveRule, subject: Subject) -> bool:

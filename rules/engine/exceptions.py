@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from rules.base.json_patch import Path
 from rules.finding import Finding
 from rules.objects.pod import Pod
-from rules.policy import PolicyException, RuleSet
+from rules.policy_exception import PolicyException
+from rules.rule_set import RuleSet
 from rules.workloads.subjects import Subject
 
 

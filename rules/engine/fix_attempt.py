@@ -11,7 +11,7 @@ from rules.base.json_patch import EditError, Json, Operation, apply
 from rules.engine.evaluation import Evaluation
 from rules.engine.result import EvaluationResult, RuleFailure, introduced
 from rules.finding import Finding
-from rules.policy import ActiveRule
+from rules.rule_set import ActiveRule
 
 # Far more passes than rules that build on each other need.
 MAX_PASSES = 8

@@ -15,8 +15,8 @@ from rules.engine.fix_attempt import FixAttempt
 from rules.engine.result import EvaluationResult, RuleFailure
 from rules.engine.suppression import Suppress, suppress_nothing
 from rules.finding import Finding
-from rules.policy import ActiveRule, RuleSet
 from rules.profile.context import Context
+from rules.rule_set import ActiveRule, RuleSet
 
 
 class FixResult(NamedTuple):
@@ -47,6 +47,7 @@ def check(
     evaluation = Evaluation(manifest, rule_set, context, suppress, steps or StepLimit())
     for _, active in evaluation.rules:
         evaluation.run_rule(active)
+    evaluation.result.by_subject = evaluation.by_subject
     return evaluation.result
 
 
@@ -57,12 +58,14 @@ def fix(
     suppress: Suppress = suppress_nothing,
     only: Collection[str] | None = None,
     steps: StepLimit | None = None,
+    checked: EvaluationResult | None = None,
 ) -> FixResult:
     """Fix what the policy lets be fixed; `manifest` itself stays as it is.
 
-    With `only`, nothing is changed but containers of these names. If a fix does not resolve its
-    own finding, the fixes of its rule are disabled, the rule is named in the failures, and the
-    work starts over. Raises only TooManyStepsError, if `steps` runs out.
+    With `only`, nothing is changed but containers of these names. `checked` is what `check` has
+    returned for the same manifest, rules and context. If a fix does not resolve its own finding,
+    the fixes of its rule are disabled, the rule is named in the failures, and the work starts
+    over. Raises only TooManyStepsError, if `steps` runs out.
     """
     steps = steps or StepLimit()
     if suppress is not suppress_nothing:
@@ -70,6 +73,8 @@ def fix(
     disabled_fixes: dict[str, RuleFailure] = {}
     while True:
         evaluation = Evaluation(manifest, rule_set, context, suppress, steps)
+        if checked is not None:
+            evaluation.remember(checked.by_subject)
         if not evaluation.rules:
             return FixResult(manifest, [], [], evaluation.result)
         attempt = FixAttempt(evaluation, manifest, only)

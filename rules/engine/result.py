@@ -1,11 +1,11 @@
 """What comes of evaluating the rules about one manifest."""
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from rules.finding import Finding
-from rules.policy import PolicyException
+from rules.policy_exception import PolicyException
 from rules.workloads.subjects import MalformedField
 
 
@@ -14,6 +14,10 @@ class RuleFailure(NamedTuple):
 
     rule: str
     error: str
+
+
+RuleFindings: TypeAlias = tuple[Sequence[Finding], str]
+"""What a rule has said about a subject, and its error if it raised one."""
 
 
 class EvaluationResult:
@@ -27,6 +31,7 @@ class EvaluationResult:
     - `pods`: how many pods the manifest holds; `components`: how many of them are components of
       the GPU platform, which no rule is run for.
     - `other_objects`: how many objects it holds that are no pods, and that rules are about.
+    - `by_subject`: what each rule has said about each subject, before exceptions and the like.
     """
 
     def __init__(self) -> None:
@@ -39,6 +44,7 @@ class EvaluationResult:
         self.components = 0
         self.other_objects = 0
         self.used_exceptions: set[PolicyException] = set()
+        self.by_subject: Sequence[Mapping[str, RuleFindings]] = ()
 
 
 def introduced(new: Iterable[Finding], old: Iterable[Finding]) -> list[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from rules.finding import Finding
-from rules.policy import ActiveRule
+from rules.rule_set import ActiveRule
 
 Suppress: TypeAlias = Callable[[Finding, ActiveRule], bool]
 """Whether a finding is suppressed, as by a comment in a file."""

@@ -20,14 +20,14 @@ _DIGITS = 6
 
 
 class Word(NamedTuple):
-    """A word of a command, and the path of the text that it stands in.
+    """A word of a command, and the number of the text that it stands in.
 
     `is_mention` if it may be part of a text that is written, and start nothing. `option` is what
     it is the name of, with or without a value; empty if of no option.
     """
 
     text: str
-    path: Path
+    number: int
     is_mention: bool
     option: str
 
@@ -79,13 +79,13 @@ def parallel_size(container: Container, command: Command) -> ParallelSize | None
         stated = list(_options(words, names))
         if len(stated) > 1:
             return None
-        for name, value, path in stated:
+        for name, value, number in stated:
             size = expand(container, value)
             if size is None or not (size.isascii() and size.isdigit() and len(size) <= _DIGITS):
                 return None
             gpus *= int(size)
             options.append(f"{name} {size}")
-            place = place or path
+            place = place or command.path(number)
     everything = (*texts, *(word.option for word in words))
     if any(text.startswith("--data-parallel") for text in texts) or not (
         frozenset(launcher.unclear).isdisjoint(everything)
@@ -105,8 +105,8 @@ def started_program(container: Container, command: Command) -> Launcher | None:
 def _words(command: Command) -> list[Word]:
     """The words of `command`; none if it has too many."""
     words = [
-        Word(word, path, is_mention, _option(word))
-        for path, text in command
+        Word(word, number, is_mention, _option(word))
+        for number, text in enumerate(command.texts)
         for word, is_mention in script_words(text)
     ]
     return words if len(words) <= _MAX_WORDS else []
@@ -159,8 +159,8 @@ def _is_unclear(word: str) -> bool:
     return in_background or in_document or "ray" in word or word.startswith(("#", _MASK))
 
 
-def _options(words: Sequence[Word], names: Iterable[str]) -> Iterator[tuple[str, str, Path]]:
-    """Each option of `words` that is called one of `names`, with its value and path.
+def _options(words: Sequence[Word], names: Iterable[str]) -> Iterator[tuple[str, str, int]]:
+    """Each option of `words` that is called one of `names`, its value, and its text's number.
 
     The value of one that may be part of a text is empty.
     """
@@ -170,7 +170,7 @@ def _options(words: Sequence[Word], names: Iterable[str]) -> Iterator[tuple[str,
             name, equals, value = word.text.partition("=")
             following = words[index + 1].text if index + 1 < len(words) else ""
             stated = value.strip("\"'") if equals else following
-            yield name, "" if word.is_mention else stated, word.path
+            yield name, "" if word.is_mention else stated, word.number
 
 
 def _option(text: str) -> str:
@@ -178,7 +178,6 @@ def _option(text: str) -> str:
 
     Hydra's are written without dashes, `trainer.devices=8`, and with `+` where they are new.
     """
-    name, equals, _ = text.partition("=")
     if text.startswith("-"):
-        return name.replace("_", "-")
-    return name.lstrip("+") if equals else ""
+        return text.partition("=")[0].replace("_", "-")
+    return text.partition("=")[0].lstrip("+") if "=" in text else ""

@@ -36,12 +36,22 @@ POD_RESOURCES = 1 << 19  # resources or overhead of the pod itself
 QUOTA = 1 << 20  # not a pod at all
 DEVICE_CLAIM = 1 << 21  # no pod either, but a ResourceClaim or a template of one
 ENV_FROM = 1 << 22  # an envFrom without a prefix
-INVENTORY = 1 << 23  # not of the pod: other objects are known
 POD_CLAIM = 1 << 24  # resourceClaims of the pod, which its containers may use
 NODE_SELECTION = 1 << 25  # nodeSelector or required node affinity
 OTHER_GPU_RESOURCE = 1 << 26  # a GPU resource by another name than that of NVIDIA's cards
 SEVERAL_GPUS = 1 << 27  # a container with more than one of a GPU resource, or several of them
 INIT = 1 << 28  # an init container
+# Not of the pod: objects of a kind are known, whatever their namespace.
+KNOWN_CONFIG_MAPS = 1 << 29
+KNOWN_QUOTAS = 1 << 30
+KNOWN_LIMIT_RANGES = 1 << 31
+KNOWN_QUEUES = 1 << 32
+KNOWN_CLAIMS = 1 << 33  # ResourceClaims, or templates of them
+KNOWN_NODES = 1 << 34  # all nodes
+KNOWN_SHARE_POOLS = 1 << 35
+# Nor these: what the profile says of the nodes with GPUs.
+SCHEDULERS = 1 << 36  # who places pods on them
+ENFORCED_LABELS = 1 << 37  # labels that pods must demand
 # Of objects as a whole (`workloads.object_kinds`). Traits of pods are below, these from here on.
 NODE = 1 << 40
 LIMIT_RANGE = 1 << 41
@@ -55,6 +65,8 @@ RESOURCE_FLAVOR = 1 << 48  # Kueue's name for nodes with certain labels
 
 GPU = GPU_RESOURCE | CLAIM | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
+INVENTORY = KNOWN_CONFIG_MAPS | KNOWN_QUOTAS | KNOWN_LIMIT_RANGES | KNOWN_QUEUES | KNOWN_CLAIMS
+INVENTORY |= KNOWN_NODES | KNOWN_SHARE_POOLS
 # What API servers send whole, if at all: a match condition tests the fields of pods only.
 OBJECTS = NODE | NODE_POOL | LIMIT_RANGE | KUBELET_CONFIG | WEBHOOK_CONFIGURATION
 OBJECTS |= GPU_WORKLOAD | NODE_AGENT | CLUSTER_QUEUE | RESOURCE_FLAVOR

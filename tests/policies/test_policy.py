@@ -18,17 +18,12 @@ from rules.finding import Action, Finding, FixScope
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
-from rules.policy import (
-    SECURITY_FAMILIES,
-    ActiveRule,
-    Policy,
-    PolicyException,
-    RuleSettings,
-    parse_version,
-)
+from rules.policy import SECURITY_FAMILIES, Policy, RuleSettings, parse_version
+from rules.policy_exception import PolicyException
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import Rule
+from rules.rule_set import ActiveRule
 from tests.testkit.cases import TODAY
 from tests.testkit.paths import ROOT
 from tests.testkit.policy_mistakes import (

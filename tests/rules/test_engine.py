@@ -19,11 +19,12 @@ from rules.gpu.components import DAEMON_SET_CONTROLLERS
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.objects.pod import MIRROR, Pod
 from rules.objects.quota import Quota
-from rules.policy import ActiveRule, PolicyException, RuleSet
+from rules.policy_exception import PolicyException
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.profile.records import Component, Resource
 from rules.rule import CheckOfModule, Rule
+from rules.rule_set import ActiveRule, RuleSet
 from rules.traits.bits import (
     GPU_KEY,
     GPU_RESOURCE,

@@ -28,8 +28,8 @@ from rules.gpu.visibility import (
     parse_visibility,
 )
 from rules.objects.pod import Pod
-from rules.policy import RuleSet
 from rules.profile.context import Context
+from rules.rule_set import RuleSet
 from rules.workloads.discovery import find_subjects
 
 AMD, ASCEND, HABANA = "AMD_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES"

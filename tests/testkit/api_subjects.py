@@ -20,8 +20,8 @@ from rules.objects.device_claim import DeviceClaim
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.objects.pod import Pod
 from rules.objects.pod_layout import POD_SPEC
-from rules.policy import RuleSet
 from rules.profile.context import Context
+from rules.rule_set import RuleSet
 from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import TODAY, cases
 from tests.testkit.dry_runs import RESOURCES

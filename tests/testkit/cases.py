@@ -33,9 +33,10 @@ from rules.engine.result import EvaluationResult
 from rules.finding import Finding
 from rules.inventory.inventory import Inventory
 from rules.placement.share_pools import add_shares
-from rules.policy import Policy, RuleSet
+from rules.policy import Policy
 from rules.profile.context import Context
 from rules.profile.profile import Profile
+from rules.rule_set import RuleSet
 from rules.workloads.inventory import add_objects, new_builder
 from tests.testkit.paths import CASES
 

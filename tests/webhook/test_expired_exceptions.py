@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from rules.policy import PolicyException
+from rules.policy_exception import PolicyException
 from tests.testkit.admission.server import Serve, serving
 from webhook.reload.policy import PolicyReloader
 from webhook.telemetry.exceptions import MAX_EXCEPTIONS, exception_metric

@@ -13,7 +13,8 @@ from rules.base.json_patch import Json, Operation
 from rules.engine.fixing import fix
 from rules.finding import Action, Finding
 from rules.objects.object_ref import BUILT_IN_GROUPS
-from rules.policy import Policy, RuleSet
+from rules.policy import Policy
+from rules.rule_set import RuleSet
 from rules.workloads.future_pods import future_pods, has_final_pods
 from webhook.admission import outcomes
 from webhook.admission.allowing import WOULD_BE_REFUSED, allow

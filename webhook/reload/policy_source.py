@@ -7,7 +7,8 @@ from typing import NamedTuple
 from policies.files import parse_policy
 from policies.loading import default_policy
 from rules.inventory.inventory import EMPTY, Inventory
-from rules.policy import Policy, PolicyException
+from rules.policy import Policy
+from rules.policy_exception import PolicyException
 from webhook.admission.decider import Decider
 
 

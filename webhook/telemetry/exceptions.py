@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from prometheus_client.core import GaugeMetricFamily
 
-from rules.policy import PolicyException
+from rules.policy_exception import PolicyException
 
 MAX_EXCEPTIONS = 200
 """Of more exceptions with an end, only those that end first have a metric."""

@@ -18,7 +18,7 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from registration.routes import ROUTES, Route
-from rules.policy import PolicyException
+from rules.policy_exception import PolicyException
 from webhook.admission.answer import Answer
 from webhook.admission.decision import Outcome
 from webhook.telemetry.exceptions import exception_metric

@@ -52,7 +52,7 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import ENV_FROM, INVENTORY
+from rules.traits.bits import ENV_FROM, KNOWN_CONFIG_MAPS
 
 REFERENCE = "configMapRef"
 HARMLESS = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
@@ -106,4 +106,4 @@ def _finding(
     )
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(ENV_FROM, INVENTORY))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(ENV_FROM, KNOWN_CONFIG_MAPS))

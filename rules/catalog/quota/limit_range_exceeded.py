@@ -28,7 +28,7 @@ from rules.objects.pod import Pod
 from rules.objects.pod_layout import POD_SPEC
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, INVENTORY
+from rules.traits.bits import GPU_RESOURCE, KNOWN_LIMIT_RANGES
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
@@ -62,5 +62,9 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE, INVENTORY), needs_resources=True
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(GPU_RESOURCE, KNOWN_LIMIT_RANGES),
+    needs_resources=True,
 )

@@ -52,7 +52,7 @@ from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, INVENTORY
+from rules.traits.bits import GPU_RESOURCE, KNOWN_QUEUES
 
 # https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -117,5 +117,5 @@ def _unknown(inventory: Inventory, queue: tuple[str, Profile]) -> _Unknown:
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE, INVENTORY), needs_resources=True
+    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE, KNOWN_QUEUES), needs_resources=True
 )

@@ -30,7 +30,7 @@ from rules.objects.pod import Pod
 from rules.objects.pod_layout import POD_SPEC
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, INVENTORY
+from rules.traits.bits import GPU_RESOURCE, KNOWN_QUOTAS
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
@@ -54,5 +54,5 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE, INVENTORY), needs_resources=True
+    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE, KNOWN_QUOTAS), needs_resources=True
 )

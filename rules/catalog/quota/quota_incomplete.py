@@ -35,7 +35,7 @@ from rules.inventory.records import ResourceQuota
 from rules.objects.quota import Quota
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import INVENTORY, QUOTA
+from rules.traits.bits import KNOWN_QUOTAS, QUOTA
 
 MOST_NAMED = 3
 
@@ -67,4 +67,6 @@ def check(quota: Quota, context: Context) -> Iterator[Finding]:
         )
 
 
-RULE = define_rule(check, subject=Quota, action=Action.WARN, since="0.1", needs=(QUOTA, INVENTORY))
+RULE = define_rule(
+    check, subject=Quota, action=Action.WARN, since="0.1", needs=(QUOTA, KNOWN_QUOTAS)
+)

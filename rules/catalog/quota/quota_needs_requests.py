@@ -31,7 +31,7 @@ from rules.objects.pod import Pod
 from rules.objects.pod_layout import POD_SPEC
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU, INVENTORY
+from rules.traits.bits import GPU, KNOWN_QUOTAS
 
 # The keys that the API server requires of every container, and the field and name they stand for.
 REQUIRED = {
@@ -89,5 +89,5 @@ def _finding(container: Container, field: str, resource: str, quota: str) -> Fin
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(GPU, INVENTORY), needs_resources=True
+    check, action=Action.WARN, since="0.1", needs=(GPU, KNOWN_QUOTAS), needs_resources=True
 )

@@ -31,7 +31,7 @@ from rules.gpu.pod_requests import effective_requests
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_WORKLOAD, INVENTORY
+from rules.traits.bits import GPU_WORKLOAD, KNOWN_QUOTAS
 
 FIELDS = ("replicas", "parallelism")
 
@@ -73,5 +73,5 @@ RULE = define_rule(
     subject=KubernetesObject,
     action=Action.WARN,
     since="0.1",
-    needs=(GPU_WORKLOAD, INVENTORY),
+    needs=(GPU_WORKLOAD, KNOWN_QUOTAS),
 )

@@ -36,7 +36,7 @@ from rules.inventory.records import ClusterQueue, LocalQueue, ResourceQuota
 from rules.objects.quota import Quota
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import INVENTORY, QUOTA
+from rules.traits.bits import KNOWN_QUOTAS, QUOTA
 
 COMPUTE = frozenset(
     {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
@@ -86,4 +86,6 @@ def _has_queue(quota: Quota, inventory: Inventory) -> bool:
     )
 
 
-RULE = define_rule(check, subject=Quota, action=Action.AUDIT, since="0.1", needs=(QUOTA, INVENTORY))
+RULE = define_rule(
+    check, subject=Quota, action=Action.AUDIT, since="0.1", needs=(QUOTA, KNOWN_QUOTAS)
+)

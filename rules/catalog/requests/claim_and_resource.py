@@ -31,7 +31,7 @@ from rules.objects.pod import Pod
 from rules.objects.pod_layout import POD_SPEC
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import CLAIM, GPU_RESOURCE, INVENTORY
+from rules.traits.bits import CLAIM, GPU_RESOURCE, KNOWN_CLAIMS
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
@@ -73,6 +73,6 @@ RULE = define_rule(
     check,
     action=Action.WARN,
     since="0.1",
-    needs=(CLAIM, GPU_RESOURCE, INVENTORY),
+    needs=(CLAIM, GPU_RESOURCE, KNOWN_CLAIMS),
     needs_resources=True,
 )

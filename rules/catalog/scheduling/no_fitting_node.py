@@ -49,7 +49,7 @@ from rules.placement.node_affinity import required_terms
 from rules.placement.selected_cards import MEBIBYTES, card_memory_of_node, cards_of_share
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, INVENTORY
+from rules.traits.bits import GPU_RESOURCE, KNOWN_NODES
 
 if TYPE_CHECKING:
     from rules.placement.known_nodes import Selection
@@ -174,5 +174,5 @@ def _finding(path: Path, key: str, reason: str) -> Finding:
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE, INVENTORY), needs_resources=True
+    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE, KNOWN_NODES), needs_resources=True
 )

@@ -32,7 +32,7 @@ from rules.placement.ack_nodes import GPU_CORE, GPU_MEM, MODE
 from rules.placement.share_pools import requests_share, share_pool
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import INVENTORY, NODE_CONSTRAINT, SHARE
+from rules.traits.bits import KNOWN_SHARE_POOLS, NODE_CONSTRAINT, SHARE
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:
@@ -58,6 +58,6 @@ RULE = define_rule(
     check,
     action=Action.WARN,
     since="0.1",
-    needs=(SHARE, NODE_CONSTRAINT, INVENTORY),
+    needs=(SHARE, NODE_CONSTRAINT, KNOWN_SHARE_POOLS),
     needs_resources=True,
 )

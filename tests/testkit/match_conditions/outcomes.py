@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check
 from rules.finding import Action
-from rules.policy import Policy, RuleSet, RuleSettings
+from rules.policy import Policy, RuleSettings
 from rules.profile.context import Context
 from rules.profile.profile import Profile
+from rules.rule_set import RuleSet
 from tests.testkit.admission.lint_admission_parity import pod_of
 from tests.testkit.api_subjects import Submission
 from tests.testkit.cases import TODAY, cases, without_needs
