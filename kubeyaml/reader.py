@@ -14,8 +14,7 @@ from kubeyaml.model import Chunk, Document, Limits, Place, YamlError
 
 DEFAULT_LIMITS: Final = Limits()
 BYTE_ORDER_MARK: Final = "\ufeff"
-# Without `^`, which would be tried at every character of the text.
-_SEPARATOR: Final = re.compile(r"---(.*)")
+_SEPARATOR: Final = "---"
 _JSON: Final = json.JSONDecoder()
 _JSON_START: Final = re.compile(r"\s*\{")
 
@@ -35,22 +34,33 @@ def split(text: str) -> Iterator[Chunk]:
 
 def _split_at_separators(text: str) -> Iterator[Chunk]:
     start, line, error = 0, 1, None
-    for match in _SEPARATOR.finditer(text):
-        if match.start() and text[match.start() - 1] != "\n":
-            continue
-        suffix = match[1].strip()
+    for begin, end in _separators(text):
+        suffix = text[begin + len(_SEPARATOR) : end].strip()
         is_refused = suffix and not suffix.startswith("#")
         # Like kubectl, leave the separator in the chunk if no text precedes it.
-        if match.start() > start:
-            yield Chunk(text[start : match.start()], start, line, error)
-            line += text.count("\n", start, match.start())
-            start, error = match.start(), None
+        if begin > start:
+            yield Chunk(text[start:begin], start, line, error)
+            line += text.count("\n", start, begin)
+            start, error = begin, None
             if not is_refused:
-                start, line = match.end() + 1, line + 1
+                start, line = end + 1, line + 1
         if is_refused:
-            error = YamlError("only a comment may follow --- on its line", match.start(1))
+            why = "only a comment may follow --- on its line"
+            error = YamlError(why, begin + len(_SEPARATOR))
     if start < len(text):
         yield Chunk(text[start:], start, line, error)
+
+
+def _separators(text: str) -> Iterator[tuple[int, int]]:
+    """Where each line that begins with a separator begins and ends, without its line break."""
+    is_first = text.startswith(_SEPARATOR)
+    begin = 0 if is_first else text.find("\n" + _SEPARATOR) + 1
+    while begin or is_first:
+        is_first = False
+        end = text.find("\n", begin)
+        end = len(text) if end < 0 else end
+        yield begin, end
+        begin = text.find("\n" + _SEPARATOR, end) + 1
 
 
 def _split_json(chunk: Chunk) -> Iterator[Chunk]:

@@ -1,7 +1,7 @@
 """The words of commands in the text of a script. Every function is linear in its input."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -44,14 +44,17 @@ def find_commands(text: str, start: str) -> Iterator[tuple[list[str], list[Span]
             yield [_unquoted(text[a:b]) for a, b in spans], spans
 
 
-def script_words(text: str) -> Iterator[ScriptWord]:
+def script_words(text: str) -> Iterable[ScriptWord]:
     """The words of a script, without quotes; those in a quotation that has blanks are mentions.
 
     So are those behind `echo` and its like, up to the end of the command.
     """
     if _pattern(_ONE_WORD).fullmatch(text):  # most arguments are
-        yield ScriptWord(text, is_mention=False)
-        return
+        return (ScriptWord(text, is_mention=False),)
+    return _script_words(text)
+
+
+def _script_words(text: str) -> Iterator[ScriptWord]:
     mentions, separators = False, (";", "|", "&")
     for match in _pattern(_SCRIPT_WORD).finditer(text.replace("\\\n", " ")):
         parts = match[0].split()
