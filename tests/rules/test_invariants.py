@@ -22,6 +22,7 @@
 20. Every case file belongs to a rule and to a case.
 21. There are rules about pods.
 22. A rule has fixes, safe fixes or none, as its group in the catalog says.
+23. A fix that knows what a check has found is the same as one that does not.
 23. The catalog refuses a list of rules that cannot be right, and names the rule.
 24. The API server accepts what a fix writes; a real one proves it in
     `tests/cluster/test_fixes_accepted.py`.
@@ -46,6 +47,7 @@ from rules.catalog.checks import CatalogError, checked
 from rules.catalog.index import CATALOG
 from rules.catalog.order import OPT_IN_FIXES, ORDER, REPORTS, SAFE_FIXES
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
+from rules.engine.fixing import fix
 from rules.finding import Finding
 from rules.gpu.devices import devices
 from rules.objects.container import Container
@@ -291,6 +293,24 @@ def test_the_remaining_findings_are_those_of_the_fixed_manifest(case: Case) -> N
     remaining = [(describe_finding(f), f.identity) for f in fixed.remaining.findings]
     assert remaining == [(describe_finding(f), f.identity) for f in after.findings]
     assert fixed.remaining.pods == after.pods
+
+
+@for_each_case(ALL)
+def test_a_fix_that_knows_the_findings_is_the_same(case: Case) -> None:
+    """Invariant 23. The linter fixes what it has checked before."""
+    rules = case.rules
+    checked = case.check(case.manifest, rules)
+    results = [fix(case.manifest, rules, case.context, checked=known) for known in (None, checked)]
+    unaware, aware = (
+        (
+            result.operations,
+            [describe_finding(finding) for finding in result.fixed],
+            [describe_finding(finding) for finding in result.remaining.findings],
+            result.remaining.failures,
+        )
+        for result in results
+    )
+    assert aware == unaware
 
 
 def fast_path_reads(manifest: Any, case: Case) -> bool:
