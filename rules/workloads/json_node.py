@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from rules.base.json_access import as_object, as_text
 from rules.base.json_patch import Path
 
 
-class JsonNode(NamedTuple):
+class JsonNode:
     """A value inside an object.
 
     The path is built only on demand, because a search visits many nodes and few are pods.
     """
 
-    value: Any
-    key: str | int = ""
-    parent: JsonNode | None = None
+    __slots__ = ("key", "parent", "value")
+
+    def __init__(self, value: Any, key: str | int = "", parent: JsonNode | None = None) -> None:
+        self.value = value
+        self.key = key
+        self.parent = parent
 
     @property
     def lineage(self) -> list[JsonNode]:

@@ -13,7 +13,7 @@ OWN = ("gpuward", "kubeyaml", "lint", "policies", "rules")
 # Modules of these packages, beside those of the rules that the pod concerns
 MOST = 150
 # Records whose module needs annotations as texts; all others would take longer to load (decision 5)
-ANNOTATED_BY_TEXTS = {"lint.linter.Partial", "lint.run.Run", "rules.workloads.json_node.JsonNode"}
+ANNOTATED_BY_TEXTS = {"lint.linter.Partial", "lint.run.Run"}
 POD = """\
 apiVersion: v1
 kind: Pod
