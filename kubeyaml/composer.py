@@ -185,17 +185,15 @@ class Composer:
                 kind = type(event)
                 if kind is ScalarEvent:
                     value = event.value
-                    # Most values are texts on one line, or numbers; the others take another call.
+                    # Most values are texts as they stand; the others take another call.
                     if (
                         event.tag is not None
                         or event.anchor is not None
                         or (style := event.style) in _BLOCK_STYLES
-                        or (not style and value in WORDS)
+                        or (not style and (value in WORDS or value[0] in NUMBER_STARTS))
                     ):
                         values[key], places[key] = self._scalar(event, key_start, key_end)
                         continue
-                    if not style and value[0] in NUMBER_STARTS:
-                        value = json_value(number(value))
                     start, self._end = event.start_mark.index, (end := event.end_mark.index)
                     values[key] = value
                     places[key] = (start, end, key_start, key_end, _STYLES[style], "", None)
