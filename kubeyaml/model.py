@@ -77,7 +77,8 @@ class Place:
     """
 
     __slots__ = (
-        *("_base", "_inside", "_raw", "end", "key_end", "key_start", "note", "start", "style"),
+        *("start", "end", "key_start", "key_end", "style", "note"),
+        *("_base", "_inside", "_raw"),
     )
 
     def __init__(self, raw: RawPlace, base: int) -> None:
@@ -118,7 +119,7 @@ class Place:
                 yield Place(child, self._base)
 
     def nearest(self, path: Path) -> "tuple[Place, bool]":
-        """The place of the value at `path`, or of its nearest parent that exists; which of them."""
+        """The place of the value at `path`, and True; or that of its nearest parent, and False."""
         found, inside = None, self._raw
         for step in path:
             try:

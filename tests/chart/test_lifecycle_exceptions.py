@@ -185,7 +185,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"rules": [f"r{n}" for n in range(21)]}, "must have at most 20 items"),
     ({"reason": None}, "spec.reason: Required value"),
     ({"reason": " "}, "this should be a reason in words"),
-    ({"reason": "x" * 501}, "may not be more than 500 bytes"),
+    ({"reason": "x" * 501}, "spec.reason: Too long"),
     ({"match": {}}, "should have at least 1 properties"),
     ({"match": {"namespace": ["kube-system"]}}, 'unknown field "spec.match.namespace"'),
     ({"match": {"image": "x"}}, "must be of type array"),
