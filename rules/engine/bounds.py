@@ -83,11 +83,10 @@ def _fault_of(root: Mapping[str, Any], uncounted: frozenset[str]) -> str:
                 is_long = len(key) > MAX_KEY or (kind is str and len(value) > MAX_TEXT)
                 if (is_long or key in uncounted) and (fault := _fault_of_field(key, value)):
                     return fault
-                if kind in _COLLECTIONS:
-                    if key in uncounted:
-                        count -= 1
-                    else:
-                        waiting.append((value, depth + 1))
+                if key in uncounted:
+                    count -= 1
+                elif kind in _COLLECTIONS:
+                    waiting.append((value, depth + 1))
         else:
             waiting += [(item, depth + 1) for item in node if type(item) in _COLLECTIONS]
         if count > MAX_VALUES:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rules.base.json_patch import Path, find_value, value_at
-from rules.engine.bounds import MAX_TEXT
+from rules.engine.bounds import LARGE_OBJECT_BYTES, MAX_TEXT, MAX_VALUES, oversized_reason
 from rules.finding import Action
 from tests.testkit.admission.heavy_manifests import HEAVY, LENGTHS, heavy_manifest
 from tests.testkit.admission.heavy_parts import commands, each, heavy_pod, host
@@ -170,6 +170,14 @@ def test_long_texts_that_no_rule_reads_are_fine() -> None:
     container["env"] = [{"name": "A", "value": "y" * 100_000}]
     manifest["metadata"]["annotations"] = {"a": "x" * 200_000}  # type: ignore[index]
     assert "too-large" not in DENY.validate(manifest).rule_outcomes
+
+
+@pytest.mark.parametrize("variables", [[], None, ""])
+def test_an_empty_field_that_is_not_counted_counts_as_little(variables: Any) -> None:
+    """Programs that write objects often leave null in it, which the API server takes away."""
+    containers = [{"env": variables}] * (MAX_VALUES - 10)
+    manifest = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": containers}}
+    assert not oversized_reason(manifest, LARGE_OBJECT_BYTES + 1)
 
 
 def test_an_object_with_too_many_faults_is_refused() -> None:
