@@ -22,12 +22,12 @@
 20. Every case file belongs to a rule and to a case.
 21. There are rules about pods.
 22. A rule has fixes, safe fixes or none, as its group in the catalog says.
-23. A fix that knows what a check has found is the same as one that does not.
 23. The catalog refuses a list of rules that cannot be right, and names the rule.
 24. The API server accepts what a fix writes; a real one proves it in
     `tests/cluster/test_fixes_accepted.py`.
 25. The linter and the webhook report the same about a pod; a real API server and webhook prove it
     in `tests/cluster/test_lint_admission_parity.py`.
+26. A fix that knows what a check has found is the same as one that does not.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ def test_the_remaining_findings_are_those_of_the_fixed_manifest(case: Case) -> N
 
 @for_each_case(ALL)
 def test_a_fix_that_knows_the_findings_is_the_same(case: Case) -> None:
-    """Invariant 23. The linter fixes what it has checked before."""
+    """Invariant 26. The linter fixes what it has checked before."""
     rules = case.rules
     checked = case.check(case.manifest, rules)
     results = [fix(case.manifest, rules, case.context, checked=known) for known in (None, checked)]
