@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from typing import Any
 
 import pytest
 
+from lint.findings import RULES
+from rules.base.json_access import as_object
+from tests.testkit.cases import Case, cases
 from tests.testkit.lint_command import LintCommand
 
 RUNNING: dict[str, Any] = {
@@ -76,6 +80,20 @@ SYSTEMS = {
     ),
 }
 
+WAITING = re.compile(r"\b(waits?|Pending)\b")
+CONDITION = re.compile(r"\b(if|where|when|unless|may)\b", re.IGNORECASE)
+
+
+def has_node(manifest: Any) -> bool:
+    """Whether the manifest is that of a pod which was read from a cluster, with its node."""
+    metadata, spec = as_object(manifest.get("metadata")), as_object(manifest.get("spec"))
+    return manifest.get("kind") == "Pod" and "uid" in metadata and bool(spec.get("nodeName"))
+
+
+FOUND_WITH_NODE = [
+    case for case in cases() if case.expected["findings"] and has_node(case.manifest)
+]
+
 
 def running(resources: dict[str, str], scheduler: str, annotations: dict[str, str]) -> Any:
     pod = copy.deepcopy(RUNNING)
@@ -131,6 +149,14 @@ def test_the_actual_scheduler_is_the_fault(command: LintCommand) -> None:
     pod = running(resources, "default-scheduler", annotations)
     done = command.json("--profile", profile, "-", stdin=listed(pod))
     assert done.found == {"scheduler-mismatch": "warning"}
+
+
+@pytest.mark.parametrize("case", FOUND_WITH_NODE, ids=lambda case: case.name)
+def test_no_reason_says_of_a_pod_with_a_node_that_it_waits_for_one(case: Case) -> None:
+    """Text reports print the first paragraph below each finding."""
+    reason = RULES[case.rule].documentation["Why it matters"].split("\n\n")[0]
+    sentences = re.split(r"(?<=\.)\s", reason)
+    assert [s for s in sentences if WAITING.search(s) and not CONDITION.search(s)] == []
 
 
 def test_a_bypass_in_a_running_pod_is_an_error(command: LintCommand) -> None:

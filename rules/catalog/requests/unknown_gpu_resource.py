@@ -10,8 +10,12 @@ vendor; these last only give a warning. All other names are ignored.
 
 Why it matters
 --------------
-The API server refuses a name without a domain, but accepts `nvidia.com/gpus` without a warning:
-the pod then waits forever for a node that offers it.
+The API server refuses a name without a domain, but accepts `nvidia.com/gpus` without a warning. If
+no node offers that name, the scheduler places the pod nowhere, and it waits forever. Where a node
+does offer it, quotas and rules that count the GPU by its right name overlook the pod.
+
+A pod that names its node itself does not wait: the kubelet ignores a resource that the node does
+not offer, and the pod runs without a GPU.
 
 Fix safety
 ----------
@@ -22,6 +26,7 @@ References
 ----------
 - https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/
 - Kubernetes, `pkg/apis/core/helper/helpers.go`
+- Kubernetes, `removeMissingExtendedResources` in `pkg/kubelet/lifecycle/predicate.go`
 - NVIDIA, "Multi-Instance GPU User Guide", names of profiles
 """
 
@@ -72,7 +77,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 
 def _consequence(pod: Pod) -> str:
-    # Some device plugin serves the odd name, or the pod would have no node.
+    # A pod with a node waits for none: the node offers the odd name, or the kubelet ignores it.
     return "" if pod.is_placed else ": the pod waits for a node that has it"
 
 
