@@ -15,6 +15,7 @@ from cluster.errors import (
     TooLargeError,
 )
 from cluster.protocols import ClusterError
+from cluster_commands.source.discovery import served_resources
 from cluster_commands.source.objects import (
     ListError,
     MissingRightError,
@@ -25,7 +26,6 @@ from cluster_commands.source.objects import (
     SourceError,
 )
 from cluster_commands.source.retries import RetryingConnection
-from rules.base.json_access import as_object, as_objects, as_text
 
 _PAGE = 250  # objects: of pods about five megabytes
 _MAX_RESTARTS = 5  # of a list, without one more page
@@ -68,7 +68,7 @@ class ApiServerSource:
     ) -> Iterator[Object]:
         """The objects of all these resources: see `ObjectSource`."""
         try:
-            resources = [*self._served(names, on_error)]
+            resources = [*served_resources(self._get, names, on_error)]
         except ClusterError as error:
             on_error(SourceError(f"cannot list the API groups: {error}"))
             return
@@ -78,33 +78,6 @@ class ApiServerSource:
                 yield from self.list(resource, home)
             except SourceError as error:
                 on_error(error)
-
-    def _served(
-        self, names: ResourceNames, on_error: Callable[[SourceError], object]
-    ) -> Iterator[Resource]:
-        """Those resources that the API server serves, each in its preferred version."""
-        versions = {
-            as_text(group.get("name")): as_object(group.get("preferredVersion")).get("version")
-            for _, group in as_objects(self._get("/apis").get("groups"))
-        }
-        versions[""] = "v1"
-        for group, wanted in names.items():
-            if not (version := as_text(versions.get(group))):
-                continue
-            path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-            try:
-                listed = as_objects(self._get(path).get("resources"))
-            except ClusterError as error:
-                on_error(SourceError(f"cannot list the resources of {path}: {error}"))
-                continue
-            served = {as_text(found.get("name")): found for _, found in listed}
-            for name in wanted:
-                if (found := served.get(name)) is not None:
-                    kind, is_namespaced = (
-                        as_text(found.get("kind")),
-                        found.get("namespaced") is True,
-                    )
-                    yield Resource(name, kind, group, (version,), is_namespaced)
 
     def get_text(self, path: str) -> str:
         """The text at a path of the API server, such as its metrics. Raises ClusterError."""

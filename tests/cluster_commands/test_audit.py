@@ -304,6 +304,33 @@ def test_the_queues_and_flavors_of_a_cluster_are_evaluated_unless_one_namespace_
     assert (found, report["not_evaluated"]) == ([] if namespace else expected, [])
 
 
+def test_kinds_that_their_group_does_not_have_in_its_preferred_version_are_evaluated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kueue 0.12 has Cohorts only in v1alpha1, and KServe has its ServingRuntimes there."""
+    quotas = [{"name": "nvidia.com/gpu", "nominalQuota": "500m"}]
+    group = {"coveredResources": ["nvidia.com/gpu"], "flavors": [{"name": "a", "resources": quotas}]}
+    queue = {"metadata": {"name": "research"}, "spec": {"resourceGroups": [group]}}
+    container = {"name": "main", "image": "example/x", "env": [BYPASS]}
+    runtime = {"metadata": {"name": "vllm", "namespace": "ml"}, "spec": {"containers": [container]}}
+    kueue, kserve = "/apis/kueue.x-k8s.io", "/apis/serving.kserve.io"
+    none = Listed(0, lambda _: {})
+    listed = {
+        f"{kueue}/v1beta1/clusterqueues": Listed(1, lambda _: queue, "ClusterQueue"),
+        f"{kueue}/v1alpha1/cohorts": Listed(1, lambda _: queue, "Cohort", is_namespaced=False),
+        f"{kserve}/v1beta1/inferenceservices": none._replace(kind="InferenceService"),
+        f"{kserve}/v1alpha1/servingruntimes": Listed(1, lambda _: runtime, "ServingRuntime"),
+    }
+    with paged_server(listed) as served:
+        main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "--format=json"])
+    report = json.loads(capsys.readouterr().out)
+    assert {(f["rule"], f["kind"]) for f in report["findings"]} == {
+        ("queue-fraction", "ClusterQueue"),
+        ("queue-fraction", "Cohort"),
+        ("visible-devices-env", "ServingRuntime"),
+    }
+
+
 @pytest.mark.parametrize(("options", "rules"), [((), ["unknown-node-mode"]), (("-n", "ml"), [])])
 def test_flavors_in_a_file_are_not_evaluated_either_for_one_namespace(
     audit: Audit, options: tuple[str, ...], rules: list[str]

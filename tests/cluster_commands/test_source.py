@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from cluster_commands.source.objects import (
 from cluster_commands.source.options import add_options, open_source
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, PagedServer, paged_server
 from tests.testkit.control_plane.cluster import Cluster
+from tests.testkit.control_plane.processes import eventually
 
 PODS = Resource("pods", "Pod")
 NODES = Resource("nodes", "Node", is_namespaced=False)
@@ -233,6 +235,46 @@ def test_a_real_api_server_lists_the_same(api_server: Cluster, tmp_path: Path) -
     assert len([*acts.list(PODS, namespaces[0])]) == len(names)
     old_first = Resource("jobs", "Job", "batch", ("v0", "v1"))
     assert [*source.list(old_first)] == []
+
+
+def test_a_kind_is_listed_in_the_first_version_that_has_it(tmp_path: Path) -> None:
+    group = "/apis/example.com"
+    listed = {
+        f"{group}/v1/widgets": Listed(1, make_pod, "Widget"),
+        f"{group}/v1beta1/widgets": Listed(1, make_pod, "Widget"),
+        f"{group}/v1beta1/gadgets": Listed(1, make_pod, "Gadget"),
+        f"{group}/v1alpha1/gadgets": Listed(1, make_pod, "Gadget"),
+    }
+    wanted = {"example.com": ("gadgets", "widgets", "gizmos"), "absent.com": ("widgets",)}
+    errors: list[SourceError] = []
+    with paged_server(listed) as served:
+        source = source_of(served, tmp_path, [])
+        found = [*source.list_all(wanted, None, errors.append)]
+    versions = [(raw["kind"], raw["apiVersion"].rpartition("/")[2]) for raw in found]
+    assert (versions, errors) == ([("Gadget", "v1beta1"), ("Widget", "v1")], [])
+
+
+def test_a_real_group_prefers_a_version_that_not_every_kind_has(api_server: Cluster) -> None:
+    group, kinds = "versions.example.com", {"Queue": "v1beta1", "Cohort": "v1alpha1"}
+    for kind, version in kinds.items():
+        names = {"kind": kind, "plural": f"{kind.lower()}s", "singular": kind.lower()}
+        schema = {"openAPIV3Schema": {"type": "object"}}
+        served = {"name": version, "served": True, "storage": True, "schema": schema}
+        spec = {"group": group, "scope": "Cluster", "names": names, "versions": [served]}
+        head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+        definition = {**head, "metadata": {"name": f"{names['plural']}.{group}"}, "spec": spec}
+        apply(api_server, definition)
+        instance = {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": {"name": "a"}}
+        eventually(partial(apply, api_server, instance), what=f"the kind {kind} is served")
+    source = open_source(parse("--kubeconfig", str(api_server.kubeconfig)))
+    errors: list[SourceError] = []
+    found = source.list_all({group: ("queues", "cohorts")}, None, errors.append)
+    versions = {raw["kind"]: raw["apiVersion"].rpartition("/")[2] for raw in found}
+    assert (versions, errors) == (kinds, [])
+
+
+def apply(cluster: Cluster, manifest: dict[str, Any]) -> str:
+    return cluster.kubectl("apply", "-f", "-", input=json.dumps(manifest)).stdout
 
 
 def test_an_object_that_is_in_files_twice_counts_once(

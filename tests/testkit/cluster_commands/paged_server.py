@@ -81,9 +81,12 @@ class PagedServer:
         return json.dumps(content).encode()
 
     def _discovery(self) -> dict[str, Json]:
-        """By path, what the API server says about the resources that it lists."""
+        """By path, what the API server says about the resources that it lists.
+
+        Each group prefers the version that `listed` has first.
+        """
         found: dict[str, Json] = {}
-        groups = []
+        groups: dict[str, dict[str, Json]] = {}
         for path, listed in self.listed.items():
             version = found.setdefault(_version(path), {"resources": []})
             name = path.rpartition("/")[2]
@@ -91,8 +94,12 @@ class PagedServer:
             version["resources"].append(resource)
             if path.startswith("/apis/"):
                 _, _, group, number, _ = path.split("/")
-                groups.append({"name": group, "preferredVersion": {"version": number}})
-        return found | {"/apis": {"groups": groups}}
+                groups.setdefault(group, {})[number] = {"version": number}
+        described = []
+        for name, by_number in groups.items():
+            versions = [*by_number.values()]
+            described.append({"name": name, "versions": versions, "preferredVersion": versions[0]})
+        return found | {"/apis": {"groups": described}}
 
 
 def _version(path: str) -> str:
