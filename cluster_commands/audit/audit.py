@@ -10,10 +10,16 @@ from cluster_commands.audit.evaluation import Evaluated, ObjectEvaluator
 from cluster_commands.audit.facts import Facts, kind_of, namespace_of, read_facts
 from cluster_commands.audit.gpu_exceptions import with_gpu_exceptions
 from cluster_commands.audit.identity import Identity, identity_of
-from cluster_commands.audit.objects import CLUSTER_SCOPED, EVALUATED
+from cluster_commands.audit.objects import CLUSTER_SCOPED, EVALUATED, EVALUATED_WITH_FACTS
 from cluster_commands.audit.remarks import PodRemarks
-from cluster_commands.source.objects import ListError, Object, ObjectSource, SourceError
-from cluster_commands.source.resources import NODES, VALIDATING
+from cluster_commands.source.objects import (
+    DiscoveryError,
+    ListError,
+    Object,
+    ObjectSource,
+    SourceError,
+)
+from cluster_commands.source.resources import VALIDATING
 from lint.progress import Progress
 from lint.results import InputNotEvaluated, Remark, Results
 from rules.objects.object_ref import ObjectRef
@@ -87,7 +93,8 @@ class _Audit:
         self._evaluator.finish()
         if is_missing and not results.pods:  # files may have the pods of a namespace without it
             self._failed.append(SourceError(f"there is no namespace {self._namespace}"))
-        results.not_evaluated.extend(InputNotEvaluated("", 0, 0, str(e)) for e in self._failed)
+        failed = dict.fromkeys(map(str, self._failed))  # both lists begin with the API groups
+        results.not_evaluated.extend(InputNotEvaluated("", 0, 0, why) for why in failed)
         warnings = (Remark("warning", "", 0, 0, text) for text in self._warnings)
         results.remarks.extend((*warnings, *pods.remarks(), *self._expired_exceptions()))
         unread = self._unread + self._failed
@@ -102,12 +109,12 @@ class _Audit:
         )
 
     def _facts(self) -> Facts:
-        def on_node(raw: Object) -> None:
+        def on_evaluated(raw: Object) -> None:
             if self._namespace is None:
                 self._evaluate(raw)
 
-        profile = self._policy.rule_set().profile
-        facts = read_facts(self._source, profile, self._namespace, self._on_missing_fact, on_node)
+        profile, on_missing = self._policy.rule_set().profile, self._on_missing_fact
+        facts = read_facts(self._source, profile, self._namespace, on_missing, on_evaluated)
         self._evaluator.use(facts)
         if self._only_refused and not facts.configurations:
             self._warnings[_NO_REGISTRATION] = None
@@ -119,14 +126,15 @@ class _Audit:
             return  # the labels of namespaces say nearly as much
         self._warnings[str(error)] = None
         self._unread.append(error)
-        if resource == NODES and self._namespace is None:
+        if self._namespace is None and _hides_evaluated(error):
             self._failed.append(error)
 
     def _is_left_out(self, raw: Object) -> bool:
-        """Whether the API server would not give `raw` here. Files give all that they have."""
+        """Whether an API server would not list `raw` here. Files give all that they have."""
         group, kind = kind_of(raw)
         is_cluster_scoped = group in CLUSTER_SCOPED and not namespace_of(raw)
-        return (group, kind) == ("", NODES.kind) or bool(self._namespace and is_cluster_scoped)
+        is_done = (group, kind) in EVALUATED_WITH_FACTS
+        return is_done or bool(self._namespace and is_cluster_scoped)
 
     def _evaluate(self, raw: Object) -> Evaluated:
         evaluated = self._evaluator.evaluate(raw)
@@ -140,3 +148,12 @@ class _Audit:
                 what = f"({exception.reason}) expired on {exception.expires}"
                 message = f"the exception to {', '.join(exception.rules)} {what}"
                 yield Remark("warning", "", 0, 0, message)
+
+
+def _hides_evaluated(error: SourceError) -> bool:
+    """Whether objects of EVALUATED_WITH_FACTS may be missing because of `error`."""
+    if isinstance(error, DiscoveryError):
+        return error.group is None or any(error.group == group for group, _ in EVALUATED_WITH_FACTS)
+    if isinstance(error, ListError):
+        return (error.resource.group, error.resource.kind) in EVALUATED_WITH_FACTS
+    return False

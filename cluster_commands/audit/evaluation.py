@@ -25,7 +25,7 @@ from rules.profile.context import Context
 from rules.workloads.object_kinds import OBJECT_KINDS
 
 # Of these the webhook is sent quotas, LimitRanges and claims; of the others it hears nothing.
-_NOT_SENT = OBJECT_KINDS.keys() - {
+NOT_SENT = OBJECT_KINDS.keys() - {
     ("", "LimitRange"),
     ("", "ResourceQuota"),
     *((CLAIM_GROUP, kind) for kind in ("ResourceClaim", "ResourceClaimTemplate")),
@@ -121,7 +121,7 @@ class ObjectEvaluator:
 
     def _is_sent(self, raw: Object) -> bool:
         """Whether API servers send such an object to the webhook."""
-        return kind_of(raw) not in _NOT_SENT and not self._facts.is_excluded(namespace_of(raw))
+        return kind_of(raw) not in NOT_SENT and not self._facts.is_excluded(namespace_of(raw))
 
     def _unread_parts(self, result: EvaluationResult, ref: ObjectRef) -> None:
         for field in result.malformed_fields:

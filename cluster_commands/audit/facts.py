@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from cluster_commands.audit.objects import REFERRED
+from cluster_commands.audit.objects import EVALUATED_WITH_FACTS, REFERRED
 from cluster_commands.registration import is_own, registered_mode
 from cluster_commands.source.objects import ListError, Object, ObjectSource, SourceError
 from cluster_commands.source.resources import NAMESPACES, NODES, VALIDATING
@@ -62,13 +62,13 @@ def read_facts(
     profile: Profile,
     namespace: str | None,
     on_error: Callable[[SourceError], object],
-    on_node: Callable[[Object], object],
+    on_evaluated: Callable[[Object], object],
 ) -> Facts:
     """Read the facts that matter for `namespace`, or for all.
 
-    What cannot be read is given to `on_error`, and each Node, which is read here alone, to
-    `on_node`. ConfigMaps are known only from files: the right to read all of a cluster is a strong
-    one.
+    What cannot be read is given to `on_error`, and each object of EVALUATED_WITH_FACTS, which is
+    read here alone, to `on_evaluated`. ConfigMaps are known only from files: the right to read all
+    of a cluster is a strong one.
     """
     builder = new_builder(profile)
     nodes: dict[str, bool] = {}
@@ -88,11 +88,12 @@ def read_facts(
         name = as_text(metadata.get("name"))
         if kind == ("", NODES.kind):
             nodes[name] = _has_gpus(raw, profile)
-            on_node(raw)
         elif kind == ("", NAMESPACES.kind):
             namespaces[name] = as_object(metadata.get("labels"))
         elif kind == (VALIDATING.group, VALIDATING.kind) and is_own(raw):
             configurations.append(raw)
+        if kind in EVALUATED_WITH_FACTS:
+            on_evaluated(raw)
     if missing := builder.what_is_missing():
         on_error(SourceError(missing))
     knows_nodes = nodes and NODES.kind not in unlisted

@@ -14,13 +14,16 @@ REFERRED: ResourceNames = {
     "node.k8s.io": ("runtimeclasses",),
     "resource.k8s.io": ("deviceclasses", "resourceclaims", "resourceclaimtemplates"),
 }
-# Nodes, which are evaluated too, are read once, with the facts. Owners come before their pods, as
-# findings are reported at owners.
+# Of these, what is evaluated as it is read: no rule about these kinds needs facts, and the webhook
+# is not sent them. Quotas, LimitRanges and claims do need facts. They are listed again when all
+# facts are known: to keep them until then takes memory without bound, as tenants make claims.
+EVALUATED_WITH_FACTS = frozenset({("", "Node"), ("kueue.x-k8s.io", "ClusterQueue")})
+# Owners come before their pods, as findings are reported at owners.
 EVALUATED: ResourceNames = {
     **CUSTOM_WORKLOADS,
     "resource.k8s.io": ("resourceclaims", "resourceclaimtemplates"),
     **{group: names for group, names in BUILT_IN_WORKLOADS.items() if group},
     "": (*BUILT_IN_WORKLOADS[""], "limitranges", "resourcequotas", "pods"),
 }
-# Evaluated too, as nodes are, unless the audit is of one namespace.
-CLUSTER_SCOPED: ResourceNames = {"kueue.x-k8s.io": ("clusterqueues", "cohorts", "resourceflavors")}
+# Evaluated too, unless the audit is of one namespace.
+CLUSTER_SCOPED: ResourceNames = {"kueue.x-k8s.io": ("cohorts", "resourceflavors")}

@@ -17,6 +17,7 @@ from cluster.errors import (
 from cluster.protocols import ClusterError
 from cluster_commands.source.discovery import served_resources
 from cluster_commands.source.objects import (
+    DiscoveryError,
     ListError,
     MissingRightError,
     NotServedError,
@@ -70,7 +71,7 @@ class ApiServerSource:
         try:
             resources = [*served_resources(self._get, names, on_error)]
         except ClusterError as error:
-            on_error(SourceError(f"cannot list the API groups: {error}"))
+            on_error(DiscoveryError("API groups", error))
             return
         for resource in resources:
             home = namespace if resource.is_namespaced else None

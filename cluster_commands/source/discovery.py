@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from cluster.protocols import ClusterError
-from cluster_commands.source.objects import Object, Resource, ResourceNames, SourceError
+from cluster_commands.source.objects import DiscoveryError, Object, Resource, ResourceNames
 from rules.base.json_access import as_object, as_objects, as_text
 
 
 def served_resources(
-    get: Callable[[str], Object], names: ResourceNames, on_error: Callable[[SourceError], object]
+    get: Callable[[str], Object],
+    names: ResourceNames,
+    on_error: Callable[[DiscoveryError], object],
 ) -> Iterator[Resource]:
     """The resources of `names` that there are, each in one version.
 
@@ -29,7 +31,7 @@ def served_resources(
             try:
                 listed = get(path).get("resources")
             except ClusterError as error:
-                on_error(SourceError(f"cannot list the resources of {path}: {error}"))
+                on_error(DiscoveryError(f"resources of {path}", error, group))
                 break
             for _, served in as_objects(listed):
                 name, kind = as_text(served.get("name")), as_text(served.get("kind"))

@@ -39,6 +39,14 @@ class SourceError(Exception):
     """Objects could not be read; the message says which, why, and what to do about it."""
 
 
+class DiscoveryError(SourceError):
+    """It is not known which resources an API group has; without a group, which groups there are."""
+
+    def __init__(self, what: str, why: object, group: str | None = None) -> None:
+        super().__init__(f"cannot list the {what}: {why}")
+        self.group = group
+
+
 class ListError(SourceError):
     """A resource could not be listed, or not to its end."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,14 @@ import yaml
 
 from cluster_commands.audit import evaluation
 from cluster_commands.audit.cli import main
+from cluster_commands.audit.objects import EVALUATED_WITH_FACTS
 from registration.configurations import RegistrationOptions, configurations
+from rules.engine.fixing import check
 from rules.finding import Action
+from rules.inventory.inventory import Inventory
+from rules.inventory.records import RECORDS
 from tests.testkit.cases import cases
-from tests.testkit.cluster_commands.paged_server import Listed, paged_server
+from tests.testkit.cluster_commands.paged_server import Fault, Listed, paged_server
 from tests.testkit.lint_in_process import LintInProcess
 
 BYPASS = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
@@ -195,22 +200,77 @@ def test_the_mode_of_a_namespace_is_that_of_the_registered_webhook(audit: Audit)
         assert len([r for r in remarks if "would be refused now" in r["message"]]) == count
 
 
-def test_nodes_are_listed_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def cluster_queue(name: str) -> dict[str, Any]:
+    quotas = [{"name": "nvidia.com/gpu", "nominalQuota": "500m"}]
+    group = {
+        "coveredResources": ["nvidia.com/gpu"],
+        "flavors": [{"name": "a", "resources": quotas}],
+    }
+    return {"metadata": {"name": name}, "spec": {"resourceGroups": [group]}}
+
+
+def marked_node(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": {"ack.node.gpu.schedule": "cGPU"}}}
+
+
+KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
+WITH_FACTS: dict[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
+    "Node": ("/api/v1/nodes", marked_node, "unknown-node-mode"),
+    "ClusterQueue": (f"{KUEUE}/clusterqueues", cluster_queue, "queue-fraction"),
+}
+
+
+@pytest.mark.parametrize("kind", WITH_FACTS)
+def test_what_is_both_a_fact_and_evaluated_is_listed_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    path, make_object, rule = WITH_FACTS[kind]
     made: list[int] = []
 
     def make(number: int) -> dict[str, Any]:
         made.append(number)
-        labels = {"ack.node.gpu.schedule": "cGPU"}
-        return {"metadata": {"name": f"n{number}", "labels": labels}}
+        return make_object(f"n{number}")
 
-    with paged_server({"/api/v1/nodes": Listed(2, make, "Node")}) as served:
+    with paged_server({path: Listed(2, make, kind, is_namespaced=False)}) as served:
         main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "-o", "json"])
     report = json.loads(capsys.readouterr().out)
-    assert {(f["rule"], f["name"]) for f in report["findings"]} == {
-        ("unknown-node-mode", "n0"),
-        ("unknown-node-mode", "n1"),
-    }
+    assert {(f["rule"], f["name"]) for f in report["findings"]} == {(rule, "n0"), (rule, "n1")}
     assert made == [0, 1]
+
+
+class UnknownInventory(Inventory):
+    """Claims to know objects of every kind, and fails when a rule looks for one."""
+
+    def __init__(self) -> None:
+        super().__init__({kind: {} for kind in RECORDS})
+
+    def _in(self, kind: type, namespace: str | None) -> Mapping[str, Any]:
+        raise AssertionError(f"a rule reads {kind.__name__} of {namespace}")
+
+
+def test_no_rule_about_what_is_evaluated_with_the_facts_needs_them() -> None:
+    known = {kind for _, kind in EVALUATED_WITH_FACTS}
+    assert known == WITH_FACTS.keys()
+    chosen = [case for case in cases() if case.manifest.get("kind") in known]
+    assert {case.manifest["kind"] for case in chosen} == known
+    for case in chosen:
+        context = case.context._replace(inventory=UnknownInventory())
+        assert check(case.manifest, case.rules, context).failures == [], case.name
+    assert evaluation.NOT_SENT >= EVALUATED_WITH_FACTS, "facts say of which namespaces it is sent"
+
+
+def test_kinds_that_were_not_known_with_the_facts_count_as_not_evaluated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise the earlier reports about them would be deleted."""
+    queues = Listed(1, lambda _: cluster_queue("research"), "ClusterQueue", is_namespaced=False)
+    listed = {"/api/v1/pods": Listed(0, lambda _: {}), f"{KUEUE}/clusterqueues": queues}
+    refused = Fault(403, body={"message": "no"})
+    with paged_server(listed, {2: refused}) as served:
+        main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "--format=json"])
+    report = json.loads(capsys.readouterr().out)
+    (failed,) = report["not_evaluated"]
+    assert failed["message"].startswith(f"cannot list the resources of {KUEUE}: ")
 
 
 def test_limit_ranges_of_a_cluster_are_evaluated(
@@ -222,9 +282,6 @@ def test_limit_ranges_of_a_cluster_are_evaluated(
         main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "--format=json"])
     report = json.loads(capsys.readouterr().out)
     assert [f["rule"] for f in report["findings"]] == ["limit-range-gpu"]
-
-
-KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 
 
 @pytest.mark.parametrize(
@@ -308,9 +365,7 @@ def test_kinds_that_their_group_does_not_have_in_its_preferred_version_are_evalu
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Kueue 0.12 has Cohorts only in v1alpha1, and KServe has its ServingRuntimes there."""
-    quotas = [{"name": "nvidia.com/gpu", "nominalQuota": "500m"}]
-    group = {"coveredResources": ["nvidia.com/gpu"], "flavors": [{"name": "a", "resources": quotas}]}
-    queue = {"metadata": {"name": "research"}, "spec": {"resourceGroups": [group]}}
+    queue = cluster_queue("research")
     container = {"name": "main", "image": "example/x", "env": [BYPASS]}
     runtime = {"metadata": {"name": "vllm", "namespace": "ml"}, "spec": {"containers": [container]}}
     kueue, kserve = "/apis/kueue.x-k8s.io", "/apis/serving.kserve.io"
