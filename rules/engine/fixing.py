@@ -38,13 +38,18 @@ def check(
     context: Context,
     suppress: Suppress = suppress_nothing,
     steps: StepLimit | None = None,
+    checked: EvaluationResult | None = None,
 ) -> EvaluationResult:
     """What is wrong with `manifest`, which stays as it is.
 
-    `suppress` decides which findings are suppressed: the linter's comments. Raises only
-    TooManyStepsError, if `steps` runs out; a rule that fails is in `failures` of the result.
+    `suppress` decides which findings are suppressed: the linter's comments. `checked` is what
+    `check` has returned for the same manifest, rules and context, whatever was suppressed: rules
+    do not run again. Raises only TooManyStepsError, if `steps` runs out; a rule that fails is in
+    `failures` of the result.
     """
     evaluation = Evaluation(manifest, rule_set, context, suppress, steps or StepLimit())
+    if checked is not None:
+        evaluation.remember(checked.by_subject)
     for _, active in evaluation.rules:
         evaluation.run_rule(active)
     evaluation.result.by_subject = evaluation.by_subject
@@ -62,14 +67,13 @@ def fix(
 ) -> FixResult:
     """Fix what the policy lets be fixed; `manifest` itself stays as it is.
 
-    With `only`, nothing is changed but containers of these names. `checked` is what `check` has
-    returned for the same manifest, rules and context. If a fix does not resolve its own finding,
-    the fixes of its rule are disabled, the rule is named in the failures, and the work starts
-    over. Raises only TooManyStepsError, if `steps` runs out.
+    With `only`, nothing is changed but containers of these names. `checked` is as of `check`. If a
+    fix does not resolve its own finding, the fixes of its rule are disabled, the rule is named in
+    the failures, and the work starts over. Raises only TooManyStepsError, if `steps` runs out.
     """
     steps = steps or StepLimit()
     if suppress is not suppress_nothing:
-        suppress = _pin_suppressions(manifest, rule_set, context, suppress, steps)
+        suppress = _pin_suppressions(manifest, rule_set, context, suppress, steps, checked)
     disabled_fixes: dict[str, RuleFailure] = {}
     while True:
         evaluation = Evaluation(manifest, rule_set, context, suppress, steps)
@@ -88,7 +92,12 @@ def fix(
 
 
 def _pin_suppressions(
-    manifest: Json, rule_set: RuleSet, context: Context, suppress: Suppress, steps: StepLimit
+    manifest: Json,
+    rule_set: RuleSet,
+    context: Context,
+    suppress: Suppress,
+    steps: StepLimit,
+    checked: EvaluationResult | None,
 ) -> Suppress:
     """`suppress` with its answers for `manifest`: fixes move the paths that it knows."""
     answers: dict[str, set[bool]] = {}
@@ -102,5 +111,5 @@ def _pin_suppressions(
         known = answers.get(finding.identity, set())
         return next(iter(known)) if len(known) == 1 else suppress(finding, active)
 
-    check(manifest, rule_set, context, record, steps)
+    check(manifest, rule_set, context, record, steps, checked)
     return recall

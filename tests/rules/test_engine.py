@@ -661,6 +661,23 @@ def test_a_suppression_keeps_its_finding_while_indices_shift() -> None:
     assert fixed.remaining.suppressed == 1
 
 
+def test_no_rule_runs_again_to_learn_what_is_suppressed() -> None:
+    runs = []
+
+    def counted(pod: Pod, context: Context) -> Iterator[Finding]:
+        runs.append(context)
+        yield from find_field("a", fixable=True)(pod, context)
+
+    def suppress(finding: Finding, _rule: ActiveRule) -> bool:
+        return finding.container_name == "c0"
+
+    manifest, rules = pod({"a": 1}), rule_set(active("r", counted))
+    checked = check(manifest, rules, CONTEXT)
+    fixed = fix(manifest, rules, CONTEXT, suppress, checked=checked)
+    assert (fixed.operations, fixed.remaining.suppressed) == ([], 1)
+    assert len(runs) == 1
+
+
 def test_exceptions_come_before_suppression() -> None:
     accepted = PolicyException(rules=("r",), reason="why", containers=("c0",))
     asked_about = []

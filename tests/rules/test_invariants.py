@@ -37,6 +37,7 @@ import gc
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 import jsonpatch
 import pytest
@@ -47,12 +48,14 @@ from rules.catalog.checks import CatalogError, checked
 from rules.catalog.index import CATALOG
 from rules.catalog.order import OPT_IN_FIXES, ORDER, REPORTS, SAFE_FIXES
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
-from rules.engine.fixing import fix
+from rules.engine.fixing import check, fix
+from rules.engine.suppression import suppress_nothing
 from rules.finding import Finding
 from rules.gpu.devices import devices
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.rule import Rule, load_module
+from rules.rule_set import ActiveRule
 from rules.traits.extraction import raw_traits, set_traits, traits_of
 from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import Case, cases, current_result, describe_finding, without_needs
@@ -295,22 +298,32 @@ def test_the_remaining_findings_are_those_of_the_fixed_manifest(case: Case) -> N
     assert fixed.remaining.pods == after.pods
 
 
+def suppress_about_half(finding: Finding, _rule: ActiveRule) -> bool:
+    """Suppresses by the path, as comments do."""
+    return crc32(pointer(finding.path).encode(errors="surrogatepass")) % 2 == 0
+
+
 @for_each_case(ALL)
 def test_a_fix_that_knows_the_findings_is_the_same(case: Case) -> None:
-    """Invariant 26. The linter fixes what it has checked before."""
-    rules = case.rules
-    checked = case.check(case.manifest, rules)
-    results = [fix(case.manifest, rules, case.context, checked=known) for known in (None, checked)]
-    unaware, aware = (
-        (
-            result.operations,
-            [describe_finding(finding) for finding in result.fixed],
-            [describe_finding(finding) for finding in result.remaining.findings],
-            result.remaining.failures,
+    """Invariant 26. The linter fixes what it has checked before, and comments suppress some."""
+    rules, context = case.rules, case.context
+    for suppress in (suppress_nothing, suppress_about_half):
+        known = check(case.manifest, rules, context, suppress)
+        results = [
+            fix(case.manifest, rules, context, suppress, checked=checked_before)
+            for checked_before in (None, known)
+        ]
+        unaware, aware = (
+            (
+                result.operations,
+                [describe_finding(finding) for finding in result.fixed],
+                [describe_finding(finding) for finding in result.remaining.findings],
+                result.remaining.suppressed,
+                result.remaining.failures,
+            )
+            for result in results
         )
-        for result in results
-    )
-    assert aware == unaware
+        assert aware == unaware
 
 
 def fast_path_reads(manifest: Any, case: Case) -> bool:
