@@ -364,7 +364,7 @@ def test_the_queues_and_flavors_of_a_cluster_are_evaluated_unless_one_namespace_
 def test_kinds_that_their_group_does_not_have_in_its_preferred_version_are_evaluated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Kueue 0.12 has Cohorts only in v1alpha1, and KServe has its ServingRuntimes there."""
+    """Earlier releases of Kueue have Cohorts only in v1alpha1, and KServe its ServingRuntimes."""
     queue = cluster_queue("research")
     container = {"name": "main", "image": "example/x", "env": [BYPASS]}
     runtime = {"metadata": {"name": "vllm", "namespace": "ml"}, "spec": {"containers": [container]}}
