@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rules.engine.bounds import StepLimit, TooManyStepsError, steps_of_finding
 from rules.engine.result import RuleFindings
 from rules.finding import Finding
@@ -12,6 +14,18 @@ from rules.workloads.subjects import Subject
 
 NOTHING: RuleFindings = ((), "")
 """No finding and no error of a rule."""
+
+
+class ResultsByRule(dict[str, RuleFindings]):
+    """What rules have said about a subject, and what they said in an `earlier` evaluation.
+
+    What they said earlier takes as many steps as it took then, so that an object which takes too
+    many does so whether or not it was evaluated before.
+    """
+
+    def __init__(self, earlier: Mapping[str, RuleFindings]) -> None:
+        super().__init__()
+        self.earlier = earlier
 
 
 def check_subject(
@@ -28,6 +42,11 @@ def check_subject(
     if rule.needs_resources and isinstance(subject, Pod) and subject.layout.gpu_field:
         return NOTHING
     limit.take(steps)
+    results = subject.results_by_rule
+    earlier = results.earlier.get(rule.name) if isinstance(results, ResultsByRule) else None
+    if earlier is not None:
+        limit.take(sum(map(steps_of_finding, earlier[0])))
+        return earlier
     findings: list[Finding] = []
     if active.options:
         context = context.with_profile(context.profile, active.options)

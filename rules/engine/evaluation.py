@@ -9,7 +9,7 @@ from rules.base.caching import cached_property
 from rules.base.json_access import as_object
 from rules.base.json_patch import Json
 from rules.engine.bounds import STEPS_OF_A_POD, StepLimit, steps_of
-from rules.engine.checking import NOTHING, check_subject
+from rules.engine.checking import NOTHING, ResultsByRule, check_subject
 from rules.engine.exceptions import ExceptionMatcher
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.engine.result import EvaluationResult, RuleFailure, RuleFindings
@@ -132,8 +132,8 @@ class Evaluation:
 
     def remember(self, by_subject: Sequence[Mapping[str, RuleFindings]]) -> None:
         """Do not run again what an evaluation of the same manifest, as it was, has run."""
-        for (subject, _, _), known in zip(self._subjects, by_subject, strict=bool(by_subject)):
-            subject.results_by_rule.update(known)
+        for (subject, _, _), earlier in zip(self._subjects, by_subject, strict=bool(by_subject)):
+            subject.results_by_rule = ResultsByRule(earlier)
 
     def restart(self, manifest: Json, edited_by: str = "") -> None:
         """Start over with `manifest`: the previous one, or what the rule `edited_by` made of it."""

@@ -47,6 +47,7 @@ from rules.base.json_patch import pointer, value_at
 from rules.catalog.checks import CatalogError, checked
 from rules.catalog.index import CATALOG
 from rules.catalog.order import OPT_IN_FIXES, ORDER, REPORTS, SAFE_FIXES
+from rules.engine.bounds import StepLimit
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.engine.fixing import check, fix
 from rules.engine.suppression import suppress_nothing
@@ -305,25 +306,42 @@ def suppress_about_half(finding: Finding, _rule: ActiveRule) -> bool:
 
 @for_each_case(ALL)
 def test_a_fix_that_knows_the_findings_is_the_same(case: Case) -> None:
-    """Invariant 26. The linter fixes what it has checked before, and comments suppress some."""
+    """Invariant 26. The linter fixes what it has checked before, and comments suppress some.
+
+    It takes the same steps: the webhook, which checks nothing before, must not refuse as too large
+    what the linter fixes.
+    """
     rules, context = case.rules, case.context
     for suppress in (suppress_nothing, suppress_about_half):
         known = check(case.manifest, rules, context, suppress)
-        results = [
-            fix(case.manifest, rules, context, suppress, checked=checked_before)
-            for checked_before in (None, known)
-        ]
-        unaware, aware = (
-            (
-                result.operations,
-                [describe_finding(finding) for finding in result.fixed],
-                [describe_finding(finding) for finding in result.remaining.findings],
-                result.remaining.suppressed,
-                result.remaining.failures,
+        results = []
+        for checked_before in (None, known):
+            steps = CountedSteps()
+            result = fix(
+                case.manifest, rules, context, suppress, steps=steps, checked=checked_before
             )
-            for result in results
-        )
+            results.append(
+                (
+                    result.operations,
+                    [describe_finding(finding) for finding in result.fixed],
+                    [describe_finding(finding) for finding in result.remaining.findings],
+                    result.remaining.suppressed,
+                    result.remaining.failures,
+                    steps.taken,
+                )
+            )
+        unaware, aware = results
         assert aware == unaware
+
+
+class CountedSteps(StepLimit):
+    """A limit that says how many steps were taken."""
+
+    taken = 0
+
+    def take(self, steps: int) -> None:
+        self.taken += steps
+        super().take(steps)
 
 
 def fast_path_reads(manifest: Any, case: Case) -> bool:
