@@ -16,7 +16,7 @@ from lint.kustomizations import Kustomizations
 from lint.manifests import File, UnparsedDocument
 from lint.not_evaluated import report_unparsed, unread_parts
 from lint.owners import Owners
-from lint.preview import Preview, preview
+from lint.preview import Preview, add_preview
 from lint.remarks import exception_remarks, remarks, unread_requests
 from lint.results import InputNotEvaluated, Results, SkippedFile
 from lint.sources import Input, Source, StandardInput, UnreadableSource, UnreadFile
@@ -146,7 +146,7 @@ class Linter:
                 else:
                     self._report(current, item, context, evaluator)
                     if self.preview:
-                        self.previews.append(preview(name, item, evaluator))
+                        add_preview(self.previews, self.results, current, item, evaluator)
         except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the results of other files
             why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
             self.results.not_evaluated.append(InputNotEvaluated(name, 0, 0, why))

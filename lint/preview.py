@@ -5,8 +5,12 @@ from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
 from lint.evaluation import EvaluatedDocument, Evaluator
+from lint.manifests import File
+from lint.not_evaluated import too_large
+from lint.results import Results
 from rules.base.json_access import as_object
 from rules.base.json_patch import Json, Operation, pointer
+from rules.engine.bounds import TooManyStepsError
 from rules.finding import Action, Finding
 
 
@@ -20,11 +24,23 @@ class Preview(NamedTuple):
     refused: list[Finding]
 
 
-def preview(file: str, item: EvaluatedDocument, evaluator: Evaluator) -> Preview:
-    """What the fixes of a document in `file` would change."""
-    fixed = evaluator.fix(item)
+def add_preview(
+    previews: list[Preview],
+    results: Results,
+    file: File,
+    item: EvaluatedDocument,
+    evaluator: Evaluator,
+) -> None:
+    """Add what the fixes of a document in `file` would change; to `results`, if that is unknown."""
+    value = item.document.value
+    try:
+        fixed = evaluator.fix(item)
+    except TooManyStepsError:
+        why = "its size: the fixes take too many steps"
+        results.not_evaluated.append(too_large(file, item.document, (), why))
+        return
     refused = [f for f in fixed.remaining.findings if f.action is Action.DENY]
-    return Preview(file, item.document.value, fixed.manifest, fixed.operations, refused)
+    previews.append(Preview(file.source.name, value, fixed.manifest, fixed.operations, refused))
 
 
 def write_patch(out: TextIO, previews: Iterable[Preview]) -> None:

@@ -592,3 +592,16 @@ def test_an_object_with_too_many_faults_is_not_evaluated(lint: Lint) -> None:
     status, out = lint("--patch", "many.yaml")
     assert status == 3
     assert "the rules take too many steps" in lint.errors + out
+
+
+def test_no_patch_for_an_object_whose_fixes_take_too_many_steps(lint: Lint) -> None:
+    """The webhook refuses it for that. Other objects of the file have theirs."""
+    containers = "".join(f"  - {{name: c{n}, image: nvidia/cuda:12}}\n" for n in range(1_500))
+    gpu = "  - {name: gpu, image: x, resources: {requests: {nvidia.com/gpu: 1}}}\n"
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: many}\nspec:\n  containers:\n"
+    lint.write("pods.yaml", f"{pod}{containers}{gpu}---\n{GPU_POD}")
+    status, out = lint("--patch", "pods.yaml")
+    assert status == 3
+    why = "gpuward cannot evaluate this object because of its size: the fixes take too many steps"
+    assert f"pods.yaml:1:1: not evaluated: {why}" in lint.errors
+    assert [json.loads(line)["object"] for line in out.splitlines()] == ["Pod ml/greedy"]
