@@ -39,5 +39,5 @@ def merge(values: dict[str, Any], places: dict[str, RawPlace], base: int) -> Non
                 raise YamlError(message, source_place[0] + base)
             values.update(source)
             for name, inner in source_place[_INSIDE].items():
-                start, end, key_start, key_end, style, _, children = inner
-                places[name] = (start, end, key_start, key_end, style, "merge", children)
+                start, end, key_start, key_end, own_style, _, children = inner
+                places[name] = (start, end, key_start, key_end, own_style, "merge", children)

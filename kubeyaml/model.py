@@ -1,6 +1,6 @@
 """The results of reading YAML: values, their places in the text, and errors.
 
-All offsets count characters from the start of the whole file.
+All offsets count characters from the start of the whole file, but for those of a RawPlace.
 """
 
 from bisect import bisect_right
@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 Path = tuple[str | int, ...]
+# For how many offsets of a text its lines are counted, before a table is made.
 _MAX_COUNTS = 10
 
 

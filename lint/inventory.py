@@ -17,7 +17,7 @@ from kubeyaml import YamlError, read, split
 from lint.file_trees import DISK
 from lint.kustomizations import Kustomizations
 from lint.results import InputNotEvaluated, Remark, Results
-from lint.sources import LARGE, Input, Source, UnreadFile
+from lint.sources import LARGE, MAX_BYTES, Input, Source, UnreadFile
 from rules.inventory.inventory import EMPTY, Inventory
 from rules.inventory.records import KINDS, ConfigMap
 from rules.placement.ack_nodes import GPU_MEM
@@ -121,7 +121,7 @@ def _texts_of_file(given: UnreadFile, may_matter: Callable[[str], bool]) -> Iter
             parts = import_module("lint.large_files.parts").in_parts((given,))
             yield from (p for p in parts if isinstance(p, Source) and may_matter(p.text))
             return
-        content = DISK.read(given.name, LARGE)
+        content = DISK.read(given.name, MAX_BYTES + 1)
     except OSError:
         return  # the linter reports it
     if may_matter(content.decode(errors="replace")) and given.refusal() is None:

@@ -50,8 +50,8 @@ KNOWN_CLAIMS = 1 << 33  # ResourceClaims, or templates of them
 KNOWN_NODES = 1 << 34  # all nodes
 KNOWN_SHARE_POOLS = 1 << 35
 # Nor these: what the profile says of the nodes with GPUs.
-SCHEDULERS = 1 << 36  # who places pods on them
-ENFORCED_LABELS = 1 << 37  # labels that pods must demand
+PROFILE_SCHEDULERS = 1 << 36  # who places pods on them
+PROFILE_ENFORCED_LABELS = 1 << 37  # labels that pods must demand
 # Of objects as a whole (`workloads.object_kinds`). Traits of pods are below, these from here on.
 NODE = 1 << 40
 LIMIT_RANGE = 1 << 41
@@ -65,8 +65,6 @@ RESOURCE_FLAVOR = 1 << 48  # Kueue's name for nodes with certain labels
 
 GPU = GPU_RESOURCE | CLAIM | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
-INVENTORY = KNOWN_CONFIG_MAPS | KNOWN_QUOTAS | KNOWN_LIMIT_RANGES | KNOWN_QUEUES | KNOWN_CLAIMS
-INVENTORY |= KNOWN_NODES | KNOWN_SHARE_POOLS
 # What API servers send whole, if at all: a match condition tests the fields of pods only.
 OBJECTS = NODE | NODE_POOL | LIMIT_RANGE | KUBELET_CONFIG | WEBHOOK_CONFIGURATION
 OBJECTS |= GPU_WORKLOAD | NODE_AGENT | CLUSTER_QUEUE | RESOURCE_FLAVOR

@@ -15,7 +15,6 @@ from rules.inventory.records import (
 )
 from rules.profile.profile import Profile
 from rules.traits.bits import (
-    ENFORCED_LABELS,
     KNOWN_CLAIMS,
     KNOWN_CONFIG_MAPS,
     KNOWN_LIMIT_RANGES,
@@ -23,7 +22,8 @@ from rules.traits.bits import (
     KNOWN_QUEUES,
     KNOWN_QUOTAS,
     KNOWN_SHARE_POOLS,
-    SCHEDULERS,
+    PROFILE_ENFORCED_LABELS,
+    PROFILE_SCHEDULERS,
 )
 
 _TRAITS: Mapping[type, int] = {
@@ -52,7 +52,7 @@ def _inventory_traits(inventory: Inventory, _argument: None) -> int:
 
 def profile_traits(profile: Profile) -> int:
     """The traits of every subject that is evaluated with `profile`."""
-    traits = SCHEDULERS if profile.schedulers else 0
+    traits = PROFILE_SCHEDULERS if profile.schedulers else 0
     if any(affinity.enforce for affinity in profile.affinities):
-        traits |= ENFORCED_LABELS
+        traits |= PROFILE_ENFORCED_LABELS
     return traits

@@ -56,7 +56,7 @@ from rules.placement.node_affinity import (
 from rules.profile.context import Context
 from rules.profile.records import NodeAffinity
 from rules.rule import define_rule
-from rules.traits.bits import ENFORCED_LABELS, GPU_RESOURCE
+from rules.traits.bits import GPU_RESOURCE, PROFILE_ENFORCED_LABELS
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -161,4 +161,6 @@ def _describe(affinities: list[NodeAffinity]) -> str:
     return " and ".join(dict.fromkeys(texts))
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_RESOURCE, ENFORCED_LABELS))
+RULE = define_rule(
+    check, action=Action.DENY, since="0.1", needs=(GPU_RESOURCE, PROFILE_ENFORCED_LABELS)
+)

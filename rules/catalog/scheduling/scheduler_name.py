@@ -44,7 +44,7 @@ from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.placement.gpu_nodes import matching_resource, scheduler_skip_reason
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_ANNOTATION, GPU_RESOURCE, SCHEDULERS
+from rules.traits.bits import GPU_ANNOTATION, GPU_RESOURCE, PROFILE_SCHEDULERS
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -76,5 +76,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE | GPU_ANNOTATION, SCHEDULERS)
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(GPU_RESOURCE | GPU_ANNOTATION, PROFILE_SCHEDULERS),
 )
