@@ -8,10 +8,11 @@ spends most of its time: calls into other objects would cost speed.
 from collections.abc import Callable
 from typing import Any, Final
 
+import yaml
+
 from kubeyaml.events import PARSER_ERRORS, NextEvent, events_of, explain
 from kubeyaml.merging import MergeKey, merge
 from kubeyaml.model import Duplicate, LimitError, Limits, RawPlace, YamlError
-from kubeyaml.pyyaml import yaml
 from kubeyaml.scalars import (
     MERGE_TAG,
     NUMBER_STARTS,

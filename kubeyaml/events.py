@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+import yaml
+
 from kubeyaml.escapes import mark_quotes, unmark
 from kubeyaml.model import LimitError, YamlError
-from kubeyaml.pyyaml import yaml
 
 NextEvent: TypeAlias = Callable[[], Any]
 """Returns the next event of a text; raises one of PARSER_ERRORS if the text is no YAML."""

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from kubeyaml import YamlError, read, split
 from lint.file_trees import FileTree
 from lint.kustomize_fields import fields_about_gpus
-from lint.results import SkippedFile
-from lint.sources import ENDINGS, KUSTOMIZATIONS, MAX_BYTES, STANDARD_INPUT
+from lint.sources import ENDINGS, KUSTOMIZATIONS, MAX_BYTES, STANDARD_INPUT, SkippedFile
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.profile.context import Context
 

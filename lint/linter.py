@@ -18,8 +18,8 @@ from lint.not_evaluated import report_unparsed, unread_parts
 from lint.owners import Owners
 from lint.preview import Preview, add_preview
 from lint.remarks import exception_remarks, remarks, unread_requests
-from lint.results import InputNotEvaluated, Results, SkippedFile
-from lint.sources import Input, Source, StandardInput, UnreadableSource, UnreadFile
+from lint.results import InputNotEvaluated, Results
+from lint.sources import Input, SkippedFile, Source, StandardInput, UnreadableSource, UnreadFile
 from rules.base.json_access import as_object
 from rules.inventory.inventory import EMPTY, Inventory
 from rules.inventory.records import KINDS

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from kubeyaml import Document
 from lint.manifests import File, UnparsedDocument
-from lint.results import InputNotEvaluated, Results, SkippedFile
-from lint.sources import Source
+from lint.results import InputNotEvaluated, Results
+from lint.sources import SkippedFile, Source
 from rules.base.json_access import as_object
 from rules.base.json_patch import Path
 from rules.engine.bounds import oversized_reason

@@ -5,12 +5,9 @@ from __future__ import annotations
 import argparse
 
 from lint.input_options import add_inputs, add_selection
+from lint.report import FORMATS
 from terminal.arguments import CommandParser
 
-FORMATS = (
-    *("text", "json", "yaml", "concise", "summary", "statistics"),
-    *("html", "sarif", "github", "gitlab", "junit", "markdown", "rdjson"),
-)
 _EPILOG = """\
 exit status:
   0  nothing found that reaches --fail-on

@@ -10,8 +10,7 @@ from io import StringIO
 from typing import NamedTuple
 
 from lint.manifests import File
-from lint.options import FORMATS
-from lint.report import Style, Writer
+from lint.report import FORMATS, Style, Writer
 from lint.results import Results
 from lint.sources import ENDINGS, Source, UnreadFile, UsageError
 from terminal import write_error

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from lint.findings import ACTIONS, LocatedFinding, ReportedFinding, SuppressedFinding
+from lint.sources import SkippedFile
 
 MAX_FINDINGS = 100_000
 """More are not reported, so that the memory of a run has a bound: each takes about 3 kB."""
@@ -21,13 +22,6 @@ class Remark(NamedTuple):
     line: int
     column: int
     message: str
-
-
-class SkippedFile(NamedTuple):
-    """A file that is not evaluated on purpose, although a user may expect it to be."""
-
-    file: str
-    why: str
 
 
 class InputNotEvaluated(NamedTuple):

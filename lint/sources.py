@@ -30,6 +30,13 @@ class UsageError(Exception):
     """Wrong usage of the command line; the message says why."""
 
 
+class SkippedFile(NamedTuple):
+    """A file that is not evaluated on purpose, although a user may expect it to be."""
+
+    file: str
+    why: str
+
+
 class Part(NamedTuple):
     """Where the text of a source is, if it is a part of its file.
 

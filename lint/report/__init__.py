@@ -7,6 +7,10 @@ from lint.findings import LocatedFinding
 from lint.results import Results
 from lint.sources import STANDARD_INPUT
 
+FORMATS = (
+    *("text", "json", "yaml", "concise", "summary", "statistics"),
+    *("html", "sarif", "github", "gitlab", "junit", "markdown", "rdjson"),
+)
 WITH_EDITS = frozenset({"sarif", "rdjson"})
 """The formats that have the edits which fix a finding; these take time to find."""
 HOME = "https://github.com/gpuward/gpuward"
