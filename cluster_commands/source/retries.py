@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from cluster.connection import Connection
 from cluster.errors import UnavailableError, UnreachableError
-from cluster.protocols import Object
+from cluster_commands.source.objects import Object
 
 _ATTEMPTS = 6  # of a request, so that an API server may restart meanwhile
 _MAX_WAIT = 60.0  # seconds
