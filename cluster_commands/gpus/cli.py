@@ -10,11 +10,19 @@ import time
 from collections.abc import Callable
 
 from cluster_commands.documents import format_document
-from cluster_commands.gpus import rows
 from cluster_commands.gpus.cgpu import inspect
 from cluster_commands.gpus.document import to_document
 from cluster_commands.gpus.options import make_parser, parse, pod_size
 from cluster_commands.gpus.reading import read_usage
+from cluster_commands.gpus.rows import (
+    cards_table,
+    models_table,
+    namespaces_table,
+    nodes_table,
+    owners_table,
+    pods_table,
+    totals_table,
+)
 from cluster_commands.gpus.tables import ALLOCATED, LEGEND, display_width, join
 from cluster_commands.gpus.usage import Usage
 from cluster_commands.source.objects import ObjectSource, SourceError
@@ -99,16 +107,16 @@ def _tables(usage: Usage, options: argparse.Namespace) -> str:
     bars = use_color(options.color, sys.stdout) and _has_blocks()
     by = options.by or ("owner" if options.namespace or not usage.nodes else "node")
     if options.details:
-        tables = [rows.cards_table(usage), rows.pods_table(usage)]
+        tables = [cards_table(usage), pods_table(usage)]
     elif by == "namespace":
-        tables = [rows.namespaces_table(usage)]
+        tables = [namespaces_table(usage)]
     elif by == "owner":
-        tables = [rows.owners_table(usage)]
+        tables = [owners_table(usage)]
     elif by == "model":
-        tables = [rows.models_table(usage), rows.totals_table(usage)]
+        tables = [models_table(usage), totals_table(usage)]
     else:
         wide = options.output == "wide"
-        tables = [rows.nodes_table(usage, wide=wide), rows.totals_table(usage)]
+        tables = [nodes_table(usage, wide=wide), totals_table(usage)]
     text = join(tables, bars=bars)
     if bars and max(map(display_width, text.splitlines()), default=0) > _columns():
         text, bars = join(tables, bars=False), False

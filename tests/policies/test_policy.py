@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import rules.policy
 from policies.loading import PolicyError, default_policy, load_policy
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check, fix
@@ -218,7 +217,7 @@ def rule(since: str = "0.1", **facts: Any) -> Rule[Pod]:
 
 
 def activated(monkeypatch: pytest.MonkeyPatch, made: Rule[Pod], **facts: Any) -> list[ActiveRule]:
-    monkeypatch.setattr(rules.policy, "CATALOG", (made,))
+    monkeypatch.setattr("rules.policy.CATALOG", (made,))
     settings = {"fake": facts.pop("settings", RuleSettings())}
     return list(Policy(Profile("p"), rules=settings, **facts).rule_set().rules)
 
