@@ -10,10 +10,15 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from cluster.protocols import ClusterError, ConfigurationRef, Object
-from registration import hints
 from registration.comparison import differences
 from registration.configurations import WEBHOOK_NAME_SUFFIX
 from registration.expectation import Expectation
+from registration.hints import (
+    MISSING_HINT,
+    hint_about_certificate,
+    hint_after_error,
+    hint_for_changed,
+)
 from registration.webhook_client import CallError, Target, Validity
 
 Get = Callable[[ConfigurationRef], Object | None]
@@ -71,7 +76,7 @@ def check(
             results.append(CheckResult(_subject(ref), f"cannot be read: {error}", ok=False))
             continue
         if expectation is not None:
-            results += _compare(ref, expectation.get(ref), configuration, hints.changed(refs))
+            results += _compare(ref, expectation.get(ref), configuration, hint_for_changed(refs))
         entries_or_error = _read_entries(ref, configuration)
         if isinstance(entries_or_error, CheckResult):
             results.append(entries_or_error)
@@ -130,7 +135,7 @@ def _read_entries(ref: ConfigurationRef, configuration: Object | None) -> list[E
     webhooks = (configuration or {}).get("webhooks") or []
     if not webhooks:
         message = "it does not exist" if configuration is None else "it contains no webhook"
-        return CheckResult(subject, message, ok=False, hint=hints.MISSING)
+        return CheckResult(subject, message, ok=False, hint=MISSING_HINT)
     if foreign := [w["name"] for w in webhooks if not w["name"].endswith(WEBHOOK_NAME_SUFFIX)]:
         message = f"not gpuward's, so it is not called: it contains the webhook {foreign[0]}"
         return CheckResult(subject, message, ok=False)
@@ -155,11 +160,11 @@ def _target(client_config: Object) -> Target:
 def _check_target(probe: Probe, target: Target) -> CheckResult:
     if not target.bundle:
         message = "caBundle is empty, so API servers do not trust the webhook"
-        return CheckResult(target.url, message, ok=False, hint=hints.certificate(target))
+        return CheckResult(target.url, message, ok=False, hint=hint_about_certificate(target))
     try:
         message, validity = probe(target)
     except CallError as error:
-        return CheckResult(target.url, str(error), ok=False, hint=hints.after_error(error, target))
+        return CheckResult(target.url, str(error), ok=False, hint=hint_after_error(error, target))
     return CheckResult(
         target.url, f"{message}; certificate until {validity.end:%Y-%m-%d %H:%M} UTC"
     )

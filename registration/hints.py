@@ -14,7 +14,7 @@ from registration.webhook_client import (
     UntrustedError,
 )
 
-MISSING = (
+MISSING_HINT = (
     "gpuward is not installed, has another name here, or was removed by hand: "
     "`helm upgrade` creates the configurations again."
 )
@@ -26,7 +26,7 @@ _MODES = "Who makes certificate and caBundle, certificates.mode of the chart's v
 _LABEL = "app.kubernetes.io/component"
 
 
-def changed(refs: Iterable[ConfigurationRef]) -> str:
+def hint_for_changed(refs: Iterable[ConfigurationRef]) -> str:
     """What to do if configurations of `refs` are not what the release should have."""
     names = " ".join(f"{ref.kind.value}/{ref.name}" for ref in refs)
     return (
@@ -38,10 +38,10 @@ def changed(refs: Iterable[ConfigurationRef]) -> str:
     )
 
 
-def after_error(error: CallError, target: Target) -> str:
+def hint_after_error(error: CallError, target: Target) -> str:
     """What to do after `error` of a call to `target`."""
     if isinstance(error, UntrustedError):
-        return certificate(target)
+        return hint_about_certificate(target)
     if isinstance(error, UnknownNameError):
         return _unknown_name(target)
     if isinstance(error, UnreachableError):
@@ -51,7 +51,7 @@ def after_error(error: CallError, target: Target) -> str:
     return _unexpected_answer(target)
 
 
-def certificate(target: Target) -> str:
+def hint_about_certificate(target: Target) -> str:
     """What to do if certificate or caBundle is missing or has expired, or if they do not match."""
     if target.service is None:
         return f"{_MODES} (docs/certificates.md)."

@@ -10,7 +10,6 @@ import pytest
 from policies.loading import load_policy
 from rules.base.caching import MAX_ENTRIES
 from rules.engine.fixing import check
-from rules.gpu import pod_requests
 from rules.gpu.devices import DEVICE_CLASS_PREFIX, Device, devices
 from rules.inventory import builder as building
 from rules.inventory import nodes as nodes_module
@@ -241,7 +240,7 @@ def test_containers_are_read_once_for_all_their_resources(monkeypatch: pytest.Mo
         reads.append(container.name)
         return devices(container)
 
-    monkeypatch.setattr(pod_requests, "devices", counted)
+    monkeypatch.setattr("rules.gpu.pod_requests.devices", counted)
     inventory = inventory_of(OTHERS, policy.profile, has_all_nodes=True)
     check(pod, policy.rule_set(), Context(TODAY, operation="CREATE", inventory=inventory))
     assert 100 <= len(reads) <= 5 * 100

@@ -15,13 +15,19 @@ from rules.finding import Action, Finding
 from rules.inventory.inventory import EMPTY, Inventory
 from rules.policy import Policy
 from rules.rule import load_module
-from webhook.admission import outcomes
 from webhook.admission.allowing import DEFAULTS, allow
 from webhook.admission.decision import IGNORED, Decision
 from webhook.admission.evaluating import decide_within_bounds, evaluate
 from webhook.admission.fixed_annotation import annotation_operations
 from webhook.admission.messages import FIX_MISSING, add_line, contact_line
 from webhook.admission.not_evaluated import MAX_OPERATIONS, not_evaluated
+from webhook.admission.outcomes import (
+    API_REFUSED,
+    FIX_OUTCOMES,
+    POD_OUTCOMES,
+    api_refused,
+    rule_outcomes,
+)
 from webhook.admission.reasons import reasons
 from webhook.admission.refusing import refuse
 from webhook.admission.request import (
@@ -109,8 +115,8 @@ class Decider:
             return self._mutate_pod(request)
         if request.is_namespace_limit:
             result = evaluate(request, self.rules)
-            findings = outcomes.api_refused(result.findings)
-            by_rule = outcomes.rule_outcomes(findings, outcomes.API_REFUSED)
+            findings = api_refused(result.findings)
+            by_rule = rule_outcomes(findings, API_REFUSED)
             return allow(request, result, findings, by_rule)
         return self._workloads.decide(request)
 
@@ -118,8 +124,8 @@ class Decider:
         mode, result = request.mode, evaluate(request, self.rules)
         if request.is_pod and request.old is None and mode is Action.DENY:
             result.findings = [self._escalate_unfixed(finding) for finding in result.findings]
-        actions = outcomes.POD_OUTCOMES[mode]
-        by_rule = outcomes.rule_outcomes(result.findings, actions, excepted=result.excepted)
+        actions = POD_OUTCOMES[mode]
+        by_rule = rule_outcomes(result.findings, actions, excepted=result.excepted)
         denied = [f for f in result.findings if f.action is Action.DENY]
         failures = result.failures if self.denies_on_failure else []
         if mode is not Action.DENY or not (denied or failures):
@@ -144,13 +150,13 @@ class Decider:
             remaining.failures.append(RuleFailure(EPHEMERAL, error))
             operations, fixed = [], []
         own = [f for f in remaining.findings if only is None or f.container_name in only]
-        findings = outcomes.api_refused(own)
-        by_rule = outcomes.rule_outcomes(
-            findings, outcomes.API_REFUSED, fixed, remaining.excepted, patched=bool(operations)
+        findings = api_refused(own)
+        by_rule = rule_outcomes(
+            findings, API_REFUSED, fixed, remaining.excepted, patched=bool(operations)
         )
         if not operations:
             # Nothing is fixed, so the API server will refuse also what fixes would have removed.
-            findings += outcomes.api_refused(fixed)
+            findings += api_refused(fixed)
         decision = allow(
             request,
             remaining,
@@ -164,7 +170,7 @@ class Decider:
             return decision
         # The API server may call the mutating webhook twice for one object. Into the audit log
         # go only outcomes that the second call either repeats or leaves out.
-        kept = {rule: word for rule, word in by_rule.items() if word in outcomes.FIX_OUTCOMES}
+        kept = {rule: word for rule, word in by_rule.items() if word in FIX_OUTCOMES}
         return decision._replace(annotations=kept)
 
     def _escalate_unfixed(self, finding: Finding) -> Finding:

@@ -16,10 +16,10 @@ from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.policy import Policy
 from rules.rule_set import RuleSet
 from rules.workloads.future_pods import future_pods, has_final_pods
-from webhook.admission import outcomes
 from webhook.admission.allowing import WOULD_BE_REFUSED, allow
 from webhook.admission.decision import Decision
 from webhook.admission.evaluating import evaluate
+from webhook.admission.outcomes import workload_outcomes
 from webhook.admission.refusing import refuse
 from webhook.admission.request import AdmissionRequest
 
@@ -55,7 +55,7 @@ class WorkloadDecider:
         remaining = evaluate(request, self._rules)
         refused = self._refused_in_pods(request, remaining.findings) if remaining.findings else []
         denied = refused if self._refuses else []
-        by_rule = outcomes.workload_outcomes(
+        by_rule = workload_outcomes(
             request.mode, remaining, denied, fixed, patched=bool(operations)
         )
         verbs = {finding.identity: self._verb(request) for finding in refused}

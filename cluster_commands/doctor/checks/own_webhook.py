@@ -13,8 +13,8 @@ from cluster_commands.doctor.rows import Row, State, not_known, ok, wrong
 from cluster_commands.registration import is_own
 from cluster_commands.source.objects import Object, Resource
 from cluster_commands.source.resources import ENDPOINTS, MUTATING, VALIDATING
-from registration import hints
 from registration.check import Probe, check
+from registration.hints import hint_about_certificate
 from registration.sample import check_certificate, send_sample
 from registration.webhook_client import Target, UnknownNameError, UnreachableError, Validity
 from rules.base.json_access import as_object, as_objects, as_text
@@ -101,7 +101,7 @@ def _answers(facts: Facts, refs: list[ConfigurationRef], call: Probe) -> Iterato
             unreachable.add(target.url)
             raise
         if ends_soon(validity, now):
-            late[target.url] = hints.certificate(target)
+            late[target.url] = hint_about_certificate(target)
         return message, validity
 
     items = {
