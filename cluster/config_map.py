@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from cluster.connection import Connection
-from cluster.errors import MissingError
+from cluster.api.connection import Connection
+from cluster.api.errors import MissingError
 from cluster.protocols import ClusterError, Object
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Protocol
 from urllib.parse import quote, urlencode
 
+from cluster.api.connection import Connection
+from cluster.api.errors import TooLargeError
 from cluster.config_map import StoredConfigMap
-from cluster.connection import Connection
-from cluster.errors import TooLargeError
 from cluster.protocols import Object
 
 _OBJECTS = "apis/gpuward.io/v1alpha1"

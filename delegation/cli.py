@@ -47,10 +47,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT; the exit status."""
-    from cluster.connection import Connection  # noqa: PLC0415  # --help needs none of this
+    from cluster.api.connection import Connection  # noqa: PLC0415  # --help needs none of this
+    from cluster.controllers.gpu_exceptions import ExceptionsController  # noqa: PLC0415
     from cluster.gpu_exceptions import KubernetesGpuExceptions  # noqa: PLC0415
     from cluster.service import Service, repeat, run_or_report  # noqa: PLC0415
-    from delegation.controller import ExceptionsController  # noqa: PLC0415
     from delegation.policy_source import PolicySource  # noqa: PLC0415
 
     def make() -> Service:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import structlog
 
-from policies.files import load_policy_file
 from policies.loading import PolicyError
-from rules.policy import Policy
+from policies.policy import Policy
+from policies.policy_files import load_policy_file
 
 _log = structlog.get_logger("gpuward.exceptions")
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TextIO
 from lint.linter import reduce_garbage_collection
 from lint.options import parser
 from lint.report import WITH_EDITS, Style, Writer
-from lint.results import InputNotEvaluated, Results
 from lint.run import paths_of, run
-from lint.sources import UsageError
 from policies.loading import PolicyError
+from reports.results import InputNotEvaluated, Results
+from sources.sources import UsageError
 from terminal import printable, use_color, use_hyperlinks, write_error
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _evaluate(
     started: float,
 ) -> int:
     """Evaluate `paths`, fix them as `mode` says, and report to `out`; the exit status."""
-    outputs = import_module("lint.outputs").plan(options, paths) if options.outputs else None
+    outputs = import_module("reports.outputs").plan(options, paths) if options.outputs else None
     baseline = None
     if options.baseline:
         baseline = import_module("lint.baseline.accepting").load(options.baseline)
@@ -86,7 +86,7 @@ def _evaluate(
         _report_not_evaluated(results)
     else:
         form = outputs.on_standard_output if outputs else options.format or "text"
-        writer: Writer = import_module(f"lint.report.{form}").write
+        writer: Writer = import_module(f"reports.formats.{form}").write
         color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
         writer(out, results, style._replace(color=color, hyperlinks=links))
     if not is_written:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kubeyaml import Document
-from lint.manifests import File
-from lint.results import Remark, Results
 from policies.exceptions import GPU_EXCEPTION_API, GPU_EXCEPTION_KIND
+from policies.policy import Policy
+from reports.results import Remark, Results
 from rules.base.json_access import as_object, as_text
-from rules.base.json_patch import Path
-from rules.policy import Policy
+from rules.base.json_values import Path
 from rules.profile.context import Context
+from sources.manifests import File
 
 _LEVELS = {"Ended": "warning", "NotApproved": "note"}  # the others are errors
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from lint.sources import STANDARD_INPUT
-from policies.files import POLICY_FILE
+from policies.policy_files import POLICY_FILE
+from sources.sources import STANDARD_INPUT
 
 # The options of `gpuward lint` that commands lack which only have those of `add_inputs`.
 DEFAULTS: dict[str, Any] = {

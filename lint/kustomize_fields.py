@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_access import as_object, as_objects, as_text
+from rules.base.traits import KEY_WORDS
 from rules.gpu.images import is_cuda_image
-from rules.traits.bits import KEY_WORDS
 
 # What these make or change cannot be known without rendering. Fields that are not here, such as
 # `namePrefix`, `namespace`, `replicas` and `configMapGenerator`, change nothing that gives a GPU.

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from itertools import chain, islice
 
-from lint.large_files.parts import in_parts
 from lint.linter import Linter
 from lint.progress import Progress
-from lint.sources import Input, Source
+from sources.large_files import in_parts
+from sources.sources import Input, Source
 
 _BATCH = 32  # inputs
 _MAX_LENGTH = 1 << 20  # characters

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kubeyaml import Document
-from lint.manifests import File, UnparsedDocument
-from lint.results import InputNotEvaluated, Results
-from lint.sources import SkippedFile, Source
+from reports.results import InputNotEvaluated, Results
 from rules.base.json_access import as_object
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
 from rules.engine.bounds import oversized_reason
 from rules.engine.result import EvaluationResult
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
 from rules.workloads.lists import flatten_lists
+from sources.manifests import File, UnparsedDocument
+from sources.sources import SkippedFile, Source
 
 TEMPLATE = "a chart's template: lint the chart with --render"
 

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
 from lint.evaluation import EvaluatedDocument, Evaluator
-from lint.manifests import File
 from lint.not_evaluated import too_large
-from lint.results import Results
+from reports.results import Results
 from rules.base.json_access import as_object
-from rules.base.json_patch import Json, Operation, pointer
+from rules.base.json_values import Json, Operation, pointer
 from rules.engine.bounds import TooManyStepsError
 from rules.finding import Action, Finding
+from sources.manifests import File
 
 
 class Preview(NamedTuple):

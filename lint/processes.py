@@ -16,8 +16,8 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
 
 from lint.linter import Linter, Partial
-from lint.results import InputNotEvaluated
-from lint.sources import Input
+from reports.results import InputNotEvaluated
+from sources.sources import Input
 
 _WAITING = 3  # batches for each process, whose results may wait for those of an earlier one
 _ENDED = "a process of gpuward ended here, perhaps for want of memory; try --jobs 1"

@@ -6,14 +6,14 @@ import datetime
 from collections.abc import Collection, Iterator
 
 from kubeyaml import Document
-from lint.manifests import File
-from lint.results import Remark
 from lint.suppressions import Suppressions
+from policies.policy import Policy
+from reports.results import Remark
 from rules.base.json_access import display
-from rules.policy import Policy
 from rules.policy_exception import PolicyException
 from rules.profile.profile import Profile
 from rules.workloads.unread_requests import unread_gpu_requests
+from sources.manifests import File
 
 
 def remarks(

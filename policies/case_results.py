@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_patch import Json
+from rules.base.json_values import Json
 
 # The keys of a finding that stay the same when gpuward words its messages differently.
 _STABLE_KEYS = ("rule", "action", "path", "container", "key")

@@ -22,11 +22,11 @@ from functools import cached_property
 from typing import Any
 
 from kubeyaml import YamlError, read, split
-from rules.base.json_patch import Json, pointer
+from rules.base.json_values import Json, pointer
 from rules.engine.fixing import check, fix
+from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
 from rules.profile.context import Context
-from rules.rule_set import RuleSet
 
 EXPECTED, CIRCUMSTANCES = ".expected.yaml", ".case.yaml"
 _CIRCUMSTANCES = ("policy", "rules", "namespace", "user", "operation", "today")

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from cluster.durations import seconds
 from cluster.protocols import ClusterError, ConfigurationRef
-from registration.check import CheckReport, check, retry_until_ok, summary
+from cluster.webhooks.check import CheckReport, check, retry_until_ok, summary
 from registration.expectation import ExpectationError, read_expectation
 from registration.sample import check_certificate, send_sample
 from terminal import printable, write_error
@@ -63,8 +63,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, refs: list[ConfigurationRef]) -> int:
     """Check the webhook and print the results; the exit status."""
-    from cluster.client import KubernetesConfigurations  # noqa: PLC0415  # --help needs none of this
-    from cluster.connection import Connection  # noqa: PLC0415
+    from cluster.api.client import KubernetesConfigurations  # noqa: PLC0415  # --help needs none of this
+    from cluster.api.connection import Connection  # noqa: PLC0415
 
     try:
         expectation = read_expectation(options.expected) if options.expected else None

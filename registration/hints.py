@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cluster.protocols import ConfigurationRef
-from registration.webhook_client import (
+from cluster.webhooks.webhook_client import (
     CallError,
     ConnectionClosedError,
     Target,

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import structlog
 
-from cluster.connection import Connection
-from cluster.events import EventSource
+from cluster.api.connection import Connection
+from cluster.api.events import EventSource
 from cluster.protocols import ClusterError
-from policies.files import parse_policy, read_policy_file
 from policies.loading import PolicyError
+from policies.policy_files import parse_policy, read_policy_file
 
 _REMIND_SECONDS = 1800.0  # below the hour for which API servers keep an event
 _REASON, _ACTION = "PolicyRefused", "LoadPolicy"

@@ -7,7 +7,7 @@ import uuid
 from http import HTTPStatus
 from typing import Any
 
-from registration.webhook_client import (
+from cluster.webhooks.webhook_client import (
     Address,
     CallError,
     Reply,

@@ -46,10 +46,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Watch until SIGTERM or SIGINT; the exit status."""
-    from cluster.connection import Connection  # noqa: PLC0415  # --help needs none of this
+    from cluster.api.connection import Connection  # noqa: PLC0415  # --help needs none of this
     from cluster.service import Service, repeat, run_or_report  # noqa: PLC0415
+    from cluster.webhooks.watch import make_watch  # noqa: PLC0415
     from registration.policy_watch import make_policy_watch  # noqa: PLC0415
-    from registration.watch import make_watch  # noqa: PLC0415
 
     def make() -> Service:
         connection = Connection.in_cluster(options.kubeconfig)

@@ -3,11 +3,11 @@
 import enum
 from typing import NamedTuple, Self
 
-from rules.base.json_patch import Edit, Path
+from rules.base.json_values import Edit, Path
 from rules.objects.container import Container
-from rules.objects.container_setting import ContainerSetting
-from rules.objects.device_claim import DeviceClaim
+from rules.objects.file_settings import ContainerSetting
 from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.kubernetes_objects import DeviceClaim
 from rules.objects.label_command import LabelCommand
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod

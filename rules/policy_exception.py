@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rules.base.patterns import matches_any
+from rules.base.words import matches_any
 from rules.finding import Finding
 from rules.objects.container import Container
 

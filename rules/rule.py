@@ -12,9 +12,9 @@ from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from rules.finding import Action, Finding
-from rules.objects.container_setting import ContainerSetting
-from rules.objects.device_claim import DeviceClaim
+from rules.objects.file_settings import ContainerSetting
 from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.kubernetes_objects import DeviceClaim
 from rules.objects.label_command import LabelCommand
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota

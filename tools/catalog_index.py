@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rules.base import traits
 from rules.catalog.order import ORDER
 from rules.objects.pod import Pod
 from rules.rule import Rule
-from rules.traits import bits
 from tools.generated_file import write_or_compare
 
 TARGET = Path(__file__).parents[1] / "rules" / "catalog" / "index.py"
@@ -35,7 +35,7 @@ def content() -> str:
     """The text of the index."""
     subjects = {rule.subject for rule in ORDER if rule.subject is not Pod}
     imports = {f"from {subject.__module__} import {subject.__name__}\n" for subject in subjects}
-    traits = {name for rule in ORDER for entry in rule.needs for name in bits.names_of(entry)}
+    traits = {name for rule in ORDER for entry in rule.needs for name in traits.names_of(entry)}
     imports.add("from rules.finding import Action\n")
     imports.add("from rules.rule import Rule, indexed_rule\n")
     imports.add(f"from rules.traits.bits import ({', '.join(sorted(traits))},)\n")
@@ -52,7 +52,7 @@ def _arguments(rule: Rule[Any]) -> Iterator[str]:
         yield f"subject={rule.subject.__name__}"
     yield f"action=Action.{rule.action.name}"
     yield f"since={rule.since!r}"
-    needs = [" | ".join(bits.names_of(entry)) for entry in rule.needs]
+    needs = [" | ".join(traits.names_of(entry)) for entry in rule.needs]
     yield f"needs=({needs[0]},)" if len(needs) == 1 else f"needs=({', '.join(needs)})"
     if rule.supersedes:
         yield f"supersedes={rule.supersedes!r}"

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lint.findings import LEVELS
 from policies.profiles import built_in
+from reports.findings import LEVELS
 from rules.all_rules import ALL_RULES
 from rules.finding import Action
 from rules.rule import Rule

@@ -14,10 +14,10 @@ from itertools import chain
 from typing import Any
 
 from policies.profiles import built_in
+from rules.base import traits
 from rules.gpu.devices import NATIVE
 from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
 from rules.rule import Rule
-from rules.traits import bits as traits
 from tools.cel import any_of, contains, matches
 from tools.match_bounds import LONGEST, MOST
 from tools.match_fields import CONTAINERS, ENV, ENV_FROM

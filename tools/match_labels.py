@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from policies.profiles import built_in
+from rules.base.traits import KEY_WORDS
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
-from rules.traits.bits import KEY_WORDS
 from tools.cel import any_of, contains, leading_letters, matches, starts_with
 from tools.match_bounds import LONGEST
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from policies.profiles import built_in
+from rules.base.traits import KEY_WORDS
 from rules.placement.gpu_nodes import SCHEDULE_ANYWAY
-from rules.traits.bits import KEY_WORDS
 from tools.cel import any_of, matches
 from tools.match_bounds import MOST, MOST_PREFERRED
 from tools.match_fields import (

@@ -6,16 +6,16 @@ import argparse
 import datetime
 from functools import partial
 
-from certs.controller.controller import Controller, ControllerConfig
+from certs.authority import service_names
 from certs.controller.rotation_records import RotationPolicy
 from certs.controller.served_certificates import served_certificates
-from certs.pki.authority import service_names
-from certs.pki.keypairs import parse_certificates
-from cluster.client import KubernetesCluster
-from cluster.connection import Connection
+from certs.keypairs import parse_certificates
+from cluster.api.client import KubernetesCluster
+from cluster.api.connection import Connection
+from cluster.controllers.certificates import Controller, ControllerConfig
 from cluster.protocols import ConfigurationKind, ConfigurationRef
+from cluster.webhooks.watch import make_watch
 from registration.policy_watch import make_policy_watch
-from registration.watch import make_watch
 
 
 def make_controller(options: argparse.Namespace) -> Controller:

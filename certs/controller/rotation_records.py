@@ -7,8 +7,8 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from certs.controller.secrets import CertificateState
-from certs.pki.authority import CA_LIFETIME, LEAF_LIFETIME
+from certs.authority import CA_LIFETIME, LEAF_LIFETIME
+from certs.secrets import CertificateState
 
 
 class RotationPolicy(NamedTuple):

@@ -7,7 +7,7 @@ import datetime
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from certs.pki.keypairs import CertificateError, is_in_date, parse_certificates, parse_key_pair
+from certs.keypairs import CertificateError, is_in_date, parse_certificates, parse_key_pair
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 

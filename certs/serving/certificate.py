@@ -18,7 +18,7 @@ from typing import NamedTuple
 from cryptography import x509
 
 from certs.clock import utc_now
-from certs.pki.keypairs import CertificateError, fingerprint
+from certs.keypairs import CertificateError, fingerprint
 from certs.pki.validation import CERTIFICATE, KEY, names_of, validate_key_pair
 from certs.serving.tls_contexts import load_key_pair, new_context, trust_clients
 

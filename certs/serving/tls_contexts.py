@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from certs.pki.keypairs import CertificateError, bundle, parse_certificates
+from certs.keypairs import CertificateError, bundle, parse_certificates
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # for TLS 1.2; all ciphers of TLS 1.3 are authenticated
 

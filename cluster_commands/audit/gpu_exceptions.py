@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 
-from cluster_commands.source.objects import NotServedError, ObjectSource, SourceError
+from cluster.source.objects import NotServedError, ObjectSource, SourceError
 from cluster_commands.source.resources import GPU_EXCEPTIONS
 from policies.gpu_exceptions import acceptances
-from rules.policy import Policy
+from policies.policy import Policy
 
 
 def with_gpu_exceptions(

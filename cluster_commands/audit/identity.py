@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cluster_commands.source.objects import Object
+from cluster.source.objects import Object
 from rules.base.json_access import as_object, as_text
 
 

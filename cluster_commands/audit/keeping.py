@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from cluster.connection import Connection
-from cluster_commands.audit.audit import AuditResult
-from cluster_commands.audit.publishing import publish
+from cluster.api.connection import Connection
+from cluster.audit.audit import AuditResult
+from cluster.audit.policy_reports import publish
+from cluster.audit.sinks import write_events
+from cluster.source.objects import SourceError
 from cluster_commands.audit.report_kinds import ReportKind
-from cluster_commands.audit.workload_events import write_events
-from cluster_commands.source.objects import SourceError
-from lint.findings import LocatedFinding
 from lint.report import many
+from reports.findings import LocatedFinding
 from terminal import printable
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cluster_commands.source.objects import ResourceNames
-from registration.configurations import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS
+from cluster.source.objects import ResourceNames
+from webhook.registration import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS
 
 # What limits pods, what they refer to, and what says which of them are sent to the webhook. Not
 # ConfigMaps: nobody should need to read them all.

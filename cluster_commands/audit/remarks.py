@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from cluster_commands.audit.evaluation import Evaluated
-from cluster_commands.audit.facts import Facts
-from lint.findings import RULES
+from cluster.audit.evaluation import Evaluated
+from cluster.audit.facts import Facts
 from lint.report import many
-from lint.results import Remark
+from reports.findings import RULES
+from reports.results import Remark
 from rules.base.json_access import as_object, as_text
 from rules.finding import Action
 from rules.gpu.devices import pod_requests_gpu

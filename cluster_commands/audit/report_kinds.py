@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cluster_commands.source.objects import Resource
+from cluster.source.objects import Resource
 
 
 class ReportKind(NamedTuple):

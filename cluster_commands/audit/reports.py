@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from cluster.source.objects import Object
 from cluster_commands.audit.report_kinds import ReportKind
-from cluster_commands.source.objects import Object
-from lint.findings import LocatedFinding, ReportedFinding
+from reports.findings import LocatedFinding, ReportedFinding
 from terminal import printable
 
 REPORT_NAME = "gpuward-audit"

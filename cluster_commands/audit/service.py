@@ -9,17 +9,17 @@ from typing import Any
 
 import structlog
 
-from cluster.connection import Connection
+from cluster.api.connection import Connection
+from cluster.audit.audit import audit
+from cluster.audit.service import AuditController, AuditRun, StoppedError
 from cluster.protocols import Object
 from cluster.service import Service, repeat, run_or_report
 from cluster.service_options import STATUS_PORT
-from cluster_commands.audit.audit import audit
-from cluster_commands.audit.controller import AuditController, AuditRun, StoppedError
+from cluster.source.api_server import ApiServerSource
+from cluster.source.objects import SourceError
 from cluster_commands.audit.keeping import keep, kept_findings
 from cluster_commands.audit.report_kinds import KINDS
-from cluster_commands.source.api_server import ApiServerSource
-from cluster_commands.source.objects import SourceError
-from lint.policy_file import PolicyChoice
+from sources.policy_file import PolicyChoice
 
 _log = structlog.get_logger("gpuward.audit")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cluster_commands.doctor.facts import Facts, by_name
+from cluster.doctor.facts import Facts, by_name
 from cluster_commands.source.resources import DAEMON_SETS
 from rules.base.json_access import as_object, as_text
 

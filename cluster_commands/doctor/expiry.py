@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from registration.webhook_client import Validity, context_of, validity_of
+from cluster.webhooks.webhook_client import Validity, context_of, validity_of
 
 # As the alert GpuwardCertificateExpiresSoon: gpuward renews when a third of the lifetime is left.
 _SOON = datetime.timedelta(days=14)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cluster_commands.source.objects import Object
+from cluster.source.objects import Object
 from rules.base.json_access import as_object, as_objects, as_text
 
 

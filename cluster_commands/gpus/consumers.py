@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from cluster.gpus.pod_requests import effective_requests, has_terminated, whole
+from cluster.gpus.shares import PER_CARD, Amount, Share, shares_of
+from cluster.gpus.usage import Consumer
 from cluster_commands.gpus.kai import kai_shares, requested
-from cluster_commands.gpus.pod_requests import effective_requests, has_terminated, whole
 from cluster_commands.gpus.resource_claims import Claim
-from cluster_commands.gpus.shares import PER_CARD, Amount, Share, shares_of
-from cluster_commands.gpus.usage import Consumer
-from lint.owners import Owners
+from reports.owners import Owners
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.objects.object_ref import object_ref
 from rules.profile.profile import Profile

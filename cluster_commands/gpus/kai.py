@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from cluster_commands.gpus.shares import Amount, Share, whole_number
+from cluster.gpus.shares import Amount, Share, whole_number
 from rules.base.json_access import as_object, as_text
 
 FRACTION = "gpu-fraction"

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from cluster_commands.gpus.device_pools import Device
+from cluster.gpus.claims import Device
+from cluster.gpus.nodes import Card
+from cluster.gpus.pod_requests import amount_of, whole
+from cluster.gpus.shares import Amount
 from cluster_commands.gpus.kai import FRACTION
-from cluster_commands.gpus.node_cards import Card
-from cluster_commands.gpus.pod_requests import amount_of, whole
 from cluster_commands.gpus.resource_slices import cards_by_driver
-from cluster_commands.gpus.shares import Amount
 from rules.base.json_access import as_object
 from rules.profile.profile import Profile
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from cluster_commands.gpus.accounting import DEFAULT_POD_SIZE, PodSize
-from cluster_commands.gpus.pod_requests import amount_of
-from cluster_commands.source.options import add_options
+from cluster.gpus.accounting import DEFAULT_POD_SIZE, PodSize
+from cluster.gpus.pod_requests import amount_of
+from cluster.source.options import add_options
 from terminal.arguments import CommandParser
 
 LEAST_SECONDS = 2.0

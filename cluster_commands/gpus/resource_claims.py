@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from cluster_commands.gpus.device_pools import Device, part_of
-from cluster_commands.gpus.pod_requests import amount_of
+from cluster.gpus.claims import Device, part_of
+from cluster.gpus.pod_requests import amount_of
+from cluster.gpus.shares import Amount
 from cluster_commands.gpus.resource_slices import DeviceKey, is_gpu_driver
-from cluster_commands.gpus.shares import Amount
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.profile.profile import Profile
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from cluster_commands.gpus.device_pools import Device, DevicePool
+from cluster.gpus.claims import Device, DevicePool
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
 from rules.profile.profile import Profile

@@ -5,9 +5,9 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 
-from cluster_commands.gpus.rows import Cell, Table, allocated_text
+from cluster.gpus.tables import Cell, Table, allocated_text
+from cluster.gpus.usage import ResourceUsage
 from cluster_commands.gpus.tabwriter import align
-from cluster_commands.gpus.usage import ResourceUsage
 from terminal import printable
 
 _PADDING = 3  # between columns, as in kubectl

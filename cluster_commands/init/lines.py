@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from kubeyaml.patch.rendering import one_line
+from kubeyaml.patch.layout import one_line
 
 _WIDTH = 100
 _BEHIND = "  # "

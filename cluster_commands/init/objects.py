@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from cluster_commands.device_plugins import is_device_plugin
-from cluster_commands.source.objects import Object
+from cluster.source.device_plugins import is_device_plugin
+from cluster.source.objects import Object
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.profile.records import Taint
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cluster_commands.init.choice import nodes_named
-from cluster_commands.init.differences import Entry, is_component, runtime_classes
+from cluster.init.choice import nodes_named
+from cluster.init.differences import Entry, is_component, runtime_classes
+from cluster.init.survey import Survey
 from cluster_commands.init.lines import commented, item, line, note, section
-from cluster_commands.init.survey import Survey
 from cluster_commands.source.resources import PODS
 from rules.placement.ack_nodes import MODE
 from rules.profile.profile import Profile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cluster.service_options import add_service_options
-from policies.inventory_files import MAX_PARTS
+from policies.controller_files import MAX_PARTS
 from terminal import write_error
 from terminal.arguments import CommandParser
 
@@ -75,11 +75,11 @@ def _run(options: argparse.Namespace) -> int:
     if len(options.config_maps) > MAX_PARTS:
         write_error("gpuward inventory", f"more than {MAX_PARTS} times --config-map")
         return 2
+    from cluster.api.connection import Connection  # noqa: PLC0415
     from cluster.config_map import StoredConfigMap  # noqa: PLC0415  # --help needs none of this
-    from cluster.connection import Connection  # noqa: PLC0415
+    from cluster.controllers.inventory import InventoryController  # noqa: PLC0415
     from cluster.service import Service, repeat, run_or_report  # noqa: PLC0415
-    from cluster_commands.inventory.controller import InventoryController  # noqa: PLC0415
-    from cluster_commands.source.api_server import ApiServerSource  # noqa: PLC0415
+    from cluster.source.api_server import ApiServerSource  # noqa: PLC0415
     from delegation.policy_source import PolicySource  # noqa: PLC0415
 
     def make() -> Service:

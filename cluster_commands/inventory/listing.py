@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cluster_commands.source.objects import (
-    MissingRightError,
-    NotServedError,
-    ObjectSource,
-    SourceError,
-)
+from cluster.source.objects import MissingRightError, NotServedError, ObjectSource, SourceError
 from cluster_commands.source.resources import (
     CLAIM_TEMPLATES,
     CLAIMS,
@@ -21,7 +16,7 @@ from cluster_commands.source.resources import (
 from rules.base.json_access import as_object
 from rules.inventory.inventory import Inventory
 from rules.profile.profile import Profile
-from rules.workloads.inventory import add_objects, new_builder, variables_of_runtimes
+from rules.workloads.referred_objects import add_objects, new_builder, variables_of_runtimes
 
 # Quotas and limits of namespaces are not listed: the API server itself compares pods with them.
 ALWAYS = (RUNTIME_CLASSES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from cluster.protocols import ClusterError
-from cluster_commands.source.objects import DiscoveryError, Object, Resource, ResourceNames
+from cluster.source.objects import DiscoveryError, Object, Resource, ResourceNames
 from rules.base.json_access import as_object, as_objects, as_text
 
 

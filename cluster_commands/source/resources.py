@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster_commands.source.objects import Resource
+from cluster.source.objects import Resource
 
 _REGISTRATION = "admissionregistration.k8s.io"
 _ALLOCATION = "resource.k8s.io"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from cluster.connection import Connection
-from cluster.errors import UnavailableError, UnreachableError
-from cluster_commands.source.objects import Object
+from cluster.api.connection import Connection
+from cluster.api.errors import UnavailableError, UnreachableError
+from cluster.source.objects import Object
 
 _ATTEMPTS = 6  # of a request, so that an API server may restart meanwhile
 _MAX_WAIT = 60.0  # seconds
@@ -35,7 +35,7 @@ class RetryingConnection:
     def request(
         self, method: str, path: str, body: Object | None = None, sent: str = "application/json"
     ) -> Object:
-        """The JSON response. Raises ClusterError, as those of `cluster.errors`."""
+        """The JSON response. Raises ClusterError, as those of `cluster.api.errors`."""
         for attempt in range(_ATTEMPTS):
             try:
                 answer = self._connection.request(method, path, body, sent, _MAX_BYTES)

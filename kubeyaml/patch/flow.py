@@ -3,10 +3,10 @@
 from typing import Any
 
 from kubeyaml.model import Place
+from kubeyaml.patch.layout import Look, flow, pretty_flow, scalar
 from kubeyaml.patch.look import children
 from kubeyaml.patch.model import PatchError, Splice
 from kubeyaml.patch.refusals import refuse_comments_inside
-from kubeyaml.patch.rendering import Look, flow, pretty_flow, scalar
 from kubeyaml.patch.source_text import SourceText
 
 

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Final
 
 from kubeyaml.model import Document, Place
-from kubeyaml.patch.rendering import Look
+from kubeyaml.patch.layout import Look
 from kubeyaml.patch.source_text import SourceText
 
 _MAX_COLLECTIONS: Final = 500

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kubeyaml.model import Chunk, Document, Json, Path, YamlError
-from kubeyaml.patch.block import BlockEditor
+from kubeyaml.patch.editors import BlockEditor
 from kubeyaml.patch.flow import FlowEditor
 from kubeyaml.patch.json_values import identical, path_of, value_at
+from kubeyaml.patch.layout import Look
 from kubeyaml.patch.look import look_of
 from kubeyaml.patch.model import Operation, Patched, PatchError, Splice
 from kubeyaml.patch.narrowing import narrowed
@@ -17,7 +18,6 @@ from kubeyaml.patch.refusals import (
     refuse_placeholders,
     refuse_shared,
 )
-from kubeyaml.patch.rendering import Look
 from kubeyaml.patch.source_text import SourceText
 from kubeyaml.reader import read
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from lint.baseline.file import Entry, read_baseline
 from lint.baseline.matching import Comparison, Paths, compare
-from lint.findings import LocatedFinding, SuppressedFinding
-from lint.results import Remark, Results
-from rules.policy import Policy
+from policies.policy import Policy
+from reports.findings import LocatedFinding, SuppressedFinding
+from reports.results import Remark, Results
 
 _UPDATE = "run gpuward baseline update"
 

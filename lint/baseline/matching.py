@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from lint.baseline.file import Entry
-from lint.findings import ACTIONS, LocatedFinding
 from lint.report import affected
 from lint.report.fingerprints import fingerprint
-from lint.results import Results
-from lint.sources import STANDARD_INPUT
+from policies.policy import Policy
+from reports.findings import ACTIONS, LocatedFinding
+from reports.results import Results
 from rules.finding import Action
-from rules.policy import Policy
+from sources.sources import STANDARD_INPUT
 from terminal import printable
 
 _MAX_OBJECT = 300  # characters; people read it, and tenants choose it

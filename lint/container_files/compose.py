@@ -8,10 +8,10 @@ from typing import Any
 from kubeyaml import YamlError, read, split
 from lint.container_files.placed import PlacedSetting, UnreadableError
 from rules.base.json_access import as_object, as_objects, as_text
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
 from rules.gpu.images import is_cuda_image
-from rules.gpu.run_commands import is_gpu_device
-from rules.objects.container_setting import ContainerSetting
+from rules.gpu.scripts import is_gpu_device
+from rules.objects.file_settings import ContainerSetting
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lint.container_files.instructions import Instruction, instructions
 from lint.container_files.placed import PlacedSetting, UnreadableError
-from rules.objects.container_setting import ContainerSetting
+from rules.objects.file_settings import ContainerSetting
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
 

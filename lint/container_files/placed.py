@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kubeyaml import Document
-from rules.base.json_patch import Path
-from rules.objects.container_setting import ContainerSetting
+from rules.base.json_values import Path
+from rules.objects.file_settings import ContainerSetting
 from rules.objects.label_command import LabelCommand
 
 

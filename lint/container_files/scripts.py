@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from lint.container_files.placed import PlacedSetting
 from rules.gpu.label_commands import find_node_labels
-from rules.gpu.run_commands import RunOption, find_run_options, gives_gpu, run_options
-from rules.objects.container_setting import ContainerSetting
+from rules.gpu.scripts import RunOption, find_run_options, gives_gpu, run_options
+from rules.objects.file_settings import ContainerSetting
 from rules.objects.label_command import LabelCommand
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from kubeyaml.patch import Patched, PatchError, patch
 from lint.evaluation import EvaluatedDocument, Evaluator
-from lint.manifests import File
-from rules.base.json_patch import Operation, Path
+from rules.base.json_values import Operation, Path
 from rules.engine.bounds import TooManyStepsError
 from rules.engine.fixing import FixResult
 from rules.engine.result import EvaluationResult
 from rules.finding import Finding
+from sources.manifests import File
 
 _COMMENT_MOVES = "a comment that suppresses a rule would then cover something else"
 

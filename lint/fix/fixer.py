@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from lint.evaluation import EvaluatedDocument, Evaluator, Item
-from lint.findings import reported
 from lint.fix.by_hand import edits_by_hand
 from lint.fix.documents import NotFixedError, fix_document
-from lint.manifests import File
-from lint.results import FixedFinding, InputNotEvaluated, NotFixed, Results
-from lint.sources import Source
+from reports.findings import reported
+from reports.results import FixedFinding, InputNotEvaluated, NotFixed, Results
+from sources.manifests import File
+from sources.sources import Source
 
 
 class FixedText(NamedTuple):

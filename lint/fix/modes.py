@@ -6,11 +6,11 @@ import sys
 from collections.abc import Collection
 from typing import NamedTuple, TextIO
 
-from lint.fix.atomic_write import write_file
 from lint.fix.diff import diff_writer
 from lint.fix.fixer import FixedText, Fixer, WriteError
+from lint.fix.output import write_file
 from lint.fix.standard_streams import StandardStreams
-from lint.sources import UsageError
+from sources.sources import UsageError
 
 
 class Mode(NamedTuple):

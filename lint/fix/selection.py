@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from lint.sources import UsageError
 from policies.suggestions import did_you_mean
 from rules.catalog.index import CATALOG
+from rules.engine.rule_set import ActiveRule, RuleSet
 from rules.finding import FixScope
-from rules.rule_set import ActiveRule, RuleSet
+from sources.sources import UsageError
 
 
 def select_fixes(rule_set: RuleSet, names: Collection[str], *, unsafe: bool) -> RuleSet:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from functools import partial
 
 from lint.evaluation import EvaluatedDocument, Evaluator, Suggest
-from lint.findings import SuggestedEdit
 from lint.fix.changes import TextEdit, text_edits
 from lint.fix.documents import NotFixedError, fix_finding
-from lint.manifests import File
+from reports.findings import SuggestedEdit
 from rules.finding import Action, Finding
+from sources.manifests import File
 
 # Every suggestion takes as long as a fix of the whole document. So many are made, or as many as
 # documents of these characters together have room for, but one in any case.

@@ -7,7 +7,7 @@ import subprocess
 from types import TracebackType
 from typing import Self
 
-from lint.git.command import pipe, start_git
+from sources.git.command import pipe, start_git
 
 
 class BlobError(OSError):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 
-from lint.git.trees import LINK, SUBMODULE, Entry, GitTree
-from lint.inputs import is_excluded
-from lint.sources import (
+from sources.git.trees import LINK, SUBMODULE, Entry, GitTree
+from sources.paths import is_excluded
+from sources.sources import (
     ENDINGS,
     KUSTOMIZATIONS,
     MAX_BYTES,

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from functools import cached_property
 
 from lint.git.blobs import Blobs
-from lint.git.command import GitError, git, git_line
 from lint.git.inputs import changed_paths, changed_sources
-from lint.git.trees import Entry, GitTree, commit_entries, index_entries
 from lint.git.written_out import written_out
-from lint.sources import SkippedSource, Source, UnreadableSource, UsageError
+from sources.git.command import GitError, git, git_line
+from sources.git.trees import Entry, GitTree, commit_entries, index_entries
+from sources.sources import SkippedSource, Source, UnreadableSource, UsageError
 
 
 class StagedFiles:

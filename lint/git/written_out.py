@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
-from lint.git.command import GitError
-from lint.git.trees import GitTree
-from lint.sources import MAX_BYTES
+from sources.git.command import GitError
+from sources.git.trees import GitTree
+from sources.sources import MAX_BYTES
 
 MAX_FILES = 20_000
 MAX_TOTAL = 256 * 1024 * 1024

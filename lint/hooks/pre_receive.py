@@ -12,17 +12,17 @@ from importlib import import_module
 from typing import BinaryIO, NamedTuple, TextIO
 
 from lint.git.blobs import Blobs
-from lint.git.command import GitError, git_line
 from lint.git.inputs import changed_sources
-from lint.git.trees import GitTree, commit_entries
 from lint.hooks.time_limit import OutOfTimeError, time_limit
 from lint.linter import Linter, reduce_garbage_collection
 from lint.report import Style, Writer
-from lint.results import Results
-from lint.sources import SkippedSource, Source, UnreadableSource, UsageError
-from policies.files import load_policy_file
-from rules.policy import Policy
+from policies.policy import Policy
+from policies.policy_files import load_policy_file
+from reports.results import Results
 from rules.profile.context import Context
+from sources.git.command import GitError, git_line
+from sources.git.trees import GitTree, commit_entries
+from sources.sources import SkippedSource, Source, UnreadableSource, UsageError
 from terminal import printable
 
 MAX_REFS = 100
@@ -114,7 +114,7 @@ def _judge(push: Push, policy: Policy, options: argparse.Namespace, out: TextIO)
     status = results.status(options.fail_on)
     if status:
         report = io.StringIO()  # the time may end within a line
-        writer: Writer = import_module(f"lint.report.{options.format}").write
+        writer: Writer = import_module(f"reports.formats.{options.format}").write
         writer(report, results, Style(notes=options.fail_on == "note", fail_on=options.fail_on))
         out.write(printable(f"gpuward: {push.ref}:") + f"\n{report.getvalue()}")
     return status

@@ -8,20 +8,20 @@ from typing import NamedTuple
 
 from lint.evaluation import EvaluatedDocument, Evaluator
 from lint.file_trees import DISK
-from lint.findings import LocatedFinding, SuggestedEdit, locate_finding
 from lint.fix.changes import TextEdit, text_edits
 from lint.fix.fixer import FixedText, Fixer
 from lint.fix.selection import select_fixes
 from lint.fix.suggestions import suggestion
 from lint.language_server.policies import FoundPolicy, Policies, Settings
 from lint.linter import Linter
-from lint.manifests import File
-from lint.results import Results
-from lint.sources import Source, source_of
 from policies.loading import PolicyError
+from reports.findings import LocatedFinding, SuggestedEdit, locate_finding
+from reports.results import Results
+from rules.engine.rule_set import ActiveRule
 from rules.finding import Finding
 from rules.profile.context import Context
-from rules.rule_set import ActiveRule
+from sources.manifests import File
+from sources.sources import Source, source_of
 
 
 class FoundHere(NamedTuple):

@@ -6,10 +6,10 @@ import re
 
 from lsprotocol.types import CompletionItem, CompletionItemKind, Position
 
-from lint.findings import RULES
 from lint.language_server.policy_paths import place_of_text
 from lint.language_server.policy_schema import Choice, choices
 from lint.language_server.positions import Positions
+from reports.findings import RULES
 
 # The beginning of a comment that suppresses rules, up to the name of one.
 _COMMENT = re.compile(r"#[ \t]*gpuward:[ \t]*ignore\[[^\]]*$")

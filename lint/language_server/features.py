@@ -12,7 +12,7 @@ from lint.language_server.completion import comment_completion, policy_completio
 from lint.language_server.hover import manifest_hover, policy_hover
 from lint.language_server.policies import Settings
 from lint.language_server.server import GpuwardServer, is_policy
-from policies.files import POLICY_FILE
+from policies.policy_files import POLICY_FILE
 
 
 def create_server(settings: Settings) -> GpuwardServer:

@@ -6,12 +6,12 @@ import re
 
 from lsprotocol.types import Hover, MarkupContent, MarkupKind, Position, Range
 
-from lint.explain import markdown
-from lint.findings import RULES
 from lint.language_server.analysis import Analysis
 from lint.language_server.policy_paths import place_of_key
 from lint.language_server.policy_schema import describe
 from lint.language_server.positions import Positions
+from reports.explain import markdown
+from reports.findings import RULES
 
 # No rule has a longer name; further characters are not looked at.
 _MAX_WORD = 80

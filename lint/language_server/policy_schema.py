@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from lint.findings import RULES
 from lint.language_server.policy_paths import ITEM, KeyPath, Place
 from policies.profiles import built_in
 from policies.validation import schema
+from reports.findings import RULES
 
 Schema: TypeAlias = Mapping[str, Any]
 _RULE_SETTINGS = 2  # rules, NAME

@@ -19,7 +19,7 @@ from lint.language_server.analysis import Analysis, analyze
 from lint.language_server.diagnostics import manifest_diagnostics, policy_diagnostics
 from lint.language_server.policies import Policies, Settings
 from lint.language_server.positions import Positions
-from policies.files import POLICY_FILE
+from policies.policy_files import POLICY_FILE
 
 _LOG = logging.getLogger(__name__)
 # Seconds without a key before a document is evaluated.

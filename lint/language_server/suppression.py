@@ -5,7 +5,7 @@ from __future__ import annotations
 from lint.evaluation import EvaluatedDocument
 from lint.fix.changes import TextEdit
 from lint.language_server.analysis import Analysis, FoundHere
-from lint.manifests import File, UnparsedDocument
+from sources.manifests import File, UnparsedDocument
 
 _TRIED_REASON = "a reason"
 

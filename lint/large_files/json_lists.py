@@ -10,7 +10,7 @@ from typing import Any
 from lint.large_files import lists
 from lint.large_files.lists import MAX_HEAD, OWN_LINES, ListError, check_kind
 from lint.large_files.text_stream import TextStream
-from lint.sources import MAX_BYTES, Part, Source
+from sources.sources import MAX_BYTES, Part, Source
 
 _SPACE = re.compile(r"[\s,]*")
 _KEY = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*")\s*:\s*')

@@ -13,7 +13,7 @@ from kubeyaml import Chunk, YamlError, read
 from lint.large_files import lists
 from lint.large_files.lists import MAX_HEAD, OWN_LINES, ListError, check_kind
 from lint.large_files.text_stream import TextStream
-from lint.sources import MAX_BYTES, Part, Source
+from sources.sources import MAX_BYTES, Part, Source
 
 _ITEMS = re.compile(r"^items:[ \t]*(?:#[^\n]*)?\r?\n", re.MULTILINE)
 _FIRST = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*( *)-[ \t\r\n]")

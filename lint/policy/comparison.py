@@ -8,17 +8,17 @@ from typing import NamedTuple, TypeAlias
 from kubeyaml import Document
 from lint.evaluation import Evaluator
 from lint.file_trees import DISK
-from lint.kustomizations import Kustomizations
-from lint.manifests import File, UnparsedDocument
 from lint.not_evaluated import TEMPLATE
-from lint.results import InputNotEvaluated
-from lint.sources import Input, SkippedSource, StandardInput, UnreadableSource, UnreadFile
 from lint.suppressions import Suppressions
+from reports.results import InputNotEvaluated
 from rules.engine.bounds import TooManyStepsError
+from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
 from rules.objects.object_ref import ObjectRef
 from rules.profile.context import Context
-from rules.rule_set import RuleSet
+from sources.kustomization_files import Kustomizations
+from sources.manifests import File, UnparsedDocument
+from sources.sources import Input, SkippedSource, StandardInput, UnreadableSource, UnreadFile
 
 # From the mildest to the most severe.
 _STATES = ("accepted", "noted", "fixed", "warned", "refused")

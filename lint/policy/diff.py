@@ -9,11 +9,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 
-from lint.inputs import inputs
 from lint.policy import Commands
 from lint.policy.comparison import ChangedObject, Comparison
-from policies.files import load_policy_or_config_map
+from policies.policy_files import load_policy_or_config_map
 from rules.profile.context import Context
+from sources.paths import inputs
 from terminal import printable, write_error
 
 _DESCRIPTION = """\

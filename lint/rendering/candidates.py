@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from kubeyaml import Document, YamlError, read, split
-from lint.manifests import File, UnparsedDocument
-from lint.rendering.kustomizations import Kustomization
 from lint.rendering.origins import SourceFiles
 from lint.rendering.renaming import Renaming
 from rules.base.json_access import as_object, as_text
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
+from sources.manifests import File, UnparsedDocument
+from sources.rendering.kustomizations import Kustomization
 
 _TARGET = ("kind", "name", "namespace")
 

@@ -7,10 +7,10 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from lint.findings import LocatedFinding
-from lint.rendering.charts import RenderedChart
 from lint.rendering.origins import Origin, SourceFiles, Work, line_span
 from lint.rendering.template_lines import Outline
+from reports.findings import LocatedFinding
+from sources.rendering.charts import RenderedChart
 
 _SOURCE = re.compile(r"(?:\A|\n)---\n# Source: ([^\n]*)")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator
 
-from lint.inputs import files_at, is_excluded
-from lint.rendering.charts import CHART
-from lint.sources import KUSTOMIZATIONS, UnreadFile
+from sources.paths import files_at, is_excluded
+from sources.rendering.charts import CHART
+from sources.sources import KUSTOMIZATIONS, UnreadFile
 
 
 def find_charts(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_access import as_object
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
 
 # What names an item of a list, which patches and other resources may put at another index
 _NAMES = ("name", "mountPath", "containerPath", "key")

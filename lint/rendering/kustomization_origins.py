@@ -9,8 +9,6 @@ from operator import itemgetter
 from typing import Any
 
 from kubeyaml import Document
-from lint.findings import LocatedFinding
-from lint.manifests import File
 from lint.rendering.candidates import (
     Candidate,
     Key,
@@ -22,11 +20,13 @@ from lint.rendering.candidates import (
     rendered_keys,
 )
 from lint.rendering.fields import Fields, is_same
-from lint.rendering.kustomizations import RenderedKustomization
 from lint.rendering.origins import Origin, SourceFiles, Work
 from lint.rendering.renaming import renamings
+from reports.findings import LocatedFinding
 from rules.base.json_access import as_object
 from rules.workloads.lists import flatten_lists
+from sources.manifests import File
+from sources.rendering.kustomizations import RenderedKustomization
 
 
 class KustomizationOrigins:

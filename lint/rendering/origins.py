@@ -7,10 +7,10 @@ from typing import NamedTuple, Protocol
 
 from kubeyaml import Document
 from lint.excerpts import Span
-from lint.findings import LocatedFinding
-from lint.manifests import File
-from lint.sources import MAX_BYTES, Source
-from rules.base.json_patch import Path
+from reports.findings import LocatedFinding
+from rules.base.json_values import Path
+from sources.manifests import File
+from sources.sources import MAX_BYTES, Source
 
 _MAX_LINE = 2_000  # characters that are shown
 

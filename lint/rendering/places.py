@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import NamedTuple, TypeVar
 
-from lint.findings import LocatedFinding, SuppressedFinding
-from lint.manifests import File
 from lint.rendering.origins import Origin, OriginFinder, SourceFiles, Work, line_span
-from lint.results import InputNotEvaluated, Remark, Results
-from lint.sources import Source
 from lint.suppressions import Suppressions, find_suppressions
+from reports.findings import LocatedFinding, SuppressedFinding
+from reports.results import InputNotEvaluated, Remark, Results
+from rules.engine.rule_set import ActiveRule
 from rules.finding import Action
-from rules.rule_set import ActiveRule
+from sources.manifests import File
+from sources.sources import Source
 
 _E = TypeVar("_E", Remark, InputNotEvaluated)
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from hashlib import sha256
 
 from kubeyaml import Document
-from lint.manifests import File
-from lint.rendering.charts import RenderedChart
 from lint.rendering.helm_ignore import ignored_by_helm
 from lint.rendering.origins import SourceFiles
-from lint.sources import Source, has_placeholder
+from sources.manifests import File
+from sources.rendering.charts import RenderedChart
+from sources.sources import Source, has_placeholder
 
 _FOLDERS = ("templates", "charts")
 

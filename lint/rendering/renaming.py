@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from lint.rendering.kustomizations import Kustomization
+from sources.rendering.kustomizations import Kustomization
 
 _MAX_LENGTH = 253  # of a name in Kubernetes
 _MAX_RENAMINGS = 100

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from lint.linter import Linter
 from lint.rendering.chart_origins import ChartOrigins
-from lint.rendering.charts import CHART, ChartOptions, RenderedChart, is_library, render_chart
 from lint.rendering.discovery import find_charts, find_kustomizations
 from lint.rendering.kustomization_origins import KustomizationOrigins
-from lint.rendering.kustomizations import (
+from lint.rendering.places import Places
+from lint.rendering.plain_files import ChartFiles
+from sources.rendering.charts import CHART, ChartOptions, RenderedChart, is_library, render_chart
+from sources.rendering.kustomizations import (
     Kustomization,
     RenderedKustomization,
     choose_rendered,
     read_kustomization,
     render_kustomization,
 )
-from lint.rendering.places import Places
-from lint.rendering.plain_files import ChartFiles
-from lint.rendering.programs import MAX_SECONDS_OF_RUN, TOO_LONG, is_late
-from lint.sources import KUSTOMIZATIONS, Input, SkippedSource, UnreadableSource, UsageError
+from sources.rendering.programs import MAX_SECONDS_OF_RUN, TOO_LONG, is_late
+from sources.sources import KUSTOMIZATIONS, Input, SkippedSource, UnreadableSource, UsageError
 
 if TYPE_CHECKING:
     from lint.git.staged import StagedFiles

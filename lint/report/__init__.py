@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import NamedTuple, TextIO
 
-from lint.findings import LocatedFinding
-from lint.results import Results
-from lint.sources import STANDARD_INPUT
+from reports.findings import LocatedFinding
+from reports.results import Results
+from sources.sources import STANDARD_INPUT
 
 FORMATS = (
     *("text", "json", "yaml", "concise", "summary", "statistics"),

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable
 
-from lint.findings import LocatedFinding
+from reports.findings import LocatedFinding
 
 
 def fingerprints(findings: Iterable[LocatedFinding]) -> list[str]:

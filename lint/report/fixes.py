@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from lint.results import NotFixed, Results
+from reports.results import NotFixed, Results
 
 
 def fixed_files(results: Results) -> Iterator[tuple[str, str]]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from rules.engine.bounds import StepLimit, TooManyStepsError, steps_of_finding
 from rules.engine.result import RuleFindings
+from rules.engine.rule_set import ActiveRule
 from rules.finding import Finding
 from rules.objects.pod import Pod
 from rules.profile.context import Context
-from rules.rule_set import ActiveRule
 from rules.workloads.subjects import Subject
 
 NOTHING: RuleFindings = ((), "")

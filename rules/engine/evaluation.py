@@ -7,22 +7,22 @@ from typing import Any
 
 from rules.base.caching import cached_property
 from rules.base.json_access import as_object
-from rules.base.json_patch import Json
+from rules.base.json_values import Json
+from rules.base.traits import satisfies
 from rules.engine.bounds import STEPS_OF_A_POD, StepLimit, steps_of
 from rules.engine.checking import NOTHING, ResultsByRule, check_subject
 from rules.engine.exceptions import ExceptionMatcher
 from rules.engine.fast_path import pod_from_raw, well_formed_pod
 from rules.engine.result import EvaluationResult, RuleFailure, RuleFindings
+from rules.engine.rule_set import ActiveRule, RuleSet
 from rules.engine.suppression import Suppress
+from rules.engine.traits import raw_traits, set_traits, traits_of
 from rules.finding import Finding
 from rules.gpu.components import is_component, is_mirror
 from rules.objects.circumstances import set_circumstances
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.objects.pod import Pod
 from rules.profile.context import Context
-from rules.rule_set import ActiveRule, RuleSet
-from rules.traits.bits import satisfies
-from rules.traits.extraction import raw_traits, set_traits, traits_of
 from rules.traits.surroundings import inventory_traits
 from rules.workloads.discovery import find_subjects
 from rules.workloads.subjects import MalformedField, Subject

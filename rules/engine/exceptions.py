@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
+from rules.engine.rule_set import RuleSet
 from rules.finding import Finding
 from rules.objects.pod import Pod
 from rules.policy_exception import PolicyException
-from rules.rule_set import RuleSet
 from rules.workloads.subjects import Subject
 
 

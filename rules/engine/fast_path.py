@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rules.base.json_patch import Json
+from rules.base.json_values import Json
 from rules.objects.object_ref import object_ref
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile

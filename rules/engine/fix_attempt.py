@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 from operator import itemgetter
 
-from rules.base.json_patch import EditError, Json, Operation, apply
+from rules.base.json_values import EditError, Json, Operation, apply
 from rules.engine.evaluation import Evaluation
 from rules.engine.result import EvaluationResult, RuleFailure, introduced
+from rules.engine.rule_set import ActiveRule
 from rules.finding import Finding
-from rules.rule_set import ActiveRule
 
 # Far more passes than rules that build on each other need.
 MAX_PASSES = 8

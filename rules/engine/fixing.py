@@ -8,15 +8,15 @@ gpuward: the result names it, and it never decides about a user's object.
 from collections.abc import Collection
 from typing import NamedTuple
 
-from rules.base.json_patch import Json, Operation
+from rules.base.json_values import Json, Operation
 from rules.engine.bounds import StepLimit
 from rules.engine.evaluation import Evaluation
 from rules.engine.fix_attempt import FixAttempt
 from rules.engine.result import EvaluationResult, RuleFailure
+from rules.engine.rule_set import ActiveRule, RuleSet
 from rules.engine.suppression import Suppress, suppress_nothing
 from rules.finding import Finding
 from rules.profile.context import Context
-from rules.rule_set import ActiveRule, RuleSet
 
 
 class FixResult(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from rules.engine.rule_set import ActiveRule
 from rules.finding import Finding
-from rules.rule_set import ActiveRule
 
 Suppress: TypeAlias = Callable[[Finding, ActiveRule], bool]
 """Whether a finding is suppressed, as by a comment in a file."""

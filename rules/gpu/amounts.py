@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rules.base.json_patch import Edit, put
+from rules.base.json_values import Edit, put
 from rules.base.quantity import Quantity, parse
 from rules.finding import Fix
 from rules.gpu.devices import Amount

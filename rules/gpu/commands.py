@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
 from rules.objects.container import Container
 
 _FIELDS = ("command", "args")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rules.base.patterns import matches_any
+from rules.base.words import matches_any
 from rules.gpu.images import is_agent_image, is_cuda_image
 from rules.objects.container import Container
 from rules.objects.object_ref import BUILT_IN_GROUPS

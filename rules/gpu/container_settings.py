@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rules.base.json_access import display
 from rules.finding import Finding
 from rules.gpu.visibility import Visibility, parse_visibility
-from rules.objects.container_setting import ContainerSetting
+from rules.objects.file_settings import ContainerSetting
 
 
 def uncounted_gpus(setting: ContainerSetting, message: str) -> Iterator[Finding]:

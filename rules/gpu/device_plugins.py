@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from rules.gpu.host_paths import host_mounts
 from rules.gpu.images import full_repository
+from rules.gpu.volumes import host_mounts
 from rules.objects.kubernetes_object import KubernetesObject
 
 # Where the sockets of device plugins are (k8s.io/kubelet pkg/apis/deviceplugin/v1beta1).

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_access import as_objects, as_text
-from rules.base.patterns import matches_any
+from rules.base.words import matches_any
 from rules.objects.kubernetes_object import KubernetesObject
 
 OWN = ("*.gpuward.io",)

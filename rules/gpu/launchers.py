@@ -7,7 +7,7 @@ doubt the answer is None. Every function is linear in its input.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
 from rules.gpu.commands import Command
 from rules.gpu.expansion import expand
 from rules.gpu.images import image_name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rules.base.json_access import as_object
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
 from rules.base.quantity import Quantity, parse
 from rules.gpu.devices import devices, request_of, requested_resources
 from rules.objects.pod import Pod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rules.base.json_patch import Edit, append, put, remove
+from rules.base.json_values import Edit, append, put, remove
 from rules.finding import Fix
 from rules.gpu.devices import requests_gpu, uses_device_plugin
 from rules.gpu.visibility import ALTERNATIVE, NVIDIA, display_variable, is_for_requested_gpu

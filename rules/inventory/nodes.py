@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rules.base.json_access import as_object, as_text
-from rules.base.patterns import matches_any
 from rules.base.quantity import Quantity, parse
+from rules.base.words import matches_any
 from rules.inventory.records import SURVEY, NodeGroup, NodeSurvey
 
 MOST_GROUPS = 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rules.base.patterns import matches_any
+from rules.base.words import matches_any
 
 MAX_VARIABLES = 20
 """Of a ConfigMap, whose tenant may choose any number of names for some patterns."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from rules.base.caching import cached_property
 from rules.base.json_access import as_object, as_objects, as_text, quote
-from rules.base.json_patch import Json, Path, find_value
+from rules.base.json_values import Json, Path, find_value
 from rules.objects.facts import forget_facts, kept_by_container
 from rules.objects.pod_layout import PodLayout, Role
 from rules.profile.profile import Profile

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from rules.base.json_access import as_object
-from rules.base.json_patch import Json, Path, find_value
+from rules.base.json_values import Json, Path, find_value
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile

@@ -11,7 +11,7 @@ from typing import Any
 
 from rules.base.caching import cached_property
 from rules.base.json_access import as_object, as_objects, as_text
-from rules.base.json_patch import Json, Path, find_value
+from rules.base.json_values import Json, Path, find_value
 from rules.objects.container import Container
 from rules.objects.facts import (
     GIVEN_TO_POD,

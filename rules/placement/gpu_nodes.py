@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_access import as_object, as_objects, as_text
-from rules.base.patterns import matches_any
+from rules.base.words import matches_any
 from rules.gpu.devices import pod_requests_gpu, requested_resources
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.objects.pod_layout import POD_SPEC

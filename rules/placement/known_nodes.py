@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.json_access import as_text
-from rules.base.patterns import has_placeholder, matches_any
+from rules.base.words import has_placeholder, matches_any
 from rules.inventory.records import NodeSurvey
 from rules.objects.pod import Pod
 from rules.placement.node_affinity import (

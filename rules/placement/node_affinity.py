@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from rules.base import traits
 from rules.base.json_access import as_object, as_objects, as_text
-from rules.base.json_patch import Path
-from rules.base.patterns import has_placeholder
+from rules.base.json_values import Path
+from rules.base.words import has_placeholder
 from rules.objects.pod import Pod
 from rules.profile.records import NodeAffinity
-from rules.traits import bits
 
-REQUIRED = bits.REQUIRED
+REQUIRED = traits.REQUIRED
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 NODE_AFFINITY: Path = ("affinity", "nodeAffinity")
 # The label by which a platform marks nodes that it may take back at any time, and its values:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from rules.base.json_access import as_object, as_objects, as_text
-from rules.base.json_patch import Path, find_value
+from rules.base.json_values import Path, find_value
+from rules.base.traits import NATIVE_TAINT_PREFIX
 from rules.objects.kubernetes_object import KubernetesObject
-from rules.traits.bits import NATIVE_TAINT_PREFIX
 from rules.workloads.node_pool_kinds import NodeFields
 from rules.workloads.object_kinds import OBJECT_KINDS
 

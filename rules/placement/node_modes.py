@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rules.base.json_access import as_text
-from rules.base.json_patch import Path
-from rules.base.patterns import has_placeholder, matches
+from rules.base.json_values import Path
+from rules.base.words import has_placeholder, matches
 from rules.objects.pod import Pod
 from rules.placement.node_affinity import (
     expression_values,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from rules.base.json_access import as_object, as_objects, as_text
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
 from rules.objects.kubernetes_object import KubernetesObject
 
 AMOUNTS = ("nominalQuota", "borrowingLimit", "lendingLimit")

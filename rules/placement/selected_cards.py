@@ -74,7 +74,7 @@ def _card_memory(values_of: Callable[[str], Collection[str] | None]) -> CardMemo
                 return CardMemory(min(known), max(known), f"a card with {label}: {_list(values)}")
     for label in _MODEL_LABELS:
         if values := values_of(label):
-            from rules.platforms.cards import memory_sizes  # noqa: PLC0415  # rarely needed
+            from rules.profile.platforms.cards import memory_sizes  # noqa: PLC0415  # rarely needed
 
             sizes = [memory_sizes(value) for value in values]
             if all(sizes):

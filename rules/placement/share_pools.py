@@ -11,9 +11,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from rules.base.json_access import as_object, as_objects, as_text
-from rules.base.json_patch import Json
-from rules.base.patterns import has_placeholder
+from rules.base.json_values import Json
 from rules.base.quantity import Quantity, parse
+from rules.base.words import has_placeholder
 from rules.objects.object_ref import BUILT_IN_GROUPS, object_ref
 from rules.placement.ack_nodes import GPU_CORE, GPU_MEM, MODE
 from rules.placement.node_affinity import REQUIRED

@@ -11,7 +11,7 @@ from typing import Any
 
 from rules.base.caching import cached_by_text
 from rules.base.json_access import as_text
-from rules.base.patterns import has_placeholder, matches_any
+from rules.base.words import has_placeholder, matches_any
 from rules.gpu.device_plugins import words_of_maker
 from rules.gpu.devices import requested_resources
 from rules.objects.pod import Pod

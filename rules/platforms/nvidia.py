@@ -6,7 +6,7 @@ that was read.
 
 from __future__ import annotations
 
-from rules.platforms.records import Advisory, Source
+from rules.profile.platforms.records import Advisory, Source
 
 NVIDIA = "NVIDIA"
 _PAGES = "https://nvidia.custhelp.com/app/answers/detail/a_id"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Generic, TypeVar
 
 from rules.base.caching import BoundedCache
-from rules.base.patterns import matches
+from rules.base.words import matches
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rules.base.caching import BoundedCache
-from rules.base.patterns import matches_any
+from rules.base.words import matches_any
 from rules.profile.pattern_index import PatternIndex
 from rules.profile.records import (
     Component,

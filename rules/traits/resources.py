@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rules.base.quantity import Quantity
-from rules.gpu.devices import NATIVE, Device
-from rules.traits.bits import (
+from rules.base.traits import (
     ALIYUN_PREFIX,
     CLAIM,
     GPU_RESOURCE,
@@ -18,6 +17,7 @@ from rules.traits.bits import (
     SHARE,
     UNKNOWN_RESOURCE,
 )
+from rules.gpu.devices import NATIVE, Device
 
 _ONE = 10**9  # in the unit of `Quantity.nano`
 

@@ -2,6 +2,17 @@
 
 from collections.abc import Mapping
 
+from rules.base.traits import (
+    KNOWN_CLAIMS,
+    KNOWN_CONFIG_MAPS,
+    KNOWN_LIMIT_RANGES,
+    KNOWN_NODES,
+    KNOWN_QUEUES,
+    KNOWN_QUOTAS,
+    KNOWN_SHARE_POOLS,
+    PROFILE_ENFORCED_LABELS,
+    PROFILE_SCHEDULERS,
+)
 from rules.inventory.inventory import Inventory
 from rules.inventory.records import (
     ConfigMap,
@@ -14,17 +25,6 @@ from rules.inventory.records import (
     SharePool,
 )
 from rules.profile.profile import Profile
-from rules.traits.bits import (
-    KNOWN_CLAIMS,
-    KNOWN_CONFIG_MAPS,
-    KNOWN_LIMIT_RANGES,
-    KNOWN_NODES,
-    KNOWN_QUEUES,
-    KNOWN_QUOTAS,
-    KNOWN_SHARE_POOLS,
-    PROFILE_ENFORCED_LABELS,
-    PROFILE_SCHEDULERS,
-)
 
 _TRAITS: Mapping[type, int] = {
     ConfigMap: KNOWN_CONFIG_MAPS,

@@ -6,9 +6,9 @@ from operator import itemgetter
 from typing import Any
 
 from rules.base.json_access import as_objects, as_text
-from rules.base.patterns import matches_any
+from rules.base.traits import GPU_VARIABLE, LD_PREFIX, LD_VARIABLE, VARIABLE_WORDS
+from rules.base.words import matches_any
 from rules.profile.profile import Profile
-from rules.traits.bits import GPU_VARIABLE, LD_PREFIX, LD_VARIABLE, VARIABLE_WORDS
 
 _NAME = itemgetter("name")
 

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_access import as_object, as_text
-from rules.base.json_patch import Json, Path
-from rules.base.patterns import matches_any
-from rules.objects.device_claim import CLAIM_PATHS, DeviceClaim
+from rules.base.json_values import Json, Path
+from rules.base.traits import DEVICE_CLAIM, QUOTA
+from rules.base.words import matches_any
 from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.kubernetes_objects import CLAIM_PATHS, DeviceClaim
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, object_ref
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota
 from rules.profile.profile import Profile
-from rules.traits.bits import DEVICE_CLAIM, QUOTA
 from rules.workloads.field_types import type_errors
 from rules.workloads.kinds import (
     CUSTOM_POD_LAYOUTS,

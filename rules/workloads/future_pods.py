@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from rules.base.json_patch import Json
+from rules.base.json_values import Json
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import Pod
 from rules.objects.pod_layout import POD_SPEC

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rules.base.json_access import as_object, as_text
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
 
 
 class JsonNode:

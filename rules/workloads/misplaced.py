@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_access import as_objects
-from rules.base.json_patch import Path, pointer
+from rules.base.json_values import Path, pointer
 from rules.objects.pod_layout import CONTAINER_LISTS
 from rules.workloads.json_node import JsonNode
 

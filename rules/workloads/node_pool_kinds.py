@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
 
 
 class NodeFields(NamedTuple):

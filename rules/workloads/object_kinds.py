@@ -6,8 +6,7 @@ A built-in workload is a subject beside its pod without being listed here.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rules.objects.device_claim import GROUP as CLAIM_GROUP
-from rules.traits.bits import (
+from rules.base.traits import (
     CLUSTER_QUEUE,
     DEVICE_CLAIM,
     KUBELET_CONFIG,
@@ -18,6 +17,7 @@ from rules.traits.bits import (
     RESOURCE_FLAVOR,
     WEBHOOK_CONFIGURATION,
 )
+from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
 from rules.workloads.node_pool_kinds import NODE_POOL_KINDS, NodeFields, field_types
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_access import as_object, as_objects
-from rules.base.json_patch import Path, find_value
+from rules.base.json_values import Path, find_value
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod

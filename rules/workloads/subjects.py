@@ -2,9 +2,9 @@
 
 from typing import NamedTuple, TypeAlias
 
-from rules.base.json_patch import Path
-from rules.objects.device_claim import DeviceClaim
+from rules.base.json_values import Path
 from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.kubernetes_objects import DeviceClaim
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_access import as_object, as_text
-from rules.base.json_patch import Json, Path
-from rules.base.patterns import matches_any
+from rules.base.json_values import Json, Path
+from rules.base.words import matches_any
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile

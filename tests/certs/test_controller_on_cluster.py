@@ -11,12 +11,12 @@ import pytest
 from cryptography.x509 import Certificate
 from structlog.testing import capture_logs
 
-from certs.controller.controller import Controller, ControllerConfig
+from certs.authority import service_names
 from certs.controller.rotation_records import RotationPolicy
-from certs.controller.secrets import CertificateState, decode
-from certs.pki.authority import service_names
-from certs.pki.keypairs import KeyPair, bundle, fingerprint, is_issued_by
-from cluster.client import FIELD_MANAGER, KubernetesCluster
+from certs.keypairs import KeyPair, bundle, fingerprint, is_issued_by
+from certs.secrets import CertificateState, decode
+from cluster.api.client import FIELD_MANAGER, KubernetesCluster
+from cluster.controllers.certificates import Controller, ControllerConfig
 from cluster.protocols import ClusterError, ConfigurationKind, ConfigurationRef, ConflictError
 from tests.testkit.certs.fake_cluster import FakeTime, controller
 from tests.testkit.chart.permissions import create_controller_account

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.protocols import ConfigurationKind, ConfigurationRef
-from registration.comparison import differences
+from cluster.webhooks.comparison import differences
 from registration.expectation import Expectation, read_expectation
 from tests.testkit.chart.rendering import (
     CI_VALUES,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from cluster.doctor.facts import LISTED
 from cluster_commands.audit.objects import CLUSTER_SCOPED, EVALUATED, REFERRED
 from cluster_commands.audit.report_kinds import KINDS
-from cluster_commands.doctor.facts import LISTED
 from cluster_commands.inventory.listing import ALWAYS
 from cluster_commands.source.resources import PODS
 from tests.testkit.chart.permissions import (

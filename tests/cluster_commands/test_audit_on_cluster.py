@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from cluster.connection import Connection
+from cluster.api.connection import Connection
+from cluster.audit.cli import main
+from cluster.audit.policy_reports import publish
+from cluster.source.objects import SourceError
 from cluster_commands.audit import reports
-from cluster_commands.audit.cli import main
-from cluster_commands.audit.publishing import publish
 from cluster_commands.audit.report_kinds import KINDS
-from cluster_commands.source.objects import SourceError
-from lint.findings import LocatedFinding
+from reports.findings import LocatedFinding
 from tests.testkit.chart.rendering import render
 from tests.testkit.cluster_commands.findings import error_about
 from tests.testkit.control_plane.cluster import Cluster

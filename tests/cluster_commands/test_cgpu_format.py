@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster_commands.gpus.cgpu import inspect
+from cluster.gpus.cgpu import inspect
 from cluster_commands.gpus.tabwriter import align
 from tests.testkit.paths import DATA
 

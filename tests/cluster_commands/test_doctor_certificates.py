@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from certs.pki.authority import new_authority, sign_leaf
+from certs.authority import new_authority, sign_leaf
 from cluster_commands.doctor.rows import State
 from tests.testkit.cluster_commands.doctor_rows import installed, rows, states
 from tests.testkit.cluster_commands.gpu_objects import Object

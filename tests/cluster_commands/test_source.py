@@ -12,18 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.connection import Connection
-from cluster_commands.source import api_server as module
+from cluster.api.connection import Connection
+from cluster.source import api_server as module
+from cluster.source.api_server import ApiServerSource
+from cluster.source.files import FileSource
+from cluster.source.objects import MissingRightError, NotServedError, Resource, SourceError
+from cluster.source.options import add_options, open_source
 from cluster_commands.source import retries
-from cluster_commands.source.api_server import ApiServerSource
-from cluster_commands.source.files import FileSource
-from cluster_commands.source.objects import (
-    MissingRightError,
-    NotServedError,
-    Resource,
-    SourceError,
-)
-from cluster_commands.source.options import add_options, open_source
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, PagedServer, paged_server
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import eventually

@@ -11,14 +11,14 @@ import pytest
 
 from kubeyaml import Chunk, read
 from lint.fix.fixer import FixedText, Fixer
-from lint.inputs import inputs
 from lint.linter import Linter
-from lint.results import Results
-from lint.sources import Source, UnreadFile
 from policies.loading import default_policy
+from policies.policy import Policy
 from registration.routes import ROUTES
-from rules.policy import Policy
+from reports.results import Results
 from rules.profile.context import Context
+from sources.paths import inputs
+from sources.sources import Source, UnreadFile
 from tests.testkit.admission.reviews import review_body
 from tests.testkit.cases import TODAY, Case, cases
 from tests.testkit.yaml_layouts import Layout

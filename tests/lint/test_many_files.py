@@ -14,11 +14,11 @@ import pytest
 
 from gpuward.__main__ import main
 from lint import many_files, progress
-from lint.inputs import inputs
 from lint.linter import Linter
-from lint.sources import Input, Source
 from policies.loading import default_policy
 from rules.profile.context import Context
+from sources.paths import inputs
+from sources.sources import Input, Source
 from tests.testkit.cases import TODAY
 from tests.testkit.lint_command import LintCommand
 
@@ -124,7 +124,7 @@ def test_files_of_a_process_that_ends_are_not_evaluated(
 def test_a_run_with_too_many_findings_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
-    monkeypatch.setattr("lint.results.MAX_FINDINGS", 200)
+    monkeypatch.setattr("reports.results.MAX_FINDINGS", 200)
     for n in range(300):
         (tmp_path / f"{n:03}.yaml").write_text(POD.format(n=n, value="all", owner=""))
     linter = Linter(default_policy(), Context(TODAY))

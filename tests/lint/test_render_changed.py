@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from lint.git.blobs import Blobs
-from lint.git.command import GitError
-from lint.git.trees import GitTree, index_entries
 from lint.git.written_out import written_out
+from sources.git.command import GitError
+from sources.git.trees import GitTree, index_entries
 from tests.testkit.chart.rendering import program
 from tests.testkit.git_repository import BAD, GOOD, POD, GitRepository
 

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from cluster.protocols import ClusterError
-from policies.files import parse_policy
+from policies.policy_files import parse_policy
 from registration import policy_watch
 from registration.policy_watch import PolicyWatch
 

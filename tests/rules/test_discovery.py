@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.base.json_patch import pointer, value_at
+from rules.base.json_values import pointer, value_at
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.objects.pod import Pod
 from rules.objects.quota import Quota

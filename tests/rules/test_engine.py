@@ -11,9 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rules.base.json_patch import Edit, append, pointer, put, remove
+from rules.base.json_values import Edit, append, pointer, put, remove
+from rules.base.traits import (
+    GPU_KEY,
+    GPU_RESOURCE,
+    GPU_WORKLOAD,
+    HOST_NAMESPACE,
+    NODE,
+    NODE_AGENT,
+    NODE_CONSTRAINT,
+    NODE_NAME,
+)
 from rules.engine.fixing import FixResult, check, fix
 from rules.engine.result import EvaluationResult, RuleFailure, introduced
+from rules.engine.rule_set import ActiveRule, RuleSet
 from rules.finding import Action, Finding, Fix, FixScope
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
 from rules.objects.kubernetes_object import KubernetesObject
@@ -24,17 +35,6 @@ from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.profile.records import Component, Resource
 from rules.rule import CheckOfModule, Rule
-from rules.rule_set import ActiveRule, RuleSet
-from rules.traits.bits import (
-    GPU_KEY,
-    GPU_RESOURCE,
-    GPU_WORKLOAD,
-    HOST_NAMESPACE,
-    NODE,
-    NODE_AGENT,
-    NODE_CONSTRAINT,
-    NODE_NAME,
-)
 from tests.testkit.cases import TODAY
 from webhook.admission.fixed_annotation import FIXED_ANNOTATION
 

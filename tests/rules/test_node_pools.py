@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from policies.loading import default_policy, load_policy
-from rules.base.json_patch import Path, find_value
+from rules.base.json_values import Path, find_value
 from rules.engine.fixing import check
 from rules.profile.context import Context
 from rules.workloads.node_pool_kinds import NODE_POOL_KINDS

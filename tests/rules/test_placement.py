@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from policies.loading import default_policy
+from policies.policy import Policy
 from rules.engine.fixing import fix
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
@@ -22,7 +23,6 @@ from rules.placement.node_affinity import (
     required_terms,
 )
 from rules.placement.tolerations import near_miss_toleration, tolerates
-from rules.policy import Policy
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.profile.records import NodeAffinity, Resource, Scheduler, Taint

@@ -15,11 +15,11 @@ from policies.loading import default_policy
 from policies.profiles import ProfileError, built_in, merged_profile
 from policies.validation import schema
 from rules.base.caching import MAX_ENTRIES
-from rules.base.patterns import matches
+from rules.base.traits import GPU_VARIABLE
+from rules.base.words import matches
 from rules.profile.merging import merge_profiles
 from rules.profile.profile import Profile
 from rules.profile.records import Component, Resource, Scheduler, Taint, VisibleDevices
-from rules.traits.bits import GPU_VARIABLE
 from rules.traits.variables import variable_traits
 
 # Every family of resources in the registry, by one name each.

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.loading import default_policy, load_policy
-from rules.base.json_patch import Path, value_at
+from rules.base.json_values import Path, value_at
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check, fix
 from rules.engine.result import EvaluationResult

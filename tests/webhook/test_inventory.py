@@ -12,7 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 import pytest_asyncio
 
-from policies.inventory_files import (
+from policies.controller_files import (
     MAX_BYTES,
     MAX_PARTS,
     CheckedInventory,

@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from gpuward import __version__
-from rules.base.json_patch import Json
+from rules.base.json_values import Json
 from rules.catalog.index import CATALOG
 from tests.testkit.admission.caller import REVIEW
 from tests.testkit.admission.server import Serve, serving

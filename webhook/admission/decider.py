@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import datetime
 
+from policies.policy import Policy
 from rules.engine.bounds import StepLimit
 from rules.engine.fixing import fix
 from rules.engine.result import RuleFailure
 from rules.finding import Action, Finding
 from rules.inventory.inventory import EMPTY, Inventory
-from rules.policy import Policy
 from rules.rule import load_module
-from webhook.admission.allowing import DEFAULTS, allow
 from webhook.admission.decision import IGNORED, Decision
+from webhook.admission.enforcement import DEFAULTS, allow
 from webhook.admission.evaluating import decide_within_bounds, evaluate
 from webhook.admission.fixed_annotation import annotation_operations
 from webhook.admission.messages import FIX_MISSING, add_line, contact_line

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from rules.base.json_patch import Operation
+from rules.base.json_values import Operation
 from rules.engine.result import RuleFailure
 from rules.finding import Finding
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError
 from rules.engine.fixing import check, fix
 from rules.engine.result import EvaluationResult, introduced
+from rules.engine.rule_set import RuleSet
 from rules.finding import Action
-from rules.rule_set import RuleSet
 from webhook.admission.decision import CLEAN, Decision
 from webhook.admission.not_evaluated import not_evaluated, too_large
 from webhook.admission.request import AdmissionRequest, fixable_containers

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from rules.base.json_access import as_object, as_text
-from rules.base.json_patch import Operation, apply, put
+from rules.base.json_values import Operation, apply, put
 from rules.finding import Finding
 
 FIXED_ANNOTATION = "gpuward.io/fixed"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rules.base.json_access import display
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
 from rules.engine.result import RuleFailure
 from rules.finding import Finding
 from webhook.admission.decision import NO_TEXTS

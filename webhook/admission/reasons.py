@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rules.base.json_patch import pointer
+from rules.base.json_values import pointer
 from rules.finding import Finding
 from webhook.admission.decision import Decision, Reason
 

@@ -9,9 +9,9 @@ import gc
 import re
 from typing import Any, NamedTuple
 
-from rules.base.json_patch import Json
-from rules.objects.device_claim import CLAIM_PATHS
-from rules.objects.device_claim import GROUP as CLAIM_GROUP
+from rules.base.json_values import Json
+from rules.objects.kubernetes_objects import CLAIM_PATHS
+from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
 from webhook.admission.codec import CODEC, Codec, loads_deep
 
 # Inside a JSON text there would be backslashes before the quotes.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rules.base.json_access import as_object, as_objects, as_text
-from rules.base.json_patch import Operation, find_value
+from rules.base.json_values import Operation, find_value
 
 SECOND_APPLY = (
     "gpuward: a second `kubectl apply` of this file will fail, because a Pod cannot change back to "

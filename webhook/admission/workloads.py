@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rules.base.json_patch import Json, Operation
+from policies.policy import Policy
+from rules.base.json_values import Json, Operation
 from rules.engine.fixing import fix
+from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
 from rules.objects.object_ref import BUILT_IN_GROUPS
-from rules.policy import Policy
-from rules.rule_set import RuleSet
 from rules.workloads.future_pods import future_pods, has_final_pods
-from webhook.admission.allowing import WOULD_BE_REFUSED, allow
 from webhook.admission.decision import Decision
+from webhook.admission.enforcement import WOULD_BE_REFUSED, allow
 from webhook.admission.evaluating import evaluate
 from webhook.admission.outcomes import workload_outcomes
 from webhook.admission.refusing import refuse

@@ -16,8 +16,8 @@ from webhook.admission.codec import CODEC
 from webhook.admission.decider import Decider
 from webhook.admission.decision import Decision
 from webhook.decision_cache.bounded_map import BoundedMap
+from webhook.decision_cache.deciding_texts import IMAGE_PLACEHOLDER, TOKEN_PLACEHOLDER
 from webhook.decision_cache.reading import Reader, Reading, review_of
-from webhook.decision_cache.spec_texts import IMAGE_PLACEHOLDER, TOKEN_PLACEHOLDER
 
 # Of all texts and answers together. What the reader keeps, to decode less, gets half.
 MAX_BYTES = 16 << 20

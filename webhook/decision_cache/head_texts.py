@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec import UNSET, UnsetType
 from msgspec.json import Decoder, Encoder
 
-from rules.traits.names import read_keys
+from rules.engine.trait_names import read_keys
 from webhook.admission.decider import Decider
 from webhook.admission.fixed_annotation import FIXED_ANNOTATION
 from webhook.admission.second_apply import LAST_APPLIED

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rules.base.caching import BoundedCache
+from rules.engine.rule_set import RuleSet
+from rules.engine.trait_names import RULES_ABOUT_EVERY_IMAGE
 from rules.profile.profile import union
-from rules.rule_set import RuleSet
-from rules.traits.names import RULES_ABOUT_EVERY_IMAGE
 
 # More take longer to compare with a new image than its pod takes to be evaluated.
 _MAX_PATTERNS = 100

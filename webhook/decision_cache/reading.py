@@ -16,10 +16,10 @@ from webhook.admission.decider import Decider
 from webhook.admission.response import Envelope
 from webhook.admission.review import AdmissionReview
 from webhook.admission.second_apply import APPLY
+from webhook.decision_cache.deciding_texts import SpecTexts
 from webhook.decision_cache.head_texts import HeadText, HeadTexts
 from webhook.decision_cache.image_patterns import ImagePatterns
 from webhook.decision_cache.records import Request, Review
-from webhook.decision_cache.spec_texts import SpecTexts
 
 _decoder = Decoder(Review)
 

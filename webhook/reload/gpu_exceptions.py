@@ -14,7 +14,7 @@ from typing import Any
 
 from policies.exceptions_file import MAX_BYTES, parse_exceptions
 from policies.gpu_exceptions import acceptances
-from rules.policy import Policy
+from policies.policy import Policy
 from rules.policy_exception import PolicyException
 from webhook.reload.checked_files import CheckedFiles, error_text, read_bounded
 from webhook.telemetry.log import Log

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from policies.inventory_files import MAX_BYTES, MAX_PARTS, file_name, parse_inventory
+from policies.controller_files import MAX_BYTES, MAX_PARTS, file_name, parse_inventory
 from rules.inventory.inventory import EMPTY, Inventory
 from webhook.reload.checked_files import CheckedFiles, read_bounded
 from webhook.telemetry.log import Log

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from policies.files import read_policy_file
 from policies.loading import PolicyError
+from policies.policy_files import read_policy_file
 from rules.inventory.inventory import EMPTY
 from webhook.admission.decider import Decider
 from webhook.reload.gpu_exceptions import GpuExceptionsFile

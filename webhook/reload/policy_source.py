@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from policies.files import parse_policy
 from policies.loading import default_policy
+from policies.policy import Policy
+from policies.policy_files import parse_policy
 from rules.inventory.inventory import EMPTY, Inventory
-from rules.policy import Policy
 from rules.policy_exception import PolicyException
 from webhook.admission.decider import Decider
 

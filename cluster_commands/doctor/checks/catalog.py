@@ -6,15 +6,15 @@ import datetime
 from collections import defaultdict
 from collections.abc import Iterator
 
-from cluster_commands.doctor.facts import Facts, name_of
+from cluster.doctor.facts import Facts, name_of
 from cluster_commands.doctor.rows import Row, names, ok, wrong
 from cluster_commands.source.resources import MUTATING, NODES, VALIDATING
 from rules.all_rules import ALL_RULES
+from rules.base.traits import NODE, WEBHOOK_CONFIGURATION, satisfies
 from rules.engine.fixing import check
 from rules.finding import Action
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.profile.context import Context
-from rules.traits.bits import NODE, WEBHOOK_CONFIGURATION, satisfies
 
 # `check_requirements` has rows for what this rule finds, and also for what is not known.
 _LEFT_OUT = "node-below-requirements"

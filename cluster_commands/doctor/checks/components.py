@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster_commands.device_plugins import is_device_plugin
+from cluster.doctor.facts import Facts, why_missing
+from cluster.source.device_plugins import is_device_plugin
 from cluster_commands.doctor.daemon_sets import daemon_sets
-from cluster_commands.doctor.facts import Facts, why_missing
 from cluster_commands.doctor.rows import Row, ok, wrong
 from cluster_commands.source.resources import DAEMON_SETS
 from rules.base.json_access import as_text

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cluster.doctor.facts import Facts, by_name, why_missing
+from cluster.source.objects import Object
 from cluster_commands.doctor.daemon_sets import DaemonSet, daemon_sets
-from cluster_commands.doctor.facts import Facts, by_name, why_missing
 from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
 from cluster_commands.label_selectors import matches
-from cluster_commands.source.objects import Object
 from cluster_commands.source.resources import DAEMON_SETS, NODES
 from rules.base.json_access import as_object, as_objects, as_text
 from rules.gpu.images import image_name, image_tag
 from rules.platforms.nvidia import TOOLKIT_ADVISORIES
-from rules.platforms.support import affecting
+from rules.profile.platforms.support import affecting
 
 _CHECK = "container toolkit"
 # The operator installs the toolkit with this image, from whatever registry.

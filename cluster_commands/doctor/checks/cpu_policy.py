@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from cluster.errors import ForbiddenError
+from cluster.api.errors import ForbiddenError
+from cluster.doctor.facts import Facts, nodes_with_shared_cards
 from cluster.protocols import ClusterError
-from cluster_commands.doctor.facts import Facts, nodes_with_shared_cards
 from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
 from rules.base.json_access import as_object, as_text
 

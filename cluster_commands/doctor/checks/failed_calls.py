@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from cluster.errors import ForbiddenError
+from cluster.api.errors import ForbiddenError
+from cluster.doctor.checks.gpuward import own_configurations
+from cluster.doctor.facts import Facts, why_missing
 from cluster.protocols import ClusterError
-from cluster_commands.doctor.checks.own_webhook import own_configurations
-from cluster_commands.doctor.facts import Facts, why_missing
 from cluster_commands.doctor.rows import Row, not_known, ok, wrong
 from cluster_commands.source.resources import VALIDATING
-from registration.configurations import WEBHOOK_NAME_SUFFIX
+from webhook.registration import WEBHOOK_NAME_SUFFIX
 
 _CHECK = "failed calls"
 # A value that a sample can have: `12`, `1.5e+06`.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster_commands.doctor.facts import Facts, by_name, why_missing
+from cluster.doctor.facts import Facts, by_name, why_missing
+from cluster.source.objects import Object
 from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
-from cluster_commands.source.objects import Object
 from cluster_commands.source.resources import NODES, PODS, SLICES
 from rules.base.json_access import as_object, as_text
-from rules.base.patterns import matches_any
+from rules.base.words import matches_any
 from rules.profile.profile import Profile
 
 _CHECK = "GPU nodes"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from cluster_commands.doctor.checks.own_webhook import own_configurations
-from cluster_commands.doctor.facts import Facts, by_name, why_missing
+from cluster.doctor.checks.gpuward import own_configurations
+from cluster.doctor.facts import Facts, by_name, why_missing
+from cluster.source.registered import registered_mode
 from cluster_commands.doctor.rows import Row, names, ok, wrong
-from cluster_commands.registration import registered_mode
 from cluster_commands.source.resources import NAMESPACES, VALIDATING
-from registration.configurations import MODE_LABEL
 from rules.base.json_access import as_object
 from rules.finding import Action
+from webhook.registration import MODE_LABEL
 
 _CHECK = "namespaces"
 _MODES = [action.word for action in Action]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster_commands.doctor.facts import Facts, by_name
+from cluster.doctor.facts import Facts, by_name
+from cluster.source.registered import is_own
 from cluster_commands.doctor.registered import webhooks_for_pods
 from cluster_commands.doctor.rows import Row, ok, wrong
-from cluster_commands.registration import is_own
 from cluster_commands.source.resources import MUTATING
 from rules.base.json_access import as_objects
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
-from lint.findings import LocatedFinding
-from lint.report.entries import Entry
 from lint.report.html.elements import add
-from lint.sources import STANDARD_INPUT
+from reports.entries import Entry
+from reports.findings import LocatedFinding
+from sources.sources import STANDARD_INPUT
 from terminal import printable
 
 

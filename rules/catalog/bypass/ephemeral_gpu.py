@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.base.json_access import display
+from rules.base.traits import CUDA_IMAGE, EPHEMERAL
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import requests_gpu
 from rules.gpu.images import is_cuda_image
@@ -41,7 +42,6 @@ from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import CUDA_IMAGE, EPHEMERAL
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -52,6 +52,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.base.json_access import display
+from rules.base.traits import CUDA_IMAGE, GPU_OR_NODE_CONSTRAINT, RUNTIME_CLASS
 from rules.finding import Action, Finding
 from rules.gpu.components import is_made_by_daemon_set, shows_gpus
 from rules.gpu.devices import (
@@ -69,7 +70,6 @@ from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import targets_gpu_nodes
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import CUDA_IMAGE, GPU_OR_NODE_CONSTRAINT, RUNTIME_CLASS
 
 _KUBEFLOW_TRAINER = "trainer.kubeflow.org"
 

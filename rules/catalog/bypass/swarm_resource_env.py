@@ -31,7 +31,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.patterns import matches
+from rules.base.traits import GPU_VARIABLE
+from rules.base.words import matches
 from rules.finding import Action, Finding, Fix
 from rules.gpu.advice import remove_and_request
 from rules.gpu.devices import uses_device_plugin
@@ -48,7 +49,6 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_VARIABLE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.base.json_access import as_object, as_objects, as_text, display
+from rules.base.traits import ENV_FROM, KNOWN_CONFIG_MAPS
 from rules.finding import Action, Finding
 from rules.gpu.devices import describe_request, requests_gpu, uses_device_plugin
 from rules.gpu.visibility import (
@@ -52,7 +53,6 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import ENV_FROM, KNOWN_CONFIG_MAPS
 
 REFERENCE = "configMapRef"
 HARMLESS = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)

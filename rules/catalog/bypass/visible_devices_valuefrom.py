@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.base.traits import GPU_VARIABLE
 from rules.finding import Action, Finding
 from rules.gpu.advice import remove_and_request
 from rules.gpu.devices import describe_request, requests_gpu
@@ -52,7 +53,6 @@ from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.profile.records import VisibleDevices
 from rules.rule import define_rule
-from rules.traits.bits import GPU_VARIABLE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_access import as_object, as_objects, as_text, display
+from rules.base.traits import WEBHOOK_CONFIGURATION
 from rules.finding import Action, Finding
 from rules.gpu.known_webhooks import (
     OWN,
@@ -39,7 +40,6 @@ from rules.gpu.known_webhooks import (
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import WEBHOOK_CONFIGURATION
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 

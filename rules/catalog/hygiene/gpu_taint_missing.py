@@ -40,7 +40,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.patterns import matches_any
+from rules.base.traits import NODE, NODE_POOL
+from rules.base.words import matches_any
 from rules.finding import Action, Finding
 from rules.objects.kubernetes_object import KubernetesObject
 from rules.placement.gpu_nodes import is_gpu_label
@@ -51,7 +52,6 @@ from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.profile.records import Taint
 from rules.rule import define_rule
-from rules.traits.bits import NODE, NODE_POOL
 
 # A label that says nothing of the resource, and the resource that the cluster autoscaler expects of
 # nodes with it, whatever its value.

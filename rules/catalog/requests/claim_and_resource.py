@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.base.json_access import as_text, display
+from rules.base.traits import CLAIM, GPU_RESOURCE, KNOWN_CLAIMS
 from rules.finding import Action, Finding
 from rules.gpu.devices import DEVICE_CLASS_PREFIX, devices
 from rules.gpu.pod_claims import declared_claims, device_classes
@@ -31,7 +32,6 @@ from rules.objects.pod import Pod
 from rules.objects.pod_layout import POD_SPEC
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import CLAIM, GPU_RESOURCE, KNOWN_CLAIMS
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:

@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.base.json_access import display
+from rules.base.traits import GPU_RESOURCE
 from rules.finding import Action, Finding
 from rules.gpu.commands import commands_of
 from rules.gpu.counts import whole_gpus
@@ -49,7 +50,6 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

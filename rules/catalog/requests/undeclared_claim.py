@@ -22,13 +22,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rules.base.json_access import as_text, display
+from rules.base.traits import CLAIM
 from rules.finding import Action, Finding
 from rules.gpu.pod_claims import FIELD, declared_claims
 from rules.objects.pod import Pod
 from rules.objects.pod_layout import POD_SPEC
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import CLAIM
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

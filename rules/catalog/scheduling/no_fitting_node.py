@@ -35,8 +35,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rules.base.json_access import display
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
 from rules.base.quantity import Quantity
+from rules.base.traits import GPU_RESOURCE, KNOWN_NODES
 from rules.finding import Action, Finding
 from rules.gpu.devices import devices, is_device_class, requested_resources
 from rules.gpu.pod_requests import effective_requests, first_request
@@ -49,7 +50,6 @@ from rules.placement.node_affinity import required_terms
 from rules.placement.selected_cards import MEBIBYTES, card_memory_of_node, cards_of_share
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, KNOWN_NODES
 
 if TYPE_CHECKING:
     from rules.placement.known_nodes import Selection

@@ -32,7 +32,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.base.json_access import display
-from rules.base.json_patch import append
+from rules.base.json_values import append
+from rules.base.traits import GPU_RESOURCE
 from rules.finding import Action, Finding, Fix
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import matching_resource, placement_skip_reason
@@ -45,7 +46,6 @@ from rules.placement.tolerations import (
 from rules.profile.context import Context
 from rules.profile.records import Taint
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

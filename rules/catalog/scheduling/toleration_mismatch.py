@@ -33,7 +33,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_access import as_text, display
-from rules.base.json_patch import append, put
+from rules.base.json_values import append, put
+from rules.base.traits import GPU_RESOURCE, NODE_CONSTRAINT, TOLERATION
 from rules.finding import Action, Finding, Fix
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import matching_resource, targets_gpu_nodes
@@ -47,7 +48,6 @@ from rules.placement.tolerations import (
 from rules.profile.context import Context
 from rules.profile.records import Taint
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, NODE_CONSTRAINT, TOLERATION
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.base.json_access import display
+from rules.base.traits import KNOWN_SHARE_POOLS, NODE_CONSTRAINT, SHARE
 from rules.finding import Action, Finding
 from rules.inventory.records import SharePool
 from rules.objects.pod import Pod
@@ -32,7 +33,6 @@ from rules.placement.ack_nodes import GPU_CORE, GPU_MEM, MODE
 from rules.placement.share_pools import requests_share, share_pool
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import KNOWN_SHARE_POOLS, NODE_CONSTRAINT, SHARE
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:

@@ -50,8 +50,9 @@ from types import MappingProxyType
 from typing import Any
 
 from rules.base.json_access import as_text, display
-from rules.base.json_patch import remove
-from rules.base.patterns import matches_any
+from rules.base.json_values import remove
+from rules.base.traits import ALIYUN_PREFIX, GPU_KEY, GPU_VARIABLE
+from rules.base.words import matches_any
 from rules.finding import Action, Finding, Fix, digest
 from rules.gpu.allocation_keys import is_allocation_key
 from rules.gpu.devices import Device, devices
@@ -61,7 +62,6 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import ALIYUN_PREFIX, GPU_KEY, GPU_VARIABLE
 
 SWITCH = "CGPU_DISABLE"
 PARTS = ("IDX", "POD", "CONTAINER", "DEV", "ASSIGNED", "ASSUME_TIME")

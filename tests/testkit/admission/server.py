@@ -15,7 +15,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from certs.pki.authority import new_authority, sign_leaf
+from certs.authority import new_authority, sign_leaf
 from certs.serving.certificate import ServingCertificate
 from tests.testkit.admission.caller import TIMEOUT_SECONDS, Caller, Reply
 from webhook.reload.policy import PolicyReloader

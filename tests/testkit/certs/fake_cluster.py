@@ -8,10 +8,10 @@ import datetime
 from collections.abc import Sequence
 from typing import Any
 
-from certs.controller.controller import Clocks, Controller, ControllerConfig
+from certs.authority import service_names
 from certs.controller.rotation_records import RotationPolicy
-from certs.controller.secrets import CertificateState, decode
-from certs.pki.authority import service_names
+from certs.secrets import CertificateState, decode
+from cluster.controllers.certificates import Clocks, Controller, ControllerConfig
 from cluster.protocols import (
     ClusterError,
     ConfigurationKind,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lint.excerpts import Excerpt, Span
-from lint.findings import LocatedFinding, ReportedFinding
+from reports.findings import LocatedFinding, ReportedFinding
 from rules.finding import Action
 from rules.objects.object_ref import ObjectRef
 

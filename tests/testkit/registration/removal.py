@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cluster.protocols import ConfigurationKind
-from registration.configurations import RegistrationOptions, configurations
 from rules.finding import Action
 from tests.testkit.chart.permissions import REMOVAL_ACCOUNT
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.paths import ROOT
+from webhook.registration import RegistrationOptions, configurations
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 

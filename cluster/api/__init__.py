@@ -1,0 +1,1 @@
+"""Requests to API servers, and why one may fail."""

@@ -1,0 +1,1 @@
+"""`gpuward audit`: evaluate what runs in a cluster by the rules, and report it."""

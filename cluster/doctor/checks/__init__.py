@@ -1,0 +1,1 @@
+"""The checks of `gpuward doctor`: one module for each, facts in, rows out."""

@@ -1,0 +1,137 @@
+"""What the reports for other programs list: findings, and whatever else a user must not miss."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from lint.report import Style, affected, rule_page
+from lint.report.fingerprints import fingerprint, fingerprints
+from lint.report.fixes import why_not_fixed
+from reports.findings import LEVELS, LocatedFinding
+from reports.results import Results
+from sources.sources import STANDARD_INPUT
+from terminal import printable
+
+NOT_EVALUATED = "not-evaluated"
+NOT_FIXED = "not-fixed"
+NOT_WRITTEN = "not-written"
+REMARK = "remark"
+_NO_RULES = (NOT_EVALUATED, NOT_FIXED, NOT_WRITTEN, REMARK)
+
+
+class Entry(NamedTuple):
+    """One thing to report, with every control character of its texts escaped.
+
+    - `level`: error, warning or note.
+    - `code`: the rule; for what no rule reports, one of the words above.
+    - `file`: relative to the working folder if it is in there, with slashes; empty for standard
+      input, of which nobody has the lines.
+    - `line`, `column`, `end_line`, `end_column`: from 1; the end is the first character after the
+      field. All are 0 if the entry is about a whole file.
+    - `object`: the Kubernetes object, empty if there is none.
+    - `help`: what to do about it; may be empty.
+    - `fingerprint`: the same in every format, as long as the fault is the same.
+    """
+
+    level: str
+    code: str
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    object: str
+    message: str
+    help: str
+    fingerprint: str
+
+    @property
+    def description(self) -> str:
+        """Message and help as one text."""
+        return f"{self.message}. Help: {self.help}" if self.help else self.message
+
+    @property
+    def page(self) -> str:
+        """The address of the rule's page; empty if there is no rule."""
+        return "" if self.code in _NO_RULES else rule_page(self.code)
+
+
+def entries(results: Results, style: Style) -> Iterator[Entry]:
+    """Findings first, notes only if the style asks for them, then all that no rule reports."""
+    for located, mark in zip(results.findings, fingerprints(results.findings), strict=True):
+        if located.level != "note" or style.notes:
+            yield finding_entry(located, mark)
+    yield from other_entries(results, style)
+
+
+def other_entries(results: Results, style: Style) -> Iterator[Entry]:
+    """Remarks, and what could not be evaluated, fixed or written."""
+    for remark in results.remarks:
+        if remark.level != "note" or style.notes:
+            yield _entry(remark.level, REMARK, remark[1:4], remark.message)
+    for failed in results.not_evaluated:
+        yield _entry("error", NOT_EVALUATED, failed[:3], f"not evaluated: {failed.message}")
+    for left in results.not_fixed:
+        message = f"not fixed: {why_not_fixed(left)}"
+        yield _entry("warning", NOT_FIXED, left[:3], message, "; ".join(left.by_hand))
+    for failed in results.not_written:
+        yield _entry("error", NOT_WRITTEN, failed[:3], f"not written: {failed.message}")
+
+
+def title(found: Iterable[Entry]) -> str:
+    """How many entries there are of each level, in words."""
+    levels = [entry.level for entry in found]
+    counts = ((levels.count(level), level) for level in LEVELS.values())
+    parts = [f"{count} {level}{'s'[count == 1 :]}" for count, level in counts if count]
+    return ", ".join(parts) or "no findings"
+
+
+def finding_entry(located: LocatedFinding, mark: str) -> Entry:
+    """The entry of one finding with its fingerprint."""
+    finding, span, excerpt = located.finding, located.span, located.excerpt
+    return Entry(
+        level=located.level,
+        code=finding.rule,
+        file=relative_path(located.file),
+        line=span.line,
+        column=span.column,
+        end_line=excerpt.end_line,
+        end_column=excerpt.end_column,
+        object=printable(affected(located)),
+        message=printable(finding.message),
+        help=printable(finding.help),
+        fingerprint=mark,
+    )
+
+
+def _entry(
+    level: str, code: str, where: tuple[str, int, int], message: str, advice: str = ""
+) -> Entry:
+    file, line, column = where
+    path = relative_path(file)
+    return Entry(
+        level=level,
+        code=code,
+        file=path,
+        line=line,
+        column=column,
+        end_line=line,
+        end_column=column,
+        object="",
+        message=printable(message),
+        help=printable(advice),
+        fingerprint=fingerprint(f"{code}|{path}|{message}"),
+    )
+
+
+def relative_path(name: str) -> str:
+    """The file called `name`, as repositories call it; empty for standard input."""
+    if name in {STANDARD_INPUT, ""}:
+        return ""
+    path = os.path.normpath(name)
+    here = os.path.join(os.path.abspath(""), "")
+    if os.path.isabs(path) and path.startswith(here):
+        path = path[len(here) :]
+    return printable(path.replace(os.sep, "/"))

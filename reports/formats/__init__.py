@@ -1,0 +1,1 @@
+"""Reports: one module per format, each with `write(out, results, style)`."""

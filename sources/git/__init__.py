@@ -1,0 +1,1 @@
+"""Git repositories, read without executing anything that they configure."""
