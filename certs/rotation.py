@@ -18,14 +18,64 @@ The bundle contains signer, successor and retired authorities, so step 2 does no
 from __future__ import annotations
 
 import datetime
+import enum
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from cryptography import x509
 
-from certs.authority import may_sign_for, new_authority, sign_leaf
-from certs.controller.rotation_records import Change, Observation, RotationPolicy, SecretKind
-from certs.keypairs import CertificateError, KeyPair, fingerprint, is_in_date, is_issued_by
-from certs.pki.validation import names_of
+from certs.authority import CA_LIFETIME, LEAF_LIFETIME, may_sign_for, new_authority, sign_leaf
+from certs.keypairs import (
+    CertificateError,
+    KeyPair,
+    fingerprint,
+    is_in_date,
+    is_issued_by,
+    names_of,
+)
 from certs.secrets import CertificateState, latest
+
+# What the decision about a rotation is made from, and what it says.
+
+
+class RotationPolicy(NamedTuple):
+    """The names and lifetimes of certificates.
+
+    `propagation` is how long API servers may take to use a new CA bundle.
+    """
+
+    names: Sequence[str]
+    ca_lifetime: datetime.timedelta = CA_LIFETIME
+    leaf_lifetime: datetime.timedelta = LEAF_LIFETIME
+    propagation: datetime.timedelta = datetime.timedelta(minutes=10)
+
+
+class Observation(NamedTuple):
+    """What was observed outside the Secrets."""
+
+    published_for: datetime.timedelta | None
+    """For how long this process has seen the whole bundle in place; None if it is not.
+
+    It is measured by a monotonic clock and starts again when the process restarts.
+    """
+    replicas: Mapping[str, str | None] | None
+    """For each address the fingerprint of its certificate, or None; None if not known."""
+
+
+class SecretKind(enum.Enum):
+    """Which of the two Secrets is written."""
+
+    AUTHORITY = "authority"
+    SERVING = "serving"
+
+
+class Change(NamedTuple):
+    """Write one Secret from `state`; `reason` is for the log."""
+
+    secret: SecretKind
+    state: CertificateState
+    reason: str
+
 
 _RENEWED_AT = 2 / 3  # of the lifetime
 _JITTER = 0.05  # of the lifetime, earlier, so that installations do not renew at the same time

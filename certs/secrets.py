@@ -15,6 +15,8 @@ from typing import NamedTuple
 from cryptography import x509
 
 from certs.keypairs import (
+    CERTIFICATE,
+    KEY,
     CertificateError,
     KeyPair,
     bundle,
@@ -22,7 +24,6 @@ from certs.keypairs import (
     parse_certificates,
     parse_key_pair,
 )
-from certs.pki.validation import CERTIFICATE, KEY
 
 CA, CA_KEY = "ca.crt", "ca.key"
 NEXT, NEXT_KEY = "next.crt", "next.key"

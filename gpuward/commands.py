@@ -20,7 +20,11 @@ COMMANDS = {
         "certs",
         "check whether the webhook works, watch or remove it",
     ),
-    "exceptions": ("delegation.cli", "certs", "run the controller that accepts GpuExceptions"),
+    "exceptions": (
+        "cluster.controllers.gpu_exceptions",
+        "certs",
+        "run the controller that accepts GpuExceptions",
+    ),
     "gpus": (
         "cluster.gpus.cli",
         "cluster",
@@ -33,7 +37,7 @@ COMMANDS = {
     ),
     "doctor": ("cluster.doctor.cli", "cluster", "check that a cluster is fit for GPUs"),
     "inventory": (
-        "cluster_commands.inventory.cli",
+        "cluster.controllers.inventory",
         "certs",
         "run the controller that lists other objects for the webhook",
     ),

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lint.container_files.compose import compose_settings
-from lint.container_files.dockerfile import dockerfile_settings
-from lint.container_files.placed import PlacedSetting, UnreadableError
-from lint.container_files.scripts import script_settings
-from lint.excerpts import Span
 from lint.linter import RULE_NAMES, Linter
 from lint.suppressions import Suppression, Suppressions, comments_in_text, find_suppressions
 from reports.findings import LocatedFinding, SuppressedFinding, reported
@@ -24,8 +19,19 @@ from rules.container_files import (
 from rules.engine.rule_set import ActiveRule
 from rules.finding import Action
 from rules.objects.object_ref import ObjectRef
-from sources.container_files import COMPOSE, DOCKERFILE, SHELL, is_ci_file, kind_of
-from sources.manifests import File
+from sources.container_files import (
+    COMPOSE,
+    DOCKERFILE,
+    SHELL,
+    PlacedSetting,
+    UnreadableError,
+    compose_settings,
+    dockerfile_settings,
+    is_ci_file,
+    kind_of,
+    script_settings,
+)
+from sources.manifests import File, Span
 from sources.sources import Source, UnreadFile
 
 _RULES_OF = {

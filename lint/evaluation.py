@@ -4,17 +4,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from kubeyaml import Document
-from lint.not_evaluated import oversized_object, too_large
 from lint.suppressions import Suppressions, find_suppressions
 from reports.findings import SuggestedEdit
-from reports.results import InputNotEvaluated
-from rules.base.json_access import as_object
-from rules.base.json_values import Json
+from reports.results import InputNotEvaluated, oversized_object, too_large
+from rules.base.json_values import Json, as_object
 from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError
+from rules.engine.evaluation import EvaluationResult
+from rules.engine.exceptions import Suppress, suppress_nothing
 from rules.engine.fixing import FixResult, check, fix
-from rules.engine.result import EvaluationResult
 from rules.engine.rule_set import ActiveRule, RuleSet
-from rules.engine.suppression import Suppress, suppress_nothing
 from rules.finding import Finding
 from rules.profile.context import Context
 from sources.manifests import File, UnparsedDocument

@@ -14,17 +14,15 @@ from importlib import import_module
 from typing import Any
 
 from kubeyaml import YamlError, read, split
-from lint.file_trees import DISK
 from reports.results import InputNotEvaluated, Remark, Results
-from rules.inventory.inventory import EMPTY, Inventory
-from rules.inventory.records import KINDS, ConfigMap
-from rules.placement.ack_nodes import GPU_MEM
-from rules.placement.share_pools import add_shares
+from rules.inventory.inventory import EMPTY, KINDS, ConfigMap, Inventory
+from rules.placement.node_labels import GPU_MEM
+from rules.placement.selected_cards import add_shares
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder
 from sources.kustomization_files import Kustomizations
-from sources.sources import LARGE, MAX_BYTES, Input, Source, UnreadFile
+from sources.sources import DISK, LARGE, MAX_BYTES, Input, Source, UnreadFile
 
 _CONFIG_MAP = ConfigMap.__name__
 

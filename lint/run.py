@@ -10,22 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from lint.evaluation import Suggest
-from lint.file_trees import DISK
+from lint.fix.suggestions import Preview
 from lint.linter import Linter
-from lint.preview import Preview
 from policies.policy import Policy
 from reports.results import Results
 from rules.engine.rule_set import RuleSet
 from rules.profile.context import Context
 from sources.paths import inputs
 from sources.policy_file import PolicyChoice
-from sources.sources import STANDARD_INPUT, Input, UsageError, may_be_large
+from sources.sources import DISK, STANDARD_INPUT, Input, UsageError, may_be_large
 
 if TYPE_CHECKING:
-    from lint.fix.modes import Mode
-    from lint.git.staged import StagedFiles
+    from lint.fix.output import Mode
     from sources.container_files import ContainerFiles
-    from sources.git.changes import ChangedFiles
+    from sources.git.changes import ChangedFiles, StagedFiles
 
 
 _FEW = 128  # files
@@ -93,7 +91,7 @@ def run(
         if mode or options.patch or not _are_many(files):
             linter.evaluate(files)
         else:
-            import_module("lint.many_files").evaluate(linter, files, options.jobs)
+            import_module("lint.processes").evaluate_many(linter, files, options.jobs)
     if others:
         evaluate = import_module("lint.container_file_rules").evaluate
         evaluate(linter, others.find(paths, options.exclude, wanted))
@@ -172,5 +170,5 @@ def _rules(options: argparse.Namespace, policy: Policy) -> RuleSet:
     if not (options.fix or options.diff or options.patch):
         option = "--rule" if names else "--unsafe-fixes"
         raise UsageError(f"{option} chooses what to fix: add --fix, --diff or --patch")
-    chosen: RuleSet = import_module("lint.fix.selection").select_fixes(rules, names, unsafe=unsafe)
+    chosen: RuleSet = import_module("lint.fix.fixer").select_fixes(rules, names, unsafe=unsafe)
     return chosen

@@ -1,7 +1,4 @@
-"""The files by which an inventory of the cluster reaches the webhook, as JSON.
-
-A ConfigMap holds a megabyte, so an inventory has several parts, each in a file of its own.
-"""
+"""The files by which controllers tell the webhook what they have found in the cluster, as JSON."""
 
 from __future__ import annotations
 
@@ -9,14 +6,50 @@ import datetime
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from policies.checked_content import format_time, parse_checked
-from rules.inventory.inventory import Inventory
-from rules.inventory.serialization import VERSION, from_json, to_json
+from policies.gpu_exceptions import APPROVAL_LABEL, MAX_ACCEPTED
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.inventory.inventory import VERSION, Inventory, from_json, to_json
 
-MAX_BYTES = 1_000_000  # of a part: a ConfigMap holds little more
+# What the files that controllers write for the webhook have in common: JSON and a time.
+
+
+class CheckedContent(NamedTuple):
+    """The object in a file, and when a controller last compared it with the cluster, in UTC."""
+
+    checked_at: datetime.datetime
+    raw: Mapping[str, Any]
+
+
+def parse_checked(content: bytes, most: int) -> CheckedContent:
+    """The object in `content`, which may have `most` bytes. ValueError says what is wrong."""
+    if len(content) > most:
+        raise ValueError(f"it has more than {most:,} bytes")
+    try:
+        raw = as_object(json.loads(content))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is no JSON: {error}") from error
+    try:
+        checked = datetime.datetime.fromisoformat(as_text(raw.get("checkedAt")))
+    except ValueError as error:
+        raise ValueError("checkedAt is no time") from error
+    if checked.tzinfo is None:
+        raise ValueError("checkedAt has no time zone")
+    return CheckedContent(checked, raw)
+
+
+def format_time(checked_at: datetime.datetime) -> str:
+    """The time as files have it under `checkedAt`."""
+    return checked_at.astimezone(datetime.UTC).isoformat(timespec="seconds")
+
+
+# The files by which an inventory of the cluster reaches the webhook, as JSON.
+#
+# A ConfigMap holds a megabyte, so an inventory has several parts, each in a file of its own.
+
+MAX_PART_BYTES = 1_000_000  # of a part: a ConfigMap holds little more
 MAX_PARTS = 16
 _FILLED = 0.8  # of all parts: they are not filled alike
 _LEVELS = 3  # of objects around a record: kind, namespace and name
@@ -52,9 +85,9 @@ def format_inventory(checked: CheckedInventory, parts: int) -> list[str]:
         head = {"version": VERSION, "checkedAt": time, "part": number, "parts": parts}
         texts.append(json.dumps({**head, "records": share}, separators=(",", ":")))
     largest = max(len(text.encode()) for text in texts)
-    if largest > MAX_BYTES:
+    if largest > MAX_PART_BYTES:
         raise TooLargeError(
-            f"a part of the inventory has {largest:,} bytes, of {MAX_BYTES:,} allowed"
+            f"a part of the inventory has {largest:,} bytes, of {MAX_PART_BYTES:,} allowed"
         )
     return texts
 
@@ -68,7 +101,7 @@ def without_largest_namespaces(inventory: Inventory, parts: int) -> tuple[Invent
     for homes in to_json(inventory).values():
         for home, names in homes.items():
             sizes[home] += len(json.dumps(names).encode())
-    excess = sum(sizes.values()) - _FILLED * parts * MAX_BYTES
+    excess = sum(sizes.values()) - _FILLED * parts * MAX_PART_BYTES
     left_out: list[str] = []
     for home, size in sizes.most_common():
         if excess <= 0:
@@ -105,7 +138,7 @@ class _File(NamedTuple):
 
 
 def _parse(content: bytes) -> _File:
-    time, raw = parse_checked(content, MAX_BYTES)
+    time, raw = parse_checked(content, MAX_PART_BYTES)
     if raw.get("version") != VERSION:
         raise ValueError(f"its version is {raw.get('version')!r}, and not {VERSION}")
     part, parts = raw.get("part"), raw.get("parts")
@@ -127,3 +160,45 @@ def _add(share: Any, records: dict[str, Any], levels: int) -> None:
             records[key] = value
         else:
             _add(value, records[key], levels - 1)
+
+
+# The file by which accepted GpuExceptions reach the webhook, as JSON.
+
+EXCEPTIONS_FILE = "exceptions.json"
+"""The name of the file, also as the key of the chart's ConfigMap."""
+MAX_EXCEPTIONS_BYTES = 1 << 20  # the most that a ConfigMap can have
+_METADATA = ("namespace", "name", "creationTimestamp")
+
+
+class ExceptionsFile(NamedTuple):
+    """GpuExceptions, and when the controller last compared them with the cluster, in UTC."""
+
+    checked_at: datetime.datetime
+    objects: tuple[Mapping[str, Any], ...]
+
+
+def format_exceptions(file: ExceptionsFile) -> str:
+    """The text of the file: of each object only what decides whether it is accepted."""
+    content = {
+        "checkedAt": format_time(file.checked_at),
+        "items": [deciding_fields(raw) for raw in file.objects],
+    }
+    return json.dumps(content, separators=(",", ":"))
+
+
+def deciding_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a GpuException that decide whether it is accepted, and its name."""
+    metadata = as_object(raw.get("metadata"))
+    kept = {key: metadata[key] for key in _METADATA if key in metadata}
+    approval = as_object(metadata.get("labels")).get(APPROVAL_LABEL)
+    labels = {} if approval is None else {"labels": {APPROVAL_LABEL: approval}}
+    return {"metadata": {**kept, **labels}, "spec": raw.get("spec")}
+
+
+def parse_exceptions(content: bytes) -> ExceptionsFile:
+    """The file in `content`; nobody has checked its objects. ValueError says what is wrong."""
+    checked, raw = parse_checked(content, MAX_EXCEPTIONS_BYTES)
+    items = raw.get("items")
+    if isinstance(items, list) and len(items) > MAX_ACCEPTED:
+        raise ValueError(f"it has {len(items)} items; the controller writes at most {MAX_ACCEPTED}")
+    return ExceptionsFile(checked, tuple(item for _, item in as_objects(items)))

@@ -11,8 +11,8 @@ from policies.problems import Problem, suggestion
 from rules.base.json_values import Path
 from rules.catalog.index import CATALOG
 from rules.container_files import RULES as CONTAINER_FILE_RULES
+from rules.engine.rule_set import PolicyException
 from rules.objects.pod import Pod
-from rules.policy_exception import PolicyException
 from rules.rule import Rule
 
 GPU_EXCEPTION_API, GPU_EXCEPTION_KIND = "gpuward.io/v1alpha1", "GpuException"

@@ -6,9 +6,8 @@ from typing import Any, Literal, NamedTuple
 
 from rules.base.words import matches_any
 from rules.catalog.index import CATALOG
-from rules.engine.rule_set import ActiveRule, RuleSet
+from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.finding import Action, FixScope
-from rules.policy_exception import PolicyException
 from rules.profile.context import NO_OPTIONS
 from rules.profile.profile import Profile
 from rules.rule import Rule

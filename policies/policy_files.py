@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from kubeyaml import YamlError, read, split
 from policies.loading import MAX_CHARACTERS, PolicyError, default_policy, load_policy
 from policies.policy import Policy
-from rules.base.json_access import as_object
+from rules.base.json_values import as_object
 
 POLICY_FILE = "gpuward.yaml"
 """The name of a policy file, also as a key of the chart's ConfigMap."""

@@ -14,8 +14,7 @@ from policies.exceptions import delegation_problems, exception_problems
 from policies.policy import parse_version
 from policies.problems import Problem, schema_problems, suggestion
 from rules.all_rules import ALL_RULES
-from rules.base.json_access import display
-from rules.base.json_values import Path
+from rules.base.json_values import Path, display
 from rules.catalog.index import CATALOG
 from rules.rule import Rule
 

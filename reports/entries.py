@@ -1,18 +1,62 @@
-"""What the reports for other programs list: findings, and whatever else a user must not miss."""
+"""What all reports list: findings, their fingerprints, and whatever else a user must not miss."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from lint.report import Style, affected, rule_page
-from lint.report.fingerprints import fingerprint, fingerprints
-from lint.report.fixes import why_not_fixed
 from reports.findings import LEVELS, LocatedFinding
-from reports.results import Results
+from reports.formats import Style, affected, rule_page
+from reports.results import NotFixed, Results
 from sources.sources import STANDARD_INPUT
 from terminal import printable
+
+# Fingerprints, by which other programs recognise a finding that they have seen before.
+
+
+def fingerprints(findings: Iterable[LocatedFinding]) -> list[str]:
+    """The fingerprint of each finding, in their order.
+
+    It comes from the finding's identity, so it stays the same when lines move. Findings of the
+    same identity, such as those about two versions of one object, are counted: GitLab shows only
+    one finding of a fingerprint.
+    """
+    seen: Counter[str] = Counter()
+    found = []
+    for located in findings:
+        identity = located.finding.identity
+        seen[identity] += 1
+        number = f"|{seen[identity]}" if seen[identity] > 1 else ""
+        found.append(fingerprint(f"{identity}{number}"))
+    return found
+
+
+def fingerprint(identity: str) -> str:
+    """The SHA-256 of `identity`, in hexadecimal."""
+    return hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()
+
+
+# What became of fixes, for the reports for people.
+
+
+def fixed_files(results: Results) -> Iterator[tuple[str, str]]:
+    """Each file that has been fixed, with the rules whose findings are gone."""
+    rules: dict[str, Counter[str]] = {}
+    for fixed in results.fixed:
+        rules.setdefault(fixed.file, Counter())[fixed.finding.rule] += 1
+    for file, counts in rules.items():
+        yield file, ", ".join(f"{rule} ({n})" if n > 1 else rule for rule, n in counts.items())
+
+
+def why_not_fixed(entry: NotFixed) -> str:
+    """The rules whose fixes are missing, and why."""
+    return f"{', '.join(entry.rules)}: {entry.reason}"
+
+
+# What the reports for other programs list: findings, and whatever else a user must not miss.
 
 NOT_EVALUATED = "not-evaluated"
 NOT_FIXED = "not-fixed"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from policies.suggestions import did_you_mean
+from policies.problems import did_you_mean
 from reports.findings import LEVELS
 from rules.all_rules import ALL_RULES
 from rules.finding import Action

@@ -3,13 +3,14 @@
 from typing import Any, NamedTuple
 
 from kubeyaml import Document
-from lint.excerpts import Excerpt, Span
 from rules.all_rules import ALL_RULES
 from rules.base.json_values import Path, pointer
 from rules.finding import Action, Finding, identity_of, object_identity_of
 from rules.objects.object_ref import ObjectRef
 from rules.rule import Rule
-from sources.manifests import File
+from sources.manifests import Excerpt, File, Span
+
+# Findings as reports show them: with their places in files, and without their manifests.
 
 RULES = {rule.name: rule for rule in ALL_RULES}
 LEVELS = {Action.DENY: "error", Action.WARN: "warning", Action.AUDIT: "note"}

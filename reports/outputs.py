@@ -9,7 +9,7 @@ from importlib import import_module
 from io import StringIO
 from typing import NamedTuple
 
-from lint.report import FORMATS, Style, Writer
+from reports.formats import FORMATS, Style, Writer
 from reports.results import Results
 from sources.manifests import File
 from sources.sources import ENDINGS, Source, UnreadFile, UsageError

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reports.findings import LocatedFinding
-from rules.base.json_access import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text
 from rules.objects.object_ref import ObjectRef, object_ref
 
 # As Kubernetes does by itself, Deployment to ReplicaSet to Pod; and as controllers on top of it do.

@@ -5,13 +5,10 @@ from typing import NamedTuple, Self
 
 from rules.base.json_values import Edit, Path
 from rules.objects.container import Container
-from rules.objects.file_settings import ContainerSetting
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.objects.kubernetes_objects import DeviceClaim
-from rules.objects.label_command import LabelCommand
+from rules.objects.file_settings import ContainerSetting, LabelCommand
+from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quota
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
-from rules.objects.quota import Quota
 
 # Tenants choose names, and an identity is made for every finding.
 _MAX_PART = 1024

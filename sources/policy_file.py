@@ -3,7 +3,6 @@
 import os
 from typing import NamedTuple
 
-from lint.file_trees import DISK, FileTree
 from policies.loading import PolicyError
 from policies.policy import Policy
 from policies.policy_files import (
@@ -13,6 +12,7 @@ from policies.policy_files import (
     read_policy_file,
     refuse_too_large,
 )
+from sources.sources import DISK, FileTree
 
 
 class PolicyChoice(NamedTuple):

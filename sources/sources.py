@@ -1,12 +1,73 @@
-"""Texts that the linter reads, and what it does not read."""
+"""Texts that gpuward reads, where they are from, and what it does not read."""
 
 import os
 import re
 import stat
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
-from lint.file_trees import DISK, FileTree
+# Where the files of a run are: on disk, or elsewhere, such as in the index of Git.
+
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
+_PIECE = 1 << 16
+
+
+class FileTree(Protocol):
+    """Files by their paths, which are absolute or relative to the working folder."""
+
+    def real_path(self, path: str) -> str:
+        """The absolute path without links."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is something at `path`, even a link that leads nowhere."""
+
+    def is_link(self, path: str) -> bool:
+        """Whether there is a symbolic link."""
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a regular file, perhaps at the end of links."""
+
+    def read(self, path: str, limit: int) -> bytes:
+        """The content of a regular file, up to `limit` bytes. Raises OSError."""
+
+
+class DiskTree:
+    """The files on disk."""
+
+    def real_path(self, path: str) -> str:
+        """The absolute path without links."""
+        return os.path.realpath(path)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is something at `path`, even a link that leads nowhere."""
+        return os.path.lexists(path)
+
+    def is_link(self, path: str) -> bool:
+        """Whether there is a symbolic link."""
+        return os.path.islink(path)
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a regular file, perhaps at the end of links."""
+        return os.path.isfile(path)
+
+    def read(self, path: str, limit: int) -> bytes:
+        """The content of a regular file, up to `limit` bytes. Raises OSError."""
+        # Most files are small, and to make a file object of one takes longer than to read it.
+        descriptor = os.open(path, _READ)
+        try:
+            pieces = []
+            while limit and (piece := os.read(descriptor, min(limit, _PIECE))):
+                pieces.append(piece)
+                limit -= len(piece)
+        finally:
+            os.close(descriptor)
+        return b"".join(pieces)
+
+
+DISK = DiskTree()
+
+
+# Texts that the linter reads, and what it does not read.
 
 MAX_BYTES = 10 * 1024 * 1024
 LARGE = 4 << 20

@@ -1,16 +1,36 @@
-"""The two webhook configurations: which objects API servers send to which path.
-
-There is one entry for each mode, and the label of a namespace selects the entry. So the API server
-itself finds the mode of a namespace, and the webhook never has to ask the cluster.
-"""
+"""The two webhook configurations: which objects API servers send to which path."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
-from registration.routes import MODES
 from rules.finding import Action
+
+# The URL paths at which the webhook answers reviews.
+
+MODES = (Action.DENY, Action.WARN, Action.AUDIT)
+
+
+class Route(NamedTuple):
+    """The webhook of a path, `mutate` or `validate`, and the mode."""
+
+    webhook: str
+    mode: Action
+
+
+ROUTES = {
+    f"/{webhook}/{mode.word}": Route(webhook, mode)
+    for webhook in ("mutate", "validate")
+    for mode in MODES
+}
+
+
+# The two webhook configurations: which objects API servers send to which path.
+#
+# There is one entry for each mode, and the label of a namespace selects the entry. So the API
+# server
+# itself finds the mode of a namespace, and the webhook never has to ask the cluster.
 
 WEBHOOK_NAME_SUFFIX = ".gpuward.io"
 """How the names of all webhooks of gpuward end."""

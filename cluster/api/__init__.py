@@ -1,1 +1,1 @@
-"""Requests to API servers, and why one may fail."""
+"""What programs in a cluster share: requests to API servers, events, the log, probes."""

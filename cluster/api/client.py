@@ -1,13 +1,13 @@
-"""The requests of `cluster.protocols`, sent to a real API server."""
+"""The requests of `cluster.api.errors`, sent to a real API server."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from urllib.parse import quote
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+from urllib.parse import quote, urlencode
 
 from cluster.api.connection import Connection
-from cluster.api.errors import MissingError
-from cluster.protocols import ClusterError, ConfigurationRef, Object
+from cluster.api.errors import ClusterError, ConfigurationRef, MissingError, Object, TooLargeError
 
 FIELD_MANAGER = "gpuward-certs"
 _GROUP = "admissionregistration.k8s.io/v1"
@@ -97,3 +97,104 @@ class KubernetesCluster(KubernetesConfigurations):
 
 def _configuration_path(ref: ConfigurationRef) -> str:
     return f"/apis/{_GROUP}/{ref.kind.value}/{quote(ref.name, safe='')}"
+
+
+# A ConfigMap in which a controller keeps what it has found.
+
+
+class StoredConfigMap:
+    """The ConfigMap `name` in `namespace`, which the chart has created.
+
+    Its methods raise ClusterError; `update` ConflictError, if somebody else has written it.
+    """
+
+    def __init__(self, connection: Connection, namespace: str, name: str, manager: str) -> None:
+        self._request = connection.request
+        place = f"{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}"
+        self._path = f"/api/v1/namespaces/{place}"
+        self._manager = manager
+
+    def get(self) -> Object:
+        """The ConfigMap as it is now."""
+        try:
+            return self._request("GET", self._path)
+        except MissingError as error:
+            raise ClusterError(f"{error}; the chart creates it: run helm upgrade") from error
+
+    def update(self, config_map: Object) -> None:
+        """Replace the ConfigMap; it must carry the resourceVersion that was read."""
+        self._request("PUT", f"{self._path}?fieldManager={self._manager}", config_map)
+
+
+# The requests of the controller for GpuExceptions, sent to a real API server.
+
+_OBJECTS = "apis/gpuward.io/v1alpha1"
+# A tenant may write very many objects, or some with a megabyte of labels and annotations, which
+# their schema does not limit. So pages are large, and become smaller where the objects are.
+_PAGE = 250
+_PAGE_BYTES = 8_000_000
+EXCEPTIONS_FIELD_MANAGER = "gpuward-exceptions"
+
+
+class GpuExceptions(Protocol):
+    """The requests of the controller. All raise ClusterError; those that write, ConflictError."""
+
+    def list_objects(self) -> Iterator[Object]:
+        """The GpuExceptions of all namespaces, by namespace and name."""
+
+    def write_conditions(self, raw: Object, conditions: list[Object]) -> None:
+        """Replace the conditions of the GpuException that was read as `raw`."""
+
+    def get_config_map(self) -> Object:
+        """The ConfigMap for the accepted GpuExceptions."""
+
+    def update_config_map(self, config_map: Object) -> None:
+        """Replace that ConfigMap; it must carry the resourceVersion that was read."""
+
+
+class KubernetesGpuExceptions:
+    """`GpuExceptions` at a real API server, with the ConfigMap `name` in `namespace`."""
+
+    def __init__(self, connection: Connection, namespace: str, name: str) -> None:
+        self._request = connection.request
+        self._config_map = StoredConfigMap(connection, namespace, name, EXCEPTIONS_FIELD_MANAGER)
+
+    def list_objects(self) -> Iterator[Object]:
+        """The GpuExceptions of all namespaces, by namespace and name, read page by page."""
+        limit, query = _PAGE, dict[str, str]()
+        while True:
+            path = f"/{_OBJECTS}/gpuexceptions?{urlencode({'limit': str(limit)} | query)}"
+            try:
+                page = self._request("GET", path, max_bytes=_PAGE_BYTES)
+            except TooLargeError:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 4)
+                continue
+            yield from page.get("items") or ()
+            token = (page.get("metadata") or {}).get("continue")
+            if not token:
+                return
+            query["continue"] = token
+            limit = min(_PAGE, limit * 2)
+
+    def write_conditions(self, raw: Object, conditions: list[Object]) -> None:
+        """Replace the conditions of the GpuException that was read as `raw`."""
+        metadata = raw["metadata"]
+        namespace, name = (quote(metadata[key], safe="") for key in ("namespace", "name"))
+        path = f"/{_OBJECTS}/namespaces/{namespace}/gpuexceptions/{name}/status"
+        # The resourceVersion: no condition is written about a spec that nobody has read.
+        change = {
+            "metadata": {"resourceVersion": metadata["resourceVersion"]},
+            "status": {"conditions": conditions},
+        }
+        sent = "application/merge-patch+json"
+        self._request("PATCH", f"{path}?fieldManager={EXCEPTIONS_FIELD_MANAGER}", change, sent)
+
+    def get_config_map(self) -> Object:
+        """The ConfigMap for the accepted GpuExceptions."""
+        return self._config_map.get()
+
+    def update_config_map(self, config_map: Object) -> None:
+        """Replace that ConfigMap."""
+        self._config_map.update(config_map)

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from cluster.api.connection import Connection
-from cluster.api.errors import MissingError
-from cluster.protocols import Object
+from cluster.api.errors import MissingError, Object
 
 _CONTROLLER = "gpuward.io/gpuward"
 _MAX_BYTES = 1024  # of a note; API servers refuse longer ones

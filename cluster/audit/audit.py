@@ -6,15 +6,28 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from cluster.audit.evaluation import Evaluated, ObjectEvaluator
-from cluster.audit.facts import Facts, kind_of, namespace_of, read_facts
-from cluster.source.objects import DiscoveryError, ListError, Object, ObjectSource, SourceError
-from cluster_commands.audit.gpu_exceptions import with_gpu_exceptions
-from cluster_commands.audit.identity import Identity, identity_of
-from cluster_commands.audit.objects import CLUSTER_SCOPED, EVALUATED, EVALUATED_WITH_FACTS
-from cluster_commands.audit.remarks import PodRemarks
-from cluster_commands.source.resources import VALIDATING
-from lint.progress import Progress
+from cluster.audit.evaluation import Evaluated, ObjectEvaluator, PodRemarks
+from cluster.audit.facts import (
+    CLUSTER_SCOPED,
+    EVALUATED,
+    EVALUATED_WITH_FACTS,
+    Facts,
+    Identity,
+    identity_of,
+    kind_of,
+    namespace_of,
+    read_facts,
+    with_gpu_exceptions,
+)
+from cluster.source.objects import (
+    VALIDATING,
+    DiscoveryError,
+    ListError,
+    Object,
+    ObjectSource,
+    SourceError,
+)
+from lint.processes import Progress
 from policies.policy import Policy
 from reports.results import InputNotEvaluated, Remark, Results
 from rules.objects.object_ref import ObjectRef

@@ -8,16 +8,14 @@ import time
 from importlib import import_module
 
 from cluster.audit.audit import AuditResult, audit
-from cluster.durations import seconds_between
-from cluster.service_options import STATUS_PORT, port
+from cluster.audit.policy_reports import KINDS
+from cluster.service import STATUS_PORT, port, seconds_between
 from cluster.source.objects import SourceError
 from cluster.source.options import add_options, open_connection, open_source
-from cluster_commands.audit.report_kinds import KINDS
-from lint.input_options import add_policy
 from lint.linter import reduce_garbage_collection
-from lint.options import add_reports
-from lint.report import Style, Writer
+from lint.options import add_policy, add_reports
 from policies.loading import PolicyError
+from reports.formats import Style, Writer
 from reports.outputs import plan
 from sources.policy_file import PolicyChoice
 from sources.sources import UsageError
@@ -119,7 +117,7 @@ def main(arguments: list[str]) -> int:
         return _refuse(why)
     options.format = options.format or _VIEWS.get(options.view)
     if options.interval is not None:
-        return int(import_module("cluster_commands.audit.service").run(options))
+        return int(import_module("cluster.audit.service").run(options))
     started = time.perf_counter()
     try:
         outputs = plan(options, options.files)
@@ -178,7 +176,7 @@ def _refuse(why: str) -> int:
 
 def _keep(options: argparse.Namespace, result: AuditResult, *, notes: bool) -> bool:
     """Write the findings into the cluster; whether that succeeded."""
-    keeping = import_module("cluster_commands.audit.keeping")
+    keeping = import_module("cluster.audit.sinks")
     failed: list[SourceError] = []
     try:
         for done in keeping.keep(

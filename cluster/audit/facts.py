@@ -2,19 +2,57 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from cluster.source.objects import ListError, Object, ObjectSource, SourceError
+from cluster.source.objects import (
+    GPU_EXCEPTIONS,
+    NAMESPACES,
+    NODES,
+    VALIDATING,
+    ListError,
+    NotServedError,
+    Object,
+    ObjectSource,
+    ResourceNames,
+    SourceError,
+)
 from cluster.source.registered import is_own, registered_mode
-from cluster_commands.audit.objects import EVALUATED_WITH_FACTS, REFERRED
-from cluster_commands.source.resources import NAMESPACES, NODES, VALIDATING
-from rules.base.json_access import as_object, as_text
+from policies.gpu_exceptions import acceptances
+from policies.policy import Policy
+from rules.base.json_values import as_object, as_text
 from rules.finding import Action
 from rules.inventory.inventory import EMPTY, Inventory
 from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder
-from webhook.registration import MODE_LABEL, SYSTEM_NAMESPACES
+from webhook.registration import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS, MODE_LABEL, SYSTEM_NAMESPACES
+
+# What an audit reads: what API servers send to the webhook, what it sees alone, and facts.
+
+# What limits pods, what they refer to, and what says which of them are sent to the webhook. Not
+# ConfigMaps: nobody should need to read them all.
+REFERRED: ResourceNames = {
+    "": ("limitranges", "namespaces", "nodes", "resourcequotas"),
+    "admissionregistration.k8s.io": ("validatingwebhookconfigurations",),
+    "kueue.x-k8s.io": ("clusterqueues", "localqueues"),
+    "node.k8s.io": ("runtimeclasses",),
+    "resource.k8s.io": ("deviceclasses", "resourceclaims", "resourceclaimtemplates"),
+}
+# Of these, what is evaluated as it is read: no rule about these kinds needs facts, and the webhook
+# is not sent them. Quotas, LimitRanges and claims do need facts. They are listed again when all
+# facts are known: to keep them until then takes memory without bound, as tenants make claims.
+EVALUATED_WITH_FACTS = frozenset({("", "Node"), ("kueue.x-k8s.io", "ClusterQueue")})
+# Owners come before their pods, as findings are reported at owners.
+EVALUATED: ResourceNames = {
+    **CUSTOM_WORKLOADS,
+    "resource.k8s.io": ("resourceclaims", "resourceclaimtemplates"),
+    **{group: names for group, names in BUILT_IN_WORKLOADS.items() if group},
+    "": (*BUILT_IN_WORKLOADS[""], "limitranges", "resourcequotas", "pods"),
+}
+# Evaluated too, unless the audit is of one namespace.
+CLUSTER_SCOPED: ResourceNames = {"kueue.x-k8s.io": ("cohorts", "resourceflavors")}
+
 
 _Labels = Mapping[str, Any]
 
@@ -119,3 +157,49 @@ def namespace_of(item: Object) -> str:
 def _has_gpus(node: Object, profile: Profile) -> bool:
     capacity = as_object(as_object(node.get("status")).get("capacity"))
     return any(count != "0" and profile.resource(name) for name, count in capacity.items())
+
+
+# The GpuExceptions of a cluster that its policy accepts, as the webhook accepts them.
+
+
+def with_gpu_exceptions(
+    policy: Policy,
+    source: ObjectSource,
+    namespace: str | None,
+    today: datetime.date,
+    on_error: Callable[[SourceError], object],
+) -> Policy:
+    """`policy` with the GpuExceptions of `namespace`, or of all, that it accepts `today`.
+
+    They are listed only if the policy delegates exceptions; without the definition of the kind
+    there are none. What cannot be read is given to `on_error`.
+    """
+    if not policy.delegations:
+        return policy
+    listed = source.list(GPU_EXCEPTIONS, namespace)
+    accepted = []
+    try:
+        for _, found in acceptances(listed, policy, today):
+            if found.accepted and found.exception is not None:
+                accepted.append(found.exception)
+    except NotServedError:
+        pass
+    except SourceError as error:
+        on_error(error)
+    return policy._replace(exceptions=(*policy.exceptions, *accepted))
+
+
+# What tells an object from an earlier one of the same name.
+
+
+class Identity(NamedTuple):
+    """The version of its API, and what tells it from an earlier object of the same name."""
+
+    api_version: str
+    uid: str
+
+
+def identity_of(raw: Object) -> Identity:
+    """The identity of an object."""
+    uid = as_text(as_object(raw.get("metadata")).get("uid"))
+    return Identity(as_text(raw.get("apiVersion")), uid)

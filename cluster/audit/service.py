@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from cluster.audit.audit import AuditResult
-from cluster.protocols import ClusterError
-from cluster.service import metrics_of
+from cluster.api.connection import Connection
+from cluster.api.errors import ClusterError, Object
+from cluster.audit.audit import AuditResult, audit
+from cluster.audit.policy_reports import KINDS
+from cluster.audit.sinks import keep, kept_findings
+from cluster.service import STATUS_PORT, Service, metrics_of, repeat, run_or_report
+from cluster.source.api_server import ApiServerSource
 from cluster.source.objects import SourceError
 from policies.loading import PolicyError
 from reports.findings import LocatedFinding
+from sources.policy_file import PolicyChoice
 
 _Counts = Counter[tuple[str, ...]]  # by the values of labels
 _LOGGED = 20  # messages of one audit
@@ -30,7 +37,6 @@ _GAUGES = {
     "audit_success_timestamp_seconds": "When an audit last saw all there is, and kept what it "
     "found; 0 before the first.",
 }
-_log = structlog.get_logger("gpuward.audit")
 
 
 class StoppedError(Exception):
@@ -164,3 +170,70 @@ def _labelled(name: str, text: str, labels: Sequence[str], counts: _Counts) -> M
     for values, count in sorted(counts.items()):
         family.add_metric(values, count)
     return family
+
+
+# `gpuward audit --interval`: the audit as a program that runs in a cluster.
+
+_log = structlog.get_logger("gpuward.audit")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Audit until SIGTERM or SIGINT; the exit status."""
+
+    def make() -> Service:
+        connection = _StoppableConnection.like_kubectl(options.kubeconfig, options.context)
+        controller = AuditController(
+            lambda on_error: _audit(options, connection, on_error), options.counted_namespaces
+        )
+        again = repeat(controller.reconcile, options.interval)
+
+        def run_until(stop: threading.Event) -> None:
+            connection.stop = stop
+            again(stop)
+
+        return Service(run_until, lambda: controller.alive, controller.metrics)
+
+    port = STATUS_PORT if options.status_port is None else options.status_port
+    return run_or_report(make, port, "audit", failed=2)
+
+
+def _audit(
+    options: argparse.Namespace,
+    connection: _StoppableConnection,
+    on_error: Callable[[SourceError], object],
+) -> AuditRun:
+    """One audit by the policy as it is now."""
+    policy, _ = PolicyChoice(options.policy, options.profile, isolated=options.isolated).load()
+    source = ApiServerSource(connection, connection.wait)
+    only_refused = options.mode == "deny"
+    result = audit(source, policy, options.namespace, only_refused=only_refused)
+    for done in keep(
+        connection,
+        result,
+        options.namespace,
+        on_error,
+        reports=KINDS.get(options.publish),
+        events=options.events,
+        notes=options.notes,
+        wait=connection.wait,
+    ):
+        _log.info("kept", what=done)
+    return AuditRun(result, kept_findings(result, notes=options.notes))
+
+
+class _StoppableConnection(Connection):
+    """Sends no more requests once `stop` is set, so that an audit ends soon after."""
+
+    def __init__(self, load: Callable[[Any], None]) -> None:
+        super().__init__(load)
+        self.stop = threading.Event()
+
+    def wait(self, seconds: float) -> None:
+        """Wait so many seconds, or until `stop` is set."""
+        self.stop.wait(seconds)
+
+    def request(self, *arguments: Any) -> Object:
+        """The JSON response to one request. StoppedError if there are to be no more."""
+        if self.stop.is_set():
+            raise StoppedError
+        return super().request(*arguments)

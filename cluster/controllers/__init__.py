@@ -1,1 +1,1 @@
-"""The programs that keep something in a cluster as it should be, and what they share."""
+"""The certificate controller: makes, renews and publishes certificates in a cluster."""

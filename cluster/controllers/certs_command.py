@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from certs.serving.certificate import ServingCertificate
-from cluster.service_options import STATUS_PORT, port
+from certs.serving import ServingCertificate
+from cluster.service import STATUS_PORT, port
 from terminal import printable, write_error
 from terminal.arguments import CommandParser
 
@@ -152,8 +152,8 @@ def _run(options: argparse.Namespace) -> int:
         missing.append("mutating-configuration or --validating-configuration")
     if missing:
         return _fail(f"not given: --{', --'.join(missing)}", 2)
-    from certs.controller.factory import make_controller  # noqa: PLC0415
     from certs.keypairs import CertificateError  # noqa: PLC0415
+    from cluster.controllers.certificates import make_controller  # noqa: PLC0415
     from cluster.service import Service, run_or_report  # noqa: PLC0415  # `check` needs none of these
 
     options.identity = f"{options.identity}_{secrets.token_hex(4)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import random
@@ -14,21 +15,50 @@ import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from cluster.api.errors import MissingError
-from cluster.gpu_exceptions import GpuExceptions
-from cluster.protocols import ClusterError, ConflictError, Object
-from cluster.service import metrics_of
-from delegation.conditions import with_condition
-from policies.exceptions_file import (
+from cluster.api.client import GpuExceptions
+from cluster.api.errors import ClusterError, ConflictError, MissingError, Object
+from cluster.service import add_service_options, metrics_of
+from policies.controller_files import (
     EXCEPTIONS_FILE,
     ExceptionsFile,
     deciding_fields,
     format_exceptions,
     parse_exceptions,
 )
-from policies.gpu_exceptions import Reason, acceptances
+from policies.gpu_exceptions import Acceptance, Reason, acceptances
 from policies.loading import PolicyError
 from policies.policy import Policy
+from policies.policy_files import load_policy_file
+from rules.base.json_values import as_object, as_objects
+from terminal.arguments import CommandParser
+
+# The condition `Accepted` of a GpuException.
+
+ACCEPTED = "Accepted"
+
+
+def with_condition(
+    raw: Mapping[str, Any], found: Acceptance, now: datetime.datetime
+) -> list[Object] | None:
+    """The conditions that the object should have; None if it has them.
+
+    Conditions of other types stay. The time of the last transition changes only with the status.
+    """
+    present = [dict(each) for _, each in as_objects(as_object(raw.get("status")).get("conditions"))]
+    others = [each for each in present if each.get("type") != ACCEPTED]
+    before = next((each for each in present if each.get("type") == ACCEPTED), {})
+    status = "True" if found.accepted else "False"
+    since = before.get("lastTransitionTime") if before.get("status") == status else None
+    condition = {
+        "type": ACCEPTED,
+        "status": status,
+        "observedGeneration": as_object(raw.get("metadata")).get("generation", 0),
+        "lastTransitionTime": since or now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "reason": found.reason.value,
+        "message": found.message,
+    }
+    return None if condition == before else [*others, condition]
+
 
 RENEW_SECONDS = 600.0
 """How often the file is written though nothing has changed; the webhook uses it for an hour."""
@@ -181,3 +211,90 @@ def _is_fresh(text: str, file: ExceptionsFile) -> bool:
     age = (file.checked_at - found.checked_at).total_seconds()
     same = json.dumps(found.objects) == json.dumps(file.objects)
     return same and 0 <= age < RENEW_SECONDS
+
+
+# The command `gpuward exceptions`: run the controller for GpuExceptions.
+
+_DESCRIPTION = """\
+Compare the GpuExceptions of all namespaces with what the policy delegates, every 15
+seconds. Write the condition Accepted of each, and all accepted ones into a ConfigMap,
+from which the webhook reads them."""
+_EPILOG = """\
+The credentials are those of the pod in which this runs, or of a kubeconfig file. They must
+allow listing GpuExceptions and patching their status, and getting and updating the
+ConfigMap, which must exist."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command with these command-line arguments, and return its exit status."""
+    return _run(make_parser().parse_args(arguments))
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = CommandParser(prog="gpuward exceptions", description="GpuExceptions.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        help="run the controller",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for option, required, text in (
+        ("--namespace NAME", True, "The namespace of the ConfigMap."),
+        ("--config-map NAME", True, "The ConfigMap for the accepted GpuExceptions."),
+        ("--policy FILE", True, "The policy of the webhook."),
+        ("--fallback-policy FILE", False, "The policy to start with if the other is unusable."),
+    ):
+        flag, metavar = option.split()
+        run.add_argument(flag, metavar=metavar, required=required, help=text)
+    add_service_options(run, 15.0, "comparisons")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run until SIGTERM or SIGINT; the exit status."""
+    from cluster.api.client import KubernetesGpuExceptions  # noqa: PLC0415
+    from cluster.api.connection import Connection  # noqa: PLC0415  # --help needs none of this
+    from cluster.service import Service, repeat, run_or_report  # noqa: PLC0415
+
+    def make() -> Service:
+        connection = Connection.in_cluster(options.kubeconfig)
+        cluster = KubernetesGpuExceptions(connection, options.namespace, options.config_map)
+        policy = PolicySource(options.policy, options.fallback_policy)
+        controller = ExceptionsController(cluster, policy.load)
+        run = repeat(controller.reconcile, options.interval)
+        return Service(run, lambda: controller.alive, controller.metrics)
+
+    return run_or_report(make, options.status_port, "exceptions")
+
+
+# The policy that the controller goes by: that of the webhook.
+
+
+class PolicySource:
+    """The policy in the file `path`; if it cannot be used, the last one, or else the fallback.
+
+    The webhook does the same, so both go by the same policy.
+    """
+
+    def __init__(self, path: str, fallback: str | None = None) -> None:
+        self._path = path
+        self._fallback = fallback
+        self._last: Policy | None = None
+        self._error = ""
+
+    def load(self) -> Policy:
+        """The policy as it is now. PolicyError if there is none that can be used."""
+        try:
+            self._last = load_policy_file(self._path, [])
+        except PolicyError as error:
+            if str(error) != self._error:
+                self._error = str(error)
+                _log.error("policy refused", error=self._error)
+            if self._last is None and self._fallback is None:
+                raise
+            return self._last or load_policy_file(self._fallback, [])
+        self._error = ""
+        return self._last

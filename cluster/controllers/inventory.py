@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,11 +12,22 @@ import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from cluster.protocols import ClusterError, Object
-from cluster.service import metrics_of
-from cluster.source.objects import ObjectSource, SourceError
-from cluster_commands.inventory.listing import list_inventory
+from cluster.api.errors import ClusterError, Object
+from cluster.service import add_service_options, metrics_of
+from cluster.source.objects import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    CONFIG_MAPS,
+    DEVICE_CLASSES,
+    NODES,
+    RUNTIME_CLASSES,
+    MissingRightError,
+    NotServedError,
+    ObjectSource,
+    SourceError,
+)
 from policies.controller_files import (
+    MAX_PARTS,
     CheckedInventory,
     TooLargeError,
     file_name,
@@ -24,8 +36,57 @@ from policies.controller_files import (
     without_largest_namespaces,
 )
 from policies.loading import PolicyError
+from rules.base.json_values import as_object
 from rules.inventory.inventory import Inventory
 from rules.profile.profile import Profile
+from rules.workloads.referred_objects import add_objects, new_builder, variables_of_runtimes
+from terminal import write_error
+from terminal.arguments import CommandParser
+
+# List what the webhook is to know of other objects.
+
+# Quotas and limits of namespaces are not listed: the API server itself compares pods with them.
+ALWAYS = (RUNTIME_CLASSES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS)
+
+
+def list_inventory(
+    source: ObjectSource,
+    profile: Profile,
+    *,
+    reads_config_maps: bool,
+    reads_nodes: bool,
+    on_error: Callable[[SourceError], object],
+) -> Inventory:
+    """What `source` says of other objects.
+
+    A resource that the API server does not serve is left out, and one that the account must not
+    list, which is given to `on_error`. Raises SourceError if a list cannot be read to its end: half
+    of what was known would be forgotten.
+    """
+    variables = variables_of_runtimes(profile)
+    builder = new_builder(profile)
+    chosen = ((CONFIG_MAPS, reads_config_maps), (NODES, reads_nodes))
+    unknown = []
+    for resource in (*ALWAYS, *(resource for resource, is_read in chosen if is_read)):
+        try:
+            for raw in source.list(resource):
+                # Most ConfigMaps set no variable that matters, and there are many.
+                if resource is not CONFIG_MAPS or variables.among(as_object(raw.get("data"))):
+                    add_objects(builder, raw, None)
+        except NotServedError:
+            continue
+        except MissingRightError as error:
+            unknown.append(resource)
+            on_error(error)
+    # What a device class stands for is no resource of a node, so all of them must be known too.
+    builder.nodes.has_all = reads_nodes and not {NODES, DEVICE_CLASSES}.intersection(unknown)
+    if missing := builder.what_is_missing():
+        on_error(SourceError(missing))
+    if builder.nodes.is_full:
+        why = "nodes have more labels about GPUs, or GPU resources, than an inventory holds: pods"
+        on_error(SourceError(f"{why} are not compared with them"))
+    return builder.inventory()
+
 
 RENEW_SECONDS = 600.0
 """How often the files are written though nothing has changed; the webhook uses them for an hour."""
@@ -35,7 +96,7 @@ _log = structlog.get_logger("gpuward.inventory")
 
 
 class Stored(Protocol):
-    """A ConfigMap: `cluster.config_map.StoredConfigMap`."""
+    """A ConfigMap: `cluster.api.client.StoredConfigMap`."""
 
     def get(self) -> Object:
         """The ConfigMap as it is now."""
@@ -159,3 +220,96 @@ def _is_fresh(stored: Sequence[Object], now: datetime.datetime, inventory: Inven
         return False
     age = (now - found.checked_at).total_seconds()
     return found.inventory == inventory and 0 <= age < RENEW_SECONDS
+
+
+# The command `gpuward inventory`: run the controller for the webhook's inventory.
+
+_DESCRIPTION = """\
+List what rules may need to know of other objects, every minute, and write it into
+ConfigMaps, from which the webhook reads it."""
+_EPILOG = """\
+The credentials are those of the pod in which this runs, or of a kubeconfig file. They must
+allow getting and updating the ConfigMaps, which must exist, and should allow listing what
+is to be known. What they do not allow stays unknown, and the log says so."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command with these command-line arguments, and return its exit status."""
+    return _run(make_parser().parse_args(arguments))
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = CommandParser(
+        prog="gpuward inventory", description="What the webhook knows of other objects."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        help="run the controller",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument(
+        "--namespace", metavar="NAME", required=True, help="The namespace of the ConfigMaps."
+    )
+    run.add_argument(
+        "--config-map",
+        metavar="NAME",
+        required=True,
+        dest="config_maps",
+        action="append",
+        help=f"A ConfigMap for a part of the inventory; repeatable, at most {MAX_PARTS} times. "
+        "Each holds a megabyte.",
+    )
+    run.add_argument("--policy", metavar="FILE", required=True, help="The policy of the webhook.")
+    run.add_argument(
+        "--fallback-policy",
+        metavar="FILE",
+        help="The policy to start with if the other is unusable.",
+    )
+    run.add_argument(
+        "--read-config-maps",
+        action="store_true",
+        help="List also the ConfigMaps of all namespaces, and keep those variables in them that "
+        "container runtimes read.",
+    )
+    run.add_argument(
+        "--read-nodes",
+        action="store_true",
+        help="List also the Nodes, and say that these are all: for clusters in which no autoscaler "
+        "adds nodes of other kinds.",
+    )
+    add_service_options(run, 60.0, "lists")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run until SIGTERM or SIGINT; the exit status."""
+    if len(options.config_maps) > MAX_PARTS:
+        write_error("gpuward inventory", f"more than {MAX_PARTS} times --config-map")
+        return 2
+    from cluster.api.client import StoredConfigMap  # noqa: PLC0415  # --help needs none of this
+    from cluster.api.connection import Connection  # noqa: PLC0415
+    from cluster.controllers.gpu_exceptions import PolicySource  # noqa: PLC0415
+    from cluster.service import Service, repeat, run_or_report  # noqa: PLC0415
+    from cluster.source.api_server import ApiServerSource  # noqa: PLC0415
+
+    def make() -> Service:
+        connection = Connection.in_cluster(options.kubeconfig)
+        policy = PolicySource(options.policy, options.fallback_policy)
+        controller = InventoryController(
+            ApiServerSource(connection),
+            [
+                StoredConfigMap(connection, options.namespace, name, "gpuward-inventory")
+                for name in options.config_maps
+            ],
+            profile=lambda: policy.load().profile,
+            reads_config_maps=options.read_config_maps,
+            reads_nodes=options.read_nodes,
+        )
+        run = repeat(controller.reconcile, options.interval)
+        return Service(run, lambda: controller.alive, controller.metrics)
+
+    return run_or_report(make, options.status_port, "inventory")

@@ -10,7 +10,7 @@ import datetime
 import math
 from collections.abc import Callable
 
-from cluster.protocols import Cluster, ConflictError, Object
+from cluster.api.errors import Cluster, ConflictError, Object
 
 _FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 

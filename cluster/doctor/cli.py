@@ -6,24 +6,25 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from cluster.doctor.checks.gpuward import check_own_webhook
-from cluster.doctor.checks.nodes import check_pods_per_card, check_requirements
-from cluster.doctor.checks.programs import check_programs
-from cluster.doctor.checks.webhooks import check_ca_bundles
+from cluster.doctor.checks.gpuward import check_failed_calls, check_namespaces, check_own_webhook
+from cluster.doctor.checks.nodes import (
+    check_by_catalog,
+    check_cpu_policy,
+    check_gpu_nodes,
+    check_pods_per_card,
+    check_requirements,
+)
+from cluster.doctor.checks.programs import (
+    check_component_priority,
+    check_container_toolkit,
+    check_programs,
+)
+from cluster.doctor.checks.webhooks import check_ca_bundles, check_webhook_order
 from cluster.doctor.facts import Facts, Request, read_facts
-from cluster.doctor.rows import as_table, to_document
+from cluster.doctor.rows import Row, as_table, exit_status, to_document
 from cluster.source.objects import ObjectSource, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
-from cluster_commands.doctor.checks.catalog import check_by_catalog
-from cluster_commands.doctor.checks.components import check_component_priority
-from cluster_commands.doctor.checks.container_toolkit import check_container_toolkit
-from cluster_commands.doctor.checks.cpu_policy import check_cpu_policy
-from cluster_commands.doctor.checks.failed_calls import check_failed_calls
-from cluster_commands.doctor.checks.gpu_nodes import check_gpu_nodes
-from cluster_commands.doctor.checks.namespaces import check_namespaces
-from cluster_commands.doctor.checks.webhook_order import check_webhook_order
-from cluster_commands.doctor.rows import Row, exit_status
 from policies.loading import PolicyError
 from policies.policy_files import load_policy_or_config_map
 from terminal import use_color, write_error

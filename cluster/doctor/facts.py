@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from cluster.doctor.rows import Row, not_known
 from cluster.gpus.accounting import account
 from cluster.gpus.pod_requests import has_terminated
 from cluster.gpus.usage import Usage
 from cluster.source.objects import (
-    MissingRightError,
-    NotServedError,
-    Object,
-    ObjectSource,
-    Resource,
-    SourceError,
-)
-from cluster_commands.doctor.rows import Row, not_known
-from cluster_commands.source.resources import (
     DAEMON_SETS,
     ENDPOINTS,
     MUTATING,
@@ -27,11 +19,17 @@ from cluster_commands.source.resources import (
     PODS,
     SLICES,
     VALIDATING,
+    MissingRightError,
+    NotServedError,
+    Object,
+    ObjectSource,
+    Resource,
+    SourceError,
 )
 from policies.policy import Policy
-from rules.base.json_access import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.images import image_name
-from rules.placement.ack_nodes import GPU_MEM
+from rules.placement.node_labels import GPU_MEM
 from rules.profile.platforms.programs import KUBE_SCHEDULER, program_of
 
 LISTED = (NODES, SLICES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS, ENDPOINTS)
@@ -149,3 +147,23 @@ def name_of(item: Object) -> str:
 def by_name(items: list[Object]) -> Iterator[tuple[str, Object]]:
     """The objects with their names, in the order of the names."""
     yield from sorted(((name_of(item), item) for item in items), key=lambda pair: pair[0])
+
+
+# The DaemonSets of a cluster, as checks look at them.
+
+
+class DaemonSet(NamedTuple):
+    """A DaemonSet: how rows name it, the `spec` of its pods, and its status."""
+
+    subject: str
+    pod_spec: Mapping[str, Any]
+    status: Mapping[str, Any]
+
+
+def daemon_sets(facts: Facts) -> Iterator[DaemonSet]:
+    """All DaemonSets that could be listed, in the order of their names."""
+    for name, item in by_name(facts.objects(DAEMON_SETS)):
+        namespace = as_text(as_object(item.get("metadata")).get("namespace"))
+        template = as_object(as_object(item.get("spec")).get("template"))
+        subject = f"daemonset/{name} in {namespace}"
+        yield DaemonSet(subject, as_object(template.get("spec")), as_object(item.get("status")))

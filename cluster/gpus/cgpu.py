@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from cluster.gpus.pod_requests import amount_of, has_terminated, whole
 from cluster.gpus.shares import allocation_by_card
-from cluster_commands.gpus.tabwriter import align
-from rules.base.json_access import as_object, as_objects, as_text
-from rules.placement.ack_nodes import CARDS, GPU_MEM
+from cluster.gpus.tables import align
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.placement.node_labels import CARDS, GPU_MEM
 from terminal import printable
 
 Object = Mapping[str, Any]

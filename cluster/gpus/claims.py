@@ -5,13 +5,16 @@ Source: Kubernetes, `staging/src/k8s.io/api/resource/v1/types.go`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from cluster.gpus.pod_requests import amount_of
 from cluster.gpus.shares import Amount
-from rules.base.json_access import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.gpu.devices import DEVICE_CLASS_PREFIX
+from rules.profile.profile import Profile
 
 _MEMORY = "memory"  # as NVIDIA's driver calls this counter
 _LEAST_PART = Decimal("0.01")
@@ -119,3 +122,180 @@ def part_of(some: int, whole: int) -> Amount:
     if not 0 < some < whole:
         return 1
     return max(round(Decimal(some) / Decimal(whole), 2), _LEAST_PART)
+
+
+# Devices that drivers offer by ResourceSlices.
+#
+# Source: Kubernetes, `staging/src/k8s.io/api/resource/v1/types.go`.
+
+DeviceKey: TypeAlias = tuple[str, str, str]
+"""A device is known by its driver, its pool and its name."""
+
+
+class Offer(NamedTuple):
+    """The devices that drivers offer; and the pools of which something is not known, and why."""
+
+    devices: Mapping[DeviceKey, Device]
+    unknown: tuple[str, ...] = ()
+
+
+def offered_devices(slices: Iterable[Mapping[str, Any]], profile: Profile) -> Offer:
+    """The devices that the slices of GPU drivers offer; of each pool its newest generation.
+
+    The scheduler allocates no device of a pool whose slices it has not all seen, as while a driver
+    writes them, or of which two devices have the same name. Devices that several nodes can use are
+    left out.
+    Source: Kubernetes, `staging/src/k8s.io/dynamic-resource-allocation/structured/internal/stable`,
+    `GatherPools`.
+    """
+    newest: dict[tuple[str, str], tuple[int, list[Mapping[str, Any]]]] = {}
+    for item in slices:
+        spec = as_object(item.get("spec"))
+        pool = as_object(spec.get("pool"))
+        driver = as_text(spec.get("driver"))
+        if not is_gpu_driver(driver, profile):
+            continue
+        generation = pool.get("generation")
+        generation = generation if isinstance(generation, int) else 0
+        key = driver, as_text(pool.get("name"))
+        known = newest.get(key)
+        if known is None or known[0] < generation:
+            newest[key] = known = (generation, [])
+        if known[0] == generation:
+            known[1].append(spec)
+    found: dict[DeviceKey, Device] = {}
+    unknown = []
+    for (driver, pool_name), (_, specs) in sorted(newest.items()):
+        why = _why_unusable(specs)
+        if why:
+            unknown.append(
+                f"pool {pool_name!r} of the driver {driver} {why}: the scheduler allocates none of "
+                "its devices"
+            )
+        devices = DevicePool(driver, pool_name, specs)
+        for spec in specs:
+            for _, raw in as_objects(spec.get("devices")):
+                device = devices.device(spec, raw)
+                if device.node:
+                    usable = device._replace(is_unavailable=device.is_unavailable or bool(why))
+                    found[driver, pool_name, as_text(raw.get("name"))] = usable
+    return Offer(found, tuple(unknown))
+
+
+def _why_unusable(specs: list[Mapping[str, Any]]) -> str:
+    """Why the scheduler allocates no device of a pool with these slices; empty if it does."""
+    count = as_object(specs[0].get("pool")).get("resourceSliceCount")
+    if count != len(specs):
+        return f"has {len(specs)} of its {count} ResourceSlices, so its devices are not all known"
+    names = Counter(
+        as_text(raw.get("name")) for spec in specs for _, raw in as_objects(spec.get("devices"))
+    )
+    twice = next((name for name, times in names.items() if times > 1), None)
+    return "" if twice is None else f"has the device {twice!r} twice"
+
+
+class DriverCards(NamedTuple):
+    """The cards of a driver; `usable` are those with a device that is available."""
+
+    offered: set[str]
+    usable: set[str]
+
+
+def cards_by_driver(devices: Iterable[Device]) -> Mapping[str, DriverCards]:
+    """The cards of which `devices` are parts, by driver: two drivers may use the same names."""
+    found: dict[str, DriverCards] = {}
+    for device in devices:
+        cards = found.setdefault(device.driver, DriverCards(set(), set()))
+        cards.offered.add(device.card)
+        if not device.is_unavailable:
+            cards.usable.add(device.card)
+    return found
+
+
+def is_gpu_driver(name: str, profile: Profile) -> bool:
+    """Whether `name`, of a driver or a device class, is known to be about GPUs."""
+    resource = profile.resource(f"{DEVICE_CLASS_PREFIX}{name}")
+    return resource is not None and resource.vendor != "other"
+
+
+# Devices that ResourceClaims have, or wait for.
+#
+# Source: Kubernetes, `staging/src/k8s.io/api/resource/v1/types.go`.
+
+_MAX_COUNT = 10**6  # of devices in one request; API servers allow fewer
+
+
+class HeldDevice(NamedTuple):
+    """A device of a claim, and how much of the device's card the claim has."""
+
+    device: Device
+    part: Amount
+
+
+class Claim(NamedTuple):
+    """An allocated claim: the devices that it holds, and the pods for which it is reserved."""
+
+    namespace: str
+    name: str
+    devices: tuple[HeldDevice, ...]
+    pods: tuple[str, ...]
+
+
+def allocated_claims(
+    claims: Iterable[Mapping[str, Any]], devices: Mapping[DeviceKey, Device]
+) -> list[Claim]:
+    """The claims that hold at least one of `devices`."""
+    found = []
+    for item in claims:
+        metadata, status = as_object(item.get("metadata")), as_object(item.get("status"))
+        results = as_object(as_object(status.get("allocation")).get("devices")).get("results")
+        taken = tuple(
+            HeldDevice(device, _part(device, result))
+            for _, result in as_objects(results)
+            if (device := devices.get(_key(result))) is not None and not _only_watches(result)
+        )
+        if taken:
+            pods = as_objects(status.get("reservedFor"))
+            names = tuple(as_text(p.get("name")) for _, p in pods if p.get("resource") == "pods")
+            name, namespace = as_text(metadata.get("name")), as_text(metadata.get("namespace"))
+            found.append(Claim(namespace, name, taken, names))
+    return found
+
+
+def waiting_devices(claim: Mapping[str, Any], profile: Profile) -> Mapping[str, int]:
+    """The devices of GPU classes that a claim asks for, by class; empty once it is allocated.
+
+    Of alternatives the first counts, which the scheduler tries first.
+    """
+    waiting: dict[str, int] = {}
+    if as_object(claim.get("status")).get("allocation"):
+        return waiting
+    devices = as_object(as_object(claim.get("spec")).get("devices"))
+    for _, request in as_objects(devices.get("requests")):
+        alternatives = [alternative for _, alternative in as_objects(request.get("firstAvailable"))]
+        # Before version v1, what is in `exactly` was in the request itself.
+        wanted = as_object(request.get("exactly")) or next(iter(alternatives), request)
+        name, count = as_text(wanted.get("deviceClassName")), wanted.get("count", 1)
+        if is_gpu_driver(name, profile) and isinstance(count, int) and not _only_watches(wanted):
+            waiting[name] = waiting.get(name, 0) + min(max(count, 0), _MAX_COUNT)
+    return waiting
+
+
+def _key(result: Mapping[str, Any]) -> DeviceKey:
+    return as_text(result.get("driver")), as_text(result.get("pool")), as_text(result.get("device"))
+
+
+def _only_watches(request: Mapping[str, Any]) -> bool:
+    """Whether a request or its result is for access as an administrator, which takes no device."""
+    return request.get("adminAccess") is True
+
+
+def _part(device: Device, result: Mapping[str, Any]) -> Amount:
+    """The part of the card: all of the device, or what the claim consumes of its capacity."""
+    consumed = as_object(result.get("consumedCapacity"))
+    shares = [
+        part_of(amount_of(consumed[name]), whole)
+        for name, whole in device.capacity.items()
+        if amount_of(consumed.get(name))
+    ]
+    return max(shares, default=1) * device.part

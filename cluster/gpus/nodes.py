@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from cluster.gpus.claims import Device, cards_by_driver
 from cluster.gpus.pod_requests import amount_of, whole
-from cluster.gpus.shares import VOLCANO_CARDS, VOLCANO_MEMORY
-from rules.base.json_access import as_object, as_objects, as_text
-from rules.placement.ack_nodes import CARDS, GPU_CORE, GPU_MEM
+from cluster.gpus.shares import FRACTION, VOLCANO_CARDS, VOLCANO_MEMORY, Amount
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM
+from rules.profile.profile import Profile
 
 # Labels that name the model of a node's cards, the most exact first.
 _MODEL_LABELS = (
@@ -119,3 +122,74 @@ def _volcano_shared(capacity: Mapping[str, Any], unhealthy: str) -> Iterator[Car
     for index in range(min(count, _MAX_CARDS)):
         if memory and str(index) not in broken:
             yield Card(str(index), "", {VOLCANO_MEMORY: memory // count, VOLCANO_CARDS: 1})
+
+
+# Whether a node takes pods, and what kubectl shows as its status.
+
+# The taints by which Kubernetes itself keeps pods away, such as node.kubernetes.io/not-ready; and
+# that of nodes which a cloud has yet to set up.
+_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+def status_of(node: Mapping[str, Any]) -> str:
+    """What `kubectl get nodes` shows, such as `Ready,SchedulingDisabled`."""
+    conditions = as_objects(as_object(node.get("status")).get("conditions"))
+    ready = [as_text(c.get("status")) for _, c in conditions if c.get("type") == "Ready"]
+    known = {"True": "Ready", "False": "NotReady"}.get(ready[0] if ready else "")
+    # kubectl also shows NotReady for Unknown.
+    status = known or ("NotReady" if ready else "Unknown")
+    cordoned = as_object(node.get("spec")).get("unschedulable") is True
+    return f"{status},SchedulingDisabled" if cordoned else status
+
+
+def takes_pods(node: Mapping[str, Any]) -> bool:
+    """Whether the scheduler still puts pods there that tolerate no taint of Kubernetes itself."""
+    spec = as_object(node.get("spec"))
+    return spec.get("unschedulable") is not True and not any(
+        taint.get("effect") in _EFFECTS and as_text(taint.get("key")).startswith(_TAINTS)
+        for _, taint in as_objects(spec.get("taints"))
+    )
+
+
+# How much of each GPU resource a node has.
+
+
+class Total(NamedTuple):
+    """What a node has of a resource, and how much of it pods may use."""
+
+    capacity: Amount
+    allocatable: Amount
+
+
+def node_totals(
+    status: Mapping[str, Any],
+    cards: Iterable[Card],
+    offered: Iterable[Device],
+    shared_cards: Collection[str],
+    profile: Profile,
+) -> Mapping[str, Total]:
+    """The totals of a node by resource.
+
+    They are from its `status`; of resources that are not there, from the `cards` that its device
+    plugin has registered; and from its devices in ResourceSlices, by driver. `shared_cards` are
+    those that KAI has divided.
+    """
+    capacity = as_object(status.get("capacity"))
+    allocatable = as_object(status.get("allocatable"))
+    totals: dict[str, Total] = {}
+    for resource in {**allocatable, **capacity}:
+        if profile.resource(resource) is not None:
+            usable = whole(amount_of(allocatable.get(resource)))
+            totals[resource] = Total(max(whole(amount_of(capacity.get(resource))), usable), usable)
+    registered: dict[str, int] = defaultdict(int)
+    for card in cards:
+        for resource, amount in card.amounts.items():
+            registered[resource] += amount
+    for resource, amount in registered.items():
+        totals.setdefault(resource, Total(amount, amount))
+    for driver, found in cards_by_driver(offered).items():
+        totals[driver] = Total(len(found.offered), len(found.usable))
+    if shared_cards:
+        totals[FRACTION] = Total(len(shared_cards), len(shared_cards))
+    return totals

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from rules.base.json_access import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.quantity import Quantity, parse
 
 _NANO = 10**9

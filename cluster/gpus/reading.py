@@ -7,8 +7,17 @@ from typing import NamedTuple
 
 from cluster.gpus.accounting import PodSize, account
 from cluster.gpus.usage import Usage
-from cluster.source.objects import MissingRightError, NotServedError, Object, ObjectSource, Resource
-from cluster_commands.source.resources import CLAIMS, NODES, PODS, SLICES
+from cluster.source.objects import (
+    CLAIMS,
+    NODES,
+    PODS,
+    SLICES,
+    MissingRightError,
+    NotServedError,
+    Object,
+    ObjectSource,
+    Resource,
+)
 from rules.profile.profile import Profile
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from itertools import groupby
@@ -9,6 +10,7 @@ from typing import NamedTuple
 
 from cluster.gpus.shares import Amount
 from cluster.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
+from terminal import printable
 
 _GIB = 2**30 * 10**9
 _MILLI = 10**6
@@ -167,3 +169,105 @@ def _cpu(amount: int) -> str:
     """CPU as kubectl shows it: `3`, or `2500m`."""
     milli = amount // _MILLI
     return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
+
+
+# Columns as Go's `text/tabwriter` aligns them, which kubectl and its plugins use.
+
+
+def align(text: str, padding: int = 2, width_of: Callable[[str], int] = len) -> str:
+    """`text` with its tabs replaced by spaces, as a tabwriter with minwidth 0 does.
+
+    A cell ends with a tab. Cells of one column in lines that follow each other get the width of the
+    widest, and `padding` more. What follows the last tab of a line is not aligned. `width_of` gives
+    the width of a cell; Go counts its characters.
+    """
+    lines = [line.split("\t") for line in text.split("\n")]
+    widths = [[0] * (len(cells) - 1) for cells in lines]
+    for column in range(max(map(len, widths))):
+        start = 0
+        while start < len(lines):
+            end = start
+            while end < len(lines) and len(widths[end]) > column:
+                end += 1
+            block = range(start, end)
+            width = max((width_of(lines[row][column]) for row in block), default=0) + padding
+            for row in block:
+                widths[row][column] = width
+            start = max(end, start + 1)
+    return "\n".join(
+        "".join(
+            cell + " " * (width - width_of(cell))
+            for cell, width in zip(cells, line_widths, strict=False)
+        )
+        + cells[-1]
+        for cells, line_widths in zip(lines, widths, strict=True)
+    )
+
+
+# Print tables as kubectl does, with bars if a terminal shows them.
+
+_PADDING = 3  # between columns, as in kubectl
+# The longest valid name, that of a resource: domain, slash, name. One cell widens all rows.
+_MOST_CHARACTERS = 253 + 1 + 63
+_WIDTH = 10
+ALLOCATED, STRANDED, UNAVAILABLE, FREE = "█", "▒", "x", "░"
+LEGEND = f"{ALLOCATED} allocated  {STRANDED} stranded  {FREE} free  {UNAVAILABLE} unavailable\n"
+
+
+def render(table: Table, *, bars: bool = False) -> str:
+    """The lines of `table`; with `bars` each amount of which something is allocated has one."""
+    lines = [table.header, *(tuple(_cell(cell, bars=bars) for cell in row) for row in table.rows)]
+    text = "\n".join("\t".join(map(_bounded, line)) for line in lines)
+    return f"{align(text, _PADDING, display_width)}\n"
+
+
+def _bounded(text: str) -> str:
+    """`text` as a terminal may show it, cut: no API server bounds the name of a pod's owner."""
+    shown = printable(text[: _MOST_CHARACTERS + 1])
+    return shown if len(shown) <= _MOST_CHARACTERS else f"{shown[: _MOST_CHARACTERS - 3]}..."
+
+
+def display_width(text: str) -> int:
+    """The columns that a terminal needs for a text without control characters."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in {"Mn", "Me", "Cf"}:  # drawn upon the one before
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def bar(used: ResourceUsage) -> str:
+    """A bar of ten characters; empty if the total is unknown or 0.
+
+    Whatever is there gets at least one character, so that a little is not taken for nothing.
+    """
+    if not used.total:
+        return ""
+    parts = (
+        (ALLOCATED, min(used.allocated, used.total)),
+        (STRANDED, used.stranded),
+        (UNAVAILABLE, used.unavailable),
+        (FREE, used.free),
+    )
+    shares = [_WIDTH * part / used.total for _, part in parts]
+    lengths = [max(int(share), 1) if share else 0 for share in shares]
+    while sum(lengths) < _WIDTH:
+        rests = [share - length for share, length in zip(shares, lengths, strict=True)]
+        lengths[rests.index(max(rests))] += 1
+    while sum(lengths) > _WIDTH:
+        lengths[lengths.index(max(lengths))] -= 1
+    return "".join(mark * length for (mark, _), length in zip(parts, lengths, strict=True))
+
+
+def _cell(cell: Cell, *, bars: bool) -> str:
+    if isinstance(cell, str):
+        return cell
+    amount = allocated_text(cell)
+    return f"{bar(cell):{_WIDTH}} {amount}" if bars else amount
+
+
+def join(tables: Iterable[Table], *, bars: bool) -> str:
+    """The tables that have rows, with an empty line between them."""
+    return "\n".join(render(table, bars=bars) for table in tables if table.rows)

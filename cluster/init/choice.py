@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from cluster.init.survey import Survey
-from cluster_commands.init.objects import Node
+from cluster.init.survey import Node, Survey
 from policies.profiles import built_in
 from rules.base.words import matches, matches_any
 

@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from cluster.init.choice import nodes_named
-from cluster.init.survey import Survey
-from cluster_commands.init.objects import Node
-from cluster_commands.source.resources import DEPLOYMENTS, PODS
+from cluster.init.survey import Node, Survey
+from cluster.source.objects import DEPLOYMENTS, PODS
 from rules.base.words import matches_any
-from rules.placement.ack_nodes import CARDS
-from rules.placement.node_modes import offered_resources
-from rules.profile.profile import Profile
-from rules.profile.records import Taint
+from rules.placement.node_labels import CARDS, offered_resources
+from rules.profile.profile import Profile, Taint
 
 _MAX_ENTRIES = 20  # of a kind: more are no platform, but the work of many hands
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from cluster.api.connection import Connection
-from cluster.api.errors import ExpiredError, ForbiddenError, MissingError, TooLargeError
-from cluster.protocols import ClusterError
+from cluster.api.errors import (
+    ClusterError,
+    ExpiredError,
+    ForbiddenError,
+    MissingError,
+    TooLargeError,
+    UnavailableError,
+    UnreachableError,
+)
 from cluster.source.objects import (
     DiscoveryError,
     ListError,
@@ -20,8 +27,97 @@ from cluster.source.objects import (
     ResourceNames,
     SourceError,
 )
-from cluster_commands.source.discovery import served_resources
-from cluster_commands.source.retries import RetryingConnection
+from rules.base.json_values import as_object, as_objects, as_text
+
+# Which resources an API server serves, and in which versions.
+
+
+def served_resources(
+    get: Callable[[str], Object],
+    names: ResourceNames,
+    on_error: Callable[[DiscoveryError], object],
+) -> Iterator[Resource]:
+    """The resources of `names` that there are, each in one version.
+
+    That is the version which its group prefers, or else the first that has the resource: a group
+    prefers one version for all, such as v1beta1, and may have a kind only in v1alpha1. `get` sends
+    a request. Raises ClusterError if the groups are not known; other errors go to `on_error`.
+    """
+    groups = {
+        as_text(group.get("name")): group for _, group in as_objects(get("/apis").get("groups"))
+    }
+    for group, wanted in names.items():
+        found: dict[str, Resource] = {}
+        for version in _versions(groups.get(group, {})) if group else ("v1",):
+            path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+            try:
+                listed = get(path).get("resources")
+            except ClusterError as error:
+                on_error(DiscoveryError(f"resources of {path}", error, group))
+                break
+            for _, served in as_objects(listed):
+                name, kind = as_text(served.get("name")), as_text(served.get("kind"))
+                is_namespaced = served.get("namespaced") is True
+                found.setdefault(name, Resource(name, kind, group, (version,), is_namespaced))
+            if found.keys() >= {*wanted}:
+                break
+        yield from (found[name] for name in wanted if name in found)
+
+
+def _versions(group: Mapping[str, Any]) -> list[str]:
+    """The versions of an API group, the one that it prefers first."""
+    versions = [version for _, version in as_objects(group.get("versions"))]
+    listed = [as_object(group.get("preferredVersion")), *versions]
+    return [*dict.fromkeys(name for each in listed if (name := as_text(each.get("version"))))]
+
+
+# Requests that are sent again if the API server does not answer, or not now.
+
+_ATTEMPTS = 6  # of a request, so that an API server may restart meanwhile
+_MAX_WAIT = 60.0  # seconds
+_MAX_BYTES = 32 << 20  # of an answer; one object has at most about three
+
+
+class RetryingConnection:
+    """Sends requests to an API server that may be sent twice, as they have the same effect then.
+
+    A request that the API server does not answer, or answers with 429 or 5xx, is sent again: after
+    as many seconds as the API server asks for, at most a minute, else after 1, 2, 4, … seconds.
+    If the very first request reaches nobody, the address is wrong, and there is no second one.
+    `wait` waits so many seconds. Errors of the kind `gives_up_on` are raised at once.
+    """
+
+    gives_up_on: type[UnavailableError] | tuple[()] = ()
+
+    def __init__(
+        self, connection: Connection, wait: Callable[[float], object] = time.sleep
+    ) -> None:
+        self._connection = connection
+        self._wait = wait
+        self._has_answered = False
+
+    def request(
+        self, method: str, path: str, body: Object | None = None, sent: str = "application/json"
+    ) -> Object:
+        """The JSON response. Raises ClusterError, as those of `cluster.api.errors`."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                answer = self._connection.request(method, path, body, sent, _MAX_BYTES)
+                self._has_answered = True
+                return answer  # noqa: TRY300  # the loop goes on after an error
+            except UnavailableError as error:
+                is_first = isinstance(error, UnreachableError) and not self._has_answered
+                is_final = is_first or isinstance(error, self.gives_up_on)
+                if is_final or attempt == _ATTEMPTS - 1:
+                    raise
+                seconds = error.retry_after if error.retry_after is not None else 2.0**attempt
+            self._wait(min(seconds, _MAX_WAIT))
+        raise AssertionError("unreachable")
+
+    def get_text(self, path: str) -> str:
+        """The text at a path of the API server; asked for once. Raises ClusterError."""
+        return self._connection.get_text(path, _MAX_BYTES)
+
 
 _PAGE = 250  # objects: of pods about five megabytes
 _MAX_RESTARTS = 5  # of a list, without one more page

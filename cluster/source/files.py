@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import IO
 
 from cluster.source.objects import Object, Resource, ResourceNames, SourceError
-from rules.base.json_access import as_object, as_text
-from rules.workloads.lists import flatten_lists
+from rules.base.json_values import as_object, as_text
+from rules.workloads.discovery import flatten_lists
 from sources.large_files import in_parts
 from sources.manifests import File, UnparsedDocument
 from sources.paths import inputs

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from rules.base.json_values import as_object, as_objects, as_text
+
 Object = dict[str, Any]
 """A Kubernetes object as JSON, with its `apiVersion` and `kind`."""
 
@@ -95,3 +97,71 @@ class ObjectSource(Protocol):
         What cannot be read is given to `on_error`, and the rest is still read. Files are read once,
         in their order, and give all that they have: they do not say what an object's resource is.
         """
+
+
+# The built-in resources that commands list.
+
+_REGISTRATION = "admissionregistration.k8s.io"
+_ALLOCATION = "resource.k8s.io"
+# Kubernetes 1.34 has v1; releases before it have the others, if they were switched on.
+_ALLOCATION_VERSIONS = ("v1", "v1beta2", "v1beta1")
+
+NODES = Resource("nodes", "Node", is_namespaced=False)
+PODS = Resource("pods", "Pod")
+NAMESPACES = Resource("namespaces", "Namespace", is_namespaced=False)
+DAEMON_SETS = Resource("daemonsets", "DaemonSet", "apps")
+DEPLOYMENTS = Resource("deployments", "Deployment", "apps")
+ENDPOINTS = Resource("endpointslices", "EndpointSlice", "discovery.k8s.io")
+SLICES = Resource(
+    "resourceslices", "ResourceSlice", _ALLOCATION, _ALLOCATION_VERSIONS, is_namespaced=False
+)
+DEVICE_CLASSES = Resource(
+    "deviceclasses", "DeviceClass", _ALLOCATION, _ALLOCATION_VERSIONS, is_namespaced=False
+)
+CLAIMS = Resource("resourceclaims", "ResourceClaim", _ALLOCATION, _ALLOCATION_VERSIONS)
+CLAIM_TEMPLATES = Resource(
+    "resourceclaimtemplates", "ResourceClaimTemplate", _ALLOCATION, _ALLOCATION_VERSIONS
+)
+RUNTIME_CLASSES = Resource("runtimeclasses", "RuntimeClass", "node.k8s.io", is_namespaced=False)
+CONFIG_MAPS = Resource("configmaps", "ConfigMap")
+GPU_EXCEPTIONS = Resource("gpuexceptions", "GpuException", "gpuward.io", ("v1alpha1",))
+MUTATING = Resource(
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    _REGISTRATION,
+    is_namespaced=False,
+)
+VALIDATING = Resource(
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    _REGISTRATION,
+    is_namespaced=False,
+)
+
+
+# Whether labels match a label selector, as API servers decide it.
+
+
+def matches(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    """Whether `labels` match every term of `selector`; an empty selector matches everything.
+
+    Source: Kubernetes, `staging/src/k8s.io/apimachinery/pkg/labels/selector.go`, Matches.
+    """
+    return all(
+        labels.get(key) == value for key, value in as_object(selector.get("matchLabels")).items()
+    ) and all(_fits(term, labels) for _, term in as_objects(selector.get("matchExpressions")))
+
+
+def _fits(term: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    key, values = as_text(term.get("key")), term.get("values")
+    values = values if isinstance(values, list) else []
+    match term.get("operator"):
+        case "In":
+            return key in labels and labels[key] in values
+        case "NotIn":
+            return key not in labels or labels[key] not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    return False

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cluster.source.objects import Object, ObjectSource, SourceError
-from rules.base.json_access import as_object, as_text
+from rules.base.json_values import as_object, as_text
 from rules.objects.object_ref import ObjectRef, object_ref
 from terminal import printable
 
@@ -48,7 +48,7 @@ def open_connection(options: argparse.Namespace) -> Connection:
     """The connection to the cluster that the options mean. Raises SourceError."""
     # With files, the Kubernetes client need not be installed.
     from cluster.api.connection import Connection  # noqa: PLC0415
-    from cluster.protocols import ClusterError  # noqa: PLC0415
+    from cluster.api.errors import ClusterError  # noqa: PLC0415
 
     try:
         return Connection.like_kubectl(options.kubeconfig, options.context)

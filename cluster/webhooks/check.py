@@ -2,24 +2,115 @@
 
 from __future__ import annotations
 
+import json
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from http import HTTPStatus
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from cluster.protocols import ClusterError, ConfigurationRef, Object
-from cluster.webhooks.comparison import differences
-from cluster.webhooks.webhook_client import CallError, Target, Validity
-from registration.expectation import Expectation
-from registration.hints import (
-    MISSING_HINT,
-    hint_about_certificate,
-    hint_after_error,
-    hint_for_changed,
+from cluster.api.errors import ClusterError, ConfigurationRef, Object
+from cluster.webhooks.comparison import Expectation, differences
+from cluster.webhooks.webhook_client import (
+    Address,
+    CallError,
+    ConnectionClosedError,
+    Reply,
+    Target,
+    UnknownNameError,
+    UnreachableError,
+    UntrustedError,
+    Validity,
+    peer_validity,
+    post,
 )
 from webhook.registration import WEBHOOK_NAME_SUFFIX
+
+# What to do if a check of the webhook fails.
+
+MISSING_HINT = (
+    "gpuward is not installed, has another name here, or was removed by hand: "
+    "`helm upgrade` creates the configurations again."
+)
+CLIENT_CERTIFICATE = (
+    "Does the server demand a client certificate (clientCAConfigMap in the chart's values)? "
+    "This command has none; add --tls-only."
+)
+_MODES = "Who makes certificate and caBundle, certificates.mode of the chart's values says"
+_LABEL = "app.kubernetes.io/component"
+
+
+def hint_for_changed(refs: Iterable[ConfigurationRef]) -> str:
+    """What to do if configurations of `refs` are not what the release should have."""
+    names = " ".join(f"{ref.kind.value}/{ref.name}" for ref in refs)
+    return (
+        "Somebody has changed the configurations. To see who did:\n"
+        f"  kubectl get {names} -o yaml --show-managed-fields\n"
+        "To undo it, delete them and run `helm upgrade` with the values of the release, which "
+        "creates\nthem again. `helm upgrade` alone does not remove what somebody has added:\n"
+        f"  kubectl delete {names}"
+    )
+
+
+def hint_after_error(error: CallError, target: Target) -> str:
+    """What to do after `error` of a call to `target`."""
+    if isinstance(error, UntrustedError):
+        return hint_about_certificate(target)
+    if isinstance(error, UnknownNameError):
+        return _unknown_name(target)
+    if isinstance(error, UnreachableError):
+        return _unreachable(target)
+    if isinstance(error, ConnectionClosedError):
+        return CLIENT_CERTIFICATE
+    return _unexpected_answer(target)
+
+
+def hint_about_certificate(target: Target) -> str:
+    """What to do if certificate or caBundle is missing or has expired, or if they do not match."""
+    if target.service is None:
+        return f"{_MODES} (docs/certificates.md)."
+    namespace = target.service[0]
+    return (
+        f"{_MODES}:\n"
+        f"  self            kubectl logs -n {namespace} -l {_LABEL}=certs\n"
+        f"  certManager     kubectl describe certificate -n {namespace}\n"
+        "  existingSecret  put a new certificate into your Secret, and its CA into "
+        "certificates.caBundle"
+    )
+
+
+def _unexpected_answer(target: Target) -> str:
+    if target.service is None:
+        return "Is it gpuward that answers at this URL?"
+    namespace, name = target.service
+    slices = f"kubectl get endpointslices -n {namespace} -l kubernetes.io/service-name={name}"
+    return f"Is it gpuward that answers? The pods behind the Service:\n  {slices}"
+
+
+def _unknown_name(target: Target) -> str:
+    if target.service is None:
+        return "API servers and this machine must be able to resolve the name in the URL."
+    namespace, name = target.service
+    forward = f"kubectl port-forward -n {namespace} service/{name} 8443:{target.port}"
+    return (
+        "Names of Services are known only inside the cluster. From outside, leave this running\n"
+        f"  {forward}\nand add --address 127.0.0.1:8443"
+    )
+
+
+def _unreachable(target: Target) -> str:
+    text = "Are its pods ready? Does a network policy or a firewall block the connection?"
+    return f"{text} {_kubectl_hint(target, 'get pods', 'webhook')}".rstrip()
+
+
+def _kubectl_hint(target: Target, command: str, component: str) -> str:
+    if target.service is None:
+        return ""
+    return f"See\n  kubectl {command} -n {target.service[0]} -l {_LABEL}={component}"
+
 
 Get = Callable[[ConfigurationRef], Object | None]
 """Returns a webhook configuration; None if it does not exist. Raises ClusterError."""
@@ -168,3 +259,90 @@ def _check_target(probe: Probe, target: Target) -> CheckResult:
     return CheckResult(
         target.url, f"{message}; certificate until {validity.end:%Y-%m-%d %H:%M} UTC"
     )
+
+
+# The sample review that a check sends, and the interpretation of the response.
+
+SAMPLE = "gpuward-check"
+"""The name of the sample pod, of its namespace and user, as in the webhook's log."""
+_VERSION = "admission.k8s.io/v1"
+_REFUSING_PATH = "/validate/deny"
+_EXCERPT_LENGTH = 200  # characters of an unexpected response
+
+
+class NotGpuwardError(CallError):
+    """The response does not come from gpuward."""
+
+
+def send_sample(target: Target, address: Address | None = None) -> tuple[str, Validity]:
+    """Send the sample; returns the outcome in words and the certificate's validity. CallError."""
+    uid = str(uuid.uuid4())
+    reply = post(target, _review(uid), address)
+    return _interpret(target.path, reply, uid), reply.validity
+
+
+def check_certificate(target: Target, address: Address | None = None) -> tuple[str, Validity]:
+    """Only connect; returns this in words and the certificate's validity. Raises CallError."""
+    return "only its certificate was checked", peer_validity(target, address)
+
+
+def _review(uid: str) -> bytes:
+    """The review of a pod that takes every GPU of its node without requesting one."""
+    variable = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
+    container = {"name": "main", "image": "registry.example.com/sample", "env": [variable]}
+    metadata = {"name": SAMPLE, "namespace": SAMPLE}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [container]},
+    }
+    request = {
+        "uid": uid,
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        **metadata,
+        "operation": "CREATE",
+        "userInfo": {"username": SAMPLE},
+        "object": pod,
+        "oldObject": None,
+        "dryRun": True,
+    }
+    review = {"apiVersion": _VERSION, "kind": "AdmissionReview", "request": request}
+    return json.dumps(review).encode()
+
+
+def _interpret(path: str, reply: Reply, uid: str) -> str:
+    """The outcome in words; NotGpuwardError if gpuward cannot have sent this response."""
+    if reply.status != HTTPStatus.OK:
+        raise NotGpuwardError(f"HTTP {reply.status}: {_excerpt(reply.body)}")
+    response = _response(reply.body)
+    if response.get("uid") != uid:
+        raise NotGpuwardError("the response is to another request: its uid differs")
+    allowed = response.get("allowed")
+    if not isinstance(allowed, bool):
+        raise NotGpuwardError("the response neither allows nor refuses")
+    if not path.endswith(_REFUSING_PATH):
+        if not allowed:
+            raise NotGpuwardError("it refuses the sample on a path that refuses nothing")
+        return "answers"
+    if not allowed:
+        return "answers, and refuses the sample"
+    return "answers; note: the policy allows a pod that takes every GPU without requesting one"
+
+
+def _response(body: bytes) -> dict[str, Any]:
+    try:
+        review = json.loads(body)
+        is_review = (review["apiVersion"], review["kind"]) == (_VERSION, "AdmissionReview")
+        response = review["response"] if is_review else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        response = None
+    if not isinstance(response, dict):
+        raise NotGpuwardError(f"the response is no AdmissionReview: {_excerpt(body)}")
+    return response
+
+
+def _excerpt(body: bytes) -> str:
+    text = " ".join(body[:_EXCERPT_LENGTH].decode(errors="replace").split())
+    return "".join(c if c.isprintable() else "?" for c in text) or "(nothing)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from cluster.protocols import ClusterError, ConfigurationRef, Configurations
+from cluster.api.errors import ClusterError, ConfigurationRef, Configurations
 from webhook.registration import WEBHOOK_NAME_SUFFIX
 
 # Seconds between attempts: new RBAC rights take a moment to have an effect.

@@ -12,8 +12,7 @@ from typing import Any
 
 from kubeyaml.writing import write
 from lint.policy import Commands
-from policies.case_results import differences, stable_result
-from policies.cases import CIRCUMSTANCES, EXPECTED, Case, CaseError
+from policies.cases import CIRCUMSTANCES, EXPECTED, Case, CaseError, differences, stable_result
 from policies.loading import default_policy, load_policy, parse_document
 from policies.policy_files import POLICY_FILE, decode_policy, policy_content
 from rules.catalog.index import CATALOG

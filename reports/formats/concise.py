@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from lint.report import Style, affected, place, position
-from lint.report.fixes import fixed_files, why_not_fixed
+from reports.entries import fixed_files, why_not_fixed
+from reports.formats import Style, affected, place, position
 from reports.results import Results
 from terminal import printable
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from lint.report import Style
 from reports.entries import Entry, entries
+from reports.formats import Style
 from reports.results import Results
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
-from lint.report import Style
 from reports.entries import Entry, entries
+from reports.formats import Style
 from reports.results import Results
 from sources.sources import STANDARD_INPUT
 

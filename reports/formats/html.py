@@ -1,23 +1,111 @@
-"""The page: head, sums, filters, the findings of each file, and what else there is to tell."""
-
-from __future__ import annotations
+"""One HTML page for people. It loads nothing and needs no script; with one, it can be filtered."""
 
 import base64
 import hashlib
 import os
 from collections.abc import Iterable
-from typing import TextIO
-from xml.etree.ElementTree import Element, tostring
+from typing import NamedTuple, TextIO
+from xml.etree.ElementTree import Element, SubElement, tostring
 
-from lint.report import Style, many
-from lint.report.fingerprints import fingerprints
-from lint.report.fixes import fixed_files
-from lint.report.html.article import Article, add_article
-from lint.report.html.elements import add
-from reports.entries import finding_entry, other_entries, title
-from reports.findings import LEVELS
+from reports.entries import Entry, finding_entry, fingerprints, fixed_files, other_entries, title
+from reports.findings import LEVELS, LocatedFinding
+from reports.formats import Style, many
 from reports.results import Results
 from sources.sources import STANDARD_INPUT
+from terminal import printable
+
+# Elements of an HTML page, whose texts ElementTree escapes.
+
+
+def add(parent: Element, tag: str, text: str = "", css: str = "", **attributes: str) -> Element:
+    """A new element of the class `css` at the end of `parent`."""
+    attributes = {name.replace("_", "-"): value for name, value in attributes.items()}
+    made = SubElement(parent, tag, {"class": css} if css else {}, **attributes)
+    made.text = printable(text)
+    return made
+
+
+# One article of the page: a finding, or what else a user must not miss.
+
+
+class Article(NamedTuple):
+    """An entry of the report, with its finding if a rule made it.
+
+    `nameless` is what the page calls what is in no file.
+    """
+
+    entry: Entry
+    located: LocatedFinding | None = None
+    nameless: str = STANDARD_INPUT
+
+    @property
+    def file(self) -> str:
+        """The name under which the page lists it."""
+        return self.entry.file or self.nameless
+
+
+def add_article(section: Element, article: Article) -> None:
+    """Add what is wrong, where, why, and what to do about it."""
+    entry, located = article.entry, article.located
+    data = {"data_level": entry.level, "data_rule": entry.code}
+    element = add(section, "article", css=entry.level, **data)
+    head = add(element, "h3")
+    add(head, "span", entry.level, "level")
+    link = {"href": entry.page, "rel": "noopener noreferrer"}
+    add(head, "a", entry.code, **link) if entry.page else add(head, "span", entry.code)
+    add(element, "p", entry.message, "message")
+    position = f"{entry.line}:{entry.column}" if entry.line and entry.file else ""
+    places = [position, entry.object]
+    if located:
+        is_exact = entry.file and not located.rendered_by
+        pointer = "" if is_exact else located.pointer_in_object
+        places += [located.finding.container, pointer]
+    add(element, "p", " · ".join(filter(None, places)), "where")
+    if located:
+        element.set("id", entry.fingerprint[:12])
+        _add_excerpt(element, located)
+    if entry.help:
+        add(add(element, "p", css="help"), "b", "Help: ").tail = entry.help
+    if located:
+        _add_fix_and_reason(element, located)
+
+
+def _add_fix_and_reason(element: Element, located: LocatedFinding) -> None:
+    finding = located.finding
+    if finding.fixable and finding.fix:
+        add(element, "p", f"gpuward fix: {finding.fix}", "fix")
+    why = located.rule.documentation.get("Why it matters", "").split("\n\n")[0]
+    details = add(element, "details")
+    add(details, "summary", "Why it matters")
+    add(details, "p", " ".join(why.split()))
+
+
+def _add_excerpt(element: Element, located: LocatedFinding) -> None:
+    line, around = located.span.line, located.excerpt
+    text, start, stop = around.text, around.start, around.start + around.width
+    pre = add(element, "pre", tabindex="0")
+    for number, before in enumerate(around.before, line - len(around.before)):
+        _add_line(pre, number, before)
+    row = _add_line(pre, line, text[:start])
+    add(row, "mark", _visible(text[start:stop])).tail = _visible(text[stop:])
+    for number, after in enumerate(around.after, line + 1):
+        _add_line(pre, number, after)
+    if located.rendered_by:
+        rendered = f"Rendered: line {located.rendered_line} of {located.rendered_by}"
+        add(element, "p", rendered, "where")
+
+
+def _add_line(pre: Element, number: int, text: str) -> Element:
+    row = add(pre, "span", _visible(text), data_line=str(number or ""))
+    row.tail = "\n"
+    return row
+
+
+def _visible(text: str) -> str:
+    return printable(text.replace("\t", "    "))
+
+
+# The page: head, sums, filters, the findings of each file, and what else there is to tell.
 
 # Browsers get slow with more.
 _MAX_ARTICLES = 5_000
@@ -144,3 +232,8 @@ def _hash(text: str) -> str:
     """The source of a content security policy that allows exactly this inline text."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+# One HTML page for people. It loads nothing and needs no script; with one, it can be filtered.
+
+__all__ = ["write"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
-from lint.report import Style
-from lint.report.fingerprints import fingerprints
+from reports.entries import fingerprints
 from reports.findings import LocatedFinding
+from reports.formats import Style
 from reports.results import FixedFinding, Results
 
 VERSION = 1

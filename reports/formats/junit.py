@@ -6,9 +6,9 @@ import re
 from html import escape
 from typing import TextIO
 
-from lint.report import Style
 from reports.entries import NOT_EVALUATED, NOT_WRITTEN, Entry, entries
 from reports.findings import ACTIONS
+from reports.formats import Style
 from reports.results import Results
 from sources.sources import STANDARD_INPUT
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TextIO
 
-from lint.report import Style
 from reports.entries import Entry, entries, title
+from reports.formats import Style
 from reports.results import Results
 from sources.sources import STANDARD_INPUT
 

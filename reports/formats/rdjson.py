@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
-from lint.report import HOME, Style
 from reports.entries import Entry, finding_entry, other_entries
 from reports.findings import LocatedFinding
+from reports.formats import HOME, Style
 from reports.results import Results
 from sources.sources import STANDARD_INPUT
 

@@ -8,11 +8,10 @@ from importlib import metadata
 from typing import Any, TextIO
 from urllib.parse import quote
 
-from lint.report import HOME, Style, rule_page
-from lint.report.fingerprints import fingerprints
-from reports.entries import Entry, finding_entry, other_entries
+from reports.entries import Entry, finding_entry, fingerprints, other_entries
 from reports.explain import explanation
 from reports.findings import LEVELS, LocatedFinding
+from reports.formats import HOME, Style, rule_page
 from reports.results import Results
 from rules.finding import Action
 from rules.rule import Rule

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TextIO
 
-from lint.report import Style
-from lint.report.tables import write_table
 from reports.findings import LEVELS, LocatedFinding
+from reports.formats import Style, write_table
 from reports.formats.text import write_rest
 from reports.results import Results
 from rules.finding import Action

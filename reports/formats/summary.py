@@ -9,10 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
-from lint.report import Style
-from lint.report.tables import write_table
 from reports.entries import REMARK
 from reports.findings import ACTIONS, LEVELS, LocatedFinding
+from reports.formats import Style, write_table
 from reports.formats.text import write_rest
 from reports.results import Remark, Results
 from rules.finding import Action

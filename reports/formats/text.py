@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TextIO
 
-from lint.report import Style, affected, many, place, position, rule_page
-from lint.report.fixes import fixed_files, why_not_fixed
+from reports.entries import fixed_files, why_not_fixed
 from reports.findings import LocatedFinding
+from reports.formats import Style, affected, many, place, position, rule_page
 from reports.results import Results
 from terminal import printable
 

@@ -8,7 +8,7 @@ from typing import TextIO
 
 import yaml
 
-from lint.report import Style
+from reports.formats import Style
 from reports.formats.json import write as write_json
 from reports.results import Results
 

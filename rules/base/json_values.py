@@ -1,13 +1,16 @@
-"""JSON documents, paths in them, and edits to them. Nothing here depends on Kubernetes.
+"""JSON values: paths in them, edits to them, and reading those of unknown structure."""
 
-An `Edit` is a change that somebody requests for one version of a document. `apply` makes a
-batch of edits and returns the new document and the JSON Patch (RFC 6902) that produces it. It
-is stricter than the patch library of the Kubernetes API server: an edit that does not fit the
-document raises EditError here, so the API server never receives it.
-"""
-
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from json.encoder import encode_basestring_ascii
 from typing import Any, Literal, NamedTuple, TypeAlias
+
+# JSON documents, paths in them, and edits to them. Nothing here depends on Kubernetes.
+#
+# An `Edit` is a change that somebody requests for one version of a document. `apply` makes a
+# batch of edits and returns the new document and the JSON Patch (RFC 6902) that produces it. It
+# is stricter than the patch library of the Kubernetes API server: an edit that does not fit the
+# document raises EditError here, so the API server never receives it.
 
 # `Any` inside lists and objects: a recursive alias would need a cast at every step of a path.
 Json: TypeAlias = dict[str, Any] | list[Any] | str | int | float | bool | None
@@ -195,3 +198,36 @@ class _PatchBuilder:
         if value:
             operation["value"] = value[0]
         self.operations.append(operation)
+
+
+# Read JSON of unknown structure, and display it in messages.
+#
+# A value of the wrong type counts as absent, so rules need not check types before they read.
+
+# A text as a JSON string, much faster than `json.dumps`.
+quote = encode_basestring_ascii
+
+
+def as_object(value: Any) -> Mapping[str, Any]:
+    """`value` if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_objects(value: Any) -> list[tuple[int, Mapping[str, Any]]]:
+    """The objects in the list `value` with their indices; empty if `value` is no list."""
+    if not isinstance(value, list):
+        return []
+    return [(index, item) for index, item in enumerate(value) if isinstance(item, dict)]
+
+
+def as_text(value: Any) -> str:
+    """`value` if it is a string, else the empty string."""
+    return value if isinstance(value, str) else ""
+
+
+def display(value: Any, limit: int = 60) -> str:
+    """The tenant's `value` for a message: quoted, on one line, at most `limit` characters."""
+    # Quoting makes a text longer, never shorter, so the rest would be cut off anyway.
+    is_text = isinstance(value, str)
+    quoted = quote(value[:limit]) if is_text else json.dumps(value, default=str)
+    return quoted if len(quoted) <= limit else f'{quoted[: limit - 4]}…"'

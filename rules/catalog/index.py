@@ -55,9 +55,7 @@ from rules.base.traits import (
     WEBHOOK_CONFIGURATION,
 )
 from rules.finding import Action
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.objects.kubernetes_objects import DeviceClaim
-from rules.objects.quota import Quota
+from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quota
 from rules.rule import Rule, indexed_rule
 
 CATALOG: tuple[Rule[Any], ...] = (

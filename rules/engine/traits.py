@@ -1,12 +1,16 @@
 """Extract the traits of a pod, from its plain data if well-formed and else from its view."""
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from rules.base.caching import cached_by_text
-from rules.base.json_access import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.quantity import Quantity
 from rules.base.traits import (
+    ALIYUN_PREFIX,
     ANNOTATION_WORDS,
+    CLAIM,
     CUDA_IMAGE,
     CUSTOM_SCHEDULER,
     DEVICE_CLAIM,
@@ -15,32 +19,108 @@ from rules.base.traits import (
     GPU,
     GPU_ANNOTATION,
     GPU_KEY,
+    GPU_RESOURCE,
     GPU_VARIABLE,
     GPU_WORKLOAD,
     HOST_PATH,
     INIT,
     KEY_WORDS,
+    LD_PREFIX,
+    LD_VARIABLE,
     NATIVE_TAINT_PREFIX,
     NODE_AGENT,
     NODE_SELECTION,
+    NVIDIA_CARD,
+    ODD_AMOUNT,
+    OTHER_GPU_RESOURCE,
     OWN_PREFIX,
     POD_FIELD_TRAITS,
     PRIVILEGED,
     QUOTA,
     REQUIRED,
+    SEVERAL_GPUS,
+    SHARE,
     TOLERATION,
+    UNKNOWN_RESOURCE,
+    VARIABLE_WORDS,
 )
+from rules.base.words import matches_any
 from rules.gpu.devices import NATIVE, Device, devices, parse_devices
 from rules.gpu.images import is_cuda_image
-from rules.objects.container import Container, is_host_process
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.container import POD_SPEC, Container, is_host_process
+from rules.objects.kubernetes_objects import KubernetesObject, Quota
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
-from rules.objects.pod_layout import POD_SPEC
-from rules.objects.quota import Quota
 from rules.profile.profile import Profile
-from rules.traits.resources import resource_traits
-from rules.traits.variables import variable_traits
-from rules.workloads.subjects import Subject
+from rules.workloads.pod_search import Subject
+
+# The traits that a container's resources give a pod.
+
+_ONE = 10**9  # in the unit of `Quantity.nano`
+
+
+def resource_traits(
+    limits: Mapping[str, Any], requests: Mapping[str, Any], known: Mapping[str, Device], claims: Any
+) -> int:
+    """The traits of a container with these resources and claims; `known` are its `devices`."""
+    traits = CLAIM if claims else 0
+    if len(known) > 1:
+        traits |= SEVERAL_GPUS
+    for name in {*limits, *requests} - NATIVE:
+        traits |= _single_resource_traits(name, known.get(name))
+    return traits
+
+
+def _single_resource_traits(name: str, device: Device | None) -> int:
+    traits = SHARE if name.startswith(ALIYUN_PREFIX) else 0
+    if device is None:
+        return traits | UNKNOWN_RESOURCE
+    traits |= GPU_RESOURCE
+    if name != NVIDIA_CARD:
+        traits |= OTHER_GPU_RESOURCE
+    if device.resource.sharing == "share":
+        traits |= SHARE
+    if not device.is_plain_count:
+        traits |= ODD_AMOUNT
+    for amount in (device.limit, device.request):
+        if isinstance(amount, Quantity) and amount.nano > _ONE:
+            traits |= SEVERAL_GPUS
+    return traits
+
+
+# Extract the traits that a container has because of the names of its variables.
+
+_NAME = itemgetter("name")
+
+
+def variable_traits(env: Any, profile: Profile) -> int:
+    """The traits of a container with the list `env`."""
+    names, traits = _variable_names(env), 0
+    found = set(map(profile.variable_traits.get, names))
+    if None in found:  # some of the names were not met before
+        found = {traits_of_variable(name, profile) for name in names}
+    for traits_of_one in found:
+        traits |= traits_of_one or 0
+    return traits
+
+
+def _variable_names(env: Any) -> set[str]:
+    """The names in `env`; in the usual case at a tenth of what it costs to look at each entry."""
+    try:
+        return set(map(_NAME, env or ()))
+    except (LookupError, TypeError):  # not all are entries with a name
+        return {as_text(entry.get("name")) for _, entry in as_objects(env)}
+
+
+def traits_of_variable(name: Any, profile: Profile) -> int:
+    """The traits of a container that sets the variable `name`."""
+    name = as_text(name)
+    traits = LD_VARIABLE if name.startswith(LD_PREFIX) else 0
+    has_gpu_word = any(word in name for word in VARIABLE_WORDS)
+    is_known = profile.visible_variable(name) is not None
+    if has_gpu_word or is_known or matches_any(profile.alternative_variables, name):
+        traits |= GPU_VARIABLE
+    return profile.variable_traits.store(name, traits)
+
 
 _POD_FIELDS = frozenset(POD_FIELD_TRAITS)
 _ROLE_TRAITS = {"init": INIT, "app": 0, "ephemeral": EPHEMERAL}

@@ -1,14 +1,17 @@
-"""Which device classes of claims have GPUs."""
+"""Which device classes have GPUs, and which claims a pod declares and uses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from rules.base.json_values import as_objects, as_text
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
-from rules.inventory.inventory import Inventory
-from rules.inventory.records import DeviceClass
-from rules.profile.profile import Profile
-from rules.profile.records import Resource
+from rules.inventory.inventory import DeviceClass, Inventory, ResourceClaim, ResourceClaimTemplate
+from rules.objects.pod import Pod
+from rules.profile.profile import Profile, Resource
+
+# Which device classes of claims have GPUs.
 
 # The vendor of classes that a profile names by a pattern only: they may have any devices.
 OTHER = "other"
@@ -40,3 +43,30 @@ def _resources(name: str, profile: Profile, inventory: Inventory) -> Iterator[Re
 
 def _is_gpu(resource: Resource | None) -> bool:
     return resource is not None and resource.vendor != OTHER
+
+
+# The resource claims that a pod declares, and that its containers use by name.
+
+FIELD = "resourceClaims"
+
+
+def declared_claims(pod: Pod) -> list[tuple[int, Mapping[str, Any]]]:
+    """The entries of `resourceClaims` with their indices."""
+    return as_objects(pod.spec.get(FIELD))
+
+
+def used_claims(pod: Pod) -> frozenset[str]:
+    """The names of the claims that containers use."""
+    return frozenset(as_text(claim.get("name")) for c in pod.containers for _, claim in c.claims)
+
+
+def device_classes(
+    entry: Mapping[str, Any], inventory: Inventory, namespace: str
+) -> frozenset[str]:
+    """The device classes of the claim, or of the template, that an entry of a pod refers to."""
+    claim = inventory.find(ResourceClaim, as_text(entry.get("resourceClaimName")), namespace)
+    if claim is not None:
+        return claim.classes
+    template = as_text(entry.get("resourceClaimTemplateName"))
+    found = inventory.find(ResourceClaimTemplate, template, namespace)
+    return found.classes if found else frozenset()

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rules.base.spelling import within_slips
 from rules.base.traits import NVIDIA_CARD
+from rules.base.words import within_slips
 from rules.gpu.devices import NATIVE
 from rules.profile.profile import Profile
 

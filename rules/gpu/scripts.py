@@ -1,22 +1,113 @@
-"""Commands that start containers with GPUs, in the text of a script or as a list of words.
+"""The commands in a script that start containers with GPUs, or label nodes."""
 
-Every function is linear in its input.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
-from rules.gpu.device_files import is_gpu_file
-from rules.gpu.shell_words import find_commands
+from rules.base.json_values import display
+from rules.finding import Finding
 from rules.gpu.visibility import Visibility, parse_visibility
-from rules.gpu.volumes import clean_path
-from rules.profile.records import VisibleDevices
+from rules.gpu.volumes import clean_path, is_gpu_file
+from rules.objects.file_settings import ContainerSetting
+from rules.profile.profile import VisibleDevices
+
+# The words of commands in the text of a script. Every function is linear in its input.
+
+# The words of a command: quoted texts, escaped characters and others, up to what ends the command.
+_WORD = r"""[ \t]* (?: \\\r?\n [ \t]* )*
+    ((?: "(?:[^"\\]|\\.){0,4096}" | '[^']{0,4096}' | \\[^\n] | [^\s"'\\;|&()<>`] )+)"""
+_MAX_WORDS = 200
+# A word of a script, or the end of a line. A quotation that is never closed goes to the end.
+_SCRIPT_WORD = r"""
+    \n | (?: "(?:[^"\\]|\\.?)*+(?:"|\Z) | '[^']*(?:'|\Z) | \\.? | [^\s"'\\]++ )++"""
+# A text that is one word: nothing in it quotes, escapes or separates.
+_ONE_WORD = r"""[^\s"'\\]+"""
+# Programs whose arguments are texts, or names of programs that they do not start.
+_MENTIONING = frozenset({"echo", "printf", "pip", "pip3", "which"})
+# How far back the beginning of a line is looked for
+_MAX_LINE = 1000
+
+Span = tuple[int, int]
+
+
+class ScriptWord(NamedTuple):
+    """A word between blanks; `is_mention` if it may be part of a text, and start nothing."""
+
+    text: str
+    is_mention: bool
+
+
+def find_commands(text: str, start: str) -> Iterator[tuple[list[str], list[Span]]]:
+    """The commands in `text` that begin where the pattern `start` matches, without comments.
+
+    Of each its words, unquoted, and where they are; at least one.
+    """
+    end = 0
+    for match in _pattern(start).finditer(text):
+        if match.start() < end or _is_comment(text, match.start()):
+            continue
+        spans = list(_words(text, match.start()))
+        end = spans[-1][1] if spans else match.end()
+        if spans:
+            yield [_unquoted(text[a:b]) for a, b in spans], spans
+
+
+def script_words(text: str) -> Iterable[ScriptWord]:
+    """The words of a script, without quotes; those in a quotation that has blanks are mentions.
+
+    So are those behind `echo` and its like, up to the end of the command.
+    """
+    if _pattern(_ONE_WORD).fullmatch(text):  # most arguments are
+        return (ScriptWord(text, is_mention=False),)
+    return _script_words(text)
+
+
+def _script_words(text: str) -> Iterator[ScriptWord]:
+    mentions, separators = False, (";", "|", "&")
+    for match in _pattern(_SCRIPT_WORD).finditer(text.replace("\\\n", " ")):
+        parts = match[0].split()
+        for part in parts:
+            yield ScriptWord(part.strip("\"'"), mentions or len(parts) > 1)
+        name = match[0].lstrip("(;|&`$").rpartition("/")[2]
+        ends = not parts or match[0].startswith(separators) or match[0].endswith(separators)
+        mentions = name in _MENTIONING or (mentions and not ends)
+
+
+def _words(text: str, start: int) -> Iterator[tuple[int, int]]:
+    """Where the words of the command at `start` are."""
+    for _ in range(_MAX_WORDS):
+        match = _pattern(_WORD).match(text, start)
+        if not match or match[1].startswith("#"):
+            return
+        yield match.span(1)
+        start = match.end()
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """The pattern, compiled when it is needed: few pods and files are searched for commands."""
+    return re.compile(text, re.DOTALL | (re.VERBOSE if text in (_WORD, _SCRIPT_WORD) else 0))
+
+
+def _unquoted(word: str) -> str:
+    return re.sub(r"\\(.)|[\"']", r"\1", word)
+
+
+def _is_comment(text: str, offset: int) -> bool:
+    """Whether the line of `offset` has begun a comment before it."""
+    start = max(0, offset - _MAX_LINE)
+    line = text[max(start, text.rfind("\n", start, offset) + 1) : offset].lstrip()
+    return line.startswith(("#", "//")) or " #" in line
+
+
+# Commands that start containers with GPUs, in the text of a script or as a list of words.
+#
+# Every function is linear in its input.
 
 _TOOLS = frozenset({"docker", "podman", "nerdctl", "ctr"})
 _VERBS = frozenset({"run", "create"})
-_START = r"(?<![\w.-])(?:docker|podman|nerdctl|ctr)(?=[ \t])"
+_CONTAINER_TOOL = r"(?<![\w.-])(?:docker|podman|nerdctl|ctr)(?=[ \t])"
 # Before the verb: options of the tools themselves that take a word
 _TOOL_OPTIONS = frozenset(
     {"-n", "--namespace", "-a", "--address", "-H", "--host", "-c", "--context", "--config"}
@@ -30,7 +121,7 @@ _FLAGS = frozenset(
     | {"--http-proxy", "--tls-verify", "--env-host", "--rmi", "--no-pivot", "--with-ns", "--cni"}
 )
 _FLAG_LETTERS = frozenset("ditPqR")
-_OPTIONS = {"--gpus": "--gpus", "--runtime": "--runtime", "--device": "--device"}
+_GPU_OPTIONS = {"--gpus": "--gpus", "--runtime": "--runtime", "--device": "--device"}
 _ENVIRONMENT = frozenset({"-e", "--env"})
 
 
@@ -63,7 +154,7 @@ def find_run_options(text: str) -> Iterator[FoundOption]:
     """The options of all commands in `text` that may give a container GPUs."""
     if not any(tool in text for tool in _TOOLS):  # cheaper than the pattern
         return
-    for words, spans in find_commands(text, _START):
+    for words, spans in find_commands(text, _CONTAINER_TOOL):
         for option in run_options(words):
             yield FoundOption(option, *spans[option.word], spans[0][0])
 
@@ -119,7 +210,7 @@ def _option(command: str, name: str, value: str, index: int) -> RunOption | None
     if name in _ENVIRONMENT:
         variable, equals, text = value.partition("=")
         return RunOption(command, variable, text if equals else None, is_variable=True, word=index)
-    if name in _OPTIONS:
+    if name in _GPU_OPTIONS:
         return RunOption(command, name, value, is_variable=False, word=index)
     return None
 
@@ -128,3 +219,75 @@ def _is_flag(word: str) -> bool:
     if word.startswith("--"):
         return word in _FLAGS
     return len(word) > 1 and _FLAG_LETTERS.issuperset(word[1:])
+
+
+# Commands that label nodes, in the text of a script.
+
+_KUBECTL = r"(?<![\w.-])(?:kubectl|oc)(?=[ \t])"
+_NODES = frozenset({"node", "nodes", "no"})
+# Options of kubectl, and of `label`, that take a word.
+_LABEL_OPTIONS = frozenset(
+    {"-n", "--namespace", "--context", "--kubeconfig", "--cluster", "--user", "-s", "--server"}
+    | {"--as", "--as-group", "--token", "--request-timeout", "-v"}
+    | {"-l", "--selector", "--field-selector", "-f", "--filename", "-k", "--kustomize"}
+    | {"-o", "--output", "--field-manager", "--resource-version", "--template"}
+)
+
+
+class FoundLabel(NamedTuple):
+    """A label that a command sets or removes: None as `value`. `span` is that of the word."""
+
+    name: str
+    value: str | None
+    overwrites: bool
+    span: Span
+    command: int
+
+
+def find_node_labels(text: str) -> Iterator[FoundLabel]:
+    """The labels that `kubectl label nodes` sets or removes anywhere in `text`."""
+    for words, spans in find_commands(text, _KUBECTL):
+        places = list(_arguments(words))
+        arguments = [words[place] for place in places]
+        if arguments[:1] != ["label"] or not arguments[1:]:
+            continue
+        if arguments[1].partition("/")[0] not in _NODES:
+            continue
+        overwrites = any(word in ("--overwrite", "--overwrite=true") for word in words)
+        for place in places[2:]:
+            name, equals, value = words[place].partition("=")
+            if equals:
+                yield FoundLabel(name, value, overwrites, spans[place], spans[0][0])
+            elif name.endswith("-"):
+                yield FoundLabel(name[:-1], None, overwrites, spans[place], spans[0][0])
+
+
+def _arguments(words: list[str]) -> Iterator[int]:
+    """The indices of the words after the command that are neither options nor their values."""
+    position = 1
+    while position < len(words):
+        if not words[position].startswith("-"):
+            yield position
+        elif words[position] in _LABEL_OPTIONS:
+            position += 1
+        position += 1
+
+
+# Settings by which files that are no manifests give containers GPUs.
+
+
+def uncounted_gpus(setting: ContainerSetting, message: str) -> Iterator[Finding]:
+    """Yield `setting` unless it is a variable that gives no GPU.
+
+    `message` has `{holder}` and `{what}`, the setting with its value.
+    """
+    value, known = setting.value, setting.variable
+    if known and value is not None and parse_visibility(value, known) is not Visibility.GRANTED:
+        return
+    what = f"{setting.name}={display(value)}" if value else setting.name
+    yield Finding(
+        path=(),
+        key=setting.name,
+        message=message.format(holder=setting.holder, what=what),
+        help="on a cluster, run it as a pod that requests a GPU in resources.limits",
+    )

@@ -1,9 +1,11 @@
-"""A view of a setting of a container in a file that is no manifest."""
+"""Views of what files that are no manifests say about containers and nodes."""
 
 from typing import NamedTuple
 
 from rules.objects.object_ref import ObjectRef
-from rules.profile.records import VisibleDevices
+from rules.profile.profile import VisibleDevices
+
+# A view of a setting of a container in a file that is no manifest.
 
 
 class ContainerSetting(NamedTuple):
@@ -26,3 +28,25 @@ class ContainerSetting(NamedTuple):
     def stable_path(self) -> str:
         """What the setting belongs to, for the identity of findings."""
         return self.holder
+
+
+# A view of a command of a script that labels nodes.
+
+
+class LabelCommand(NamedTuple):
+    """One label of a command `kubectl label nodes`.
+
+    - `object`: the file, as a kind and a name.
+    - `value`: what the label becomes; None if the command removes it.
+    - `overwrites`: whether the command may change a label that is there already.
+    """
+
+    object: ObjectRef
+    label: str
+    value: str | None
+    overwrites: bool
+
+    @property
+    def stable_path(self) -> str:
+        """What the label belongs to, for the identity of findings."""
+        return "kubectl label"

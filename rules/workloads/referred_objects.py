@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from rules.base.json_access import as_object, as_text
-from rules.base.json_values import Json
-from rules.inventory.builder import InventoryBuilder
-from rules.inventory.nodes import NodeCollector
-from rules.inventory.variable_names import VariableNames
+from rules.base.json_values import Json, as_object, as_text
+from rules.inventory.builder import InventoryBuilder, NodeCollector, VariableNames
 from rules.objects.object_ref import object_ref
 from rules.profile.profile import Profile
-from rules.workloads.lists import flatten_lists
+from rules.workloads.discovery import flatten_lists
 
 
 def variables_of_runtimes(profile: Profile) -> VariableNames:

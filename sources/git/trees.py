@@ -1,13 +1,85 @@
-"""The files of a commit, or those that the next commit would have."""
+"""The files of a commit, or of the next one: their names, their contents, and copies on disk."""
 
 from __future__ import annotations
 
 import errno
 import os
-from typing import NamedTuple
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import NamedTuple, Self
 
-from lint.git.blobs import Blobs
-from sources.git.command import git_records
+from sources.git.command import GitError, git_records, pipe, start_git
+from sources.sources import MAX_BYTES
+
+# The contents of files in a Git repository.
+
+
+class BlobError(OSError):
+    """A content that cannot be had; the message says why."""
+
+
+class Blobs:
+    """Reads contents one after the other, by one process of git.
+
+    It reads what is stored: no filter and no conversion of the repository is run. The process
+    starts with the first content, in the folder that was the working folder when this object was
+    made, and ends with the block.
+    """
+
+    def __init__(self) -> None:
+        self._folder = os.getcwd()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    def read(self, name: str, limit: int) -> bytes:
+        """The content of the object called `name`, up to `limit` bytes. Raises BlobError."""
+        if self._process is None:
+            errors = subprocess.DEVNULL  # nobody reads them while git runs
+            self._process = start_git("-C", self._folder, "cat-file", "--batch", errors=errors)
+        process = self._process
+        requests, output = pipe(process.stdin), pipe(process.stdout)
+        try:
+            requests.write(name.encode() + b"\n")
+            requests.flush()
+        except BrokenPipeError:
+            self._stop()
+            raise BlobError("git has ended unexpectedly") from None
+        header = output.readline().split()
+        if len(header) != 3 or header[1] != b"blob":  # noqa: PLR2004  # name, type, size
+            self._stop()
+            raise BlobError("the repository does not have its content")
+        size = int(header[2])
+        content = output.read(min(size, limit))
+        if size > limit:
+            self._stop()  # rather than read the rest
+        elif len(content) < size:
+            self._stop()
+            raise BlobError("git has ended unexpectedly")
+        else:
+            output.read(1)  # the line break after the content
+        return content
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process:
+            process.kill()
+            process.communicate()
+
+
+# The files of a commit, or those that the next commit would have.
 
 LINK = "120000"
 SUBMODULE = "160000"
@@ -145,3 +217,59 @@ class GitTree:
         inner = self.target(path)
         entry = None if inner is None else self.entries.get(inner)
         return None if entry is None or entry.mode in {LINK, SUBMODULE} else entry
+
+
+# Write files of a Git tree into a private folder, for programs that read files.
+
+MAX_FILES = 20_000
+MAX_TOTAL = 256 * 1024 * 1024
+_TOO_MANY = (
+    f"what is staged there has more than {MAX_FILES} files or {MAX_TOTAL >> 20} MiB, "
+    "so gpuward does not write it out to render it; leave --staged out"
+)
+
+
+@contextmanager
+def written_out(tree: GitTree, paths: Iterable[str]) -> Iterator[None]:
+    """Write the files at `paths` of the tree out, and work in the copy of the working folder.
+
+    So names relative to the working folder mean the same files as in the tree. In the place of a
+    link is the file that it leads to. Links to folders or out of the tree, files of more than 10
+    MiB and conflicts are left out: what needs them cannot be rendered.
+
+    Raises GitError beyond the bounds, and if a file cannot be written.
+    """
+    here = os.getcwd()
+    with TemporaryDirectory(prefix="gpuward-") as folder:
+        inside = os.path.join(folder, os.path.relpath(here, tree.root))
+        os.makedirs(inside, exist_ok=True)
+        _write(tree, paths, folder)
+        os.chdir(inside)
+        try:
+            yield
+        finally:
+            os.chdir(here)
+
+
+def _write(tree: GitTree, paths: Iterable[str], folder: str) -> None:
+    left = MAX_TOTAL
+    for number, path in enumerate(paths):
+        place = os.path.normpath(os.path.join(tree.root, path))
+        if tree.entries[path].is_conflict or not tree.is_file(place):
+            continue  # so is a path that leads out of the tree
+        try:
+            content = tree.read(place, MAX_BYTES + 1)
+            left -= len(content)
+            if number >= MAX_FILES or left < 0:
+                raise GitError(_TOO_MANY)
+            if len(content) <= MAX_BYTES:
+                _write_file(os.path.join(folder, os.path.relpath(place, tree.root)), content)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise GitError(f"{path}: not written out to be rendered: {why}") from error
+
+
+def _write_file(file: str, content: bytes) -> None:
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    with open(file, "xb") as out:  # there are no links in the folder
+        out.write(content)

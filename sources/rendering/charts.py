@@ -8,14 +8,14 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from lint.file_trees import DISK
-from rules.base.json_access import as_object
+from rules.base.json_values import as_object
 from sources.kustomization_files import documents
 from sources.rendering.programs import TOO_LONG, ProgramError, find_program, is_late, run
-from sources.sources import Source, UnreadableSource
+from sources.sources import DISK, Source, UnreadableSource
 
 CHART = "Chart.yaml"
 _MAX_MESSAGE = 400
@@ -161,3 +161,49 @@ def _check_files(folder: str, root: str) -> None:
                     raise ProgramError(f"{path} is a link that leads out of {root}")
             if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
                 raise ProgramError(f"{path} is not a regular file")
+
+
+# Which files of a chart helm leaves out, as the chart's `.helmignore` says.
+#
+# This explains why a file is in no rendering; what helm renders is up to helm.
+
+_FILE = ".helmignore"
+_HIDDEN = "templates/.?*"  # which helm ignores in every chart
+_MAX_BYTES = 64 * 1024
+
+
+def ignored_by_helm(chart: str) -> Callable[[str], bool]:
+    """Whether helm leaves out a file of the folder `chart`, by its path in it."""
+    try:
+        text = DISK.read(os.path.join(chart, _FILE), _MAX_BYTES).decode(errors="replace")
+    except OSError:
+        text = ""
+    lines = (line.strip() for line in (*text.splitlines(), _HIDDEN))
+    patterns = [line.replace("[^", "[!") for line in lines if line and not line.startswith("#")]
+
+    def is_ignored(path: str) -> bool:
+        parts = path.split("/")
+        return any(
+            _is_named(parts[: end + 1], patterns, is_folder=end + 1 < len(parts))
+            for end in range(len(parts))
+        )
+
+    return is_ignored
+
+
+def _is_named(parts: list[str], patterns: list[str], *, is_folder: bool) -> bool:
+    """Whether a pattern names the file or folder: the first one that decides does, as in helm."""
+    for pattern in patterns:
+        rule = pattern.removeprefix("!")
+        fits = (is_folder or not rule.endswith("/")) and _fits(rule.removesuffix("/"), parts)
+        if fits != pattern.startswith("!"):
+            return True
+    return False
+
+
+def _fits(rule: str, parts: list[str]) -> bool:
+    """Whether `rule` fits a path; without a slash in it, the name at its end."""
+    if "/" not in rule:
+        return fnmatchcase(parts[-1], rule)
+    wanted = rule.removeprefix("/").split("/")
+    return len(wanted) == len(parts) and all(map(fnmatchcase, parts, wanted))

@@ -23,16 +23,15 @@ from structlog.testing import capture_logs
 
 from certs.authority import may_sign_for, new_authority, sign_leaf
 from certs.clock import utc_now
-from certs.controller.ca_bundle import CaBundlePublisher
-from certs.controller.served_certificates import served_certificates
 from certs.keypairs import bundle, fingerprint, is_issued_by
 from certs.rotation import renewal_time
 from certs.secrets import decode, encode_authority, encode_serving
-from certs.serving.certificate import ServingCertificate
+from certs.serving import ServingCertificate
 from cluster.controllers import certs_command
 from cluster.controllers.certificate_status import Status
+from cluster.controllers.certificates import CaBundlePublisher, served_certificates
 from cluster.controllers.leader_election import LeaderElection
-from cluster.status_server import serve_status
+from cluster.service import serve_status
 from tests.testkit.certs.fake_cluster import (
     CONFIG,
     CONFIGURATIONS,
@@ -331,7 +330,7 @@ def test_every_option_is_explained_in_a_sentence() -> None:
 
 
 LOG = """
-from cluster.json_log import log_as_json
+from cluster.service import log_as_json
 from certs.controller import controller
 log_as_json()
 controller._log.info("secret written", secret="gpuward-tls")

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from certs.authority import new_authority, service_names, sign_leaf
 from certs.clock import utc_now
 from certs.keypairs import KeyPair, bundle, fingerprint
-from certs.serving.certificate import ServingCertificate
+from certs.serving import ServingCertificate
 from cluster.controllers.certs_command import main
 
 NAMES = service_names("gpuward", "gpuward-system")

@@ -28,7 +28,7 @@ from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.paths import ROOT
-from webhook.admission.outcomes import RULE_OUTCOMES
+from webhook.admission.decision import RULE_OUTCOMES
 from webhook.registration import NAME_LABEL
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"

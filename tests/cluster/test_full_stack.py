@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.protocols import ConfigurationKind
+from cluster.api.errors import ConfigurationKind
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import create, is_enforced
 from tests.testkit.admission.reviews import container, gpus, pod

@@ -36,7 +36,7 @@ from tests.testkit.dry_runs import (
     refusal_causes,
 )
 from tests.testkit.paths import DATA
-from webhook.admission.fixed_annotation import FIXED_ANNOTATION
+from webhook.admission.enforcement import FIXED_ANNOTATION
 from webhook.admission.request import NAMESPACE_LIMITS
 from webhook.registration import MODE_LABEL
 

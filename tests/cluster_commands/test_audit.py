@@ -13,11 +13,10 @@ import yaml
 
 from cluster.audit import evaluation
 from cluster.audit.cli import main
-from cluster_commands.audit.objects import EVALUATED_WITH_FACTS
+from cluster.audit.facts import EVALUATED_WITH_FACTS
 from rules.engine.fixing import check
 from rules.finding import Action
-from rules.inventory.inventory import Inventory
-from rules.inventory.records import RECORDS
+from rules.inventory.inventory import RECORDS, Inventory
 from tests.testkit.cases import cases
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, paged_server
 from tests.testkit.lint_in_process import LintInProcess

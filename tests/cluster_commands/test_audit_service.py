@@ -17,9 +17,9 @@ from structlog.testing import capture_logs
 from cluster.api.connection import Connection
 from cluster.audit.audit import audit
 from cluster.audit.service import AuditController, AuditRun
+from cluster.audit.sinks import kept_findings
 from cluster.source.api_server import ApiServerSource
 from cluster.source.objects import SourceError
-from cluster_commands.audit.keeping import kept_findings
 from policies.loading import default_policy
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, PagedServer, paged_server
 from tests.testkit.control_plane.processes import eventually, free_port

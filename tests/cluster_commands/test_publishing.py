@@ -11,8 +11,7 @@ import pytest
 from cluster.api.events import EventsClient, Regarding, WarningEvent
 from cluster.audit import sinks
 from cluster.audit.cli import main
-from cluster_commands.audit.report_kinds import KINDS
-from cluster_commands.audit.reports import reports_by_namespace
+from cluster.audit.policy_reports import KINDS, reports_by_namespace
 from tests.testkit.cluster_commands.findings import error_about
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, paged_server
 

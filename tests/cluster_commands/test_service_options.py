@@ -9,9 +9,9 @@ import pytest
 
 from cluster.audit import cli as audit
 from cluster.controllers import certs_command as certs
+from cluster.controllers import gpu_exceptions as exceptions
+from cluster.controllers import inventory
 from cluster.webhooks import cli as webhooks
-from cluster_commands.inventory import cli as inventory
-from delegation import cli as exceptions
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from lint.fix.fixer import FixedText, Fixer
 from lint.linter import Linter
 from policies.loading import default_policy
 from policies.policy import Policy
-from registration.routes import ROUTES
 from reports.results import Results
 from rules.profile.context import Context
 from sources.paths import inputs
@@ -24,6 +23,7 @@ from tests.testkit.cases import TODAY, Case, cases
 from tests.testkit.yaml_layouts import Layout
 from webhook.admission.answer import answer
 from webhook.admission.decider import Decider
+from webhook.registration import ROUTES
 
 # Files without an image, which are parts of objects. API servers send none without an image.
 PATCHES = ("affinity-default/clean-patch", "toleration-default/clean-patch")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from lint.large_files import lists
 from lint.linter import Linter
 from policies.loading import default_policy
 from reports.results import Results
@@ -67,8 +66,8 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is large, so that small texts are cut."""
     for module in ("sources.sources", "sources.large_files"):
         monkeypatch.setattr(f"{module}.LARGE", 2000)
-    monkeypatch.setattr(lists, "PART", 900)
-    monkeypatch.setattr("lint.large_files.text_stream._BLOCK", 77)
+    monkeypatch.setattr(large_files, "PART", 900)
+    monkeypatch.setattr("sources.large_files._BLOCK", 77)
 
 
 def linted(file: Path, *, in_parts: bool) -> Results:
@@ -153,7 +152,7 @@ def test_a_file_that_can_be_read_at_once_is(tmp_path: Path, case: str) -> None:
 def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, item: str) -> None:
     file = tmp_path / "pods.yaml"
     file.write_text(f"{HEAD}{items(0)}{item}\n{items(0)}")
-    monkeypatch.setattr("lint.large_files.yaml_lists.MAX_BYTES", 4000)
+    monkeypatch.setattr("sources.large_files.MAX_BYTES", 4000)
     (failed,) = linted(file, in_parts=True).not_evaluated
     assert "an item larger than" in failed.message
     monkeypatch.undo()

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lint.rendering.helm_ignore import ignored_by_helm
+from lint.rendering.chart_origins import Outline
 from lint.rendering.origins import Work
-from lint.rendering.template_lines import Outline
-from sources.rendering.charts import ChartOptions, RenderedChart, render_chart
+from sources.rendering.charts import ChartOptions, RenderedChart, ignored_by_helm, render_chart
 from sources.sources import UnreadableSource
 from tests.testkit.chart.rendering import HELMS, program
 from tests.testkit.lint_command import LintCommand, Outcome

@@ -28,7 +28,7 @@ NOT_LOADED = {
     *("ssl", "subprocess", "tempfile", "textwrap", "threading", "tokenize", "traceback"),
     *("urllib", "uuid", "xml", "jsonschema", "aiohttp", "kubernetes", "cryptography", "pygls"),
     *("lint.baseline", "lint.container_files", "lint.fix", "lint.git", "lint.hooks"),
-    *("lint.large_files", "lint.many_files", "reports.outputs", "lint.report.html"),
+    *("lint.large_files", "lint.processes", "reports.outputs", "lint.report.html"),
     *("reports.formats.sarif", "lint.rendering", "policies.validation"),
     *("rules.catalog.order", "rules.catalog.bypass.device_hostpath"),
 }

@@ -14,12 +14,11 @@ from policies.loading import PolicyError, default_policy, load_policy
 from policies.policy import SECURITY_FAMILIES, Policy, RuleSettings, parse_version
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check, fix
-from rules.engine.rule_set import ActiveRule
+from rules.engine.rule_set import ActiveRule, PolicyException
 from rules.finding import Action, Finding, FixScope
+from rules.objects.kubernetes_objects import Quota
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
-from rules.objects.quota import Quota
-from rules.policy_exception import PolicyException
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import Rule

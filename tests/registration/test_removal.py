@@ -9,7 +9,7 @@ import pytest
 
 from cluster.api.client import KubernetesConfigurations
 from cluster.api.connection import Connection
-from cluster.protocols import ConfigurationKind, ConfigurationRef, ConflictError
+from cluster.api.errors import ConfigurationKind, ConfigurationRef, ConflictError
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import by_url, create, registered
 from tests.testkit.admission.reviews import container, pod

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from kubernetes.config import incluster_config
 
-from cluster.protocols import ClusterError, ConfigurationKind, ConfigurationRef
+from cluster.api.errors import ClusterError, ConfigurationKind, ConfigurationRef
 from cluster.webhooks.cli import main
 from cluster.webhooks.removal import remove as remove_configurations
 from tests.testkit.control_plane.cluster import Cluster

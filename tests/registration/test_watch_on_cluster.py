@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cluster.protocols import ConfigurationKind
+from cluster.api.errors import ConfigurationKind
 from rules.finding import Action
 from tests.testkit.chart.permissions import (
     WATCH_ACCOUNT,

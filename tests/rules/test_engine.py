@@ -22,21 +22,18 @@ from rules.base.traits import (
     NODE_CONSTRAINT,
     NODE_NAME,
 )
+from rules.engine.evaluation import EvaluationResult, RuleFailure, introduced
 from rules.engine.fixing import FixResult, check, fix
-from rules.engine.result import EvaluationResult, RuleFailure, introduced
-from rules.engine.rule_set import ActiveRule, RuleSet
+from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.finding import Action, Finding, Fix, FixScope
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.kubernetes_objects import KubernetesObject, Quota
 from rules.objects.pod import MIRROR, Pod
-from rules.objects.quota import Quota
-from rules.policy_exception import PolicyException
 from rules.profile.context import Context
-from rules.profile.profile import Profile
-from rules.profile.records import Component, Resource
+from rules.profile.profile import Component, Profile, Resource
 from rules.rule import CheckOfModule, Rule
 from tests.testkit.cases import TODAY
-from webhook.admission.fixed_annotation import FIXED_ANNOTATION
+from webhook.admission.enforcement import FIXED_ANNOTATION
 
 CONTEXT = Context(TODAY, operation="CREATE")
 CONTROLLER = DAEMON_SET_CONTROLLERS[0]

@@ -48,10 +48,10 @@ from rules.catalog.checks import CatalogError, checked
 from rules.catalog.index import CATALOG
 from rules.catalog.order import OPT_IN_FIXES, ORDER, REPORTS, SAFE_FIXES
 from rules.engine.bounds import StepLimit
-from rules.engine.fast_path import pod_from_raw, well_formed_pod
+from rules.engine.evaluation import pod_from_raw, well_formed_pod
+from rules.engine.exceptions import suppress_nothing
 from rules.engine.fixing import check, fix
 from rules.engine.rule_set import ActiveRule
-from rules.engine.suppression import suppress_nothing
 from rules.engine.traits import raw_traits, set_traits, traits_of
 from rules.finding import Finding
 from rules.gpu.devices import devices

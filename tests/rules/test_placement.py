@@ -24,8 +24,7 @@ from rules.placement.node_affinity import (
 )
 from rules.placement.tolerations import near_miss_toleration, tolerates
 from rules.profile.context import Context
-from rules.profile.profile import Profile
-from rules.profile.records import NodeAffinity, Resource, Scheduler, Taint
+from rules.profile.profile import NodeAffinity, Profile, Resource, Scheduler, Taint
 
 CONTEXT = Context(today=datetime.date(2030, 6, 15), operation="CREATE")
 DEFAULTS = ("scheduler-name", "toleration-default", "affinity-default")

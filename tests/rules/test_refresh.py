@@ -7,7 +7,7 @@ from typing import Any
 
 from rules.base.caching import cached_property
 from rules.base.json_values import Path, apply, put, remove
-from rules.engine.fast_path import pod_from_raw, well_formed_pod
+from rules.engine.evaluation import pod_from_raw, well_formed_pod
 from rules.engine.traits import traits_of
 from rules.gpu.devices import devices, pod_requests_gpu, request_of, requested_resources
 from rules.gpu.devices import requests_gpu as container_requests_gpu

@@ -14,10 +14,9 @@ from rules.base.json_values import value_at
 from rules.engine.fixing import check, fix
 from rules.engine.rule_set import RuleSet
 from rules.finding import Finding, FixScope
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.objects.kubernetes_objects import DeviceClaim
+from rules.objects.container import POD_SPEC
+from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject
 from rules.objects.pod import Pod
-from rules.objects.pod_layout import POD_SPEC
 from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects
 from sources.manifests import File, UnparsedDocument

@@ -11,7 +11,7 @@ from rules.base.json_values import pointer
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
-from rules.workloads.subjects import MalformedField
+from rules.workloads.pod_search import MalformedField
 from tests.testkit.paths import DATA
 
 PROFILE = Profile("p")

@@ -12,7 +12,7 @@ import pytest
 
 from certs.authority import new_authority, sign_leaf
 from certs.keypairs import KeyPair, fingerprint
-from certs.serving.certificate import ServingCertificate
+from certs.serving import ServingCertificate
 from webhook.reload.certificate import CertificateReloader
 from webhook.telemetry.log import Log
 

@@ -28,9 +28,8 @@ from tests.testkit.admission.reviews import (
 )
 from tests.testkit.cases import TODAY, Case, cases
 from webhook.admission.decider import Decider
-from webhook.admission.decision import IGNORED
-from webhook.admission.fixed_annotation import FIXED_ANNOTATION
-from webhook.admission.outcomes import RULE_OUTCOMES
+from webhook.admission.decision import IGNORED, RULE_OUTCOMES
+from webhook.admission.enforcement import FIXED_ANNOTATION
 from webhook.admission.request import NAMESPACE_LIMITS
 
 ADMISSION = Admission()

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.loading import load_policy
-from registration.routes import ROUTES
 from rules.engine.bounds import StepLimit, TooManyStepsError
 from rules.engine.fixing import fix
 from rules.engine.trait_names import read_keys
@@ -28,8 +27,9 @@ from tests.testkit.read_fields import recording
 from webhook.admission.answer import Answer, answer
 from webhook.admission.decider import Decider
 from webhook.decision_cache import new_decision_cache, records
-from webhook.decision_cache.bounded_map import BoundedMap
 from webhook.decision_cache.cache import MAX_BYTES, DecisionCache
+from webhook.decision_cache.deciding_texts import BoundedMap
+from webhook.registration import ROUTES
 from webhook.server.limits import Limits
 
 POLICY = "apiVersion: gpuward.io/v1\nkind: Policy\n"

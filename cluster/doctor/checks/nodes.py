@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import datetime
+import json
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote
 
-from cluster.doctor.facts import Facts, by_name, nodes_with_shared_cards, why_missing
-from cluster.source.objects import Object
-from cluster_commands.doctor.rows import Row, names, not_known, ok, wrong
-from cluster_commands.source.resources import DAEMON_SETS, NODES, PODS
-from rules.base.json_access import as_object, as_text
+from cluster.api.errors import ClusterError, ForbiddenError
+from cluster.doctor.facts import Facts, by_name, name_of, nodes_with_shared_cards, why_missing
+from cluster.doctor.rows import Row, names, not_known, ok, wrong
+from cluster.source.objects import DAEMON_SETS, MUTATING, NODES, PODS, SLICES, VALIDATING, Object
+from rules.all_rules import ALL_RULES
+from rules.base.json_values import as_object, as_text
+from rules.base.traits import NODE, WEBHOOK_CONFIGURATION, satisfies
+from rules.base.words import matches_any
+from rules.engine.fixing import check
+from rules.finding import Action
 from rules.gpu.images import image_name, image_tag
-from rules.placement.ack_nodes import CARD_LABELS, DRIVER_LABELS, GPU_MEM, MODE, REGION_LABELS
+from rules.objects.kubernetes_objects import KubernetesObject
+from rules.placement.node_labels import CARD_LABELS, DRIVER_LABELS, GPU_MEM, MODE, REGION_LABELS
+from rules.profile.context import Context
 from rules.profile.platforms.ack import FEATURES_BY_MODE, MEMORY_ISOLATION
 from rules.profile.platforms.programs import KUBE_SCHEDULER
 from rules.profile.platforms.records import Component, Feature, Minimum
@@ -24,8 +34,9 @@ from rules.profile.platforms.support import (
     runtime_support,
     version_support,
 )
+from rules.profile.profile import Profile
 
-_CHECK = "requirements"
+_REQUIREMENTS = "requirements"
 
 
 def check_requirements(facts: Facts) -> Iterator[Row]:
@@ -57,14 +68,14 @@ def check_requirements(facts: Facts) -> Iterator[Row]:
         remedy = f'see "{feature.source.title}" of {feature.source.publisher}'
         match support:
             case Support.SUPPORTED:
-                yield ok(_CHECK, subject, f"{thing} is supported")
+                yield ok(_REQUIREMENTS, subject, f"{thing} is supported")
             case Support.UNSUPPORTED:
                 minimum = f": it needs {needed}" if needed else ""
-                yield wrong(_CHECK, subject, f"{thing} is not supported{minimum}", remedy)
+                yield wrong(_REQUIREMENTS, subject, f"{thing} is not supported{minimum}", remedy)
             case Support.UNKNOWN:
                 nowhere = "shows in no pod" if what in components else "is not stated by the node"
                 why = "is on no list" if value else nowhere
-                yield not_known(_CHECK, subject, f"{thing} {why}", remedy)
+                yield not_known(_REQUIREMENTS, subject, f"{thing} {why}", remedy)
 
 
 def _requirements(
@@ -143,3 +154,141 @@ def check_pods_per_card(facts: Facts) -> Iterator[Row]:
         yield wrong("pods per card", f"card {card} of {node}", message, "move some of them away")
     if not crowded:
         yield ok("pods per card", names(nodes), f"no card has more than {most}")
+
+
+# Nodes that are labelled as GPU nodes, and whether they offer GPUs.
+
+_GPU_NODES = "GPU nodes"
+_SEE_DEVICE_PLUGIN = (
+    "see whether the device plugin runs there and what it logs: "
+    "kubectl get pods -A --field-selector spec.nodeName=NODE"
+)
+
+_DRIVER_REMEDY = (
+    "if it stays so, see what the DRA driver logs: it replaces the slices of a pool one by one"
+)
+
+
+def check_gpu_nodes(facts: Facts) -> Iterator[Row]:
+    """One row for the nodes that offer GPUs, and one for those that should and do not.
+
+    Also one for each pool of devices that is not known as a whole.
+    """
+    if row := why_missing(facts, _GPU_NODES, NODES):
+        yield row
+        return
+    if facts.usage is None and (row := why_missing(facts, _GPU_NODES, PODS)):
+        yield row  # what nodes offer is counted together with what pods hold
+        return
+    profile = facts.policy.profile
+    for text in facts.usage.unknown if facts.usage else ():
+        yield not_known(_GPU_NODES, "ResourceSlices", text, _DRIVER_REMEDY)
+    usages = facts.usage.nodes if facts.usage else ()
+    offering = [node.name for node in usages if any(used.total for used in node.resources)]
+    known = set(offering)
+    empty = [
+        f"{name} ({label})"
+        for name, node in by_name(facts.objects(NODES))
+        if name not in known and (label := _gpu_label(node, profile))
+    ]
+    if empty and (row := why_missing(facts, _GPU_NODES, SLICES)):
+        yield row  # their GPUs may be devices of drivers, in ResourceSlices
+    elif empty:
+        message = "labelled as GPU nodes, and offer no GPU"
+        yield wrong(_GPU_NODES, names(empty), message, _SEE_DEVICE_PLUGIN)
+    if offering:
+        yield ok(_GPU_NODES, names(offering), f"nodes that offer GPUs: {len(offering):,}")
+    elif not empty:
+        remedy = "name your platform's profile in a policy: docs/profiles.md"
+        yield not_known(_GPU_NODES, "all", "no node offers a GPU that gpuward knows", remedy)
+
+
+def _gpu_label(node: Object, profile: Profile) -> str:
+    """The first label of a node that means that it has GPUs; empty if none does."""
+    labels = as_object(as_object(node.get("metadata")).get("labels"))
+    for key, value in labels.items():
+        values = profile.label_values(key)
+        if values is not None and (not values or matches_any(values, as_text(value))):
+            return f"{key}={value}"
+    return ""
+
+
+# The CPU policy of kubelets whose cards are shared: `static` does not work with cGPU.
+
+_CPU_POLICY = "CPU policy"
+_OPT_IN = "--ask-kubelets reads it, with the right get on nodes/proxy: a strong right"
+_RIGHT = "grant `get` on nodes/proxy, for as long as it is needed: it is a strong right"
+_BY_HAND = "see whether this works: kubectl get --raw {path}"
+_LOOK = "look for cpuManagerPolicy in the configuration of the kubelet"
+_SET_CPU_POLICY = "set cpuManagerPolicy: none for the node pool"
+
+
+def check_cpu_policy(facts: Facts, *, ask: bool) -> Iterator[Row]:
+    """One row for each policy that nodes with shared cards have; asks kubelets only if it may."""
+    nodes = nodes_with_shared_cards(facts)
+    if not nodes:
+        return  # no cards are shared so
+    if not ask or facts.request is None:
+        yield not_known(_CPU_POLICY, names(nodes), "no kubelet was asked", _OPT_IN)
+        return
+    by_policy: dict[str, list[str]] = {}
+    for name in nodes:
+        path = f"/api/v1/nodes/{quote(name, safe='')}/proxy/configz"
+        try:
+            config = as_object(as_object(json.loads(facts.request(path))).get("kubeletconfig"))
+        except ForbiddenError as error:
+            yield not_known(_CPU_POLICY, name, f"its kubelet was not asked: {error}", _RIGHT)
+            continue
+        except (ClusterError, ValueError, RecursionError) as error:
+            remedy = _BY_HAND.format(path=path)
+            yield not_known(_CPU_POLICY, name, f"its kubelet does not say: {error}", remedy)
+            continue
+        by_policy.setdefault(as_text(config.get("cpuManagerPolicy")), []).append(name)
+    for policy, found in sorted(by_policy.items()):
+        if policy == "static":
+            message = "the policy is static, which cGPU does not support"
+            yield wrong(_CPU_POLICY, names(found), message, _SET_CPU_POLICY)
+        elif policy:
+            yield ok(_CPU_POLICY, names(found), f"the policy is {policy}")
+        else:
+            yield not_known(_CPU_POLICY, names(found), "its kubelet names no policy", _LOOK)
+
+
+# Nodes and webhook configurations, judged by the rules of the catalog that are about them.
+
+# `check_requirements` has rows for what this rule finds, and also for what is not known.
+_LEFT_OUT = "node-below-requirements"
+_RULES = {
+    rule.name: rule
+    for rule in ALL_RULES
+    if rule.subject is KubernetesObject and rule.name != _LEFT_OUT
+}
+_KINDS = {NODES: NODE, MUTATING: WEBHOOK_CONFIGURATION, VALIDATING: WEBHOOK_CONFIGURATION}
+
+
+def check_by_catalog(facts: Facts) -> Iterator[Row]:
+    """One row for each fault, with all objects that have it; and one for each kind without any.
+
+    What the policy only notes is no fault. Other checks say that a kind could not be listed.
+    """
+    active = facts.policy.rule_set()
+    evaluated = {each.rule.name for each in active.rules}.intersection(_RULES)
+    context = Context(datetime.datetime.now(datetime.UTC).date())
+    for resource, trait in _KINDS.items():
+        rules = [name for name in evaluated if satisfies(trait, _RULES[name].needs)]
+        items = facts.objects(resource)
+        if not (rules and items):
+            continue
+        faults: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+        for item in items:
+            for finding in check(item, active, context).findings:
+                if finding.rule in _RULES and finding.action > Action.AUDIT:
+                    found = faults[finding.rule, finding.help]
+                    found.append((name_of(item), finding.message))
+        for (rule_name, remedy), found in sorted(faults.items()):
+            subject = names([*dict.fromkeys(name for name, _ in found)])
+            advice = remedy or f"gpuward explain {rule_name}"
+            yield wrong(rule_name, subject, found[0][1], advice)
+        if not faults:
+            message = f"{len(rules)} rules find no fault in {len(items):,}"
+            yield ok(resource.name, "all", message)

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.traits import GPU, GPU_VARIABLE
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import uses_device_plugin

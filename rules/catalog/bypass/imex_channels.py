@@ -33,8 +33,7 @@ from collections.abc import Iterator
 
 from rules.base.traits import GPU_VARIABLE
 from rules.finding import Action, Finding, Fix
-from rules.gpu.prefixes import prefix_findings
-from rules.gpu.visibility import describe_setting
+from rules.gpu.visibility import describe_setting, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.objects.pod import Pod
 from rules.profile.context import Context

@@ -32,8 +32,7 @@ from collections.abc import Iterator
 from rules.base.json_values import Path
 from rules.base.traits import GPU_VARIABLE
 from rules.finding import Action, Finding
-from rules.gpu.devices import describe_request, requests_gpu, uses_device_plugin
-from rules.gpu.pod_requests import excludes_nvidia
+from rules.gpu.devices import describe_request, excludes_nvidia, requests_gpu, uses_device_plugin
 from rules.gpu.visibility import (
     CUDA_VERSION,
     NVIDIA,

@@ -25,13 +25,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_values import Path
+from rules.base.json_values import Path, display
 from rules.base.traits import HOST_PATH
 from rules.finding import Action, Finding
-from rules.gpu.advice import remove_and_request
 from rules.gpu.commands import MAX_CHARACTERS, Command, bounded_commands
 from rules.gpu.scripts import RunOption, find_run_options, gives_gpu, run_options
+from rules.gpu.visibility_edits import remove_and_request
 from rules.gpu.volumes import host_mounts
 from rules.objects.container import Container
 from rules.objects.pod import Pod

@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_access import as_object, as_text, display
+from rules.base.json_values import as_object, as_text, display
 from rules.base.traits import GPU_VARIABLE
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import describe_request, requests_gpu, uses_device_plugin

@@ -35,8 +35,8 @@ from collections.abc import Iterator
 from rules.base.json_values import put
 from rules.base.traits import NODE_AGENT
 from rules.finding import Action, Finding, Fix
-from rules.gpu.device_plugins import device_plugin_words
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.gpu.components import device_plugin_words
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
 

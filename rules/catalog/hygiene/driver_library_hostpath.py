@@ -28,7 +28,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.traits import GPU, HOST_PATH
 from rules.finding import Action, Finding
 from rules.gpu.devices import requests_gpu

@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.traits import CLAIM, GPU_RESOURCE
 from rules.finding import Action, Finding
 from rules.gpu.commands import commands_of

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_access import as_object
+from rules.base.json_values import as_object
 from rules.base.traits import GPU_RESOURCE
 from rules.finding import Action, Finding
 from rules.gpu.commands import commands_of

@@ -28,12 +28,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rules.base.json_access import as_object, as_text, display
-from rules.base.json_values import Path
+from rules.base.json_values import Path, as_object, as_text, display
 from rules.base.traits import NODE
 from rules.finding import Action, Finding
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.placement.ack_nodes import CARD_LABELS, DRIVER_LABELS, MODE, REGION_LABELS
+from rules.objects.kubernetes_objects import KubernetesObject
+from rules.placement.node_labels import CARD_LABELS, DRIVER_LABELS, MODE, REGION_LABELS
 from rules.profile.context import Context
 from rules.rule import define_rule
 

@@ -32,7 +32,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Quantity
 from rules.base.traits import SEVERAL_GPUS
 from rules.finding import Action, Finding

@@ -32,7 +32,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rules.base.json_access import as_text, display
+from rules.base.json_values import as_text, display
 from rules.base.traits import DEVICE_CLAIM
 from rules.finding import Action, Finding
 from rules.gpu.claims import is_gpu_class, is_partition_class

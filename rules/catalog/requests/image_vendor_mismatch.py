@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE
 from rules.finding import Action, Finding
 from rules.gpu.devices import request_of

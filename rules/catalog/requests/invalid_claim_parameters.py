@@ -29,8 +29,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
-from rules.base.json_access import as_object, as_objects, as_text, display
-from rules.base.json_values import Path
+from rules.base.json_values import Path, as_object, as_objects, as_text, display
 from rules.base.traits import DEVICE_CLAIM
 from rules.finding import Action, Finding
 from rules.objects.kubernetes_objects import DeviceClaim

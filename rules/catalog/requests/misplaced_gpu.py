@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_object, display
+from rules.base.json_values import as_object, display
 from rules.base.traits import EPHEMERAL, POD_RESOURCES
 from rules.finding import Action, Finding
 from rules.gpu.devices import devices

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Placeholder
 from rules.base.traits import ODD_AMOUNT
 from rules.finding import Action, Finding

@@ -25,8 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_values import remove
+from rules.base.json_values import display, remove
 from rules.base.quantity import Quantity
 from rules.base.traits import GPU_RESOURCE
 from rules.finding import Action, Finding, Fix

@@ -31,8 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_values import put
+from rules.base.json_values import display, put
 from rules.base.quantity import Quantity
 from rules.base.traits import ODD_AMOUNT
 from rules.finding import Action, Finding, Fix

@@ -35,11 +35,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_values import Edit, put, remove
+from rules.base.json_values import Edit, display, put, remove
 from rules.base.traits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
 from rules.finding import Action, Finding, Fix
-from rules.gpu.api_validation import api_refuses_amounts
+from rules.gpu.amounts import api_refuses_amounts
 from rules.gpu.resource_names import misspelt_resources
 from rules.objects.container import Container
 from rules.objects.pod import Pod

@@ -27,8 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_values import remove
+from rules.base.json_values import display, remove
 from rules.base.quantity import Quantity
 from rules.base.traits import ODD_AMOUNT
 from rules.base.words import matches_any

@@ -25,8 +25,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, TypeAlias
 
-from rules.base.json_access import as_text, display
-from rules.base.json_values import Path
+from rules.base.json_values import Path, as_text, display
 from rules.base.traits import GPU, NODE_SELECTION
 from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu

@@ -35,8 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_access import display
-from rules.base.json_values import Edit, Path, append, put
+from rules.base.json_values import Edit, Path, append, display, put
 from rules.base.traits import GPU_RESOURCE, PROFILE_ENFORCED_LABELS
 from rules.finding import Action, Finding, Fix
 from rules.objects.pod import Pod
@@ -55,7 +54,7 @@ from rules.placement.node_affinity import (
     selector_expressions,
 )
 from rules.profile.context import Context
-from rules.profile.records import NodeAffinity
+from rules.profile.profile import NodeAffinity
 from rules.rule import define_rule
 
 

@@ -27,14 +27,13 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TypeAlias
 
-from rules.base.json_access import display
-from rules.base.json_values import Path
+from rules.base.json_values import Path, display
 from rules.base.traits import GPU_RESOURCE, NODE_SELECTION
 from rules.base.words import matches_any
 from rules.finding import Action, Finding
 from rules.gpu.devices import requested_resources
 from rules.objects.pod import Pod
-from rules.placement.node_modes import (
+from rules.placement.node_labels import (
     allowed_values,
     offered_resources,
     selected_modes,

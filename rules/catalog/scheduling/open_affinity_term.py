@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rules.base.json_access import as_text, display
+from rules.base.json_values import as_text, display
 from rules.base.traits import GPU, NODE_SELECTION
 from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu

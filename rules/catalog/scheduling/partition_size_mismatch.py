@@ -29,13 +29,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.traits import GPU, NODE_SELECTION
 from rules.finding import Action, Finding
 from rules.gpu.devices import devices, pod_requests_gpu
 from rules.objects.pod import Pod
-from rules.placement.node_modes import allowed_values, selected_modes
-from rules.placement.shared_cards import GKE_PARTITION_SIZE as SIZE
+from rules.placement.node_labels import allowed_values, selected_modes
+from rules.placement.selected_cards import GKE_PARTITION_SIZE as SIZE
 from rules.profile.context import Context
 from rules.rule import define_rule
 

@@ -37,8 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_values import put
+from rules.base.json_values import display, put
 from rules.base.traits import GPU_ANNOTATION, GPU_RESOURCE, PROFILE_SCHEDULERS
 from rules.finding import Action, Finding, Fix
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod

@@ -28,8 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_values import put
+from rules.base.json_values import display, put
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_NAMESPACE, HOST_PATH
 from rules.finding import Action, Finding, Fix
 from rules.gpu.volumes import by_volume, containers_of, host_mounts

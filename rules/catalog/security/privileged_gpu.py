@@ -54,10 +54,10 @@ from rules.base.traits import (
     TOLERATION,
 )
 from rules.finding import Action, Finding, Fix
-from rules.gpu.advice import IN_NODE_DEBUGGER, is_node_debugger
+from rules.gpu.visibility_edits import IN_NODE_DEBUGGER, is_node_debugger
 from rules.objects.container import Container, is_host_process
 from rules.objects.pod import Pod
-from rules.placement.gpu_evidence import Evidence, gpu_evidence
+from rules.placement.gpu_nodes import Evidence, gpu_evidence
 from rules.profile.context import Context
 from rules.rule import define_rule
 

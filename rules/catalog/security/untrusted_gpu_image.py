@@ -45,7 +45,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.traits import GPU
 from rules.base.words import has_placeholder, matches
 from rules.finding import Action, Finding

@@ -26,7 +26,7 @@ from rules.base.traits import SHARE
 from rules.finding import Action, Finding
 from rules.objects.container import Container
 from rules.objects.pod import Pod
-from rules.placement.ack_nodes import GPU_CORE, GPU_MEM
+from rules.placement.node_labels import GPU_CORE, GPU_MEM
 from rules.profile.context import Context
 from rules.rule import define_rule
 

@@ -41,13 +41,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Quantity
 from rules.base.traits import SHARE
 from rules.finding import Action, Finding
 from rules.gpu.devices import Device, devices
 from rules.objects.pod import Pod
-from rules.placement.ack_nodes import CARDS, GPU_MEM
+from rules.placement.node_labels import CARDS, GPU_MEM
 from rules.placement.selected_cards import MEBIBYTES, cards_of_share, selected_card_memory
 from rules.profile.context import Context
 from rules.rule import define_rule

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_text, display
+from rules.base.json_values import as_text, display
 from rules.base.traits import GPU_KEY
 from rules.finding import Action, Finding
 from rules.objects.pod import Pod

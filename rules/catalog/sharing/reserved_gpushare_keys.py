@@ -49,14 +49,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rules.base.json_access import as_text, display
-from rules.base.json_values import remove
+from rules.base.json_values import as_text, display, remove
 from rules.base.traits import ALIYUN_PREFIX, GPU_KEY, GPU_VARIABLE
 from rules.base.words import matches_any
 from rules.finding import Action, Finding, Fix, digest
 from rules.gpu.allocation_keys import is_allocation_key
 from rules.gpu.devices import Device, devices
-from rules.gpu.prefixes import prefix_findings
+from rules.gpu.visibility import prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.traits import ALIYUN_PREFIX, SHARE
 from rules.base.words import matches_any
 from rules.finding import Action, Finding

@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rules.base.json_access import as_text, display
-from rules.base.json_values import Path
+from rules.base.json_values import Path, as_text, display
 from rules.base.quantity import Malformed, Quantity, parse
-from rules.base.spelling import nearest_word
-from rules.base.words import has_placeholder
+from rules.base.words import has_placeholder, nearest_word
 
 GROUP = "resource.nvidia.com"
 API_VERSION = f"{GROUP}/v1beta1"

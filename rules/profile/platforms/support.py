@@ -10,9 +10,17 @@ import re
 from collections.abc import Iterable
 from enum import Enum
 
-from rules.platforms.versions import Version, compare, parse_version
 from rules.profile.platforms.cards import find_card
-from rules.profile.platforms.records import Advisory, Component, Feature, Minimum, OperatingSystem
+from rules.profile.platforms.records import (
+    Advisory,
+    Component,
+    Feature,
+    Minimum,
+    OperatingSystem,
+    Version,
+    compare,
+    parse_version,
+)
 
 _NUMBERS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,3}", re.ASCII)
 _MAX_OS_IMAGE = 200

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from cluster.doctor.cli import all_rows
 from cluster.doctor.facts import Facts, Request, read_facts
+from cluster.doctor.rows import Row, State
 from cluster.source.objects import MissingRightError, ObjectSource, Resource, SourceError
-from cluster_commands.doctor.rows import Row, State
 from policies.loading import default_policy
 from policies.policy import Policy
 from rules.finding import Action

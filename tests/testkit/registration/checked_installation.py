@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cluster.protocols import ConfigurationKind
+from cluster.api.errors import ConfigurationKind
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import by_service, registered
 from tests.testkit.admission.server_process import Server

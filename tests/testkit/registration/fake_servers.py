@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from certs.authority import new_authority, sign_leaf
-from cluster.protocols import ConfigurationKind, ConfigurationRef
-from cluster.webhooks.check import CheckResult, check
-from registration.sample import send_sample
+from cluster.api.errors import ConfigurationKind, ConfigurationRef
+from cluster.webhooks.check import CheckResult, check, send_sample
 from tests.testkit.https_server import Answer, https_server
 
 NAME = "gpuward.gpuward-system.svc"

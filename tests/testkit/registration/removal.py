@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cluster.protocols import ConfigurationKind
+from cluster.api.errors import ConfigurationKind
 from rules.finding import Action
 from tests.testkit.chart.permissions import REMOVAL_ACCOUNT
 from tests.testkit.control_plane.plane import ControlPlane

@@ -1,1 +1,0 @@
-"""The certificate controller: makes, renews and publishes certificates in a cluster."""

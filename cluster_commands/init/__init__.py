@@ -1,1 +1,0 @@
-"""`gpuward init`: write a policy and values of the chart that fit a cluster."""

@@ -1,1 +1,0 @@
-"""Where the commands get their objects: from an API server, or from files."""

@@ -1,1 +1,0 @@
-"""Git repositories, read without executing anything that they configure."""

@@ -1,1 +1,0 @@
-"""The webhook configurations: what they contain, whether they work and are unchanged, removal."""
