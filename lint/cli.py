@@ -84,7 +84,7 @@ def _evaluate(
     is_written = not outputs or outputs.write(results, style)
     if options.diff or options.patch:
         if options.patch:
-            import_module("lint.fix.suggestions").write_patch(out, done.previews)
+            import_module("lint.preview").write_patch(out, done.previews)
         _report_not_evaluated(results)
     else:
         form = outputs.on_standard_output if outputs else options.format or "text"

@@ -35,10 +35,10 @@ def content() -> str:
     """The text of the index."""
     subjects = {rule.subject for rule in ORDER if rule.subject is not Pod}
     imports = {f"from {subject.__module__} import {subject.__name__}\n" for subject in subjects}
-    traits = {name for rule in ORDER for entry in rule.needs for name in traits.names_of(entry)}
+    needed = {name for rule in ORDER for entry in rule.needs for name in traits.names_of(entry)}
     imports.add("from rules.finding import Action\n")
     imports.add("from rules.rule import Rule, indexed_rule\n")
-    imports.add(f"from rules.traits.bits import ({', '.join(sorted(traits))},)\n")
+    imports.add(f"from rules.base.traits import ({', '.join(sorted(needed))},)\n")
     entries = ",\n".join(f"indexed_rule({', '.join(_arguments(rule))})" for rule in ORDER)
     text = f"{HEAD}{''.join(sorted(imports))}\nCATALOG: tuple[Rule[Any], ...] = ({entries},)\n"
     done = subprocess.run(FORMAT, input=text, capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from cluster.audit.audit import AuditResult, audit
 from cluster.audit.policy_reports import KINDS
-from cluster.service import STATUS_PORT, port, seconds_between
+from cluster.service_options import STATUS_PORT, port, seconds_between
 from cluster.source.objects import SourceError
 from cluster.source.options import add_options, open_connection, open_source
 from lint.linter import reduce_garbage_collection
@@ -144,7 +144,7 @@ def main(arguments: list[str]) -> int:
     # The files first: whoever reads standard output may close it early.
     is_written = outputs.write(results, style)
     out = sys.stdout
-    writer: Writer = import_module(f"lint.report.{outputs.on_standard_output}").write
+    writer: Writer = import_module(f"reports.formats.{outputs.on_standard_output}").write
     color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
     writer(out, results, style._replace(color=color, hyperlinks=links))
     is_kept = not (options.publish or options.events) or _keep(options, result, notes=notes)

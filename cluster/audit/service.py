@@ -18,7 +18,8 @@ from cluster.api.errors import ClusterError, Object
 from cluster.audit.audit import AuditResult, audit
 from cluster.audit.policy_reports import KINDS
 from cluster.audit.sinks import keep, kept_findings
-from cluster.service import STATUS_PORT, Service, metrics_of, repeat, run_or_report
+from cluster.service import Service, metrics_of, repeat, run_or_report
+from cluster.service_options import STATUS_PORT
 from cluster.source.api_server import ApiServerSource
 from cluster.source.objects import SourceError
 from policies.loading import PolicyError

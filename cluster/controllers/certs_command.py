@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from certs.serving import ServingCertificate
-from cluster.service import STATUS_PORT, port
+from cluster.service_options import STATUS_PORT, port
 from terminal import printable, write_error
 from terminal.arguments import CommandParser
 

@@ -17,7 +17,8 @@ from prometheus_client.registry import Collector
 
 from cluster.api.client import GpuExceptions
 from cluster.api.errors import ClusterError, ConflictError, MissingError, Object
-from cluster.service import add_service_options, metrics_of
+from cluster.service import metrics_of
+from cluster.service_options import add_service_options
 from policies.controller_files import (
     EXCEPTIONS_FILE,
     ExceptionsFile,

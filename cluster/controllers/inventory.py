@@ -13,7 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from cluster.api.errors import ClusterError, Object
-from cluster.service import add_service_options, metrics_of
+from cluster.service import metrics_of
+from cluster.service_options import add_service_options
 from cluster.source.objects import (
     CLAIM_TEMPLATES,
     CLAIMS,

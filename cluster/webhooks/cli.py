@@ -10,7 +10,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from cluster.api.errors import ClusterError, ConfigurationKind, ConfigurationRef
-from cluster.service import add_service_options, seconds
+from cluster.service_options import add_service_options, seconds
 from cluster.webhooks.check import (
     CheckReport,
     check,

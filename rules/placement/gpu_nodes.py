@@ -1,7 +1,5 @@
 """Whether a pod is for GPU nodes, and what the profile says about the nodes with its GPUs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Node selectors and node affinity: read as the scheduler does, and compared with known nodes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType

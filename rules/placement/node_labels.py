@@ -1,7 +1,5 @@
 """What objects say about nodes: their labels, resources and GPU modes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 

@@ -331,10 +331,10 @@ def test_every_option_is_explained_in_a_sentence() -> None:
 
 LOG = """
 from cluster.service import log_as_json
-from certs.controller import controller
+from cluster.controllers import certificates
 log_as_json()
-controller._log.info("secret written", secret="gpuward-tls")
-controller._log.exception("reconciliation failed", exc_info=ValueError("x"))
+certificates._log.info("secret written", secret="gpuward-tls")
+certificates._log.exception("reconciliation failed", exc_info=ValueError("x"))
 """
 
 
