@@ -49,7 +49,6 @@ check: .venv/.dev
 	$(BIN)/python -m tools.profiles --check
 	$(BIN)/python -m tools.generate --check
 	$(BIN)/python -m tools.chart_files --check
-	$(BIN)/python -m tools.dashboard --check
 	$(BIN)/python -m tools.terminal_pictures --check
 
 format: .venv/.dev
@@ -62,7 +61,6 @@ docs: .venv/.dev
 	$(BIN)/python -m tools.profiles
 	$(BIN)/python -m tools.generate
 	$(BIN)/python -m tools.chart_files
-	$(BIN)/python -m tools.dashboard
 	$(BIN)/python -m tools.chart_readme
 	$(BIN)/python -m tools.terminal_pictures
 
