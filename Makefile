@@ -46,7 +46,7 @@ check: .venv/.dev
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/rumdl check .
 	$(BIN)/python -m tools.catalog_and_profiles --check
-	$(BIN)/python -m tools.generate --check
+	$(BIN)/python -m tools.doc_pages --check
 	$(BIN)/python -m tools.chart_files --check
 	$(BIN)/python -m tools.pictures --check
 
@@ -57,7 +57,7 @@ format: .venv/.dev
 
 docs: .venv/.dev
 	$(BIN)/python -m tools.catalog_and_profiles
-	$(BIN)/python -m tools.generate
+	$(BIN)/python -m tools.doc_pages
 	$(BIN)/python -m tools.chart_files
 	$(BIN)/python -m tools.pictures
 
