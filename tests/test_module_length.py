@@ -22,7 +22,7 @@ PACKAGES = (
         "registration",
         "rules",
     ),
-    *("terminal", "tests/testkit", "tools", "webhook"),
+    *("terminal", "tests/testkit", "webhook"),
 )
 
 
