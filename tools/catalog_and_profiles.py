@@ -78,10 +78,10 @@ def index(since: str) -> str:
     """Return the text of the index; `since` is that of rules which do not say it yet."""
     subjects = {rule.subject for rule in ORDER if rule.subject is not Pod}
     imports = {f"from {subject.__module__} import {subject.__name__}\n" for subject in subjects}
-    traits = {name for rule in ORDER for entry in rule.needs for name in bits.names_of(entry)}
+    names = {name for rule in ORDER for entry in rule.needs for name in bits.names_of(entry)}
     imports.add("from rules.finding import Action\n")
     imports.add("from rules.rule import Rule, indexed_rule\n")
-    imports.add(f"from rules.traits.bits import ({', '.join(sorted(traits))},)\n")
+    imports.add(f"from rules.traits.bits import ({', '.join(sorted(names))},)\n")
     entries = ",\n".join(f"indexed_rule({', '.join(_arguments(rule, since))})" for rule in ORDER)
     text = f"{HEAD}{''.join(sorted(imports))}\nCATALOG: tuple[Rule[Any], ...] = ({entries},)\n"
     return _formatted(text, INDEX)

@@ -90,7 +90,8 @@ def _outputs(commands: tuple[str, ...]) -> Iterator[tuple[str, str]]:
                 encoding="utf-8",
                 check=False,
             )
-            if done.returncode not in {0, 1, 3}:
+            # Python itself ends a program that failed with status 1.
+            if done.returncode not in {0, 1, 3} or "Traceback" in done.stdout:
                 raise SystemExit(f"{command}: status {done.returncode}: {done.stdout}")
             yield command, _SECONDS.sub("0.20 s", done.stdout)
 
