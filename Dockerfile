@@ -19,7 +19,7 @@ COPY requirements/image.txt .
 RUN --mount=type=cache,target=/pip-cache \
     python -m pip install --cache-dir=/pip-cache --require-hashes --no-compile --target=tree --requirement=image.txt
 # Remove what gpuward does not use. Of the Kubernetes client it uses only the configuration and the
-# connection (cluster/connection.py): the client imports its models and API classes lazily, by name,
+# connection (cluster/api/connection.py): the client imports its models and API classes lazily, by name,
 # and gpuward uses none of them. No dependency is run as a command or tested here.
 RUN rm -r tree/bin tree/kubernetes/aio tree/kubernetes/client/api tree/kubernetes/client/apis \
     && find tree/kubernetes/client/models -name '*.py' ! -name __init__.py -delete \

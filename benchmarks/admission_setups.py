@@ -7,12 +7,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from benchmarks.served import ServerProcess
-from registration.configurations import NAME_LABEL, RegistrationOptions
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import by_url, create, registered
 from tests.testkit.admission.reviews import container, pod, variable
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
+from webhook.registration import NAME_LABEL, RegistrationOptions
 
 ACCOUNT = "creator"
 GROUP = "admissionregistration.k8s.io/v1"

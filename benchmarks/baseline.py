@@ -17,8 +17,8 @@ from pathlib import Path
 from aiohttp.web import BaseRequest, Response, Server
 from multidict import CIMultiDict
 
-from certs.serving.certificate import ServingCertificate
-from webhook.admission.codec import CODEC
+from certs.serving import ServingCertificate
+from webhook.admission.review import CODEC
 from webhook.server.limits import Limits
 from webhook.server.listener import Listener, listening_socket
 

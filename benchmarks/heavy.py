@@ -31,8 +31,8 @@ from policies.loading import load_policy
 from rules.finding import Action
 from tests.testkit.admission.heavy_manifests import heavy_manifests
 from tests.testkit.admission.reviews import review_body
+from webhook.admission.answer import encode
 from webhook.admission.decider import Decider
-from webhook.admission.response import encode
 from webhook.admission.review import decode
 
 SHOWN = 20

@@ -71,13 +71,13 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 def throughput(name: str, files: list[Path]) -> None:
     """Print the CPU time to evaluate all `files`, against a bare load by PyYAML's C loader."""
     from lint.fix.fixer import Fixer  # noqa: PLC0415
-    from lint.inputs import inputs  # noqa: PLC0415
     from lint.linter import (  # noqa: PLC0415
         Linter,
         reduce_garbage_collection,
     )
     from policies.loading import default_policy  # noqa: PLC0415
     from rules.profile.context import Context  # noqa: PLC0415
+    from sources.paths import inputs  # noqa: PLC0415
 
     def load() -> None:
         for file in files:

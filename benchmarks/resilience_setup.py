@@ -8,7 +8,7 @@ import json
 import ssl
 from typing import Any
 
-from certs.pki.authority import LEAF_LIFETIME, new_authority, service_names, sign_leaf
+from certs.authority import LEAF_LIFETIME, new_authority, service_names, sign_leaf
 from tests.testkit.admission.fault_installation import now
 from tests.testkit.admission.fault_load import REFUSED_POD, is_refused
 from tests.testkit.admission.registered_webhook import create

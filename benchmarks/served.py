@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from certs.pki.authority import new_authority, sign_leaf
+from certs.authority import new_authority, sign_leaf
 
 LAUNCH = str(Path(__file__).with_name("launch.py"))
 START_SECONDS = 30

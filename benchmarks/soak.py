@@ -27,9 +27,9 @@ from statistics import median
 from typing import NamedTuple
 
 from benchmarks.soak_calls import Clients
+from certs.authority import new_authority, sign_leaf
 from certs.clock import utc_now
-from certs.pki.authority import new_authority, sign_leaf
-from certs.pki.keypairs import KeyPair
+from certs.keypairs import KeyPair
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("localhost", "127.0.0.1")

@@ -1,1 +1,1 @@
-"""What programs in a cluster share: requests to API servers, events, the log, probes."""
+"""Commands that look at a cluster that runs: what is there, and what is wrong with it."""

@@ -1,4 +1,4 @@
-"""The command `gpuward`: one table from subcommand to module.
+"""The command `gpuward`: run the module of a subcommand.
 
 gpuward's packages have plain names such as `rules`, and the linter runs inside other people's
 repositories, which may have folders of the same names. Before it imports anything, this module
@@ -13,45 +13,7 @@ import os
 import sys
 
 from gpuward import __version__
-
-# Subcommand -> its module, the extra that installs its dependencies, and a description.
-COMMANDS = {
-    "lint": ("lint.cli", "", "find faults in GPU manifests"),
-    "fix": ("lint.fix.cli", "", "fix faults in files, in place"),
-    "baseline": ("lint.baseline.cli", "", "list known findings, so that only new ones fail"),
-    "lsp": ("lint.language_server.cli", "lsp", "serve an editor: findings, fixes, explanations"),
-    "audit": ("cluster_commands.audit.cli", "cluster", "find faults in what a cluster runs"),
-    "serve": ("webhook.cli", "webhook", "run the admission webhook"),
-    "certs": ("certs.cli", "certs", "make, renew and check the certificates of the webhook"),
-    "webhooks": (
-        "registration.cli",
-        "certs",
-        "check whether the webhook works, watch or remove it",
-    ),
-    "exceptions": ("delegation.cli", "certs", "run the controller that accepts GpuExceptions"),
-    "gpus": (
-        "cluster_commands.gpus.cli",
-        "cluster",
-        "show the GPUs of a cluster, and who has them",
-    ),
-    "init": (
-        "cluster_commands.init.cli",
-        "cluster",
-        "write a policy and chart values for a cluster",
-    ),
-    "doctor": ("cluster_commands.doctor.cli", "cluster", "check that a cluster is fit for GPUs"),
-    "inventory": (
-        "cluster_commands.inventory.cli",
-        "certs",
-        "run the controller that lists other objects for the webhook",
-    ),
-    "hook": ("lint.hooks.cli", "", "evaluate commits and pushes, as Git hooks"),
-    "policy": ("lint.policy.cli", "", "check, show, test and compare policies"),
-    "explain": ("lint.explain", "", "explain what a rule does and why"),
-    "rules": ("lint.rules_command", "", "list the rules"),
-    "completion": ("gpuward.completion", "completion", "print what completes commands in a shell"),
-    "manual": ("gpuward.manual", "", "print the manual page"),
-}
+from gpuward.commands import COMMANDS
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -83,9 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
 def complete_for_kubectl() -> int:
     """Run the program `kubectl_complete-gpuward`; the exit status."""
     _set_import_path()
-    from gpuward import kubectl_completion  # noqa: PLC0415  # only after the import path is set
+    from gpuward.completion import complete  # noqa: PLC0415  # only after the import path is set
 
-    return kubectl_completion.main(sys.argv[1:])
+    return complete(sys.argv[1:])
 
 
 def _run_command(verb: str, rest: list[str]) -> int:

@@ -1,14 +1,26 @@
-"""The command `gpuward completion SHELL`."""
+"""Completion of commands in shells: `gpuward completion SHELL`, and what kubectl asks for.
+
+kubectl runs the program `kubectl_complete-gpuward` with the words after `kubectl gpuward`, of which
+the last is not finished, and reads one proposal in each line.
+Source: Kubernetes, `staging/src/k8s.io/kubectl/pkg/cmd/plugin/plugin_completion.go`.
+"""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from gpuward import parsers
+from gpuward.commands import COMMANDS
 from terminal.arguments import CommandParser
 
 SHELLS = ("bash", "zsh", "fish")
+# Cobra's directives: what the shell does with the proposals.
+_FILES_TOO, _NO_FILES = ":0", ":4"
+_PATHS = ("PATH", "FILE", "DIR")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -26,8 +38,6 @@ def main(arguments: list[str]) -> int:
     shell = make_parser().parse_args(arguments).shell
     import shtab  # noqa: PLC0415  # an extra
 
-    from gpuward import parsers  # noqa: PLC0415  # only after an option such as --help
-
     parser = parsers.make_parser()
     _complete_files(parser, shtab.FILE)
     sys.stdout.write(shtab.complete(parser, shell) + "\n")
@@ -42,3 +52,72 @@ def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
                 _complete_files(inner, files)
         elif action.metavar in {"PATH", "FILE"}:
             action.complete = files  # type: ignore[attr-defined]  # which shtab reads
+
+
+def complete(arguments: list[str]) -> int:
+    """Print what kubectl can complete the last word of `arguments`; the exit status."""
+    *words, prefix = arguments or [""]
+    found = _proposals(words, prefix)
+    lines = [f"{name}\t{what}" if what else name for name, what in (found or {}).items()]
+    sys.stdout.write("\n".join((*lines, _FILES_TOO if found is None else _NO_FILES)) + "\n")
+    return 0
+
+
+def _proposals(words: list[str], prefix: str) -> Mapping[str, str] | None:
+    """Words with their descriptions; None for names of files."""
+    if not words:
+        commands = {name: what for name, (_, _, what) in COMMANDS.items()}
+        return _beginning(commands.items(), prefix)
+    parser = parsers.command_parser(words[0]) if words[0] in COMMANDS else None
+    if parser is None:
+        return {}
+    parser, rest = _innermost(parser, words[1:])
+    option = next((a for a in parser._actions if rest and rest[-1] in a.option_strings), None)  # noqa: SLF001  # argparse has no other way to ask
+    if option is not None and option.nargs != 0:
+        return _values(option, prefix)
+    if prefix.startswith("-"):
+        return _beginning(_options(parser), prefix)
+    positional = _next_positional(parser, rest)
+    return _values(positional, prefix) if positional else {}
+
+
+def _next_positional(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Action | None:
+    """The positional argument that comes after `words`; None if there is none."""
+    with_value = [name for a in parser._actions if a.nargs != 0 for name in a.option_strings]  # noqa: SLF001  # the same
+    given = sum(
+        not word.startswith("-") and previous not in with_value
+        for previous, word in itertools.pairwise(["", *words])
+    )
+    positional = [action for action in parser._actions if not action.option_strings]  # noqa: SLF001  # the same
+    for number, action in enumerate(positional):
+        if number == given or action.nargs in {"*", "+"}:
+            return action
+    return None
+
+
+def _innermost(
+    parser: argparse.ArgumentParser, words: list[str]
+) -> tuple[argparse.ArgumentParser, list[str]]:
+    """The parser of the verb that the words name, and the words after it."""
+    for number, word in enumerate(words):
+        for action in parser._actions:  # noqa: SLF001  # the same
+            if isinstance(action, argparse._SubParsersAction) and word in action.choices:  # noqa: SLF001  # the same
+                return _innermost(action.choices[word], words[number + 1 :])
+    return parser, words
+
+
+def _values(action: argparse.Action, prefix: str) -> Mapping[str, str] | None:
+    if action.choices is not None:
+        return _beginning(((str(choice), "") for choice in action.choices), prefix)
+    return None if action.metavar in _PATHS else {}
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    for action in parser._actions:  # noqa: SLF001  # the same
+        if action.help != argparse.SUPPRESS:
+            for name in action.option_strings:
+                yield name, (action.help or "").partition("\n")[0]
+
+
+def _beginning(words: Iterable[tuple[str, str]], prefix: str) -> Mapping[str, str]:
+    return {word: what for word, what in words if word.startswith(prefix)}

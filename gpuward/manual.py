@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterator
 
 from gpuward import __version__
-from gpuward.__main__ import COMMANDS
+from gpuward.commands import COMMANDS
+from gpuward.parsers import command_parser
 from terminal.arguments import CommandParser
 
 _WIDTH = "78"  # columns of a manual page
@@ -31,15 +32,13 @@ def main(arguments: list[str]) -> int:
 
 
 def _page() -> Iterator[str]:
-    from gpuward import parsers  # noqa: PLC0415  # only after an option such as --help
-
     yield f'.TH GPUWARD 1 "" "gpuward {__version__}"'
     yield from (".SH NAME", "gpuward \\- admission controller and policy linter for GPUs")
     yield from (".SH SYNOPSIS", ".B gpuward", "COMMAND ...", ".SH COMMANDS")
     for name, (_, _, what) in COMMANDS.items():
         yield from (".TP", f".B {name}", _escaped(what))
     for name in COMMANDS:
-        parser = parsers.command_parser(name)
+        parser = command_parser(name)
         if parser:
             yield f".SH GPUWARD {name.upper()}"
             yield from _help(parser)

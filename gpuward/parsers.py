@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 
-from gpuward.__main__ import COMMANDS
+from gpuward.commands import COMMANDS
 from terminal.arguments import CommandParser
 
 # The modules that make the parsers, where that is not the module of the command.

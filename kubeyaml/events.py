@@ -1,11 +1,50 @@
 """The events of libyaml, corrected where it reads a text in another way than kubectl's parser."""
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from kubeyaml.escapes import mark_quotes, unmark
+import yaml
+
 from kubeyaml.model import LimitError, YamlError
-from kubeyaml.pyyaml import yaml
+
+# The escape `\'` in double quotes, which kubectl's parser reads and libyaml refuses.
+#
+# A character that the text does not have takes the place of the backslash, so that every offset
+# stays
+# the same, and is taken out of the values again.
+
+# In a run of backslashes, each pair is one escaped backslash.
+_ESCAPES: Final = r"\\\\|(\\)'"
+# Of the characters that Unicode leaves to private use.
+_CANDIDATES: Final = range(0xE000, 0xE040)
+
+
+def mark_quotes(text: str) -> tuple[str, str]:
+    r"""A character that is not in `text`, and `text` with it in place of the backslash of `\'`.
+
+    The character is empty if the text has no such escape, and if no character is free: libyaml
+    then refuses the text.
+    """
+    marker = _unused_character(text) if "\\'" in text else ""
+    if not marker:
+        return "", text
+    return marker, re.sub(_ESCAPES, lambda match: f"{marker}'" if match[1] else match[0], text)
+
+
+def _unused_character(text: str) -> str:
+    # An escape such as `\ue000` would bring the character into a value.
+    present, lower = set(text), text.lower()
+    free = (c for c in _CANDIDATES if chr(c) not in present and f"{c:x}" not in lower)
+    return next(map(chr, free), "")
+
+
+def unmark(event: Any, marker: str) -> Any:
+    """The scalar `event` with the value that it has in the text as written."""
+    if marker in event.value:
+        event.value = event.value.replace(marker, "" if event.style == '"' else "\\")
+    return event
+
 
 NextEvent: TypeAlias = Callable[[], Any]
 """Returns the next event of a text; raises one of PARSER_ERRORS if the text is no YAML."""
@@ -71,3 +110,30 @@ def explain(problem: Exception, event: Any, text: str, base: int) -> YamlError:
         message = "half of a surrogate pair is not a character"
         index = problem.start
     return YamlError(message, min(index, len(text)) + base)
+
+
+# The spans of scalars where libyaml's marks are wrong. All offsets count from the text's start.
+
+_COLON: Final = re.compile(r"(?:\s|(?<=\s)#.*)*+:")
+_KEEP_BREAKS: Final = re.compile(r"(?:[!&]\S*|\s|#.*)*+[|>][0-9]*\+")
+_BREAKS: Final = "\r\n\x85\u2028\u2029"
+
+
+def empty_value_start(text: str, start: int, key_end: int) -> int:
+    """Return where an empty value is, whose key ends at `key_end` if it has one.
+
+    In flow style, and after `? key`, libyaml reports the start of the next token instead.
+    """
+    in_place = start > key_end and text[start - 1] == ":"
+    if in_place or key_end < 0:
+        return start
+    colon = _COLON.match(text, key_end)
+    return colon.end() if colon else key_end
+
+
+def block_scalar_end(text: str, start: int, end: int) -> int:
+    """Return the end of a block scalar; libyaml reports the end of the blank lines after it."""
+    body = text[start:end]
+    if _KEEP_BREAKS.match(body):
+        return start + len(body.removesuffix("\n").removesuffix("\r"))
+    return start + len(body.rstrip(_BREAKS))

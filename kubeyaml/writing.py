@@ -5,8 +5,9 @@ PyYAML quotes what PyYAML would misread. kubectl reads more words as booleans, s
 
 from __future__ import annotations
 
+import yaml
+
 from kubeyaml.model import Json
-from kubeyaml.pyyaml import yaml
 from kubeyaml.scalars import resolve
 
 

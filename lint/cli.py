@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, TextIO
 
 from lint.linter import reduce_garbage_collection
 from lint.options import parser
-from lint.report import WITH_EDITS, Style, Writer
-from lint.results import InputNotEvaluated, Results
 from lint.run import paths_of, run
-from lint.sources import UsageError
 from policies.loading import PolicyError
+from reports.formats import WITH_EDITS, Style, Writer
+from reports.results import InputNotEvaluated, Results
+from sources.sources import UsageError
 from terminal import printable, use_color, use_hyperlinks, write_error
 
 if TYPE_CHECKING:
-    from lint.fix.modes import Mode
-    from lint.git.staged import StagedFiles
+    from lint.fix.output import Mode
+    from sources.git.changes import StagedFiles
 
 
 def main(arguments: list[str], prog: str = "gpuward lint") -> int:
@@ -42,10 +42,12 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
         raise UsageError(f"{why}: leave --format out, or write it into a file with --output")
     mode = None
     if (options.fix or options.diff) and not options.patch:
-        modes = import_module("lint.fix.modes")
+        modes = import_module("lint.fix.output")
         mode = modes.start(paths, out, diff=options.diff, staged=options.staged)
         out = mode.report
-    staged = import_module("lint.git.staged").staged_files() if options.staged else nullcontext()
+    staged = (
+        import_module("sources.git.changes").staged_files() if options.staged else nullcontext()
+    )
     with (mode and mode.streams) or nullcontext(), staged as files:
         return _evaluate(options, paths, mode, files, out, started)
 
@@ -59,10 +61,10 @@ def _evaluate(
     started: float,
 ) -> int:
     """Evaluate `paths`, fix them as `mode` says, and report to `out`; the exit status."""
-    outputs = import_module("lint.outputs").plan(options, paths) if options.outputs else None
+    outputs = import_module("reports.outputs").plan(options, paths) if options.outputs else None
     baseline = None
     if options.baseline:
-        baseline = import_module("lint.baseline.accepting").load(options.baseline)
+        baseline = import_module("lint.baseline.matching").load(options.baseline)
     formats = outputs.formats if outputs else {options.format}
     notes = options.notes or options.fail_on == "note"
     suggest = None
@@ -82,11 +84,11 @@ def _evaluate(
     is_written = not outputs or outputs.write(results, style)
     if options.diff or options.patch:
         if options.patch:
-            import_module("lint.preview").write_patch(out, done.previews)
+            import_module("lint.fix.suggestions").write_patch(out, done.previews)
         _report_not_evaluated(results)
     else:
         form = outputs.on_standard_output if outputs else options.format or "text"
-        writer: Writer = import_module(f"lint.report.{form}").write
+        writer: Writer = import_module(f"reports.formats.{form}").write
         color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
         writer(out, results, style._replace(color=color, hyperlinks=links))
     if not is_written:

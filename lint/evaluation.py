@@ -4,20 +4,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from kubeyaml import Document
-from lint.findings import SuggestedEdit
-from lint.manifests import File, UnparsedDocument
-from lint.not_evaluated import oversized_object, too_large
-from lint.results import InputNotEvaluated
 from lint.suppressions import Suppressions, find_suppressions
-from rules.base.json_access import as_object
-from rules.base.json_patch import Json
+from reports.findings import SuggestedEdit
+from reports.results import InputNotEvaluated, oversized_object, too_large
+from rules.base.json_values import Json, as_object
 from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError
+from rules.engine.evaluation import EvaluationResult
+from rules.engine.exceptions import Suppress, suppress_nothing
 from rules.engine.fixing import FixResult, check, fix
-from rules.engine.result import EvaluationResult
-from rules.engine.suppression import Suppress, suppress_nothing
+from rules.engine.rule_set import ActiveRule, RuleSet
 from rules.finding import Finding
 from rules.profile.context import Context
-from rules.rule_set import ActiveRule, RuleSet
+from sources.manifests import File, UnparsedDocument
 
 
 class EvaluatedDocument(NamedTuple):

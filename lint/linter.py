@@ -9,26 +9,30 @@ from itertools import chain, repeat
 from typing import NamedTuple, Protocol
 
 from lint.evaluation import EvaluatedDocument, Evaluator, Item, Suggest
-from lint.file_trees import DISK, FileTree
-from lint.findings import RULES, SuppressedFinding, locate_finding
-from lint.gpu_exceptions import check_gpu_exceptions
-from lint.kustomizations import Kustomizations
-from lint.manifests import File, UnparsedDocument
-from lint.not_evaluated import report_unparsed, unread_parts
-from lint.owners import Owners
-from lint.preview import Preview, add_preview
-from lint.remarks import exception_remarks, remarks, unread_requests
-from lint.results import InputNotEvaluated, Results, SkippedFile
-from lint.sources import Input, Source, StandardInput, UnreadableSource, UnreadFile
-from rules.base.json_access import as_object
-from rules.inventory.inventory import EMPTY, Inventory
-from rules.inventory.records import KINDS
-from rules.placement.ack_nodes import GPU_MEM
-from rules.policy import Policy
-from rules.policy_exception import PolicyException
+from lint.fix.suggestions import Preview, add_preview
+from lint.remarks import check_gpu_exceptions, exception_remarks, remarks, unread_requests
+from policies.policy import Policy
+from reports.findings import RULES, SuppressedFinding, locate_finding
+from reports.owners import Owners
+from reports.results import InputNotEvaluated, Results, report_unparsed, unread_parts
+from rules.base.json_values import as_object
+from rules.engine.rule_set import PolicyException, RuleSet
+from rules.inventory.inventory import EMPTY, KINDS, Inventory
+from rules.placement.node_labels import GPU_MEM
 from rules.profile.context import Context
-from rules.rule_set import RuleSet
-from rules.workloads.lists import flatten_lists
+from rules.workloads.discovery import flatten_lists
+from sources.kustomization_files import Kustomizations
+from sources.manifests import File, UnparsedDocument
+from sources.sources import (
+    DISK,
+    FileTree,
+    Input,
+    SkippedFile,
+    Source,
+    StandardInput,
+    UnreadableSource,
+    UnreadFile,
+)
 
 RULE_NAMES = frozenset(RULES)
 
@@ -163,7 +167,7 @@ class Linter:
         return known.seen_from(source.home) if known else EMPTY
 
     def _inventory_of(self, inputs: Iterable[Input]) -> Inventory:
-        gather = import_module("lint.inventory").gather
+        gather = import_module("lint.manifest_inventory").gather
         run = (self.results, self._rules.profile, self.context, self._kustomizations)
         return gather(inputs, *run)  # type: ignore[no-any-return]
 

@@ -1,23 +1,29 @@
-"""Evaluate many files in several processes: the option `--jobs`.
-
-The results are those of one process, in the same order.
-"""
+"""Evaluate many or large inputs: in parts and processes, with a progress bar on a terminal."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
 from multiprocessing.connection import wait
+from typing import Self, TypeVar
 
 from lint.linter import Linter, Partial
-from lint.results import InputNotEvaluated
-from lint.sources import Input
+from reports.results import InputNotEvaluated
+from sources.large_files import in_parts
+from sources.sources import Input, Source
+
+# Evaluate many files in several processes: the option `--jobs`.
+#
+# The results are those of one process, in the same order.
 
 _WAITING = 3  # batches for each process, whose results may wait for those of an earlier one
 _ENDED = "a process of gpuward ended here, perhaps for want of memory; try --jobs 1"
@@ -31,7 +37,9 @@ def can_fork() -> bool:
     return "fork" in multiprocessing.get_all_start_methods()
 
 
-def evaluate(linter: Linter, batches: Iterable[Sequence[Input]], jobs: int) -> Iterator[None]:
+def evaluate_in_processes(
+    linter: Linter, batches: Iterable[Sequence[Input]], jobs: int
+) -> Iterator[None]:
     """Evaluate `batches` with `jobs` copies of `linter`, and add the results to it.
 
     Yields after each batch. If a process ends, the inputs that it may have had are reported as not
@@ -89,3 +97,117 @@ def _end_with_parent() -> None:
 def _evaluate(batch: Sequence[Input]) -> Partial:
     _linter.evaluate(batch)
     return _linter.take()
+
+
+# How far a long run is, on a terminal.
+
+T = TypeVar("T")
+
+_DELAY = 1.0  # seconds before the bar is shown
+_INTERVAL = 0.1
+_WIDTH = 30
+_ERASE = "\r\x1b[K"
+
+
+class Progress:
+    """A bar on standard error, if that is a terminal and the run takes more than a second.
+
+    Without a `total` there is no bar, only how many are done. `what` they are is in the plural.
+    """
+
+    def __init__(self, total: int | None, what: str = "files") -> None:
+        self._total = total
+        self._what = what
+        self._done = 0
+        self._is_shown = False
+        self._next = time.monotonic() + _DELAY
+        self._is_on = (
+            sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_shown:
+            self._write(_ERASE)
+
+    def count(self, inputs: Iterable[T]) -> Iterator[T]:
+        """`inputs`, each counted as done when the next one is asked for."""
+        for item in inputs:
+            yield item
+            self._done += 1
+
+    def show(self) -> None:
+        """Show how many are done, if it is time to."""
+        if not self._is_on or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _INTERVAL
+        self._is_shown = True
+        done = f"{self._done:,}"
+        if self._total is not None:
+            full = _WIDTH * self._done // self._total
+            bar = "#" * full + "." * (_WIDTH - full)
+            done = f"[{bar}] {done} of {self._total:,}"
+        self._write(f"{_ERASE}gpuward: {done} {self._what}")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+# Evaluate many or large inputs: in parts and processes, with a progress bar on a terminal.
+
+_BATCH = 32  # inputs
+_MAX_LENGTH = 1 << 20  # characters
+_BATCHES_HERE = 4  # take about as long as other processes take to start
+_MAX_JOBS = 8  # unless the user asks for more: each takes memory, and CI shares its machines
+
+
+def evaluate_many(linter: Linter, inputs: Sequence[Input], jobs: int | None) -> None:
+    """Evaluate `inputs` in `jobs` processes, and add the results to `linter` in their order.
+
+    Without `jobs` there is one process for each processor that this one may use. The first inputs
+    are evaluated in this process, so that few of them need no other.
+    """
+    with Progress(len(inputs)) as progress:
+        batches = _batches(in_parts(progress.count(inputs)))
+        for batch in islice(batches, _BATCHES_HERE):
+            linter.evaluate(batch)
+            progress.show()
+        if (following := next(batches, None)) is None:
+            return
+        for _ in _evaluations(linter, chain((following,), batches), jobs):
+            progress.show()
+
+
+def _evaluations(
+    linter: Linter, batches: Iterable[Sequence[Input]], jobs: int | None
+) -> Iterator[None]:
+    jobs = jobs or min(_processors(), _MAX_JOBS)
+    if jobs > 1 and can_fork():
+        yield from evaluate_in_processes(linter, batches, jobs)
+        return
+    for batch in batches:
+        linter.evaluate(batch)
+        yield
+
+
+def _batches(inputs: Iterable[Input]) -> Iterator[list[Input]]:
+    """Inputs that one process evaluates at once: few enough that all processes end together."""
+    batch: list[Input] = []
+    length = 0
+    for item in inputs:
+        batch.append(item)
+        length += len(item.text) if isinstance(item, Source) else 0
+        if len(batch) == _BATCH or length > _MAX_LENGTH:
+            yield batch
+            batch, length = [], 0
+    if batch:
+        yield batch
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -10,22 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from lint.evaluation import Suggest
-from lint.file_trees import DISK
-from lint.inputs import inputs
+from lint.fix.suggestions import Preview
 from lint.linter import Linter
-from lint.policy_file import PolicyChoice
-from lint.preview import Preview
-from lint.results import Results
-from lint.sources import STANDARD_INPUT, Input, UsageError, may_be_large
-from rules.policy import Policy
+from policies.policy import Policy
+from reports.results import Results
+from rules.engine.rule_set import RuleSet
 from rules.profile.context import Context
-from rules.rule_set import RuleSet
+from sources.paths import inputs
+from sources.policy_file import PolicyChoice
+from sources.sources import DISK, STANDARD_INPUT, Input, UsageError, may_be_large
 
 if TYPE_CHECKING:
-    from lint.container_files.files import ContainerFiles
-    from lint.fix.modes import Mode
-    from lint.git.changed import ChangedFiles
-    from lint.git.staged import StagedFiles
+    from lint.fix.output import Mode
+    from sources.container_files import ContainerFiles
+    from sources.git.changes import ChangedFiles, StagedFiles
 
 
 _FEW = 128  # files
@@ -93,9 +91,9 @@ def run(
         if mode or options.patch or not _are_many(files):
             linter.evaluate(files)
         else:
-            import_module("lint.many_files").evaluate(linter, files, options.jobs)
+            import_module("lint.processes").evaluate_many(linter, files, options.jobs)
     if others:
-        evaluate = import_module("lint.container_files.evaluation").evaluate
+        evaluate = import_module("lint.container_file_rules").evaluate
         evaluate(linter, others.find(paths, options.exclude, wanted))
     linter.finish()
     return Run(linter.results, policy, today, linter.previews)
@@ -122,7 +120,7 @@ def _changed_files(options: argparse.Namespace, paths: list[str]) -> ChangedFile
     """The files that have changed, if the user wants only those to be linted."""
     if not options.changed_since:
         return None
-    changed: ChangedFiles = import_module("lint.git.changed").changed_since(
+    changed: ChangedFiles = import_module("sources.git.changes").changed_since(
         options.changed_since, paths
     )
     return changed
@@ -134,7 +132,7 @@ def _other_files(options: argparse.Namespace) -> ContainerFiles | None:
         return None
     if options.staged:
         raise UsageError("--also reads the files of the working tree: leave --staged out")
-    files = import_module("lint.container_files.files")
+    files = import_module("sources.container_files")
     chosen: ContainerFiles = files.ContainerFiles(options.also)
     return chosen
 
@@ -172,5 +170,5 @@ def _rules(options: argparse.Namespace, policy: Policy) -> RuleSet:
     if not (options.fix or options.diff or options.patch):
         option = "--rule" if names else "--unsafe-fixes"
         raise UsageError(f"{option} chooses what to fix: add --fix, --diff or --patch")
-    chosen: RuleSet = import_module("lint.fix.selection").select_fixes(rules, names, unsafe=unsafe)
+    chosen: RuleSet = import_module("lint.fix.fixer").select_fixes(rules, names, unsafe=unsafe)
     return chosen

@@ -13,10 +13,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from kubeyaml import Document, Place
-from lint.manifests import File
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
+from rules.engine.rule_set import ActiveRule
 from rules.finding import Finding
-from rules.rule_set import ActiveRule
+from sources.manifests import File
 
 _COMMENT = r"(?:^|(?<=\s))#[ \t]*gpuward:[ \t]*ignore\b[ \t]*(?:\[([^\]\n]*)\])?[ \t]*([^\n]*)"
 _WORD = "gpuward:"

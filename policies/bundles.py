@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+from policies.policy import SECURITY_FAMILIES
 from policies.profiles import merged_profile
 from rules.catalog.index import CATALOG
 from rules.finding import Action
-from rules.policy import SECURITY_FAMILIES
 from rules.profile.profile import Profile
 from rules.rule import Rule
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from policies.bundles import rule_settings
+from policies.policy import Policy
 from rules.all_rules import ALL_RULES
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
+from rules.engine.rule_set import ActiveRule
 from rules.finding import FixScope
-from rules.policy import Policy
-from rules.rule_set import ActiveRule
 
 # What the policy's key voidEveryContainer sets is no option of a rule for users.
 _NO_OPTION = "every_container"

@@ -6,13 +6,13 @@ import datetime
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from policies.schema_problems import Problem, suggestion
-from rules.base.json_patch import Path
+from policies.policy import SECURITY_FAMILIES, Delegation
+from policies.problems import Problem, suggestion
+from rules.base.json_values import Path
 from rules.catalog.index import CATALOG
 from rules.container_files import RULES as CONTAINER_FILE_RULES
+from rules.engine.rule_set import PolicyException
 from rules.objects.pod import Pod
-from rules.policy import SECURITY_FAMILIES, Delegation
-from rules.policy_exception import PolicyException
 from rules.rule import Rule
 
 GPU_EXCEPTION_API, GPU_EXCEPTION_KIND = "gpuward.io/v1alpha1", "GpuException"

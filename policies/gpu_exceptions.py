@@ -18,11 +18,10 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from policies.exceptions import RULES, exception_problems, to_exception
-from policies.schema_problems import Problem, schema_problems
-from rules.base.json_access import as_object, as_text
-from rules.base.json_patch import pointer
-from rules.policy import Delegation, Policy
-from rules.policy_exception import PolicyException
+from policies.policy import Delegation, Policy
+from policies.problems import Problem, schema_problems
+from rules.base.json_values import as_object, as_text, pointer
+from rules.engine.rule_set import PolicyException
 
 APPROVAL_LABEL = "gpuward.io/approved"
 """Its value `true` approves a GpuException; the API server lets only approvers set it."""

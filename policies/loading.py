@@ -9,10 +9,10 @@ from typing import Any
 from kubeyaml import Document, Limits, YamlError, line_and_column, read, split
 from policies.bundles import Setting, missing_profiles, rule_settings
 from policies.exceptions import to_delegation, to_exception
+from policies.policy import Policy, RuleSettings
 from policies.profiles import ProfileError, merged_profile
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
 from rules.finding import Action
-from rules.policy import Policy, RuleSettings
 
 MAX_CHARACTERS = 1 << 20
 MAX_PROBLEMS = 20

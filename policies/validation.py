@@ -11,12 +11,11 @@ from typing import Any
 
 from policies.bundles import rule_settings
 from policies.exceptions import delegation_problems, exception_problems
-from policies.schema_problems import Problem, schema_problems, suggestion
+from policies.policy import parse_version
+from policies.problems import Problem, schema_problems, suggestion
 from rules.all_rules import ALL_RULES
-from rules.base.json_access import display
-from rules.base.json_patch import Path
+from rules.base.json_values import Path, display
 from rules.catalog.index import CATALOG
-from rules.policy import parse_version
 from rules.rule import Rule
 
 _RULES: Mapping[str, Rule[Any]] = {rule.name: rule for rule in ALL_RULES}

@@ -3,15 +3,12 @@
 import enum
 from typing import NamedTuple, Self
 
-from rules.base.json_patch import Edit, Path
+from rules.base.json_values import Edit, Path
 from rules.objects.container import Container
-from rules.objects.container_setting import ContainerSetting
-from rules.objects.device_claim import DeviceClaim
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.objects.label_command import LabelCommand
+from rules.objects.file_settings import ContainerSetting, LabelCommand
+from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quota
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
-from rules.objects.quota import Quota
 
 # Tenants choose names, and an identity is made for every finding.
 _MAX_PART = 1024

@@ -12,12 +12,9 @@ from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from rules.finding import Action, Finding
-from rules.objects.container_setting import ContainerSetting
-from rules.objects.device_claim import DeviceClaim
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.objects.label_command import LabelCommand
+from rules.objects.file_settings import ContainerSetting, LabelCommand
+from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quota
 from rules.objects.pod import Pod
-from rules.objects.quota import Quota
 from rules.profile.context import NO_OPTIONS, Context
 
 S = TypeVar("S", Pod, Quota, DeviceClaim, KubernetesObject, ContainerSetting, LabelCommand)

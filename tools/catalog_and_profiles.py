@@ -19,11 +19,11 @@ from typing import Any
 
 from gpuward import __version__
 from kubeyaml import Chunk, read
+from rules.base import traits
 from rules.catalog.order import ORDER
 from rules.container_files import RULES
 from rules.objects.pod import Pod
 from rules.rule import Rule
-from rules.traits import bits
 from tools.generated_files import ROOT, write_or_compare
 
 INDEX = ROOT / "rules" / "catalog" / "index.py"
@@ -76,14 +76,18 @@ def with_since(module: str, version: str) -> str:
 
 def index(since: str) -> str:
     """Return the text of the index; `since` is that of rules which do not say it yet."""
-    subjects = {rule.subject for rule in ORDER if rule.subject is not Pod}
-    imports = {f"from {subject.__module__} import {subject.__name__}\n" for subject in subjects}
-    names = {name for rule in ORDER for entry in rule.needs for name in bits.names_of(entry)}
-    imports.add("from rules.finding import Action\n")
-    imports.add("from rules.rule import Rule, indexed_rule\n")
-    imports.add(f"from rules.traits.bits import ({', '.join(sorted(names))},)\n")
+    imports = {"rules.finding": {"Action"}, "rules.rule": {"Rule", "indexed_rule"}}
+    for rule in ORDER:
+        if rule.subject is not Pod:
+            imports.setdefault(rule.subject.__module__, set()).add(rule.subject.__name__)
+        for entry in rule.needs:
+            imports.setdefault(traits.__name__, set()).update(traits.names_of(entry))
+    lines = [
+        f"from {module} import ({', '.join(sorted(names))})\n"
+        for module, names in sorted(imports.items())
+    ]
     entries = ",\n".join(f"indexed_rule({', '.join(_arguments(rule, since))})" for rule in ORDER)
-    text = f"{HEAD}{''.join(sorted(imports))}\nCATALOG: tuple[Rule[Any], ...] = ({entries},)\n"
+    text = f"{HEAD}{''.join(lines)}\nCATALOG: tuple[Rule[Any], ...] = ({entries},)\n"
     return _formatted(text, INDEX)
 
 
@@ -94,7 +98,7 @@ def _arguments(rule: Rule[Any], since: str) -> Iterator[str]:
         yield f"subject={rule.subject.__name__}"
     yield f"action=Action.{rule.action.name}"
     yield f"since={rule.since or since!r}"
-    needs = [" | ".join(bits.names_of(entry)) for entry in rule.needs]
+    needs = [" | ".join(traits.names_of(entry)) for entry in rule.needs]
     yield f"needs=({needs[0]},)" if len(needs) == 1 else f"needs=({', '.join(needs)})"
     if rule.supersedes:
         yield f"supersedes={rule.supersedes!r}"

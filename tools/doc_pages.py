@@ -17,9 +17,9 @@ from typing import Any
 import yaml
 
 from kubeyaml.patch import patch
-from lint.findings import LEVELS
 from policies.bundles import bundle
 from policies.profiles import built_in
+from reports.findings import LEVELS
 from rules.all_rules import ALL_RULES
 from rules.finding import Action
 from rules.rule import Rule

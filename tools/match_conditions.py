@@ -15,12 +15,12 @@ from itertools import chain
 from typing import Any
 
 from policies.profiles import built_in
+from rules.base import traits
 from rules.gpu.devices import NATIVE
 from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE, SCHEDULE_ANYWAY
 from rules.placement.node_affinity import PREFERRED, REQUIRED
 from rules.rule import Rule
-from rules.traits import bits as traits
 
 # The condition is true for every pod in which a rule finds something due to one of these traits.
 COVERED = (

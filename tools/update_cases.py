@@ -12,12 +12,12 @@ from __future__ import annotations
 import sys
 
 from kubeyaml.writing import write
-from policies.suggestions import did_you_mean
+from policies.problems import did_you_mean
+from rules.base.traits import names_of
 from rules.catalog.index import CATALOG
-from rules.traits.bits import names_of
-from rules.traits.extraction import traits_of
+from rules.engine.traits import traits_of
 from rules.workloads.discovery import find_subjects
-from rules.workloads.subjects import MalformedField
+from rules.workloads.pod_search import MalformedField
 from tests.testkit.cases import Case, cases, current_result, without_needs
 
 RULE_NAMES = {rule.name for rule in CATALOG}

@@ -11,21 +11,18 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from certs.serving.certificate import ServingCertificate
+from certs.serving import ServingCertificate
 from policies.loading import PolicyError
 from terminal import write_error
 from webhook.dev import DevelopmentServer
 from webhook.options import make_parser
-from webhook.reload.gpu_exceptions import GpuExceptionsFile
-from webhook.reload.inventory import InventoryFiles
+from webhook.reload.checked_files import GpuExceptionsFile, InventoryFiles
 from webhook.reload.policy import PolicyReloader
-from webhook.server.lifecycle import WebhookServer
+from webhook.server.lifecycle import Settings, WebhookServer
 from webhook.server.limits import Limits
 from webhook.server.listener import AddressError, parse_address
-from webhook.server.settings import Settings
-from webhook.telemetry.background_writer import BackgroundWriter
-from webhook.telemetry.build import build_info
-from webhook.telemetry.log import Log
+from webhook.telemetry.log import BackgroundWriter, Log
+from webhook.telemetry.metrics import build_info
 
 # How long the end of the process waits for somebody who reads the log.
 LAST_LINES_SECONDS = 2.0

@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from certs.pki.authority import new_authority, sign_leaf
-from registration.configurations import MODE_LABEL, RegistrationOptions, configurations
+from certs.authority import new_authority, sign_leaf
+from webhook.registration import MODE_LABEL, RegistrationOptions, configurations
 from webhook.server.listener import parse_address
 
 SAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sample-review.json")

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from terminal.arguments import CommandParser
 from webhook.admission.answer import MAX_NAME_LENGTH
+from webhook.server.lifecycle import Settings
 from webhook.server.limits import Limits
-from webhook.server.settings import Settings
 from webhook.telemetry.log import LEVELS
 
 EPILOG = """\

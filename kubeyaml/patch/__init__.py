@@ -5,8 +5,8 @@ Comments, order, quotes, indentation and line breaks elsewhere stay byte for byt
 it cannot edit without touching something else, and checks the result by reading it again.
 """
 
+from kubeyaml.patch.layout import one_line
 from kubeyaml.patch.model import Operation, Patched, PatchError
 from kubeyaml.patch.patching import patch
-from kubeyaml.patch.rendering import one_line
 
 __all__ = ["Operation", "PatchError", "Patched", "one_line", "patch"]

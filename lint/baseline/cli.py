@@ -8,17 +8,16 @@ import sys
 from collections.abc import Sized
 from typing import NamedTuple
 
-from lint.baseline.accepting import complaints
 from lint.baseline.file import DEFAULT_FILE, Entry, baseline_text, read_baseline
-from lint.baseline.matching import Comparison, Paths, compare, entry_of
-from lint.findings import LocatedFinding
-from lint.fix.atomic_write import write_file
+from lint.baseline.matching import Comparison, Paths, compare, complaints, entry_of
 from lint.fix.fixer import FixedText, WriteError
-from lint.input_options import DEFAULTS, add_inputs
+from lint.fix.output import write_file
 from lint.linter import reduce_garbage_collection
+from lint.options import DEFAULTS, add_inputs
 from lint.run import Run, paths_of, run
-from lint.sources import Source, UsageError
 from policies.loading import PolicyError
+from reports.findings import LocatedFinding
+from sources.sources import Source, UsageError
 from terminal import printable, write_error
 from terminal.arguments import CommandParser
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kubeyaml import Document, Limits, Lines, YamlError, read, split
-from lint.findings import ACTIONS
-from lint.sources import MAX_BYTES, UsageError
+from reports.findings import ACTIONS
+from sources.sources import MAX_BYTES, UsageError
 
 DEFAULT_FILE = "gpuward-baseline.yaml"
 VERSION = 1

@@ -5,18 +5,20 @@ from __future__ import annotations
 import datetime
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from lint.baseline.file import Entry
-from lint.findings import ACTIONS, LocatedFinding
-from lint.report import affected
-from lint.report.fingerprints import fingerprint
-from lint.results import Results
-from lint.sources import STANDARD_INPUT
+from lint.baseline.file import Entry, read_baseline
+from policies.policy import Policy
+from reports.entries import fingerprint
+from reports.findings import ACTIONS, LocatedFinding, SuppressedFinding
+from reports.formats import affected
+from reports.results import Remark, Results
 from rules.finding import Action
-from rules.policy import Policy
+from sources.sources import STANDARD_INPUT
 from terminal import printable
+
+# Compare the findings of a run with the entries of a baseline.
 
 _MAX_OBJECT = 300  # characters; people read it, and tenants choose it
 
@@ -174,3 +176,77 @@ def _evaluated_files(results: Results, paths: Paths) -> Collection[str]:
     incomplete = {failed.file for failed in results.not_evaluated}
     incomplete |= {skipped.file for skipped in results.skipped}
     return {paths.of(name) for name in results.file_names if name not in incomplete}
+
+
+# The option `--baseline`: findings that the baseline lists do not count.
+
+_UPDATE = "run gpuward baseline update"
+
+
+class Baseline(NamedTuple):
+    """The baseline in the file called `name`."""
+
+    name: str
+    entries: list[Entry]
+
+    def accept(self, results: Results, policy: Policy, today: datetime.date) -> None:
+        """Take the findings that the baseline accepts out of `results`.
+
+        Entries that do not fit their findings become remarks.
+        """
+        found = compare(self.entries, results, Paths(self.name), policy, today)
+        accepted = {id(match.located) for match in found.accepted}
+        results.findings = [one for one in results.findings if id(one) not in accepted]
+        results.baselined = len(accepted)
+        for match in found.accepted:
+            suppressed = SuppressedFinding(match.located, match.entry.reason, "external")
+            results.suppressed_findings.append(suppressed)
+        for entry, message, level in complaints(found):
+            results.remarks.append(Remark(level, self.name, entry.line, 1, message))
+
+
+def load(name: str) -> Baseline:
+    """The baseline in the file called `name`. Raises UsageError if it is none."""
+    return Baseline(name, read_baseline(name)[0])
+
+
+class Complaint(NamedTuple):
+    """An entry that does not fit, what to do about it, and the level of that."""
+
+    entry: Entry
+    message: str
+    level: str = "warning"
+
+
+def complaints(found: Comparison) -> list[Complaint]:
+    """Each entry that does not fit its finding, and what to do about it, in the file's order."""
+    return sorted(_complaints(found), key=lambda complaint: complaint.entry.line)
+
+
+def _complaints(found: Comparison) -> Iterator[Complaint]:
+    for entry in found.stale:
+        yield Complaint(entry, f"{_named(entry)} finds nothing any more: {_UPDATE}")
+    for _, entry, old in found.moved:
+        was = f"{_named(entry._replace(file=old))} is in {entry.file} now"
+        yield Complaint(entry, f"{was}: {_UPDATE}, which keeps reason and expiry", "note")
+    for _, entry, _ in found.expired:
+        why = f"({entry.reason}) expired on {entry.expires}"
+        yield Complaint(entry, f"the entry for {_named(entry)} {why}")
+    for located, entry, _ in found.worse:
+        got_worse = f"({entry.reason}) got worse: {_levels(located, entry)}"
+        yield Complaint(entry, f"{_named(entry)} {got_worse}")
+    for located, entry, _ in found.accepted:
+        if located.level != entry.level:
+            better = f"{_named(entry)} got better: {_levels(located, entry)}: {_UPDATE}"
+            yield Complaint(entry, better)
+    for _, entry, _ in found.not_suppressible:
+        why = f"the policy does not allow a baseline to suppress {entry.rule}: remove the entry"
+        yield Complaint(entry, why)
+
+
+def _levels(located: LocatedFinding, entry: Entry) -> str:
+    return f"its level is {located.level} now, and the entry accepts {entry.level}"
+
+
+def _named(entry: Entry) -> str:
+    return f"{entry.rule} in {entry.file}, {entry.object}"

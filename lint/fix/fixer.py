@@ -2,16 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, TypeAlias
 
+from kubeyaml.patch import Patched, PatchError, patch
 from lint.evaluation import EvaluatedDocument, Evaluator, Item
-from lint.findings import reported
-from lint.fix.by_hand import edits_by_hand
-from lint.fix.documents import NotFixedError, fix_document
-from lint.manifests import File
-from lint.results import FixedFinding, InputNotEvaluated, NotFixed, Results
-from lint.sources import Source
+from lint.fix.changes import edits_by_hand
+from policies.problems import did_you_mean
+from reports.findings import reported
+from reports.results import FixedFinding, InputNotEvaluated, NotFixed, Results
+from rules.base.json_values import Operation, Path
+from rules.catalog.index import CATALOG
+from rules.engine.bounds import TooManyStepsError
+from rules.engine.evaluation import EvaluationResult
+from rules.engine.fixing import FixResult
+from rules.engine.rule_set import ActiveRule, RuleSet
+from rules.finding import Finding, FixScope
+from sources.manifests import File
+from sources.sources import Source, UsageError
+
+# Fix one document in its text.
+
+_COMMENT_MOVES = "a comment that suppresses a rule would then cover something else"
+
+
+class FixedDocument(NamedTuple):
+    """The new text of a document, and what the rules say about it."""
+
+    text: str
+    after: EvaluatedDocument
+    fixed: list[Finding]
+
+
+class NotFixedError(Exception):
+    """A document whose fixes cannot be written.
+
+    `reason` completes "not fixed: …". `operations` are what would have to be done, as far as that
+    is known, and `path` is where it fails.
+    """
+
+    def __init__(
+        self, reason: str, operations: list[Operation] | None = None, path: Path = ()
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.operations = operations or []
+        self.path = path
+
+
+def fix_document(file: File, evaluator: Evaluator, item: EvaluatedDocument) -> FixedDocument | None:
+    """Fix what can be fixed in a document; None if there is nothing.
+
+    Raises NotFixedError if the fixes cannot be written into the text.
+    """
+    fixed, patched = _fixed_text(file, evaluator, item)
+    if patched is None:
+        return None
+    after = item._replace(document=patched.document, result=fixed.remaining)
+    if item.comments.comments:
+        again = _evaluated_again(file, evaluator, patched)
+        if again is None or _differ(again.result, fixed.remaining):
+            raise NotFixedError(_COMMENT_MOVES, fixed.operations)
+        after = again
+    return FixedDocument(patched.text, after, fixed.fixed)
+
+
+def fix_finding(file: File, evaluator: Evaluator, item: EvaluatedDocument, finding: Finding) -> str:
+    """The text of a document with the fix of one finding.
+
+    Raises NotFixedError if the fix cannot be written into the text, and if the finding stays.
+    """
+    fixed, patched = _fixed_text(file, evaluator, item, finding)
+    if patched is None:
+        raise NotFixedError("the fix changes nothing")
+    again = _evaluated_again(file, evaluator, patched)
+    if again is None or again.result.suppressed != item.result.suppressed:
+        raise NotFixedError(_COMMENT_MOVES, fixed.operations)
+    if _count(again, finding) >= _count(item, finding):
+        raise NotFixedError("the fix needs that of another finding", fixed.operations)
+    return patched.text
+
+
+def _fixed_text(
+    file: File, evaluator: Evaluator, item: EvaluatedDocument, only: Finding | None = None
+) -> tuple[FixResult, Patched | None]:
+    if file.source.text != file.original.text:
+        raise NotFixedError("the file writes characters as pairs of escapes, as in \\ud83d")
+    try:
+        fixed = evaluator.fix(item, only)
+    except TooManyStepsError:
+        raise NotFixedError("the fixes take too many steps") from None
+    if not fixed.operations:
+        return fixed, None
+    try:
+        text = file.source.text
+        return fixed, patch(text, fixed.operations, fixed.manifest, item.document)
+    except PatchError as error:
+        raise NotFixedError(error.reason, fixed.operations, error.path) from None
+
+
+def _evaluated_again(
+    file: File, evaluator: Evaluator, patched: Patched
+) -> EvaluatedDocument | None:
+    new = File(file.source._replace(text=patched.text))
+    again = evaluator.evaluate(new, patched.document)
+    return again if isinstance(again, EvaluatedDocument) else None
+
+
+def _differ(one: EvaluationResult, other: EvaluationResult) -> bool:
+    identities = [sorted(f.identity for f in result.findings) for result in (one, other)]
+    return identities[0] != identities[1] or one.suppressed != other.suppressed
+
+
+def _count(item: EvaluatedDocument, finding: Finding) -> int:
+    return sum(other.identity == finding.identity for other in item.result.findings)
 
 
 class FixedText(NamedTuple):
@@ -144,3 +248,27 @@ class _FileEditing:
         where = (self._file.source.name, span.line, span.column)
         refused = NotFixed(*where, tuple(rules), error.reason, by_hand)
         self.not_fixed.append((refused, self._lines))
+
+
+# Which fixes a user wants: those of some rules, and also unsafe ones.
+
+
+def select_fixes(rule_set: RuleSet, names: Collection[str], *, unsafe: bool) -> RuleSet:
+    """`rule_set` with only the fixes of the rules `names`, or of all rules if there are none.
+
+    Unsafe fixes are made as well if the user says so, except those that the policy forbids. All
+    rules still report. Raises UsageError for a rule that does not exist.
+    """
+    known = {rule.name for rule in CATALOG}
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known, "gpuward rules lists them all")
+            raise UsageError(f"--rule: there is no rule {name!r}; {hint}")
+
+    def scope(active: ActiveRule) -> FixScope:
+        if names and active.rule.name not in names:
+            return FixScope.NONE
+        return FixScope.ALL if unsafe and active.scope is FixScope.SAFE else active.scope
+
+    rules = tuple(active._replace(scope=scope(active)) for active in rule_set.rules)
+    return rule_set._replace(rules=rules)

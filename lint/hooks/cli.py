@@ -7,8 +7,8 @@ import sys
 
 from lint.hooks import pre_commit, pre_receive
 from lint.options import parser as lint_parser
-from lint.sources import UsageError
 from policies.loading import PolicyError
+from sources.sources import UsageError
 from terminal import printable, write_error
 from terminal.arguments import CommandParser
 

@@ -8,8 +8,8 @@ import sys
 import tempfile
 from contextlib import suppress
 
-from lint.git.command import git_line
-from lint.sources import UsageError
+from sources.git.command import git_line
+from sources.sources import UsageError
 
 _MARK = "# Written by `gpuward hook install`; `gpuward hook uninstall` removes it."
 _SCRIPT = """\

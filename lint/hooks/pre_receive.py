@@ -7,23 +7,55 @@ import datetime
 import io
 import os
 import re
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from types import FrameType
 from typing import BinaryIO, NamedTuple, TextIO
 
-from lint.git.blobs import Blobs
-from lint.git.command import GitError, git_line
-from lint.git.inputs import changed_sources
-from lint.git.trees import GitTree, commit_entries
-from lint.hooks.time_limit import OutOfTimeError, time_limit
 from lint.linter import Linter, reduce_garbage_collection
-from lint.report import Style, Writer
-from lint.results import Results
-from lint.sources import SkippedSource, Source, UnreadableSource, UsageError
-from policies.files import load_policy_file
-from rules.policy import Policy
+from policies.policy import Policy
+from policies.policy_files import load_policy_file
+from reports.formats import Style, Writer
+from reports.results import Results
 from rules.profile.context import Context
+from sources.git.changes import changed_sources
+from sources.git.command import GitError, git_line
+from sources.git.trees import Blobs, GitTree, commit_entries
+from sources.sources import SkippedSource, Source, UnreadableSource, UsageError
 from terminal import printable
+
+# End a run that takes too long by an error of ours, before the server kills it without a word.
+
+_REPEAT = 1.0  # seconds; Python drops what is raised in a finalizer
+
+
+class OutOfTimeError(BaseException):
+    """The time is over. Nothing but the caller of `time_limit` handles this."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise OutOfTimeError in the block when `seconds` are over, also while it waits for Git.
+
+    It must be used in the main thread. Windows has no such alarm: there is no limit there.
+    """
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, _raise)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _raise(_signal: int, _frame: FrameType | None) -> None:
+    raise OutOfTimeError
+
 
 MAX_REFS = 100
 MAX_MANIFESTS = 20_000
@@ -114,7 +146,7 @@ def _judge(push: Push, policy: Policy, options: argparse.Namespace, out: TextIO)
     status = results.status(options.fail_on)
     if status:
         report = io.StringIO()  # the time may end within a line
-        writer: Writer = import_module(f"lint.report.{options.format}").write
+        writer: Writer = import_module(f"reports.formats.{options.format}").write
         writer(report, results, Style(notes=options.fail_on == "note", fail_on=options.fail_on))
         out.write(printable(f"gpuward: {push.ref}:") + f"\n{report.getvalue()}")
     return status

@@ -7,9 +7,9 @@ import os
 import sys
 from contextlib import redirect_stdout
 
-from lint.language_server.features import create_server
 from lint.language_server.policies import Settings
-from policies.files import POLICY_FILE
+from lint.language_server.server import create_server
+from policies.policy_files import POLICY_FILE
 from terminal.arguments import CommandParser
 
 

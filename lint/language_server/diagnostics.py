@@ -1,17 +1,212 @@
-"""Turn results into diagnostics."""
+"""Evaluate the text of one document as the linter would, and show the results as diagnostics."""
 
 from __future__ import annotations
 
+import datetime
 import re
-from collections.abc import Iterator
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from lsprotocol.types import CodeDescription, Diagnostic, DiagnosticSeverity, Range
+from lsprotocol.types import (
+    CodeDescription,
+    Diagnostic,
+    DiagnosticSeverity,
+    Position,
+    PositionEncodingKind,
+    Range,
+)
 
-from lint.language_server.analysis import Analysis, FoundHere
-from lint.language_server.positions import Positions
-from lint.report import rule_page
+from lint.evaluation import EvaluatedDocument, Evaluator
+from lint.fix.changes import TextEdit, text_edits
+from lint.fix.fixer import FixedText, Fixer, select_fixes
+from lint.fix.suggestions import suggestion
+from lint.language_server.policies import FoundPolicy, Policies, Settings
+from lint.linter import Linter
 from policies.loading import PolicyError, load_policy
+from reports.findings import LocatedFinding, SuggestedEdit, locate_finding
+from reports.formats import rule_page
+from reports.results import Results
+from rules.engine.rule_set import ActiveRule
+from rules.finding import Finding
+from rules.profile.context import Context
+from sources.manifests import File
+from sources.sources import DISK, Source, source_of
 from terminal import printable
+
+# Evaluate the text of one document, as the linter would.
+
+
+class FoundHere(NamedTuple):
+    """A finding in a text, and what is needed to fix it."""
+
+    located: LocatedFinding
+    finding: Finding
+    file: File
+    evaluator: Evaluator
+    item: EvaluatedDocument
+
+
+class Analysis:
+    """What gpuward says about one version of a document.
+
+    `found` are the findings that the user wants to see; `results` has the rest. `problem` says why
+    nothing was evaluated; it is empty if something was.
+    """
+
+    def __init__(
+        self, name: str, text: str, policy: FoundPolicy | None, settings: Settings, problem: str
+    ) -> None:
+        self.text = text
+        self.problem = problem
+        self.found: list[FoundHere] = []
+        self.results = Results()
+        self._policy = policy
+        self._notes = settings.notes
+        # A surrogate alone is no text, and is refused as a file with it is.
+        self._source = source_of(name, text.encode(errors="surrogatepass"), DISK)
+        today = datetime.datetime.now(tz=datetime.UTC).date()
+        self._context = Context(today=today, namespace=settings.namespace)
+        if policy:
+            # Whoever chooses a fix in an editor has seen it, so all are offered.
+            rules = select_fixes(policy.policy.rule_set(), (), unsafe=True)
+            linter = Linter(
+                policy.policy,
+                self._context,
+                rules=rules,
+                policy_file=policy.file,
+                suggest=self._keep,
+            )
+            linter.evaluate([self._source])
+            self.results = linter.results
+
+    def active_rule(self, name: str) -> ActiveRule | None:
+        """The rule with its settings in the policy."""
+        rules = self._policy.policy.rule_set().rules if self._policy else ()
+        return next((active for active in rules if active.rule.name == name), None)
+
+    def fix(self, found: FoundHere) -> tuple[TextEdit, ...]:
+        """The edits that fix one finding; none if it cannot be fixed."""
+        if not found.finding.fixable:
+            return ()
+        return suggestion(found.file, found.evaluator, found.item, found.finding)
+
+    def fix_all(self) -> list[TextEdit]:
+        """The edits that `gpuward fix` makes."""
+        if self._policy is None or not isinstance(self._source, Source):
+            return []
+        texts: list[FixedText] = []
+
+        def deliver(text: FixedText) -> bool:
+            texts.append(text)
+            return True
+
+        linter = Linter(self._policy.policy, self._context, fixer=Fixer(deliver))
+        linter.evaluate([self._source])
+        edits: list[TextEdit] = []
+        start = 0
+        for old, new in (piece for text in texts for piece in text.pieces):
+            edits += text_edits(old, new, start) if old != new else ()
+            start += len(old)
+        return edits
+
+    def _keep(
+        self, file: File, evaluator: Evaluator, item: EvaluatedDocument
+    ) -> Iterable[tuple[SuggestedEdit, ...]]:
+        """Keep a document for the fixes that a user may ask for; no edits until then."""
+        for finding in item.result.findings:
+            located = locate_finding(file, item.document, finding)
+            if located.level != "note" or self._notes:
+                self.found.append(FoundHere(located, finding, file, evaluator, item))
+        return ()
+
+
+def analyze(name: str, text: str, folder: str, policies: Policies, settings: Settings) -> Analysis:
+    """Evaluate `text`, the file called `name`, by the policy for `folder`."""
+    try:
+        found = policies.find(folder)
+    except PolicyError as error:
+        problem = f"not evaluated, because the policy cannot be used: {error}".replace("\n", "; ")
+        return Analysis(name, text, None, settings, problem)
+    return Analysis(name, text, found, settings, "")
+
+
+# Convert between offsets in a text and positions of the Language Server Protocol.
+
+# The protocol knows more line breaks than YAML, and fewer than Python's splitlines.
+_LINE_BREAK = re.compile(r"\r\n|\n|\r")
+# Characters that take more than one unit; one pattern for each further unit.
+_WIDE = {
+    PositionEncodingKind.Utf8: (
+        "[\x80-\U0010ffff]",
+        "[\u0800-\U0010ffff]",
+        "[\U00010000-\U0010ffff]",
+    ),
+    PositionEncodingKind.Utf16: ("[\U00010000-\U0010ffff]",),
+    PositionEncodingKind.Utf32: (),
+}
+
+
+class Positions:
+    """The positions in one text, in the units that client and server have agreed on.
+
+    All conversions take logarithmic time, also in a file that is one long line.
+    """
+
+    def __init__(self, text: str, encoding: PositionEncodingKind | str) -> None:
+        self._text = text
+        self._starts = [0, *(match.end() for match in _LINE_BREAK.finditer(text))]
+        # Reports count only these as ends of lines.
+        self._line_feeds = [0, *(match.end() for match in re.finditer("\n", text))]
+        patterns = () if text.isascii() else _WIDE[PositionEncodingKind(encoding)]
+        self._wide = [
+            array("I", (match.start() for match in re.finditer(pattern, text)))
+            for pattern in patterns
+        ]
+
+    def at(self, offset: int) -> Position:
+        """The position of the character at `offset`."""
+        line = bisect_right(self._starts, offset) - 1
+        return Position(line, self._units(self._starts[line], offset))
+
+    def between(self, start: int, end: int) -> Range:
+        """The range between two offsets."""
+        return Range(self.at(start), self.at(end))
+
+    def offset(self, position: Position) -> int:
+        """The offset of a position; of one behind the end of its line, the end of the line."""
+        if position.line >= len(self._starts):
+            return len(self._text)
+        start = self._starts[position.line]
+        characters = range(start, self.line_end(position.line) + 1)
+        found = bisect_left(characters, position.character, key=lambda end: self._units(start, end))
+        return min(start + found, characters[-1])
+
+    def rest_of_line(self, line: int, column: int) -> Range:
+        """The range from a line and a column, as reports count them, to the end of the line."""
+        first = self._line_feeds[min(line, len(self._line_feeds)) - 1]
+        start = min(first + column - 1, len(self._text))
+        return self.between(start, max(start, self.line_end(self.at(start).line)))
+
+    def line_start(self, line: int) -> int:
+        """The offset of the first character of a line, whose number counts from 0."""
+        return self._starts[min(line, len(self._starts) - 1)]
+
+    def line_end(self, line: int) -> int:
+        """The offset of the end of a line, without its line break."""
+        if line + 1 >= len(self._starts):
+            return len(self._text)
+        end = self._starts[line + 1] - 1
+        return end - (self._text[end - 1 : end + 1] == "\r\n")
+
+    def _units(self, start: int, end: int) -> int:
+        """How many units the text between two offsets takes."""
+        further = (bisect_left(wide, end) - bisect_left(wide, start) for wide in self._wide)
+        return end - start + sum(further)
+
+
+# Turn results into diagnostics.
 
 SOURCE = "gpuward"
 # Editors get slow with more.

@@ -1,17 +1,31 @@
-"""What an editor shows about the word under the cursor."""
+"""What an editor shows about the word under the cursor, and proposes while somebody types."""
 
 from __future__ import annotations
 
 import re
 
-from lsprotocol.types import Hover, MarkupContent, MarkupKind, Position, Range
+from lsprotocol.types import (
+    CompletionItem,
+    CompletionItemKind,
+    Hover,
+    MarkupContent,
+    MarkupKind,
+    Position,
+    Range,
+)
 
-from lint.explain import markdown
-from lint.findings import RULES
-from lint.language_server.analysis import Analysis
-from lint.language_server.policy_paths import place_of_key
-from lint.language_server.policy_schema import describe
-from lint.language_server.positions import Positions
+from lint.language_server.diagnostics import Analysis, Positions
+from lint.language_server.policy_schema import (
+    Choice,
+    choices,
+    describe,
+    place_of_key,
+    place_of_text,
+)
+from reports.explain import markdown
+from reports.findings import RULES
+
+# What an editor shows about the word under the cursor.
 
 # No rule has a longer name; further characters are not looked at.
 _MAX_WORD = 80
@@ -53,3 +67,34 @@ def _rule_hover(text: str, positions: Positions, offset: int) -> Hover | None:
 
 def _hover(text: str, place: Range | None = None) -> Hover:
     return Hover(MarkupContent(MarkupKind.Markdown, text), place)
+
+
+# What an editor proposes while somebody types.
+
+# The beginning of a comment that suppresses rules, up to the name of one.
+_COMMENT = re.compile(r"#[ \t]*gpuward:[ \t]*ignore\[[^\]]*$")
+_MAX_LINE = 500
+
+
+def policy_completion(text: str, positions: Positions, position: Position) -> list[CompletionItem]:
+    """The keys and values that may stand at the position of a policy."""
+    found = choices(place_of_text(text, positions, position))
+    return [_item(choice) for choice in dict.fromkeys(found)]
+
+
+def comment_completion(text: str, positions: Positions, position: Position) -> list[CompletionItem]:
+    """The names of rules, inside the brackets of a comment that suppresses one."""
+    end = positions.offset(position)
+    before = text[max(positions.line_start(position.line), end - _MAX_LINE) : end]
+    if not _COMMENT.search(before):
+        return []
+    return [_item(Choice(name, rule.summary)) for name, rule in RULES.items()]
+
+
+def _item(choice: Choice) -> CompletionItem:
+    return CompletionItem(
+        choice.text,
+        kind=CompletionItemKind.Property if choice.is_key else CompletionItemKind.Value,
+        documentation=choice.description or None,
+        insert_text=f"{choice.text}: " if choice.is_key else None,
+    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from lint.policy_file import nearest_policy
-from policies.files import load_policy_or_config_map
-from rules.policy import Policy
+from policies.policy import Policy
+from policies.policy_files import load_policy_or_config_map
+from sources.policy_file import nearest_policy
 
 
 class Settings(NamedTuple):

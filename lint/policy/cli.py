@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from lint.policy import check, diff, show, test
-from lint.sources import UsageError
 from policies.loading import PolicyError
+from sources.sources import UsageError
 from terminal import write_error
 from terminal.arguments import CommandParser
 

@@ -8,13 +8,138 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
 
-from lint.inputs import inputs
+from kubeyaml import Document
+from lint.evaluation import Evaluator
 from lint.policy import Commands
-from lint.policy.comparison import ChangedObject, Comparison
-from policies.files import load_policy_or_config_map
+from lint.suppressions import Suppressions
+from policies.policy_files import load_policy_or_config_map
+from reports.results import TEMPLATE, InputNotEvaluated
+from rules.engine.bounds import TooManyStepsError
+from rules.engine.rule_set import RuleSet
+from rules.finding import Action, Finding
+from rules.objects.object_ref import ObjectRef
 from rules.profile.context import Context
+from sources.kustomization_files import Kustomizations
+from sources.manifests import File, UnparsedDocument
+from sources.paths import inputs
+from sources.sources import DISK, Input, SkippedSource, StandardInput, UnreadableSource, UnreadFile
 from terminal import printable, write_error
+
+# What two policies do with manifests at admission, and where they differ.
+
+# From the mildest to the most severe.
+_STATES = ("accepted", "noted", "fixed", "warned", "refused")
+_OF_ACTION = {Action.AUDIT: "noted", Action.WARN: "warned", Action.DENY: "refused"}
+
+
+class ChangedFinding(NamedTuple):
+    """A finding that the two policies treat otherwise, and its line."""
+
+    line: int
+    finding: Finding
+    old: str
+    new: str
+
+
+class ChangedObject(NamedTuple):
+    """An object with such findings; `old` and `new` are the states of its worst findings."""
+
+    file: str
+    object: str
+    old: str
+    new: str
+    findings: list[ChangedFinding]
+
+
+class Comparison:
+    """What two sets of rules do with manifests."""
+
+    def __init__(self, rule_sets: list[RuleSet], context: Context) -> None:
+        self.changes: list[ChangedObject] = []
+        self.skipped: list[tuple[str, str]] = []
+        self.not_evaluated: list[tuple[str, str]] = []
+        self._rule_sets = rule_sets
+        self._context = context
+        self._kustomizations = Kustomizations(DISK)
+
+    def add(self, item: Input) -> None:
+        """Compare the objects of one file."""
+        source = item.read() if isinstance(item, UnreadFile | StandardInput) else item
+        if isinstance(source, UnreadableSource):
+            self.not_evaluated.append((source.name, source.why))
+        elif isinstance(source, SkippedSource):
+            if source.why:
+                self.skipped.append((source.name, source.why))
+        else:
+            file = File(source)
+            context = self._kustomizations.context_of(source.name, self._context)
+            evaluators = [Evaluator(rules, context) for rules in self._rule_sets]
+            for document in file.manifests():
+                if isinstance(document, UnparsedDocument):
+                    is_skipped = document.is_template and not source.is_named
+                    group = self.skipped if is_skipped else self.not_evaluated
+                    why = TEMPLATE if is_skipped else document.why
+                    group.append((f"{source.name}:{document.line}", why))
+                else:
+                    self._compare(file, document, evaluators)
+
+    def _compare(self, file: File, document: Document, evaluators: list[Evaluator]) -> None:
+        try:
+            old, new = (_states(file, document, evaluator) for evaluator in evaluators)
+        except _NotEvaluatedError as error:
+            self.not_evaluated.append((f"{file.source.name}:{document.line}", str(error)))
+            return
+        for ref in {**old, **new}:
+            before, after = old.get(ref, {}), new.get(ref, {})
+            changed = list(_changed(file, document, before, after))
+            if changed:
+                worst = (_worst(before), _worst(after))
+                self.changes.append(ChangedObject(file.source.name, str(ref), *worst, changed))
+
+
+class _NotEvaluatedError(Exception):
+    """A document that cannot be evaluated; the message says why."""
+
+
+States: TypeAlias = dict[str, tuple[str, Finding]]
+"""What becomes of each finding, by its identity."""
+
+
+def _states(file: File, document: Document, evaluator: Evaluator) -> dict[ObjectRef | None, States]:
+    """What becomes of each finding at admission, by the object that it is about."""
+    item = evaluator.evaluate(file, document)
+    if isinstance(item, InputNotEvaluated):
+        raise _NotEvaluatedError(item.message)
+    try:
+        fixed = evaluator.fix(item._replace(comments=Suppressions([])))
+    except TooManyStepsError as error:
+        raise _NotEvaluatedError("the fixes take too many steps") from error
+    for failure in fixed.remaining.failures:
+        raise _NotEvaluatedError(f"the rule {failure.rule} failed: {failure.error}")
+    states: dict[ObjectRef | None, States] = {}
+    outcomes = [("fixed", finding) for finding in fixed.fixed]
+    outcomes += [(_OF_ACTION[finding.action], finding) for finding in fixed.remaining.findings]
+    for state, finding in outcomes:
+        states.setdefault(finding.object, {})[finding.identity] = (state, finding)
+    return states
+
+
+def _changed(
+    file: File, document: Document, before: States, after: States
+) -> Iterator[ChangedFinding]:
+    for identity, (_, finding) in {**before, **after}.items():
+        old, new = (one[identity][0] if identity in one else "accepted" for one in (before, after))
+        if old != new:
+            yield ChangedFinding(file.locate(document, finding.path).line, finding, old, new)
+
+
+def _worst(states: States) -> str:
+    return max((state for state, _ in states.values()), key=_STATES.index, default="accepted")
+
+
+# The command `gpuward policy diff`: what another policy would change for existing manifests.
 
 _DESCRIPTION = """\
 Compare two policies by what they do with manifests at admission: which objects the new one would

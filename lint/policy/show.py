@@ -13,12 +13,12 @@ from typing import Any
 from kubeyaml import Document, line_and_column
 from kubeyaml.writing import write
 from lint.policy import Commands
-from lint.policy_file import nearest_policy
 from policies.effective import EffectiveRule, effective_policy, effective_rules
 from policies.exceptions import as_patterns
-from policies.files import POLICY_FILE, decode_policy, policy_content
 from policies.loading import default_policy, load_policy, offset_of, parse_document
-from rules.base.json_patch import Json, Path
+from policies.policy_files import POLICY_FILE, decode_policy, policy_content
+from rules.base.json_values import Json, Path
+from sources.policy_file import nearest_policy
 from terminal import printable
 
 _DESCRIPTION = f"""\

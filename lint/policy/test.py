@@ -12,14 +12,13 @@ from typing import Any
 
 from kubeyaml.writing import write
 from lint.policy import Commands
-from lint.policy_file import nearest_policy
-from lint.sources import UsageError
-from policies.case_results import differences, stable_result
-from policies.cases import CIRCUMSTANCES, EXPECTED, Case, CaseError
-from policies.files import POLICY_FILE, decode_policy, policy_content
+from policies.cases import CIRCUMSTANCES, EXPECTED, Case, CaseError, differences, stable_result
 from policies.loading import default_policy, load_policy, parse_document
+from policies.policy_files import POLICY_FILE, decode_policy, policy_content
 from rules.catalog.index import CATALOG
-from rules.rule_set import RuleSet
+from rules.engine.rule_set import RuleSet
+from sources.policy_file import nearest_policy
+from sources.sources import UsageError
 from terminal import printable
 
 _DESCRIPTION = """\

@@ -1,16 +1,172 @@
-"""Where the objects of a rendered chart are from: templates and values files."""
+"""Where the objects of a rendered chart are from: lines of templates and values files."""
 
 from __future__ import annotations
 
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from lint.findings import LocatedFinding
-from lint.rendering.charts import RenderedChart
 from lint.rendering.origins import Origin, SourceFiles, Work, line_span
-from lint.rendering.template_lines import Outline
+from reports.findings import LocatedFinding
+from sources.rendering.charts import RenderedChart
+
+# Find the line of a template, or of a values file, that a line of its rendering comes from.
+#
+# Templates are no YAML, so this compares texts: the line itself, in which `{{ … }}` may stand for
+# anything, and then the lines in which it is nested. Every comparison is linear.
+
+_MAX_LINES = 50_000
+_MIN_LITERAL = 2
+
+
+class Line(NamedTuple):
+    """A line that may be part of YAML, without indentation, list marker, quotes and comment.
+
+    `pieces` are its texts between placeholders; `parent` is the index of the line in which it is
+    nested, -1 for none.
+    """
+
+    number: int
+    text: str
+    pieces: tuple[str, ...]
+    parent: int
+
+    def can_be(self, rendered: str) -> bool:
+        """Whether this line can be rendered as `rendered`."""
+        first, last = self.pieces[0], self.pieces[-1]
+        if len(self.pieces) == 1:
+            return first == rendered
+        start, end = len(first), len(rendered) - len(last)
+        if start > end or not rendered.startswith(first) or not rendered.endswith(last):
+            return False
+        for piece in self.pieces[1:-1]:
+            found = rendered.find(piece, start, end)
+            if found < 0:
+                return False
+            start = found + len(piece)
+        return True
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether enough of the line is literal to recognise it."""
+        return sum(c.isalnum() for piece in self.pieces for c in piece) >= _MIN_LITERAL
+
+
+class Outline:
+    """The lines of a text with their nesting by indentation."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = list(_lines(text))
+        self._by_number = {line.number: index for index, line in enumerate(self.lines)}
+        self._same: dict[str, list[int]] = {}
+        self._flexible: list[int] = []
+        self._found: dict[tuple[tuple[str, ...], bool], int] = {}
+        for index, line in enumerate(self.lines):
+            if len(line.pieces) == 1:
+                self._same.setdefault(line.text, []).append(index)
+            elif line.is_telling:
+                self._flexible.append(index)
+
+    def chain(self, number: int) -> list[str]:
+        """The text of the line `number`, from 1, then of those in which it is nested."""
+        index = self._by_number.get(number, -1)
+        return list(self._texts(index))
+
+    def _texts(self, index: int) -> Iterator[str]:
+        while index >= 0:
+            yield self.lines[index].text
+            index = self.lines[index].parent
+
+    def find(self, chain: Sequence[str], work: Work, *, is_literal: bool) -> int:
+        """The number of the line that is most likely rendered as `chain`; 0 if there is none.
+
+        It is nested in what can be the second line of `chain`, and in most of the others. It has
+        placeholders only if it need not be literal. Without any `work` left none is found.
+        """
+        candidates = self._same.get(chain[0], []) if is_literal else self._flexible
+        key = (tuple(chain), is_literal)
+        if key not in self._found:
+            if not work.spend(1 + len(chain) + len(candidates) * (1 + len(chain[0]) // 1000)):
+                return 0
+            self._found[key] = self._best(chain, candidates, work)
+        return self._found[key]
+
+    def _best(self, chain: Sequence[str], candidates: Sequence[int], work: Work) -> int:
+        best, most = 0, -1
+        for index in candidates:
+            line = self.lines[index]
+            if line.can_be(chain[0]) and self._is_nested(line, chain[1:2]):
+                if not work.spend(2 * len(chain)):
+                    break
+                common = self._common(line.parent, chain[1:])
+                if common > most:
+                    best, most = line.number, common
+        return best
+
+    def _is_nested(self, line: Line, parents: Sequence[str]) -> bool:
+        if not parents:
+            return True
+        return line.parent >= 0 and self.lines[line.parent].can_be(parents[0])
+
+    def _common(self, index: int, parents: Sequence[str]) -> int:
+        """How many of `parents` the line at `index` and its own parents can be, in this order."""
+        found = 0
+        for text in parents:
+            candidate = index
+            while candidate >= 0 and not self.lines[candidate].can_be(text):
+                candidate = self.lines[candidate].parent
+            if candidate >= 0:
+                found += 1
+                index = self.lines[candidate].parent
+        return found
+
+
+def _lines(text: str) -> Iterator[Line]:
+    stack: list[tuple[int, bool, int]] = []  # column, whether a list item, index
+    index = 0
+    is_in_action = False
+    for number, raw in enumerate(text.split("\n"), 1):
+        if number > _MAX_LINES:
+            return
+        if is_in_action:
+            is_in_action = "}}" not in raw
+            continue
+        if raw.startswith("---"):
+            stack.clear()
+            continue
+        stripped = raw.strip()
+        pieces = _pieces(stripped)
+        is_in_action = raw.rfind("{{") > raw.rfind("}}")
+        if not any(pieces) or stripped.startswith("#"):
+            continue
+        column, is_item = len(raw) - len(raw.lstrip()), stripped.startswith("-")
+        while stack and (
+            stack[-1][0] > column or (stack[-1][0] == column and (stack[-1][1] or not is_item))
+        ):
+            stack.pop()
+        yield Line(number, " ".join(pieces), pieces, stack[-1][2] if stack else -1)
+        stack.append((column, is_item, index))
+        index += 1
+
+
+def _pieces(stripped: str) -> tuple[str, ...]:
+    """The literal texts of a line between its placeholders."""
+    pieces = []
+    rest = stripped
+    while "{{" in rest:
+        literal, _, rest = rest.partition("{{")
+        pieces.append(literal)
+        rest = rest.partition("}}")[2]
+    pieces.append(rest.partition(" #")[0])
+    pieces[0] = pieces[0].removeprefix("- ").lstrip() if pieces[0] != "-" else ""
+    cleaned = [piece.replace('"', "").replace("'", "") for piece in pieces]
+    cleaned[-1] = cleaned[-1].rstrip()
+    return tuple(cleaned)
+
+
+# Where the objects of a rendered chart are from: templates and values files.
 
 _SOURCE = re.compile(r"(?:\A|\n)---\n# Source: ([^\n]*)")
 

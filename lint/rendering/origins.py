@@ -1,16 +1,21 @@
-"""Where a finding in a rendering is from: the place in a template, a values file or a manifest."""
+"""Where a finding in a rendering is from, and moving it there."""
 
 from __future__ import annotations
 
 import os
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from kubeyaml import Document
-from lint.excerpts import Span
-from lint.findings import LocatedFinding
-from lint.manifests import File
-from lint.sources import MAX_BYTES, Source
-from rules.base.json_patch import Path
+from lint.suppressions import Suppressions, find_suppressions
+from reports.findings import LocatedFinding, SuppressedFinding
+from reports.results import InputNotEvaluated, Remark, Results
+from rules.base.json_values import Path
+from rules.engine.rule_set import ActiveRule
+from rules.finding import Action
+from sources.manifests import File, Span
+from sources.sources import MAX_BYTES, Source
+
+# Where a finding in a rendering is from: the place in a template, a values file or a manifest.
 
 _MAX_LINE = 2_000  # characters that are shown
 
@@ -82,3 +87,150 @@ def _read(name: str) -> File | None:
         return File(Source(name, content.decode())) if len(content) <= MAX_BYTES else None
     except (OSError, UnicodeDecodeError):
         return None
+
+
+# Move what was found in renderings to the files that they are from.
+
+_E = TypeVar("_E", Remark, InputNotEvaluated)
+
+
+class _Rendering(NamedTuple):
+    """What was rendered, and where what is in it is from.
+
+    `is_base`: it is a kustomization that is also rendered in others.
+    """
+
+    file: str
+    finder: OriginFinder
+    is_base: bool
+
+
+class Places:
+    """The way back from the renderings of a run, by the commands that wrote them."""
+
+    def __init__(self) -> None:
+        self.files = SourceFiles()
+        self.work = Work()
+        self._renderings: dict[str, _Rendering] = {}
+        self._comments: dict[tuple[str, int], Suppressions] = {}
+
+    def add(self, command: str, file: str, finder: OriginFinder, *, is_base: bool = False) -> None:
+        """Remember that `command` renders `file`, which may be a base that others include."""
+        self._renderings[command] = _Rendering(file, finder, is_base)
+
+    def move(self, results: Results, rules: dict[str, ActiveRule]) -> None:
+        """Give everything that was found in renderings the places that it is from.
+
+        The same fault of the same object in several renderings stays once, at its highest level.
+        What a comment at its origin suppresses becomes a suppressed finding; `rules` are those that
+        act. Of what only a base has, errors stay, as warnings.
+        """
+        of_bases = self._take_from_bases(results)
+        found: dict[object, LocatedFinding] = {}
+        suppressed: dict[object, SuppressedFinding] = {}
+        for number, located in enumerate(results.findings):
+            if located.file not in self._renderings:
+                found[number] = located
+                continue
+            origin = self._origin(located)
+            moved, place = _moved(located, origin), _place(located, origin)
+            known = found.get(place)
+            if reason := self._reason(located, origin, rules):
+                suppressed[place] = SuppressedFinding(moved, reason)
+            elif known is None or located.finding.action > known.finding.action:
+                found[place] = moved
+        for number, entry in enumerate(results.suppressed_findings):
+            if entry.located.file not in self._renderings:
+                suppressed[number] = entry
+                continue
+            origin = self._origin(entry.located)
+            place = _place(entry.located, origin)
+            suppressed[place] = entry._replace(located=_moved(entry.located, origin))
+        faults = {_fault(located) for located in found.values()}
+        faults |= {_fault(entry.located) for entry in suppressed.values()}
+        for located in of_bases:
+            origin = self._origin(located)
+            moved, place = _moved(located, origin), _place(located, origin)
+            if _fault(moved) in faults:
+                continue
+            if reason := self._reason(located, origin, rules):
+                suppressed[place] = SuppressedFinding(moved, reason)
+            else:
+                found[place] = self._as_warning(moved)
+        results.findings = list(found.values())
+        results.suppressed_findings = list(suppressed.values())
+        results.suppressed = len(suppressed)
+        results.remarks = self._without_lines(results.remarks)
+        results.not_evaluated = self._without_lines(results.not_evaluated)
+
+    def _take_from_bases(self, results: Results) -> list[LocatedFinding]:
+        """The errors in the renderings of bases; nothing else of these stays in `results`."""
+        bases = {name for name, rendering in self._renderings.items() if rendering.is_base}
+        errors = [
+            one
+            for one in results.findings
+            if one.file in bases and one.finding.action is Action.DENY
+        ]
+        results.findings = [one for one in results.findings if one.file not in bases]
+        results.remarks = [one for one in results.remarks if one.file not in bases]
+        results.not_evaluated = [one for one in results.not_evaluated if one.file not in bases]
+        return errors
+
+    def _as_warning(self, located: LocatedFinding) -> LocatedFinding:
+        """A finding that only a base has: whoever includes the base changes the field."""
+        folder = os.path.dirname(self._renderings[located.rendered_by].file) or "."
+        message = f"{located.finding.message} (only where {folder} is applied by itself: every "
+        message += "kustomization here that includes it changes this)"
+        finding = located.finding._replace(message=message, action=Action.WARN)
+        return located._replace(finding=finding)
+
+    def _origin(self, located: LocatedFinding) -> Origin:
+        rendering = self._renderings[located.file]
+        origin = rendering.finder.find(located)
+        if origin is not None:
+            return origin
+        file = self.files.read(rendering.file) or File(Source(located.file, ""))
+        return Origin(file, line_span(file, 1))
+
+    def _reason(self, located: LocatedFinding, origin: Origin, rules: dict[str, ActiveRule]) -> str:
+        """The reason of the comment in the origin that suppresses a finding; empty if none does."""
+        active = rules.get(located.finding.rule)
+        document = origin.document
+        if active is None or document is None:
+            return ""
+        key = (origin.file.source.name, document.start)
+        if key not in self._comments:
+            self._comments[key] = find_suppressions(origin.file, document, document.end)
+        comment = self._comments[key].covering(origin.path, active)
+        return comment.reason if comment else ""
+
+    def _without_lines(self, entries: list[_E]) -> list[_E]:
+        """The entries, each once, with what was rendered as their file."""
+        moved: dict[_E, None] = {}
+        for entry in entries:
+            rendering = self._renderings.get(entry.file)
+            if rendering:
+                message = f"{entry.message} (line {entry.line} of `{entry.file}`)"
+                entry = entry._replace(file=rendering.file, line=0, column=0, message=message)  # noqa: PLW2901
+            moved[entry] = None
+        return list(moved)
+
+
+def _moved(located: LocatedFinding, origin: Origin) -> LocatedFinding:
+    return located._replace(
+        file=origin.file.source.name,
+        span=origin.span,
+        excerpt=origin.file.excerpt(origin.span),
+        rendered_by=located.file,
+        rendered_line=located.span.line,
+    )
+
+
+def _fault(located: LocatedFinding) -> object:
+    """What the same fault has in common in every object that is rendered from one place."""
+    return located.finding.rule, located.file, located.span
+
+
+def _place(located: LocatedFinding, origin: Origin) -> object:
+    """What a finding has in common with the same one, of the same object, in other renderings."""
+    return located.finding.identity, origin.file.source.name, origin.span

@@ -5,29 +5,149 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
+from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol, cast
 
+from kubeyaml import Document
 from lint.linter import Linter
 from lint.rendering.chart_origins import ChartOrigins
-from lint.rendering.charts import CHART, ChartOptions, RenderedChart, is_library, render_chart
-from lint.rendering.discovery import find_charts, find_kustomizations
 from lint.rendering.kustomization_origins import KustomizationOrigins
-from lint.rendering.kustomizations import (
+from lint.rendering.origins import Places, SourceFiles
+from sources.manifests import File
+from sources.paths import files_at, is_excluded
+from sources.rendering.charts import (
+    CHART,
+    ChartOptions,
+    RenderedChart,
+    ignored_by_helm,
+    is_library,
+    render_chart,
+)
+from sources.rendering.kustomizations import (
     Kustomization,
     RenderedKustomization,
     choose_rendered,
     read_kustomization,
     render_kustomization,
 )
-from lint.rendering.places import Places
-from lint.rendering.plain_files import ChartFiles
-from lint.rendering.programs import MAX_SECONDS_OF_RUN, TOO_LONG, is_late
-from lint.sources import KUSTOMIZATIONS, Input, SkippedSource, UnreadableSource, UsageError
+from sources.rendering.programs import MAX_SECONDS_OF_RUN, TOO_LONG, is_late
+from sources.sources import (
+    KUSTOMIZATIONS,
+    Input,
+    SkippedSource,
+    Source,
+    UnreadableSource,
+    UnreadFile,
+    UsageError,
+    has_placeholder,
+)
+
+# Find the charts and the kustomizations in the paths that a user names.
+
+
+def find_charts(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The folder of each chart that is no part of another, and the path it was found at."""
+    for root in paths:
+        folders = {os.path.dirname(name) for name in _named(root, (CHART,), tuple(exclude))}
+        for folder in sorted(folders):
+            above, own = os.path.split(os.path.dirname(folder))
+            if own != "charts" or above not in folders:
+                base = root if os.path.isdir(root) else folder
+                yield os.path.normpath(folder or "."), base
+
+
+def find_kustomizations(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[str]:
+    """The files of all kustomizations."""
+    for root in paths:
+        yield from sorted(_named(root, KUSTOMIZATIONS, tuple(exclude)))
+
+
+def _named(path: str, wanted: Collection[str], exclude: tuple[str, ...]) -> Iterator[str]:
+    """The files called as one of `wanted`; the linter says of others why it does not read them."""
+    for name in files_at(path) if path != "-" else ():
+        if not isinstance(name, str) or os.path.basename(name) not in wanted:
+            continue
+        if UnreadFile(name, path).refusal() or not os.path.isfile(name):
+            continue
+        if not any(is_excluded(name, pattern) for pattern in exclude):
+            yield name
+
+
+# Which files of charts are evaluated as they are rendered.
+
+_FOLDERS = ("templates", "charts")
+
+
+class ChartFiles:
+    """The files of the charts that a run has rendered.
+
+    What helm says about the source of an object proves nothing, because a template may say it too.
+    So a file without placeholders is only evaluated as rendered if a rendering has its objects: it
+    has not if `.helmignore` names the file, or if the condition of a subchart is false.
+    """
+
+    def __init__(self, files: SourceFiles) -> None:
+        self._files = files
+        self._is_ignored: dict[str, Callable[[str], bool]] = {}
+        self._renderings: dict[str, list[Source]] = {}
+        self._objects: dict[str, set[bytes]] = {}
+
+    def add(self, rendered: RenderedChart) -> None:
+        """Remember a rendering."""
+        for name in _FOLDERS:
+            folder = os.path.normpath(os.path.join(rendered.folder, name))
+            self._renderings.setdefault(folder, []).append(rendered.source)
+
+    def is_ignored(self, name: str) -> bool:
+        """Whether the file is a template that helm leaves out, so that nothing can evaluate it."""
+        folder = self._folder_of(name)
+        file = self._files.read(name) if folder else None
+        if file is None or not has_placeholder(file.source.text):
+            return False
+        chart = os.path.dirname(folder)
+        if chart not in self._is_ignored:
+            self._is_ignored[chart] = ignored_by_helm(chart)
+        return self._is_ignored[chart](os.path.relpath(name, chart or "."))
+
+    def has(self, name: str) -> bool:
+        """Whether the file is evaluated as it is rendered."""
+        folder = self._folder_of(name)
+        if not folder:
+            return False
+        file = self._files.read(name)
+        if file is None:
+            return False
+        if has_placeholder(file.source.text):
+            return True
+        own = _objects(file)
+        return not own or own <= self._rendered(folder)
+
+    def _folder_of(self, name: str) -> str:
+        """The folder of templates or charts that the file is in; empty if it is in none."""
+        folder = os.path.dirname(os.path.normpath(name))
+        while folder not in self._renderings:
+            if folder == os.path.dirname(folder):
+                return ""
+            folder = os.path.dirname(folder)
+        return folder
+
+    def _rendered(self, folder: str) -> set[bytes]:
+        if folder not in self._objects:
+            sources = self._renderings[folder]
+            self._objects[folder] = set().union(*(_objects(File(source)) for source in sources))
+        return self._objects[folder]
+
+
+def _objects(file: File) -> set[bytes]:
+    """A digest of each object in the file."""
+    documents = (each for each in file.manifests() if isinstance(each, Document))
+    return {sha256(repr(each.value).encode()).digest() for each in documents}
+
 
 if TYPE_CHECKING:
-    from lint.git.staged import StagedFiles
+    from sources.git.changes import StagedFiles
 
 _MARKS = (CHART, *KUSTOMIZATIONS)
 _LIBRARY = "a library chart: it is evaluated in the charts that use it"

@@ -8,18 +8,18 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from policies.suggestions import did_you_mean
-from rules.profile.merging import merge_profiles
-from rules.profile.profile import Profile
-from rules.profile.records import (
+from policies.problems import did_you_mean
+from rules.profile.profile import (
     Component,
     Fraction,
     InjectedReference,
     NodeAffinity,
+    Profile,
     Resource,
     Scheduler,
     Taint,
     VisibleDevices,
+    merge_profiles,
 )
 
 # What the YAML files beside it say, in a form that is loaded far faster: `make docs`.

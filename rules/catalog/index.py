@@ -6,12 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rules.finding import Action
-from rules.objects.device_claim import DeviceClaim
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.objects.quota import Quota
-from rules.rule import Rule, indexed_rule
-from rules.traits.bits import (
+from rules.base.traits import (
     CLAIM,
     CLUSTER_QUEUE,
     CUDA_IMAGE,
@@ -59,6 +54,9 @@ from rules.traits.bits import (
     UNKNOWN_RESOURCE,
     WEBHOOK_CONFIGURATION,
 )
+from rules.finding import Action
+from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quota
+from rules.rule import Rule, indexed_rule
 
 CATALOG: tuple[Rule[Any], ...] = (
     indexed_rule(

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.finding import Action, Finding
 from rules.gpu.visibility import Visibility, parse_visibility
-from rules.objects.container_setting import ContainerSetting
+from rules.objects.file_settings import ContainerSetting
 from rules.profile.context import Context
 from rules.rule import define_rule
 

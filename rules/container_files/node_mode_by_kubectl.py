@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.finding import Action, Finding
-from rules.objects.label_command import LabelCommand
-from rules.placement.ack_nodes import CGPU_MODES, MODE
+from rules.objects.file_settings import LabelCommand
+from rules.placement.node_labels import CGPU_MODES, MODE
 from rules.profile.context import Context
 from rules.rule import define_rule
 

@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.finding import Action, Finding
-from rules.gpu.container_settings import uncounted_gpus
-from rules.objects.container_setting import ContainerSetting
+from rules.gpu.scripts import uncounted_gpus
+from rules.objects.file_settings import ContainerSetting
 from rules.profile.context import Context
 from rules.rule import define_rule
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rules.base.json_access import as_object, as_objects, as_text, display
+from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.finding import Finding
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.kubernetes_objects import KubernetesObject, Quota
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import Pod
-from rules.objects.quota import Quota
 from rules.placement.node_affinity import expressions, required_terms
-from rules.workloads.subjects import Subject
+from rules.workloads.pod_search import Subject
 
 # Built-in objects of fewer bytes, which are nearly all, are not compared with the bounds below: no
 # rule takes long with them.

@@ -1,31 +1,177 @@
 """Run rules over one manifest, one after the other, and collect the result."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.caching import cached_property
-from rules.base.json_access import as_object
-from rules.base.json_patch import Json
-from rules.engine.bounds import STEPS_OF_A_POD, StepLimit, steps_of
-from rules.engine.checking import NOTHING, ResultsByRule, check_subject
-from rules.engine.exceptions import ExceptionMatcher
-from rules.engine.fast_path import pod_from_raw, well_formed_pod
-from rules.engine.result import EvaluationResult, RuleFailure, RuleFindings
-from rules.engine.suppression import Suppress
+from rules.base.json_values import Json, as_object
+from rules.base.traits import satisfies
+from rules.engine.bounds import (
+    STEPS_OF_A_POD,
+    StepLimit,
+    TooManyStepsError,
+    steps_of,
+    steps_of_finding,
+)
+from rules.engine.exceptions import ExceptionMatcher, Suppress
+from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
+from rules.engine.trait_names import inventory_traits
+from rules.engine.traits import raw_traits, set_traits, traits_of
 from rules.finding import Finding
 from rules.gpu.components import is_component, is_mirror
-from rules.objects.circumstances import set_circumstances
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.objects.pod import Pod
+from rules.objects.kubernetes_objects import KubernetesObject
+from rules.objects.object_ref import object_ref
+from rules.objects.pod import Pod, set_circumstances
 from rules.profile.context import Context
-from rules.rule_set import ActiveRule, RuleSet
-from rules.traits.bits import satisfies
-from rules.traits.extraction import raw_traits, set_traits, traits_of
-from rules.traits.surroundings import inventory_traits
+from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
-from rules.workloads.subjects import MalformedField, Subject
+from rules.workloads.field_types import COMPILED_METADATA, COMPILED_POD, conforms
+from rules.workloads.pod_search import MalformedField, Subject
+
+# What comes of evaluating the rules about one manifest.
+
+
+class RuleFailure(NamedTuple):
+    """A rule that raised, or whose edits did not fit: a bug of gpuward."""
+
+    rule: str
+    error: str
+
+
+RuleFindings: TypeAlias = tuple[Sequence[Finding], str]
+"""What a rule has said about a subject, and its error if it raised one."""
+
+
+class EvaluationResult:
+    """What the rules say about one manifest.
+
+    - `findings`: those that nothing suppresses, excepts or supersedes.
+    - `malformed_fields`: fields of the wrong type; rules read them as empty.
+    - `failures`: bugs of gpuward.
+    - `excepted`: the rule of each finding that an exception of the policy accepts.
+    - `suppressed`: how many findings were suppressed.
+    - `pods`: how many pods the manifest holds; `components`: how many of them are components of
+      the GPU platform, which no rule is run for.
+    - `other_objects`: how many objects it holds that are no pods, and that rules are about.
+    - `by_subject`: what each rule has said about each subject, before exceptions and the like.
+    """
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.malformed_fields: list[MalformedField] = []
+        self.failures: list[RuleFailure] = []
+        self.excepted: list[str] = []
+        self.suppressed = 0
+        self.pods = 0
+        self.components = 0
+        self.other_objects = 0
+        self.used_exceptions: set[PolicyException] = set()
+        self.by_subject: Sequence[Mapping[str, RuleFindings]] = ()
+
+
+def introduced(new: Iterable[Finding], old: Iterable[Finding]) -> list[Finding]:
+    """The findings of `new` that `old` does not have, as multisets of identity and message."""
+    known = Counter((finding.identity, finding.message) for finding in old)
+    added = []
+    for finding in new:
+        mark = (finding.identity, finding.message)
+        if known[mark]:
+            known[mark] -= 1
+        else:
+            added.append(finding)
+    return added
+
+
+# Run one rule for one subject, within the bound on steps and whatever the rule raises.
+
+NOTHING: RuleFindings = ((), "")
+"""No finding and no error of a rule."""
+
+
+class ResultsByRule(dict[str, RuleFindings]):
+    """What rules have said about a subject, and what they said in an `earlier` evaluation.
+
+    What they said earlier takes as many steps as it took then, so that an object which takes too
+    many does so whether or not it was evaluated before.
+    """
+
+    def __init__(self, earlier: Mapping[str, RuleFindings]) -> None:
+        super().__init__()
+        self.earlier = earlier
+
+
+def check_subject(
+    active: ActiveRule, subject: Subject, context: Context, limit: StepLimit, steps: int
+) -> RuleFindings:
+    """The findings of the rule about `subject`, and its error if it raised one.
+
+    `context` has no options yet. `steps` are those of a rule that finds nothing; they are taken
+    from `limit`, and each finding takes more.
+    """
+    rule = active.rule
+    if not isinstance(subject, rule.subject):
+        return NOTHING
+    if rule.needs_resources and isinstance(subject, Pod) and subject.layout.gpu_field:
+        return NOTHING
+    limit.take(steps)
+    results = subject.results_by_rule
+    earlier = results.earlier.get(rule.name) if isinstance(results, ResultsByRule) else None
+    if earlier is not None:
+        limit.take(sum(map(steps_of_finding, earlier[0])))
+        return earlier
+    findings: list[Finding] = []
+    if active.options:
+        context = context.with_profile(context.profile, active.options)
+    try:
+        for finding in rule.check(subject, context):
+            limit.take(steps_of_finding(finding))
+            action = min(finding.action, active.action)
+            is_partial = isinstance(subject, Pod) and subject.is_partial
+            fixable = finding.has_fix(active.scope, is_partial=is_partial)
+            findings.append(finding.with_rule(rule.name, subject, action, fixable=fixable))
+    except (TooManyStepsError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001  # the one place where bugs of rules are caught
+        return findings, f"{type(error).__name__}: {error}"
+    return (findings, "") if findings else NOTHING
+
+
+# Recognise ordinary Pods, which are most of all objects, without a search for pods in them.
+
+
+def well_formed_pod(manifest: Json) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+    """Spec and metadata of a Pod whose fields all have the right types; None for all else.
+
+    Such a pod is the manifest's only subject, and most such pods need no view. A Pod without
+    containers is left to the search, which looks for them elsewhere.
+    """
+    if type(manifest) is not dict or manifest.get("kind") != "Pod" or "items" in manifest:
+        return None
+    spec: Any = manifest.get("spec")
+    metadata: Any = manifest.get("metadata")
+    if manifest.get("apiVersion") != "v1" or not conforms(spec, COMPILED_POD):
+        return None
+    if not spec.get("containers"):
+        return None
+    return (spec, metadata) if conforms(metadata, COMPILED_METADATA) else None
+
+
+def pod_from_raw(
+    spec: Mapping[str, Any], metadata: Mapping[str, Any], profile: Profile, namespace: str | None
+) -> Pod:
+    """The view of a `well_formed_pod`."""
+    owner = object_ref("Pod", "", metadata, namespace)
+    return Pod(
+        owner,
+        profile,
+        spec=(spec, ("spec",)),
+        metadata=(metadata, ("metadata",)),
+        stable_path="spec",
+    )
+
+
+# Run rules over one manifest, one after the other, and collect the result.
 
 
 class Evaluation:

@@ -1,16 +1,18 @@
-"""Which findings a policy's exceptions accept."""
+"""Which findings an exception of a policy accepts, or a comment suppresses."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
+from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.finding import Finding
 from rules.objects.pod import Pod
-from rules.policy_exception import PolicyException
-from rules.rule_set import RuleSet
-from rules.workloads.subjects import Subject
+from rules.workloads.pod_search import Subject
+
+# Which findings a policy's exceptions accept.
 
 
 class ExceptionMatcher:
@@ -67,3 +69,14 @@ class ExceptionMatcher:
             fits = exception.fits_containers(containers)
             self._fitting_pods[exception, subject.path] = fits
         return fits
+
+
+# Suppressing findings, which the linter does because of comments.
+
+Suppress: TypeAlias = Callable[[Finding, ActiveRule], bool]
+"""Whether a finding is suppressed, as by a comment in a file."""
+
+
+def suppress_nothing(_finding: Finding, _rule: ActiveRule) -> bool:
+    """Suppress nothing."""
+    return False

@@ -1,22 +1,141 @@
-"""Check a manifest by the rules of a policy, and fix it.
+"""Check a manifest by the rules of a policy, and fix it."""
 
-`check` reports on the manifest as given. `fix` runs the rules in order, each on the manifest as
-the fixes of the rules before it left it, and returns a JSON Patch. A rule that raises is a bug of
-gpuward: the result names it, and it never decides about a user's object.
-"""
-
-from collections.abc import Collection
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple
 
-from rules.base.json_patch import Json, Operation
+from rules.base.json_values import EditError, Json, Operation, apply
 from rules.engine.bounds import StepLimit
-from rules.engine.evaluation import Evaluation
-from rules.engine.fix_attempt import FixAttempt
-from rules.engine.result import EvaluationResult, RuleFailure
-from rules.engine.suppression import Suppress, suppress_nothing
+from rules.engine.evaluation import Evaluation, EvaluationResult, RuleFailure, introduced
+from rules.engine.exceptions import Suppress, suppress_nothing
+from rules.engine.rule_set import ActiveRule, RuleSet
 from rules.finding import Finding
 from rules.profile.context import Context
-from rules.rule_set import ActiveRule, RuleSet
+
+# Run the rules over one manifest in passes, and make their fixes on the way.
+
+# Far more passes than rules that build on each other need.
+MAX_PASSES = 8
+
+
+class FixAttempt:
+    """One attempt to fix a manifest, rule by rule."""
+
+    def __init__(
+        self, evaluation: Evaluation, manifest: Json, only: Collection[str] | None
+    ) -> None:
+        self.manifest = manifest
+        self.operations: list[Operation] = []
+        self.fixed: list[Finding] = []
+        self.failures: list[RuleFailure] = []
+        self._not_selected: dict[str, list[Finding]] = {}
+        self._skipped: list[ActiveRule] = []
+        self._only = only
+        self._evaluation = evaluation
+
+    @property
+    def result(self) -> EvaluationResult:
+        """What the rules say about the manifest as it is now."""
+        return self._evaluation.result
+
+    def run(self, disabled_fixes: dict[str, RuleFailure]) -> dict[str, RuleFailure]:
+        """Fix until nothing more can be fixed; the rules whose fixes do not hold, and why.
+
+        One fix may make possible that of a rule which ran earlier, so rules run in passes. A
+        rule whose edits do not fit the manifest is added to `disabled_fixes`.
+        """
+        for _ in range(MAX_PASSES):
+            before = len(self.fixed)
+            self._run_pass(disabled_fixes)
+            if len(self.fixed) == before or self._is_settled():
+                return self._unresolved()
+            self._restart()
+        reason = "its fixes come to no end"
+        return {f.rule: RuleFailure(f.rule, reason) for f in self.fixed[before:]}
+
+    def _run_pass(self, disabled_fixes: dict[str, RuleFailure]) -> None:
+        fixed_before = frozenset(finding.identity for finding in self.fixed)
+        waiting: Sequence[tuple[int, ActiveRule]] = self._evaluation.rules
+        while waiting:
+            waiting = self._run_to_next_fix(waiting, fixed_before, disabled_fixes)
+
+    def _run_to_next_fix(
+        self,
+        waiting: Sequence[tuple[int, ActiveRule]],
+        fixed_before: Collection[str],
+        disabled_fixes: dict[str, RuleFailure],
+    ) -> Sequence[tuple[int, ActiveRule]]:
+        """Run rules until one fixes something; those that come after it."""
+        for number, active in waiting:
+            findings = self._evaluation.run_rule(active)
+            if not findings or active.rule.name in disabled_fixes:
+                continue
+            selected = [finding for finding in findings if self._is_selected(finding)]
+            if selected and fixed_before:
+                selected = [f for f in selected if f.identity not in fixed_before]
+            if not selected:
+                continue
+            name = active.rule.name
+            edits = [edit for finding in selected if finding.fix for edit in finding.fix.edits]
+            try:
+                self.manifest, operations = apply(self.manifest, edits)
+            except EditError as error:
+                disabled_fixes[name] = RuleFailure(name, f"EditError: {error}")
+                continue
+            self.operations += operations
+            self.fixed += selected
+            self._not_selected[name] = [f for f in findings if not self._is_selected(f)]
+            return self._restart(name, after=number)
+        return ()
+
+    def _restart(self, edited_by: str = "", after: int = -1) -> Sequence[tuple[int, ActiveRule]]:
+        """Go on with the manifest as the rule `edited_by`, of number `after`, has fixed it.
+
+        Returns the rules after that number. Of those up to it, the ones that supersede others run
+        again; the others have to be run before the result is complete.
+        """
+        self.failures += self.result.failures
+        self._evaluation.restart(self.manifest, edited_by)
+        rules = self._evaluation.rules
+        first = bisect_right(rules, after, key=itemgetter(0))
+        self._skipped = []
+        for _, active in rules[:first]:
+            if active.rule.supersedes:
+                self._evaluation.run_rule(active)
+            else:
+                self._skipped.append(active)
+        return rules[first:]
+
+    def _is_settled(self) -> bool:
+        """Whether the rules that the last fix made the pass skip find nothing in the manifest.
+
+        Then there is nothing to fix, and the result is complete.
+        """
+        return not any(map(self._evaluation.run_rule, self._skipped))
+
+    def _unresolved(self) -> dict[str, RuleFailure]:
+        """The rules that report a finding again although their fix was made."""
+        if not self.fixed or not self.result.findings:
+            return {}
+        fixed_identities = {finding.identity for finding in self.fixed}
+        known = chain(*self._not_selected.values())
+        return {
+            finding.rule: RuleFailure(finding.rule, f"the fix does not resolve {finding.identity}")
+            for finding in introduced(self.result.findings, known)
+            if finding.identity in fixed_identities
+        }
+
+    def _is_selected(self, finding: Finding) -> bool:
+        return finding.fixable and (self._only is None or finding.container_name in self._only)
+
+
+# Check a manifest by the rules of a policy, and fix it.
+#
+# `check` reports on the manifest as given. `fix` runs the rules in order, each on the manifest as
+# the fixes of the rules before it left it, and returns a JSON Patch. A rule that raises is a bug of
+# gpuward: the result names it, and it never decides about a user's object.
 
 
 class FixResult(NamedTuple):

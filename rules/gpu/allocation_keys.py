@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rules.base.caching import cached_by_text
-from rules.base.patterns import matches
+from rules.base.words import matches
 
 # Patterns of keys that only schedulers and device plugins write.
 ALLOCATION_KEYS = (

@@ -1,14 +1,23 @@
-"""The pods of the GPU platform itself (device plugins, exporters, agents), and who creates them."""
+"""The parts of the GPU platform itself: its pods, device plugins, exporters and webhooks."""
 
 from __future__ import annotations
 
-from rules.base.patterns import matches_any
-from rules.gpu.images import is_agent_image, is_cuda_image
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rules.base.json_values import as_objects, as_text
+from rules.base.words import matches_any
+from rules.gpu.images import full_repository, is_agent_image, is_cuda_image
+from rules.gpu.volumes import host_mounts
 from rules.objects.container import Container
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import MIRROR, Pod
 from rules.profile.context import Context
-from rules.profile.records import Component
+from rules.profile.profile import Component
+
+# The pods of the GPU platform itself (device plugins, exporters, agents), and who creates them.
 
 # The user that all controllers of Kubernetes are where they have no service accounts of their own.
 CONTROLLER_MANAGER = "system:kube-controller-manager"
@@ -86,3 +95,118 @@ def is_mirror(pod: Pod, context: Context) -> bool:
     """
     is_annotated = pod.object.kind == "Pod" and MIRROR in pod.annotations
     return is_annotated and (context.user or "").startswith(_KUBELETS)
+
+
+# Which workloads are device plugins of GPUs, or exporters of their metrics.
+
+# Where the sockets of device plugins are (k8s.io/kubelet pkg/apis/deviceplugin/v1beta1).
+PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
+# The first part of a maker's domain in names of resources -> the words that name its accelerators.
+# DCGM is NVIDIA's Data Center GPU Manager; copies of its images have names without NVIDIA's. The
+# word `aws` names no accelerator: NVIDIA's run there too.
+_WORDS = {
+    "nvidia": frozenset({"nvidia", "cuda", "dcgm"}),
+    "amd": frozenset({"amd", "amdgpu", "rocm"}),
+    "intel": frozenset({"intel"}),
+    "habana": frozenset({"habana", "gaudi"}),
+    "huawei": frozenset({"huawei", "ascend"}),
+    "aws": frozenset({"neuron"}),
+}
+_ACCELERATORS = frozenset({"hami", "npu", "mlu", "dcu", "metax"}).union(*_WORDS.values())
+_NONE: frozenset[str] = frozenset()
+
+
+def device_plugin_words(workload: KubernetesObject) -> frozenset[str]:
+    """The words in the name and the images of a device plugin of GPUs; empty for others.
+
+    Such a DaemonSet mounts the folder of the kubelet in which plugins register, and its name or an
+    image names a maker of accelerators. Network and storage plugins mount the same folder.
+    """
+    for pod in workload.pods:
+        images = [m.container.image for m in host_mounts(pod) if m.path == PLUGIN_FOLDER]
+        words = _words(workload.object.name).union(*map(_image_words, images))
+        if images and _names_accelerator(words):
+            return words
+    return _NONE
+
+
+def exporter_words(workload: KubernetesObject) -> frozenset[str]:
+    """The words in the name or an image that show an exporter of GPU metrics; empty if none do.
+
+    Such a DaemonSet mounts a path of the node. Its name, or one image, has the word `exporter` and
+    also names a maker of accelerators, as `dcgm-exporter` and `amd-device-metrics-exporter` do.
+    """
+    for pod in workload.pods if workload.object.kind == "DaemonSet" else ():
+        mounts = host_mounts(pod)
+        if not mounts or any(m.path == PLUGIN_FOLDER for m in mounts):
+            continue
+        images = (_image_words(container.image) for container in pod.containers)
+        for words in (_words(workload.object.name), *images):
+            if any("exporter" in word for word in words) and _names_accelerator(words):
+                return words
+    return _NONE
+
+
+def words_of_maker(resource: str) -> frozenset[str]:
+    """The words that name the maker of `resource`, such as `nvidia.com/gpu`."""
+    maker = resource.partition("/")[0].partition(".")[0]
+    return _WORDS.get(maker, frozenset({maker}))
+
+
+def _image_words(image: str) -> frozenset[str]:
+    """Those of the owner and the name: the registry and the folders of a mirror mean nothing."""
+    return _words(" ".join(full_repository(image).split("/")[1:][-2:]))
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[a-z0-9]+", text.lower()))
+
+
+def _names_accelerator(words: frozenset[str]) -> bool:
+    return any(word in _ACCELERATORS or "gpu" in word for word in words)
+
+
+# The admission webhooks of GPU platforms, known by the names of their entries.
+
+OWN = ("*.gpuward.io",)
+# What rules of webhooks call pods. "pods/*" is not among them: it means the subresources of pods.
+PODS = frozenset({"pods", "*", "*/*"})
+# Read in Project-HAMi/HAMi charts/hami/templates/scheduler/webhook.yaml at 2659bf678012,
+# kai-scheduler/KAI-Scheduler pkg/operator/operands/admission/resources.go at 20e273b67cef
+# (SERVICE.NAMESPACE.svc, here with the defaults), volcano-sh/volcano
+# installer/helm/chart/volcano/templates/webhooks.yaml at 0b05bb71f19c (mutatepod.volcano.sh), and
+# koordinator-sh/koordinator config/webhook/manifests.yaml at 21bf5ea9f7d6
+# (mpod-create.koordinator.sh).
+PEERS = ("vgpu.hami.io", "admission.kai-scheduler.svc", "*.volcano.sh", "*.koordinator.sh")
+
+
+def known_entries(
+    subject: KubernetesObject, names: tuple[str, ...]
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The entries of a webhook configuration with one of `names`, with their indices."""
+    for index, entry in as_objects(subject.raw.get("webhooks")):
+        if matches_any(names, as_text(entry.get("name"))):
+            yield index, entry
+
+
+def core_resources(entry: Mapping[str, Any], operation: str) -> set[str]:
+    """The resources of the core API group for which the entry is called at `operation`."""
+    found: set[str] = set()
+    for _, rule in as_objects(entry.get("rules")):
+        if _lists(rule, "apiGroups", "") and _lists(rule, "operations", operation):
+            found |= _texts(rule, "resources")
+    return found
+
+
+def entry_name(entry: Mapping[str, Any]) -> str:
+    """The name of the entry, `""` if it has none."""
+    return as_text(entry.get("name"))
+
+
+def _lists(rule: Mapping[str, Any], field: str, value: str) -> bool:
+    return not {value, "*"}.isdisjoint(_texts(rule, field))
+
+
+def _texts(rule: Mapping[str, Any], field: str) -> set[str]:
+    values = rule.get(field)
+    return {v for v in values if isinstance(v, str)} if isinstance(values, list) else set()

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rules.base.spelling import within_slips
+from rules.base.traits import NVIDIA_CARD
+from rules.base.words import within_slips
 from rules.gpu.devices import NATIVE
 from rules.profile.profile import Profile
-from rules.traits.bits import NVIDIA_CARD
 
 ORDINARY = frozenset({*NATIVE, NVIDIA_CARD})
 # Right name -> the wrong ones that users write.

@@ -8,15 +8,16 @@ precedence follows the kubelet: the device plugin's variables come first, then `
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
-from rules.base.json_access import as_object, as_text, display
+from rules.base.json_values import as_object, as_text, display
+from rules.finding import Action, Finding
 from rules.gpu.devices import devices, request_of, requests_gpu
 from rules.objects.container import Container
 from rules.objects.pod import Pod
-from rules.profile.records import VisibleDevices
+from rules.profile.profile import VisibleDevices
 
 NVIDIA = "NVIDIA_VISIBLE_DEVICES"
 VOID = "void"
@@ -195,3 +196,70 @@ def is_platform_config_map(pod: Pod, container: Container, name: str) -> bool:
     annotations = {reference.annotation for reference in pod.profile.injected_references}
     prefixes = filter(None, (as_text(pod.annotations.get(key)) for key in annotations))
     return container.is_fraction_target and is_form and name_prefix in prefixes
+
+
+# Findings about prefixes in `envFrom` from which a key can form a variable.
+
+
+def prefix_findings(
+    container: Container,
+    variable: str,
+    *,
+    effect: str,
+    subject: str = "",
+    remedy: str = "",
+    within: str = "",
+) -> Iterator[Finding]:
+    """Yield a finding if a prefix of `container` and some key can form `variable`.
+
+    `variable` may end in `*`. `effect` continues the message, `remedy` the advice; `subject` begins
+    the message, if not with the container alone. Only prefixes that begin with `within` count.
+    """
+    found = matching_prefixes(container, variable)
+    for index, source in [e for e in found if as_text(e[1]["prefix"]).startswith(within)][-1:]:
+        name = variable.removesuffix("*")
+        yield Finding(
+            path=(*container.path, "envFrom", index, "prefix"),
+            key=f"envFrom.{name}",
+            message=(
+                f"{subject or container} takes variables with the prefix "
+                f"{display(source['prefix'])}, which a key can complete to {name}{effect}"
+            ),
+            container=container,
+            help=f"choose a prefix that {name} does not begin with{remedy}",
+        )
+
+
+# Variables for the cards of one maker beside a request for a card of another.
+
+
+def foreign_request(known: VisibleDevices, container: Container) -> str:
+    """The first GPU resource that `container` requests, if none is of the maker of `known`.
+
+    Empty if one is, and if the container requests nothing or something of unknown vendor.
+    """
+    if container.claims or is_for_requested_gpu(known, container):
+        return ""
+    return request_of(container).first
+
+
+def foreign_variable(
+    container: Container, setting: str, known: VisibleDevices, resource: str
+) -> str:
+    """The message about `setting`, such as `sets X="all"`, of the variable `known`."""
+    return (
+        f"{container} asks for {display(resource)} and {setting}, which only the container runtime "
+        f"for {known.maker} cards reads: its image or its settings are for another maker's cards"
+    )
+
+
+def action_beside(known: VisibleDevices, resource: str, container: Container) -> Action:
+    """What the variable `known` beside `resource` deserves.
+
+    On a machine with cards of both makers it grants cards. Some makers' cards are in machines of
+    their own.
+    """
+    profile = container.profile
+    requested = profile.resource(resource)
+    is_apart = requested is not None and requested.exclusive
+    return Action.WARN if is_apart or profile.is_exclusive(known.vendors) else Action.DENY

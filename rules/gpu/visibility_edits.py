@@ -1,14 +1,16 @@
-"""Edits that remove a visible-devices variable, or make it hide all devices."""
+"""Edits of visible-devices variables, and what messages advise users to do instead."""
 
 from __future__ import annotations
 
-from rules.base.json_patch import Edit, append, put, remove
+from rules.base.json_values import Edit, append, put, remove
 from rules.finding import Fix
 from rules.gpu.devices import requests_gpu, uses_device_plugin
 from rules.gpu.visibility import ALTERNATIVE, NVIDIA, display_variable, is_for_requested_gpu
 from rules.objects.container import Container
 from rules.objects.pod import Pod
-from rules.profile.records import VisibleDevices
+from rules.profile.profile import VisibleDevices
+
+# Edits that remove a visible-devices variable, or make it hide all devices.
 
 
 def remove_edits(container: Container, variable: str) -> tuple[Edit, ...]:
@@ -74,3 +76,37 @@ def requested_advice(container: Container, variable: str) -> str:
     value = hidden_value(container, variable)
     what = "remove the variable" if value is None else f"set the variable to {value}"
     return f"{what}: the devices of a claim do not depend on it"
+
+
+# What messages advise users to do instead.
+
+REQUEST_IN_LIMITS = "ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)"
+"""Advice for messages that first say what to remove."""
+_EXEC = (
+    "an ephemeral container cannot ask for a GPU; use `kubectl exec` in the container that has one"
+)
+IN_NODE_DEBUGGER = (
+    "`kubectl debug node/` shows the whole node: choose an image without CUDA, and use the node's "
+    "own programs by `chroot /host`"
+)
+# What `kubectl debug node/` writes into its pods (kubernetes/kubectl pkg/cmd/debug/debug.go).
+_DEBUGGER_LABEL = ("app.kubernetes.io/managed-by", "kubectl-debug")
+
+
+def remove_and_request(
+    container: Container, removal: str, request: str = REQUEST_IN_LIMITS, otherwise: str = ""
+) -> str:
+    """`removal`, such as `remove the mount`, and how `container` gets a GPU instead.
+
+    `otherwise` is another way to remove the fault, such as `, or set the variable to void`.
+    Kubernetes forbids `resources` in ephemeral containers.
+    """
+    if container.role == "ephemeral":
+        return f"{removal}{otherwise}: {_EXEC}"
+    return f"{removal} and {request}{otherwise}"
+
+
+def is_node_debugger(pod: Pod) -> bool:
+    """Whether the pod says that `kubectl debug node/` made it. Anybody can write that."""
+    key, value = _DEBUGGER_LABEL
+    return pod.labels.get(key) == value

@@ -3,27 +3,152 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from rules.base.json_access import as_object, as_objects, as_text
-from rules.inventory.inventory import Inventory
-from rules.inventory.nodes import NodeCollector
-from rules.inventory.records import (
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.quantity import Quantity, parse
+from rules.base.words import matches_any
+from rules.inventory.inventory import (
     ADMIN_ACCESS,
+    SURVEY,
     ClusterQueue,
     ConfigMap,
     DeviceClass,
+    Inventory,
     LimitRange,
     LocalQueue,
     Namespace,
+    NodeGroup,
+    NodeSurvey,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceQuota,
     RuntimeClass,
+    SharePool,
 )
-from rules.inventory.shares import ShareCollector
-from rules.inventory.variable_names import VariableNames
+
+# Collect what rules compare with nodes: groups of nodes that look alike to them.
+
+MOST_GROUPS = 200
+MOST_CHARACTERS = 200_000
+"""Of the labels of all groups: a file of an inventory holds a megabyte, and has each twice."""
+MOST_RESOURCES = 200
+"""Of the nodes of one group."""
+
+
+class NodeCollector:
+    """Groups nodes by the labels and GPU resources whose names match the patterns.
+
+    A cluster has thousands of nodes of few kinds, so their number does not matter. `is_full` says
+    that there are more groups, or more resources in one of them, than an inventory holds.
+    """
+
+    def __init__(self, labels: Iterable[str] = (), resources: Iterable[str] = ()) -> None:
+        self._labels, self._resources = tuple(labels), tuple(resources)
+        self._groups: dict[str, tuple[dict[str, str], dict[str, int]]] = {}
+        self._characters = 0
+        self.is_full = False
+        self.has_all = False
+        """Whether every node of the cluster has been added. Who knows that sets it."""
+
+    def add(self, node: Mapping[str, Any]) -> None:
+        """Add a Node."""
+        every = as_object(as_object(node.get("metadata")).get("labels"))
+        labels = {k: as_text(v) for k, v in sorted(every.items()) if matches_any(self._labels, k)}
+        name = ",".join(f"{key}={value}" for key, value in labels.items())
+        if name not in self._groups:
+            self._characters += len(name)
+            if len(self._groups) >= MOST_GROUPS or self._characters > MOST_CHARACTERS:
+                self.is_full = True
+                return
+            self._groups[name] = labels, {}
+        _, resources = self._groups[name]
+        for resource, amount in self._offered(as_object(node.get("status"))):
+            if resource in resources or len(resources) < MOST_RESOURCES:
+                resources[resource] = max(amount, resources.get(resource, 0))
+            else:
+                self.is_full = True
+
+    def _offered(self, status: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
+        """The GPU resources of a node. Its capacity stays when its device plugin restarts."""
+        for field in ("capacity", "allocatable"):
+            for name, value in as_object(status.get(field)).items():
+                amount = parse(value) if matches_any(self._resources, name) else None
+                if isinstance(amount, Quantity) and amount.value > 0:
+                    yield name, amount.value
+
+    def records(self) -> dict[type, dict[str, dict[str, Any]]]:
+        """The records of what has been added, as an `Inventory` takes them; empty if nothing."""
+        found: dict[type, dict[str, dict[str, Any]]] = {}
+        if self._groups:
+            groups = {
+                name: NodeGroup(labels, dict(sorted(resources.items())))
+                for name, (labels, resources) in self._groups.items()
+            }
+            found[NodeGroup] = {"": groups}
+        if self.has_all and not self.is_full:
+            survey = NodeSurvey(frozenset(self._labels), frozenset(self._resources))
+            found[NodeSurvey] = {"": {SURVEY: survey}}
+        return found
+
+
+# Collect the objects whose pods ask for computing power of shared cards, by pool of nodes.
+
+MOST = 1_000
+"""Objects of all pools together. What comes later is not known."""
+
+
+class ShareCollector:
+    """Collects objects whose pods share cards, by the pool of nodes that the pods require.
+
+    An object that is there in two forms, as in a repository with several environments, does not
+    count: nobody knows which one runs beside the others.
+    """
+
+    def __init__(self) -> None:
+        self._with_power: dict[str, set[str]] = {}
+        self._without: dict[str, set[str]] = {}
+        self._count = 0
+
+    def add(self, pool: str, owner: str, *, has_power: bool) -> None:
+        """Add an object, by its kind and name, whose pods require the nodes of `pool`."""
+        self._count += 1
+        if self._count <= MOST:
+            by_pool = self._with_power if has_power else self._without
+            by_pool.setdefault(pool, set()).add(owner)
+
+    def records(self) -> dict[type, dict[str, dict[str, SharePool]]]:
+        """The records of what has been added, as an `Inventory` takes them; empty if nothing."""
+        certain = {
+            pool: SharePool(min(owners - self._without.get(pool, set())))
+            for pool, owners in self._with_power.items()
+            if owners - self._without.get(pool, set())
+        }
+        return {SharePool: {"": certain}} if certain else {}
+
+
+# Which variables of a ConfigMap an inventory keeps.
+
+MAX_VARIABLES = 20
+"""Of a ConfigMap, whose tenant may choose any number of names for some patterns."""
+
+
+class VariableNames:
+    """The variables that container runtimes read, as names and patterns of names."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._patterns = tuple(patterns)
+        self._exact = frozenset(name for name in self._patterns if "*" not in name)
+
+    def among(self, names: Iterable[str]) -> list[str]:
+        """Those of `names` that are read, at most MAX_VARIABLES: first what no pattern stands for.
+
+        What a pattern stands for is read by few nodes only, and a tenant may choose its name.
+        """
+        found = [name for name in names if matches_any(self._patterns, name)]
+        return sorted(found, key=lambda name: name not in self._exact)[:MAX_VARIABLES]
+
 
 MAX_OBJECTS = 100_000
 MAX_IN_NAMESPACE = 2_000_000

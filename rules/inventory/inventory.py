@@ -1,15 +1,15 @@
-"""A frozen value: what is known about other objects, such as the manifests of the same run.
-
-"Inventory" is Gatekeeper's word for the objects to which policies may refer.
-"""
-
-from __future__ import annotations
+"""What is known about other objects, such as the manifests of the same run: a frozen value."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, NamedTuple, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from rules.base.caching import BoundedCache
+from rules.base.json_values import as_object
+
+# A frozen value: what is known about other objects, such as the manifests of the same run.
+#
+# "Inventory" is Gatekeeper's word for the objects to which policies may refer.
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -56,13 +56,13 @@ class Inventory:
 
     __hash__ = None  # type: ignore[assignment]  # its records cannot be hashed
 
-    def seen_from(self, unnamed: str) -> Inventory:
+    def seen_from(self, unnamed: str) -> "Inventory":
         """The same for an evaluation in which `unnamed` stands for the namespace not named."""
         seen = Inventory(self._records, unnamed)
         seen._derived = self._derived
         return seen
 
-    def once(self, derive: Callable[[Inventory, A], R], argument: A) -> R:
+    def once(self, derive: Callable[["Inventory", A], R], argument: A) -> R:
         """`derive(self, argument)`, computed once for all evaluations that share the records.
 
         `derive` reads objects of the cluster alone, so that all of them see the same.
@@ -106,3 +106,193 @@ class Inventory:
 
 
 EMPTY = Inventory()
+
+
+# What an inventory knows of an object of each kind. The classes have the names of the kinds.
+#
+# Nodes are known by groups.
+
+
+class ClusterQueue(NamedTuple):
+    """Kueue's ClusterQueue: the resources of which it has quotas."""
+
+    resources: frozenset[str]
+
+
+class ConfigMap(NamedTuple):
+    """The keys that container runtimes read as variables, with their values."""
+
+    variables: Mapping[str, str]
+
+
+class DeviceClass(NamedTuple):
+    """The extended resource by which pods can ask for the class without a claim; may be empty."""
+
+    extended_resource: str
+
+
+class LimitRange(NamedTuple):
+    """What the limits of the type Container say: their `max`, and what containers get unasked.
+
+    `limits` and `requests` are the resources of which a container gets a default.
+    """
+
+    max: Mapping[str, Any]
+    limits: frozenset[str]
+    requests: frozenset[str]
+
+
+class LocalQueue(NamedTuple):
+    """Kueue's LocalQueue: the name of the ClusterQueue whose quotas its workloads use."""
+
+    cluster_queue: str
+
+
+ADMIN_ACCESS = ("resource.kubernetes.io/admin-access", "resource.k8s.io/admin-access")
+"""Labels that allow admin access to devices: of Kubernetes 1.34 and newer, and of 1.33."""
+
+
+class Namespace(NamedTuple):
+    """The labels of ADMIN_ACCESS that it has."""
+
+    labels: Mapping[str, Any]
+
+
+class NodeGroup(NamedTuple):
+    """Nodes with the same values of the labels that rules compare.
+
+    `resources` are the GPU resources that they offer, each with the amount of the node that has
+    most of it.
+    """
+
+    labels: Mapping[str, str]
+    resources: Mapping[str, int]
+
+
+class NodeSurvey(NamedTuple):
+    """That every node is in a NodeGroup, and the patterns of the labels and resources kept there.
+
+    Without it, there may be nodes that nobody knows of.
+    """
+
+    labels: frozenset[str]
+    resources: frozenset[str]
+
+
+SURVEY = "nodes"
+"""The name of the one NodeSurvey of an inventory."""
+
+
+class ResourceClaim(NamedTuple):
+    """The device classes of its requests."""
+
+    classes: frozenset[str]
+
+
+class ResourceClaimTemplate(NamedTuple):
+    """The device classes of the requests of its claims."""
+
+    classes: frozenset[str]
+
+
+class ResourceQuota(NamedTuple):
+    """The hard limits. With scopes they count only some of the pods of the namespace."""
+
+    hard: Mapping[str, Any]
+    has_scopes: bool
+
+
+class RuntimeClass(NamedTuple):
+    """The name by which the container runtime on the node knows the class."""
+
+    handler: str
+
+
+class SharePool(NamedTuple):
+    """An object whose pods ask for computing power of shared cards, in a pool of nodes.
+
+    Its name in the inventory is the labels of the nodes.
+    """
+
+    object: str
+
+
+_OBJECTS: tuple[type, ...] = (
+    *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, ResourceClaim),
+    *(ResourceClaimTemplate, ResourceQuota, RuntimeClass),
+)
+RECORDS = (*_OBJECTS, NodeGroup, NodeSurvey, SharePool)
+KINDS = (*(kind.__name__ for kind in _OBJECTS), "Node")
+"""The kinds of objects of which an inventory knows something."""
+
+
+# An inventory as JSON, in which one program hands it to another.
+
+VERSION = 1
+"""The version of the format. Who knows another one cannot read it."""
+
+
+def to_json(inventory: Inventory) -> dict[str, Any]:
+    """The inventory as an object of JSON; equal inventories give equal objects."""
+    return {
+        kind.__name__: {
+            home: {name: _encode(record) for name, record in sorted(by_name.items())}
+            for home, by_name in sorted(by_home.items())
+        }
+        for kind, by_home in sorted(inventory.records.items(), key=lambda pair: pair[0].__name__)
+    }
+
+
+def from_json(raw: Any) -> "Inventory":
+    """The inventory that `raw` is. Raises ValueError, which says what has the wrong type."""
+    known = {kind.__name__: kind for kind in RECORDS}
+    records: dict[type, dict[str, dict[str, Any]]] = {}
+    for kind, homes in _entries(raw, "the inventory"):
+        if kind not in known:
+            raise ValueError(f"it has records of an unknown kind, {kind[:80]!r}")
+        by_home = records.setdefault(known[kind], {})
+        for home, names in _entries(homes, kind):
+            place = by_home.setdefault(home, {})
+            for name, record in _entries(names, kind):
+                found = None if record is None else _decode(record, known[kind], f"{kind} {name}")
+                place[name] = found
+    return Inventory(records)
+
+
+def _entries(raw: Any, what: str) -> Any:
+    if not isinstance(raw, Mapping):
+        raise ValueError(f"{what[:80]} is no object")  # noqa: TRY004  # of JSON
+    return as_object(raw).items()
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {key: _encode(each) for key, each in value._asdict().items()}
+    if isinstance(value, Mapping):
+        return {key: _encode(each) for key, each in value.items()}
+    if isinstance(value, tuple | list | frozenset | set):
+        items = [_encode(each) for each in value]
+        return sorted(items) if isinstance(value, frozenset | set) else items
+    return value
+
+
+def _decode(raw: Any, hint: Any, what: str) -> Any:  # noqa: PLR0911  # one for each type
+    """The value of the type `hint` that `raw` is in JSON."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return raw
+    if hint is NoneType and raw is None:
+        return None
+    if origin is UnionType:
+        return None if raw is None else _decode(raw, parts[0], what)
+    if hasattr(hint, "_fields") and isinstance(raw, dict):
+        hints = get_type_hints(hint)
+        given = {key: _decode(raw.get(key), hints[key], what) for key in hint._fields}
+        return hint(**given)
+    if origin is not None and issubclass(origin, Mapping) and isinstance(raw, dict):
+        return {key: _decode(each, parts[1], what) for key, each in raw.items()}
+    if origin in {tuple, frozenset} and isinstance(raw, list):
+        return origin(_decode(each, parts[0], what) for each in raw)
+    if isinstance(hint, type) and type(raw) is hint:
+        return raw
+    raise ValueError(f"a value of {what[:80]} has the wrong type")

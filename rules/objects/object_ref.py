@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rules.base.json_access import as_text
+from rules.base.json_values import as_text
 
 BUILT_IN_GROUPS = frozenset({"", "apps", "batch", "extensions"})
 _NAMESPACE = r"(?s)(?!.{64})[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"

@@ -10,17 +10,19 @@ from types import MappingProxyType
 from typing import Any
 
 from rules.base.caching import cached_property
-from rules.base.json_access import as_object, as_objects, as_text
-from rules.base.json_patch import Json, Path, find_value
-from rules.objects.container import Container
-from rules.objects.facts import (
+from rules.base.json_values import Json, Path, as_object, as_objects, as_text, find_value
+from rules.objects.container import (
     GIVEN_TO_POD,
     KEPT_BESIDE_CONTAINERS,
+    POD_SPEC,
+    Container,
+    PodLayout,
+    Role,
     forget_facts,
     kept_by_pod,
 )
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef
-from rules.objects.pod_layout import POD_SPEC, PodLayout, Role
+from rules.profile.context import Context
 from rules.profile.profile import Profile
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -197,3 +199,35 @@ class Pod:
             return True
         owners = as_objects(self.metadata.get("ownerReferences"))
         return any(o.get("kind") == "DaemonSet" and o.get("controller") is True for _, o in owners)
+
+
+# What is known about a pod besides its own fields: whether it exists, and whether it is whole.
+
+EVERY_CONTAINER = "*"
+
+
+def set_circumstances(pod: Pod, context: Context) -> None:
+    """Set `exists` and `is_partial` of `pod`.
+
+    In a file, the fields that only an API server and its controllers write show that the pod was
+    read from a cluster. A tenant can write them into a new pod, so at admission they mean nothing.
+    """
+    if context.operation is not None:
+        pod.exists = context.operation == "UPDATE"
+        return
+    pod.exists = _was_read_from_a_cluster(pod)
+    pod.is_partial = context.is_patch or _lacks_parts(pod)
+
+
+def _was_read_from_a_cluster(pod: Pod) -> bool:
+    is_bound = bool(pod.spec.get("nodeName"))
+    return (
+        pod.object.kind == "Pod" and bool(pod.metadata.get("uid")) and (is_bound or pod.has_status)
+    )
+
+
+def _lacks_parts(pod: Pod) -> bool:
+    """Whether a container has no image, or stands for every container of another pod."""
+    return pod.layout is POD_SPEC and any(
+        not container.image or container.name == EVERY_CONTAINER for container in pod.containers
+    )

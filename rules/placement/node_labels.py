@@ -1,16 +1,25 @@
-"""What an object says about nodes: its own labels, if it is a Node, or those of new nodes."""
+"""What objects say about nodes: their labels, resources and GPU modes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rules.base.json_access import as_object, as_objects, as_text
-from rules.base.json_patch import Path, find_value
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.traits.bits import NATIVE_TAINT_PREFIX
-from rules.workloads.node_pool_kinds import NodeFields
-from rules.workloads.object_kinds import OBJECT_KINDS
+from rules.base.json_values import Path, as_object, as_objects, as_text, find_value
+from rules.base.quantity import Quantity, parse
+from rules.base.traits import NATIVE_TAINT_PREFIX
+from rules.base.words import has_placeholder, matches
+from rules.objects.kubernetes_objects import KubernetesObject
+from rules.objects.pod import Pod
+from rules.placement.node_affinity import (
+    expression_values,
+    expressions,
+    is_empty,
+    required_terms,
+)
+from rules.workloads.object_kinds import OBJECT_KINDS, NodeFields
+
+# What an object says about nodes: its own labels, if it is a Node, or those of new nodes.
 
 # AWS writes NO_SCHEDULE.
 _SEPARATORS = str.maketrans("", "", "-_ ")
@@ -155,3 +164,117 @@ def _labels_in_arguments(arguments: list[tuple[Path, str, str]]) -> Iterator[Nod
             name, equals, value = part.strip().partition("=")
             if equals:
                 yield NodeLabel(path, name, value)
+
+
+# How the nodes that a pod selects offer their GPUs, by the labels that tell it.
+#
+# A profile lists these labels in `nodeModes`: for each value, the resources that nodes with it
+# offer.
+
+
+def offered_resources(modes: Mapping[str, tuple[str, ...]], value: str) -> tuple[str, ...] | None:
+    """The resources that nodes with `value` offer, by one label's `modes`; None if it is unknown.
+
+    Empty if the profile does not say what they offer. A value of the profile may contain `*`.
+    """
+    if value in modes:
+        return modes[value]
+    return next((modes[known] for known in modes if "*" in known and matches(known, value)), None)
+
+
+def stated_values(modes: Iterable[str]) -> list[str]:
+    """The values of one label that a user can write: those without a `*`."""
+    return [value for value in modes if "*" not in value]
+
+
+def selected_modes(pod: Pod) -> Iterator[tuple[Path, str, str]]:
+    """Yield the path, the label and the value of each mode that the pod selects.
+
+    `nodeSelector` and the operator `In` of the required node affinity select one.
+    """
+    labels = pod.profile.node_modes
+    if not labels:
+        return
+    for label, value in pod.node_selector.items():
+        if label in labels:
+            yield (*pod.path, "nodeSelector", label), label, as_text(value)
+    for path, term in required_terms(pod):
+        for index, expression in expressions(term):
+            label, values = as_text(expression.get("key")), expression.get("values")
+            if label in labels and expression.get("operator") == "In" and isinstance(values, list):
+                place = (*path, "matchExpressions", index, "values")
+                for position, value in enumerate(values):
+                    yield (*place, position), label, as_text(value)
+
+
+def allowed_values(pod: Pod, label: str) -> set[str] | None:
+    """The values of `label` on the nodes that the pod may run on; None if they may be any.
+
+    A node must meet `nodeSelector` and one of the terms of the required node affinity. Without a
+    value, what the pod demands contradicts itself.
+    """
+    selected = pod.node_selector.get(label)
+    known = isinstance(selected, str) and not has_placeholder(selected)
+    by_selector = {as_text(selected)} if known else None
+    terms = [term for _, term in required_terms(pod) if not is_empty(term)]
+    if not terms:
+        return by_selector
+    allowed: set[str] = set()
+    for term in terms:
+        values = _allowed_in(term, label, by_selector)
+        if values is None:
+            return None
+        allowed |= values
+    return allowed
+
+
+def _allowed_in(
+    term: Mapping[str, Any], label: str, by_selector: set[str] | None
+) -> set[str] | None:
+    allowed, refused = by_selector, set()
+    for _, expression in expressions(term):
+        values = expression_values(expression)
+        if as_text(expression.get("key")) != label or values is None:
+            continue
+        if expression.get("operator") == "In":
+            allowed = values if allowed is None else allowed & values
+        elif expression.get("operator") == "NotIn":
+            refused |= values
+    return None if allowed is None else allowed - refused
+
+
+# What a Node says that it offers.
+
+
+def resources_of_node(node: KubernetesObject) -> Mapping[str, Any]:
+    """The resources of the status, `allocatable` before `capacity`; empty without a status."""
+    status = as_object(node.raw.get("status"))
+    return as_object(status.get("allocatable")) or as_object(status.get("capacity"))
+
+
+def amount_of(offered: Mapping[str, Any], name: str) -> int | None:
+    """How much there is of the resource, None if that cannot be read; 0 if it is not offered."""
+    if name not in offered:
+        return 0
+    amount = parse(offered[name])
+    return amount.value if isinstance(amount, Quantity) else None
+
+
+# Labels and resources of ACK's nodes, as far as code says more than a profile's table.
+
+# https://www.alibabacloud.com/help/doc-detail/191140.html
+MODE = "ack.node.gpu.schedule"
+PLACEMENT = "ack.node.gpu.placement"
+SHARING_MODES = ("cgpu", "core_mem", "share", "mps")
+# The modes that need the kernel module cGPU, which runs on ECS instances only.
+CGPU_MODES = ("cgpu", "core_mem")
+# What nodes with shared cards offer: the memory of their cards in GiB or MiB, computing power in
+# percent of a card, and the number of cards. CARDS is also a label of pods: over how many cards
+# their memory is spread.
+GPU_MEM = "aliyun.com/gpu-mem"
+GPU_CORE = "aliyun.com/gpu-core.percentage"
+CARDS = "aliyun.com/gpu-count"
+# Where a node has its region, the version of NVIDIA's driver and the model of its cards.
+REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
+DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "ack.aliyun.com/nvidia-driver-version")
+CARD_LABELS = ("aliyun.accelerator/nvidia_name", "nvidia.com/gpu.product")

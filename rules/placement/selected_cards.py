@@ -1,15 +1,23 @@
-"""The memory of the cards that a pod may get, by the labels of nodes."""
+"""Which cards a pod may get: their memory, and whether nodes share or divide them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rules.base.json_access import as_text
+from rules.base.json_values import Json, as_object, as_objects, as_text
+from rules.base.quantity import Quantity, parse
+from rules.base.words import has_placeholder
+from rules.objects.object_ref import BUILT_IN_GROUPS, object_ref
 from rules.objects.pod import Pod
-from rules.placement.ack_nodes import CARDS
-from rules.placement.node_modes import allowed_values
+from rules.placement.node_affinity import REQUIRED
+from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM, MODE, allowed_values
+from rules.workloads.discovery import flatten_lists
+from rules.workloads.kinds import POD_TEMPLATE_PATHS
+
+# The memory of the cards that a pod may get, by the labels of nodes.
 
 # Labels whose value names the card: GPU feature discovery, GKE, ACK, Karpenter, and the label that
 # the autoscaler expects on EKS.
@@ -74,7 +82,7 @@ def _card_memory(values_of: Callable[[str], Collection[str] | None]) -> CardMemo
                 return CardMemory(min(known), max(known), f"a card with {label}: {_list(values)}")
     for label in _MODEL_LABELS:
         if values := values_of(label):
-            from rules.platforms.cards import memory_sizes  # noqa: PLC0415  # rarely needed
+            from rules.profile.platforms.cards import memory_sizes  # noqa: PLC0415  # rarely needed
 
             sizes = [memory_sizes(value) for value in values]
             if all(sizes):
@@ -85,3 +93,112 @@ def _card_memory(values_of: Callable[[str], Collection[str] | None]) -> CardMemo
 
 def _list(values: Iterable[str]) -> str:
     return " or ".join(sorted(values))
+
+
+# Whether the nodes that a pod selects divide their cards, by labels of NVIDIA's and GKE's.
+
+GKE_PARTITION_SIZE = "cloud.google.com/gke-gpu-partition-size"
+_PRODUCT = "nvidia.com/gpu.product"
+_STRATEGIES = frozenset({"time-slicing", "time-sharing", "mps"})
+
+
+def _is_strategy(value: str) -> bool:
+    # GKE's page writes the values of nodes that auto-provisioning makes in upper case, with `_`.
+    return value.lower().replace("_", "-") in _STRATEGIES
+
+
+# https://github.com/NVIDIA/k8s-device-plugin, docs/gpu-feature-discovery: the product of shared
+# cards ends with -SHARED, and that of MIG devices has their profile after -MIG-.
+_SHARED: Mapping[str, Callable[[str], bool]] = {
+    "nvidia.com/gpu.sharing-strategy": _is_strategy,
+    "cloud.google.com/gke-gpu-sharing-strategy": _is_strategy,
+    _PRODUCT: lambda value: value.endswith("-SHARED"),
+}
+_MIG: Mapping[str, Callable[[str], bool]] = {
+    GKE_PARTITION_SIZE: bool,
+    _PRODUCT: lambda value: "-MIG-" in value and not value.endswith("-SHARED"),
+}
+
+
+def selects_shared_cards(pod: Pod) -> bool:
+    """Whether all nodes that `pod` may run on let several containers share a card."""
+    return _selects(pod, _SHARED)
+
+
+def selects_mig_cards(pod: Pod) -> bool:
+    """Whether all nodes that `pod` may run on offer MIG devices as `nvidia.com/gpu`."""
+    return _selects(pod, _MIG)
+
+
+def _selects(pod: Pod, labels: Mapping[str, Callable[[str], bool]]) -> bool:
+    if not (pod.node_selector or pod.spec.get("affinity")):
+        return False
+    for label, divides in labels.items():
+        values = allowed_values(pod, label)
+        if values and all(map(divides, values)):
+            return True
+    return False
+
+
+# The pools of nodes of ACK on which pods share cards, as far as manifests name them.
+#
+# A pool is known by `nodeSelector` alone, if one of its labels is the mode `core_mem` or names a
+# node
+# pool. A pod with required node affinity is in no known pool, because it may require more.
+
+if TYPE_CHECKING:
+    from rules.inventory.builder import InventoryBuilder
+
+NODE_POOLS = ("alibabacloud.com/nodepool-id", "node.alibabacloud.com/nodepool-id")
+_MOST_LABELS = 20
+_MAX_VALUE = 63  # characters of the value of a label
+
+
+def share_pool(spec: Mapping[str, Any]) -> str:
+    """The labels of the nodes that a pod with a share requires; empty if it names no pool.
+
+    `spec` is the pod's.
+    """
+    selector = as_object(spec.get("nodeSelector"))
+    affinity = as_object(as_object(spec.get("affinity")).get("nodeAffinity"))
+    if len(selector) > _MOST_LABELS or REQUIRED in affinity:
+        return ""
+    if selector.get(MODE, "core_mem") != "core_mem":
+        return ""
+    if MODE not in selector and selector.keys().isdisjoint(NODE_POOLS):
+        return ""
+    values = [as_text(value) for value in selector.values()]
+    if any(len(value) > _MAX_VALUE or has_placeholder(value) for value in values):
+        return ""
+    return ", ".join(sorted(f"{key}: {as_text(value)}" for key, value in selector.items()))
+
+
+def requests_share(spec: Mapping[str, Any], resource: str) -> bool:
+    """Whether a container or an init container of a pod has `resource` in its limits."""
+    lists = (as_objects(spec.get(field)) for field in ("initContainers", "containers"))
+    for _, container in chain.from_iterable(lists):
+        limits = as_object(as_object(container.get("resources")).get("limits"))
+        amount = parse(limits[resource]) if resource in limits else None
+        if isinstance(amount, Quantity) and amount.nano > 0:
+            return True
+    return False
+
+
+def add_shares(builder: InventoryBuilder, manifest: Json, namespace: str | None) -> None:
+    """Add the pods and built-in workloads in `manifest` that share cards of a known pool.
+
+    `namespace` is where objects go that name none, if that is known.
+    """
+    for raw, _ in flatten_lists(as_object(manifest), ()):
+        kind, group = as_text(raw.get("kind")), as_text(raw.get("apiVersion")).rpartition("/")[0]
+        if group not in BUILT_IN_GROUPS or kind not in POD_TEMPLATE_PATHS:
+            continue
+        metadata, template = as_object(raw.get("metadata")), raw
+        if metadata.get("uid"):
+            continue  # it runs in a cluster, beside whatever else runs there
+        for key in POD_TEMPLATE_PATHS[kind]:
+            template = as_object(template.get(str(key)))
+        spec = as_object(template.get("spec"))
+        if requests_share(spec, GPU_MEM) and (pool := share_pool(spec)):
+            owner = str(object_ref(kind, group, metadata, namespace))
+            builder.shares.add(pool, owner, has_power=requests_share(spec, GPU_CORE))

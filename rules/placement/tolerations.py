@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rules.base.caching import cached_by_text
-from rules.base.json_access import as_text
-from rules.base.patterns import has_placeholder, matches_any
-from rules.gpu.device_plugins import words_of_maker
+from rules.base.json_values import as_text
+from rules.base.words import has_placeholder, matches_any
+from rules.gpu.components import words_of_maker
 from rules.gpu.devices import requested_resources
 from rules.objects.pod import Pod
-from rules.profile.records import Taint
+from rules.profile.profile import Taint
 
 _NO_LETTERS = r"[^a-z0-9]+"
 _INTEGER = r"[+-]?[0-9]{1,19}"

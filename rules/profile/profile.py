@@ -1,29 +1,188 @@
-"""Facts about GPU platforms as data.
-
-A `Profile` says what a kind of GPU platform calls its GPU resources, how it taints and labels its
-nodes, who schedules what, and which pods are its own components. `merging` makes one of several.
-What all platforms share, such as the meaning of a variable, is code in `rules.gpu`.
-"""
-
-from __future__ import annotations
+"""Facts about GPU platforms as data."""
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from rules.base.caching import BoundedCache
-from rules.base.patterns import matches_any
-from rules.profile.pattern_index import PatternIndex
-from rules.profile.records import (
-    Component,
-    Fraction,
-    InjectedReference,
-    NodeAffinity,
-    Resource,
-    Scheduler,
-    Taint,
-    VisibleDevices,
-)
+from rules.base.words import matches, matches_any
+
+# The records of which a profile is made.
+
+
+class Resource(NamedTuple):
+    """One extended resource by which a GPU platform hands out GPUs or shares of them.
+
+    `sharing` is how much of a card it stands for: the whole card, a hardware partition
+    (MIG), or a share that software divides. `unit` is what a quantity of 1 means, and amounts are
+    multiples of `step`. `companions` are resources of another name that belong in the same
+    container. `maximum` is the largest amount that a card has, 0 if there is none. `exclusive` says
+    that nodes which offer the resource have cards of no other vendor.
+    """
+
+    name: str
+    vendor: str
+    sharing: Literal["whole", "partition", "share"] = "whole"
+    unit: str = "device"
+    companions: tuple[str, ...] = ()
+    maximum: int = 0
+    exclusive: bool = False
+    step: int = 1
+
+
+class VisibleDevices(NamedTuple):
+    """A variable by which a container runtime learns which cards a container gets.
+
+    `name` may contain one `*`. `maker` is what messages call the cards; `vendors` are the vendors
+    of the resources whose cards the variable names. What a value means:
+
+    - an empty value hides every card, and so does one of `overrides` at any position;
+    - `driver_only` before any `all` means the libraries without a card;
+    - a value of `hides` alone hides every card.
+
+    `hidden_value` is the value to write in order to hide every card; None if none is known.
+    `from_annotation` says that the maker tells users to refer to the annotation in which its
+    scheduler records the chosen cards. The annotation is named after the requested resource.
+    """
+
+    name: str
+    maker: str
+    vendors: tuple[str, ...]
+    hides: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    driver_only: str = ""
+    hidden_value: str | None = None
+    from_annotation: bool = False
+
+
+class Taint(NamedTuple):
+    """A taint that the platform puts on the nodes which offer `resources`.
+
+    `tolerated_for` are the resources for which the platform itself adds the toleration to a pod.
+    """
+
+    resources: tuple[str, ...]
+    key: str
+    value: str | None = None
+    effect: str = "NoSchedule"
+    tolerated_for: tuple[str, ...] = ()
+
+
+class NodeAffinity(NamedTuple):
+    """The label by which pods that ask for `resources` should be drawn to nodes.
+
+    Without `values` the label must merely exist. `required` forbids every other node,
+    which also forbids a node that an autoscaler has yet to create and label. `enforce` requires
+    the label whatever else the pod says about its nodes.
+    """
+
+    resources: tuple[str, ...]
+    key: str
+    values: tuple[str, ...] = ()
+    required: bool = False
+    enforce: bool = False
+
+
+class Scheduler(NamedTuple):
+    """The scheduler that must place pods which ask for `resources` or carry `annotations`.
+
+    `alternatives` are other schedulers that can place them as well. `required` says that the pod
+    itself must name the scheduler: no webhook of the platform does.
+    """
+
+    name: str
+    resources: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
+    required: bool = False
+
+
+class Component(NamedTuple):
+    """Pods of the GPU platform itself: device plugins, exporters, validators.
+
+    Known by namespace *and* service account, which tenants cannot choose freely. At
+    admission the creator counts too: the DaemonSet controller or one of `creators`.
+    """
+
+    namespaces: tuple[str, ...]
+    service_accounts: tuple[str, ...]
+    creators: tuple[str, ...] = ()
+
+
+class InjectedReference(NamedTuple):
+    """A reference that the platform's own webhook writes into `variable`; rules ignore it.
+
+    The ConfigMap's name begins as the pod annotation `annotation` says and ends with a number.
+    """
+
+    variable: str
+    key: str
+    annotation: str
+
+
+class Fraction(NamedTuple):
+    """Pod annotations that ask for part of a GPU; `target` names the container, else the first.
+
+    The value of `portion` is a part of a card, that of `memory` an amount of memory, and that of
+    `cards` the number of cards. The scheduler refuses the resources in `excludes` beside them.
+    """
+
+    annotations: tuple[str, ...]
+    target: str | None = None
+    portion: str = ""
+    memory: str = ""
+    cards: str = ""
+    excludes: tuple[str, ...] = ()
+    vendor: str = "nvidia"
+
+
+# Look facts up by a name that may fit a pattern.
+
+T = TypeVar("T")
+
+
+class PatternIndex(Generic[T]):
+    """Facts by name or pattern. An exact name wins over patterns, an earlier pattern over later."""
+
+    def __init__(self, facts: Mapping[str, T]) -> None:
+        self._found: _Found[T] = _Found(facts)
+
+    def find(self, name: str) -> T | None:
+        """The fact about `name`, or None."""
+        return self._found[name]
+
+    def find_all(self, names: Collection[str]) -> dict[str, T]:
+        """The facts about those of `names` that have one, in the same order.
+
+        It takes a fraction of the time of `find` for each, if all names were met before.
+        """
+        facts = map(self._found.__getitem__, names)
+        return {name: fact for name, fact in zip(names, facts, strict=True) if fact is not None}
+
+
+class _Found(BoundedCache[str, T | None]):
+    """What was found by the names that were met, of which tenants choose most."""
+
+    def __init__(self, facts: Mapping[str, T]) -> None:
+        super().__init__()
+        self._facts = facts
+        self._patterns = [(name, fact) for name, fact in facts.items() if "*" in name]
+        # One comparison with all of them tells most other names apart.
+        self._beginnings = tuple({pattern.partition("*")[0] for pattern, _ in self._patterns})
+
+    def __missing__(self, name: str) -> T | None:
+        """The fact about a new `name`."""
+        fact = self._facts.get(name)
+        if fact is None and name.startswith(self._beginnings):
+            fact = next((fact for pattern, fact in self._patterns if matches(pattern, name)), None)
+        return self.store(name, fact)
+
+
+# Facts about GPU platforms as data.
+#
+# A `Profile` says what a kind of GPU platform calls its GPU resources, how it taints and labels its
+# nodes, who schedules what, and which pods are its own components. `merging` makes one of several.
+# What all platforms share, such as the meaning of a variable, is code in `rules.gpu`.
 
 SYSTEM_NAMESPACE = "kube-system"
 
@@ -136,3 +295,72 @@ class Profile:
 def union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
     """The items of all `groups`, each once, in the order in which they first appear."""
     return tuple(dict.fromkeys(item for group in groups for item in group))
+
+
+# Merge the profiles that a policy chooses into one.
+
+
+def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profile:
+    """The facts of all `chosen` profiles together, aware of the resources of all `known`.
+
+    Raises ValueError if two chosen profiles claim one resource: whose scheduler, taint and
+    label should a pod get?
+    """
+    chosen, known = tuple(chosen), tuple(known)
+    active = _disjoint_resources(chosen)
+    # The first of several matching patterns decides, so the chosen profiles come first.
+    everything: dict[str, Resource] = {}
+    for profile in (*chosen, *known):
+        for name, resource in profile.resources.items():
+            everything.setdefault(name, resource)
+    variables = {v.name: v for p in (*known, *chosen) for v in p.visible_devices.values()}
+    labels = _labels(chosen)
+    for key, values in _labels(known).items():
+        labels.setdefault(key, values)
+    return Profile(
+        name="+".join(p.name for p in chosen),
+        resources=everything,
+        active=active,
+        taints=tuple(t for p in chosen for t in p.taints),
+        affinities=tuple(a for p in chosen for a in p.affinities),
+        schedulers=tuple(s for p in chosen for s in p.schedulers),
+        components=(
+            *(c for p in chosen for c in p.components),
+            # Whoever may create pods in kube-system owns the cluster, and every platform installs
+            # components there.
+            *(c for p in known for c in p.components if c.namespaces == (SYSTEM_NAMESPACE,)),
+        ),
+        node_labels=labels,
+        node_modes={k: m for p in (*known, *chosen) for k, m in p.node_modes.items()},
+        runtime_classes=union(p.runtime_classes for p in (*known, *chosen)),
+        visible_devices=variables,
+        alternative_variables=union(p.alternative_variables for p in (*known, *chosen)),
+        chosen_alternatives=union(p.alternative_variables for p in chosen),
+        injected_references=tuple(r for p in chosen for r in p.injected_references),
+        fractions=tuple(f for p in chosen for f in p.fractions),
+        limit_quotas=union(p.limit_quotas for p in chosen),
+    )
+
+
+def _labels(profiles: Iterable[Profile]) -> dict[str, tuple[str, ...]]:
+    """The labels of all `profiles`; clouds share some of them, each with values of its own."""
+    labels: dict[str, tuple[str, ...]] = {}
+    for profile in profiles:
+        for key, values in profile.node_labels.items():
+            before = labels.get(key, values)
+            labels[key] = union((before, values)) if before and values else ()
+    return labels
+
+
+def _disjoint_resources(profiles: Iterable[Profile]) -> tuple[str, ...]:
+    """The resources of all `profiles`, each described by one of them only."""
+    owners: dict[str, str] = {}
+    for profile in profiles:
+        for name in profile.resources:
+            if name in owners:
+                raise ValueError(
+                    f"profiles {owners[name]!r} and {profile.name!r} both describe the "
+                    f"resource {name!r}: choose one of them"
+                )
+            owners[name] = profile.name
+    return tuple(owners)

@@ -11,27 +11,47 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_access import as_object, as_text
-from rules.base.json_patch import Json, Path
-from rules.base.patterns import matches_any
-from rules.objects.device_claim import CLAIM_PATHS, DeviceClaim
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.base.json_values import Json, Path, as_object, as_objects, as_text
+from rules.base.traits import DEVICE_CLAIM, QUOTA
+from rules.base.words import matches_any
+from rules.objects.kubernetes_objects import CLAIM_PATHS, DeviceClaim, KubernetesObject, Quota
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, object_ref
 from rules.objects.pod import Pod
-from rules.objects.quota import Quota
 from rules.profile.profile import Profile
-from rules.traits.bits import DEVICE_CLAIM, QUOTA
 from rules.workloads.field_types import type_errors
 from rules.workloads.kinds import (
+    CAPACITY_GROUPS,
     CUSTOM_POD_LAYOUTS,
     KINDS_WITHOUT_PODS,
     PATTERN_GROUPS,
     POD_TEMPLATE_PATHS,
 )
-from rules.workloads.lists import flatten_lists
-from rules.workloads.object_kinds import OBJECT_KINDS, ObjectKind
-from rules.workloads.pod_search import PodSearch
-from rules.workloads.subjects import MalformedField, SearchResult, Subject
+from rules.workloads.object_kinds import NODE_POOL_KINDS, OBJECT_KINDS, ObjectKind
+from rules.workloads.pod_search import JsonNode, MalformedField, PodSearch, SearchResult, Subject
+
+# Open lists of objects, as kubectl does.
+
+
+def flatten_lists(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[Mapping[str, Any], Path]]:
+    """The object `raw` and, if it has items, the objects in them, each with its path.
+
+    kubectl takes everything with `items` for a list, whatever its kind.
+    """
+    waiting = [(raw, path)]
+    while waiting:
+        raw, path = waiting.pop()
+        listed = raw.get("items")
+        if not isinstance(listed, list):
+            yield raw, path
+            continue
+        kind = as_text(raw.get("kind"))
+        if not kind.endswith("List"):
+            yield raw, path
+        # Items of a PodList need not say that they are Pods.
+        inherited = {"apiVersion": raw.get("apiVersion"), "kind": kind.removesuffix("List")}
+        for index, item in reversed(as_objects(listed)):
+            typed = item if as_text(item.get("kind")) else {**item, **inherited}
+            waiting.append((typed, (*path, "items", index)))
 
 
 def find_subjects(
@@ -98,3 +118,51 @@ def _view(
             spec = as_object(spec.get(step))
         return DeviceClaim(owner, profile, spec, (*base, *path))
     return KubernetesObject(owner, profile, raw, base, kind_trait=kind.trait)
+
+
+# GPU requests in custom resources in which the search finds no pod.
+
+# Some kinds have a number of GPUs under this key, and make a resource of it.
+_SHORT_NAME = "gpu"
+_AMOUNTS = frozenset({"limits", "requests", "resources"})
+# `metadata` has no requests; `status` is what a controller saw.
+_OBJECT_FIELDS = frozenset({"metadata", "status"})
+
+
+def unread_gpu_requests(manifest: Json, profile: Profile) -> Iterator[tuple[Path, str]]:
+    """The first request of each custom resource without pods: its path, and its name.
+
+    A name of a GPU resource that is a key counts as a request.
+    """
+    for raw, base in flatten_lists(as_object(manifest), ()):
+        group = as_text(raw.get("apiVersion")).rpartition("/")[0]
+        if group in BUILT_IN_GROUPS or matches_any((*PATTERN_GROUPS, *CAPACITY_GROUPS), group):
+            continue
+        if (group, as_text(raw.get("kind"))) in NODE_POOL_KINDS:
+            continue
+        found = _first_request(raw, profile)
+        if found is not None and not _has_pod(raw, profile):
+            yield (*base, *found), as_text(found[-1])
+
+
+def _first_request(raw: Mapping[str, Any], profile: Profile) -> Path | None:
+    waiting = [JsonNode(raw)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node.value, dict):
+            for key in node.value:
+                if _is_request(key, node, profile):
+                    return (*node.path, key)
+        skipped = _OBJECT_FIELDS if node.parent is None else frozenset[str]()
+        waiting += [child for child in node.children() if child.key not in skipped][::-1]
+    return None
+
+
+def _is_request(key: str, holder: JsonNode, profile: Profile) -> bool:
+    if key == _SHORT_NAME:
+        return holder.key in _AMOUNTS
+    return "/" in key and profile.resource(key) is not None
+
+
+def _has_pod(raw: Mapping[str, Any], profile: Profile) -> bool:
+    return any(isinstance(subject, Pod) for subject in find_subjects({**raw}, profile))

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, TypeAlias
 
-from rules.base.json_patch import Path, pointer
-from rules.objects.pod_layout import POD_SPEC, PodLayout
+from rules.base.json_values import Path, pointer
+from rules.objects.container import POD_SPEC, PodLayout
 
 # {} stands for an object, [] for a list, [x] for a list of x.
 _RESOURCES: Mapping[str, Any] = {"limits": {}, "requests": {}, "claims": [{}]}

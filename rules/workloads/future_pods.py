@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from rules.base.json_patch import Json
+from rules.base.json_values import Json
+from rules.objects.container import POD_SPEC
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import Pod
-from rules.objects.pod_layout import POD_SPEC
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from rules.base.json_patch import Path
-from rules.objects.pod_layout import PodLayout
+from rules.base.json_values import Path
+from rules.objects.container import PodLayout
 
 # Built-in kind -> the path of its pod template in the manifest.
 POD_TEMPLATE_PATHS: Mapping[str, Path] = {

@@ -1,13 +1,10 @@
-"""The one table of the kinds that rules are about, apart from pods.
-
-A built-in workload is a subject beside its pod without being listed here.
-"""
+"""The kinds that rules are about as a whole, and where those that make nodes say how."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rules.objects.device_claim import GROUP as CLAIM_GROUP
-from rules.traits.bits import (
+from rules.base.json_values import Path
+from rules.base.traits import (
     CLUSTER_QUEUE,
     DEVICE_CLAIM,
     KUBELET_CONFIG,
@@ -18,7 +15,137 @@ from rules.traits.bits import (
     RESOURCE_FLAVOR,
     WEBHOOK_CONFIGURATION,
 )
-from rules.workloads.node_pool_kinds import NODE_POOL_KINDS, NodeFields, field_types
+from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
+
+# Where objects that make nodes say how: their labels, taints, and settings of their kubelets.
+
+
+class NodeFields(NamedTuple):
+    """Where an object describes nodes: at `place`, `*` stands for every element of a list.
+
+    All other paths begin there.
+
+    - `labels`: the map of labels.
+    - `label_list`: labels as a list of objects with `key` and `value`.
+    - `arguments`: the arguments of the kubelet, a map or a list of objects with `name` and `value`.
+    - `cpu_policies`: the CPU policy of the kubelet.
+    - `taints`: a list of objects with `effect`, or of texts such as `key=value:NoSchedule`; or a
+      map from a key to `value:effect`. Empty where the platform may add taints of its own.
+    """
+
+    place: Path
+    labels: Path = ()
+    label_list: Path = ()
+    arguments: Path = ()
+    cpu_policies: tuple[Path, ...] = ()
+    taints: Path = ()
+
+
+def field_types(described: tuple[NodeFields, ...]) -> Mapping[str, Any]:
+    """The types of the fields that lead to labels and arguments, as in `workloads.field_types`."""
+    types: dict[str, Any] = {}
+    for fields in described:
+        _add(types, (*fields.place, *fields.labels))
+        if fields.label_list:
+            _add(types, (*fields.place, *fields.label_list, "*"))
+    return types
+
+
+def _add(types: dict[str, Any], path: Path) -> None:
+    """Make every step of `path` an object, and a list of objects where `*` follows."""
+    for step, following in zip(path, (*path[1:], None), strict=True):
+        if step == "*":
+            continue
+        inner = types.setdefault(str(step), [{}] if following == "*" else {})
+        types = inner[0] if following == "*" else inner
+
+
+_CPU_POLICY = "cpuManagerPolicy"
+_KUBELET_CONFIG = (("kubeletConfig", _CPU_POLICY),)
+_ARGUMENTS = ("kubeletExtraArgs",)
+_REGISTRATION = "nodeRegistration"
+_TAINTS = ("taints",)
+_JOIN = NodeFields((_REGISTRATION,), arguments=_ARGUMENTS, taints=_TAINTS)
+# Without taints of its own, the first node gets that of the control plane.
+_INIT = NodeFields((_REGISTRATION,), arguments=_ARGUMENTS)
+_TEMPLATE = ("spec", "template", "spec")
+
+
+def _azure(*place: str) -> NodeFields:
+    labels, taints = ("nodeLabels",), ("nodeTaints",)
+    return NodeFields(place, labels=labels, cpu_policies=_KUBELET_CONFIG, taints=taints)
+
+
+def _kubeadm_configs(*place: str) -> tuple[NodeFields, ...]:
+    """Where the configuration of kubeadm inside of another object, at `place`, describes nodes."""
+    made = (("joinConfiguration", _JOIN), ("initConfiguration", _INIT))
+    return tuple(fields._replace(place=(*place, name, _REGISTRATION)) for name, fields in made)
+
+
+def _crossplane(field: str) -> NodeFields:
+    return NodeFields(
+        ("spec", field),
+        label_list=("labels",),
+        cpu_policies=(("cpuPolicy",), ("kubeletConfiguration", "*", _CPU_POLICY)),
+    )
+
+
+# Group and kind -> where objects of this kind describe the nodes that they make.
+NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
+    ("karpenter.sh", "NodePool"): (
+        NodeFields(_TEMPLATE[:2], labels=("metadata", "labels"), taints=("spec", "taints")),
+    ),
+    # https://docs.aws.amazon.com/eks/latest/eksctl/schema.html
+    ("eksctl.io", "ClusterConfig"): (
+        NodeFields(("managedNodeGroups", "*"), labels=("labels",), taints=_TAINTS),
+        NodeFields(
+            ("nodeGroups", "*"),
+            labels=("labels",),
+            cpu_policies=(("kubeletExtraConfig", _CPU_POLICY),),
+            taints=_TAINTS,
+        ),
+    ),
+    # aws-controllers-k8s/eks-controller config/crd/bases/eks.services.k8s.aws_nodegroups.yaml
+    ("eks.services.k8s.aws", "Nodegroup"): (
+        NodeFields(("spec",), labels=("labels",), taints=_TAINTS),
+    ),
+    # GoogleCloudPlatform/k8s-config-connector crds/container_v1beta1_containernodepool.yaml
+    ("container.cnrm.cloud.google.com", "ContainerNodePool"): (
+        NodeFields(("spec", "nodeConfig"), labels=("labels",), cpu_policies=_KUBELET_CONFIG),
+    ),
+    # Azure/azure-service-operator v2/api/containerservice
+    ("containerservice.azure.com", "ManagedCluster"): (_azure("spec", "agentPoolProfiles", "*"),),
+    ("containerservice.azure.com", "ManagedClustersAgentPool"): (_azure("spec"),),
+    # crossplane-contrib/provider-upjet-alibabacloud
+    # package/crds/ack.alibabacloud.crossplane.io_kubernetesnodepools.yaml
+    ("ack.alibabacloud.crossplane.io", "KubernetesNodePool"): (
+        _crossplane("forProvider"),
+        _crossplane("initProvider"),
+    ),
+    # kubernetes/kubernetes cmd/kubeadm/app/apis/kubeadm: a map, and since v1beta4 a list
+    ("kubeadm.k8s.io", "InitConfiguration"): (_INIT,),
+    ("kubeadm.k8s.io", "JoinConfiguration"): (_JOIN,),
+    ("bootstrap.cluster.x-k8s.io", "KubeadmConfig"): _kubeadm_configs("spec"),
+    ("bootstrap.cluster.x-k8s.io", "KubeadmConfigTemplate"): _kubeadm_configs(*_TEMPLATE),
+    # The providers of Cluster API for AWS, Azure and Google Cloud: exp/api and api, *_types.go
+    ("infrastructure.cluster.x-k8s.io", "AWSManagedMachinePool"): (
+        NodeFields(("spec",), labels=("labels",), taints=_TAINTS),
+    ),
+    ("infrastructure.cluster.x-k8s.io", "AzureManagedMachinePool"): (
+        _azure("spec")._replace(taints=_TAINTS),
+    ),
+    ("infrastructure.cluster.x-k8s.io", "AzureASOManagedMachinePool"): (
+        _azure("spec", "resources", "*", "spec"),
+    ),
+    ("infrastructure.cluster.x-k8s.io", "GCPManagedMachinePool"): (
+        NodeFields(("spec",), labels=("kubernetesLabels",)),
+    ),
+}
+
+
+# The one table of the kinds that rules are about, apart from pods.
+#
+# A built-in workload is a subject beside its pod without being listed here.
 
 
 class ObjectKind(NamedTuple):

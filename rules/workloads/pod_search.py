@@ -1,22 +1,118 @@
 """Search one object for pods: at known paths of it, or in anything shaped like a pod."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
-from rules.base.json_access import as_object, as_objects
-from rules.base.json_patch import Path, find_value
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.base.json_values import Path, as_object, as_objects, as_text, find_value, pointer
+from rules.objects.container import CONTAINER_LISTS, POD_SPEC, PodLayout
+from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quota
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
-from rules.objects.pod_layout import CONTAINER_LISTS, POD_SPEC, PodLayout
 from rules.profile.profile import Profile
 from rules.workloads import field_types as types
-from rules.workloads.json_node import JsonNode, matches_path
 from rules.workloads.kinds import PodLayouts
-from rules.workloads.misplaced import misplaced_containers
-from rules.workloads.subjects import MalformedField, SearchResult
+
+# A node of a JSON tree that knows its parent, for searches through objects.
+
+
+class JsonNode:
+    """A value inside an object.
+
+    The path is built only on demand, because a search visits many nodes and few are pods.
+    """
+
+    __slots__ = ("key", "parent", "value")
+
+    def __init__(self, value: Any, key: str | int = "", parent: "JsonNode | None" = None) -> None:
+        self.value = value
+        self.key = key
+        self.parent = parent
+
+    @property
+    def lineage(self) -> "list[JsonNode]":
+        """The nodes from below the root down to this one."""
+        found: list[JsonNode] = []
+        node = self
+        while node.parent is not None:
+            found.append(node)
+            node = node.parent
+        return found[::-1]
+
+    @property
+    def path(self) -> Path:
+        """The keys and indices that lead here."""
+        return tuple(node.key for node in self.lineage)
+
+    @property
+    def stable_path(self) -> str:
+        """The path with names in place of indices: it stays when elements change places."""
+        return ".".join(node.name for node in self.lineage)
+
+    @property
+    def name(self) -> str:
+        """The key; for an element of a list, its own name or `*`."""
+        if isinstance(self.key, str):
+            return self.key
+        own = as_object(self.value)
+        return as_text(own.get("name")) or as_text(own.get("groupName")) or "*"
+
+    def child(self, key: str | int) -> "JsonNode":
+        """The member or element at `key`, which must exist."""
+        return JsonNode(self.value[key], key, self)
+
+    def children(self) -> "list[JsonNode]":
+        """The members or elements that are themselves objects or lists."""
+        pairs = self.value.items() if isinstance(self.value, dict) else enumerate(self.value)
+        return [JsonNode(v, key, self) for key, v in pairs if isinstance(v, (dict, list))]
+
+
+def matches_path(path: Path, pattern: Path) -> bool:
+    """Whether `path` matches `pattern`, in which `*` stands for any one step."""
+    pairs = zip(path, pattern, strict=False)
+    return len(path) == len(pattern) and all(p in ("*", step) for step, p in pairs)
+
+
+# What rules evaluate in a manifest.
+
+
+class MalformedField(NamedTuple):
+    """A field of what looks like a pod that has the wrong type; rules read it as empty."""
+
+    object: ObjectRef
+    path: Path
+    why: str
+
+
+Subject: TypeAlias = Pod | Quota | DeviceClaim | KubernetesObject
+SearchResult: TypeAlias = Subject | MalformedField
+
+
+# Containers in a built-in kind that are not where the kind has its containers.
+
+_STATUS = frozenset({"status"})
+
+
+def misplaced_containers(
+    raw: Mapping[str, Any], kind: str, right: Path
+) -> Iterator[tuple[Path, str]]:
+    """The path of each list of containers in `raw`, and what to write instead.
+
+    `raw` is an object of the built-in `kind`, and has no containers at `right`, where they belong.
+    The API server ignores or refuses those elsewhere, so they are a mistake, and a patch has none.
+    """
+    waiting = [JsonNode(raw)]
+    while waiting:
+        node = waiting.pop()
+        skipped = _STATUS if node.parent is None else frozenset[str]()
+        if isinstance(node.value, dict):
+            names = [name for name in CONTAINER_LISTS if as_objects(node.value.get(name))]
+            skipped |= _CONTAINER_FIELDS
+            for name in names:
+                place = (*node.path, name)
+                where = f"write them as {pointer((*right, name))}"
+                yield place, f"{pointer(place)} is not where a {kind} has containers: {where}"
+        waiting += [child for child in node.children() if child.key not in skipped][::-1]
+
 
 _CONTAINER_FIELDS = frozenset(CONTAINER_LISTS)
 # Fields of a pod spec in which there are no other pods.

@@ -8,10 +8,10 @@ import datetime
 import pytest
 from cryptography import x509
 
-from certs import cli
-from certs.controller.controller import Controller
-from certs.pki.authority import new_authority
-from certs.pki.keypairs import parse_certificates
+from certs.authority import new_authority
+from certs.keypairs import parse_certificates
+from cluster.controllers import certs_command
+from cluster.controllers.certificates import Controller
 from tests.testkit.certs.fake_cluster import (
     CONFIG,
     CONFIGURATIONS,
@@ -72,7 +72,7 @@ def test_a_value_that_is_no_certificate_is_reported_at_the_start(
     monkeypatch.setenv("GPUWARD_CERTS_ALSO_TRUST", broken)
     names = ("namespace", "service", "headless-service", "secret", "ca-secret", "lease")
     options = [f"--{name}=x" for name in (*names, "mutating-configuration")]
-    assert cli.main(["run", *options]) == 2
+    assert certs_command.main(["run", *options]) == 2
     assert capsys.readouterr().err == (
         "gpuward certs: --also-trust: the certificate cannot be read\n"
     )

@@ -21,18 +21,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 from structlog.testing import capture_logs
 
-from certs import cli
+from certs.authority import may_sign_for, new_authority, sign_leaf
 from certs.clock import utc_now
-from certs.controller.ca_bundle import CaBundlePublisher
-from certs.controller.leader_election import LeaderElection
-from certs.controller.rotation import renewal_time
-from certs.controller.secrets import decode, encode_authority, encode_serving
-from certs.controller.served_certificates import served_certificates
-from certs.controller.status import Status
-from certs.pki.authority import may_sign_for, new_authority, sign_leaf
-from certs.pki.keypairs import bundle, fingerprint, is_issued_by
-from certs.serving.certificate import ServingCertificate
-from cluster.status_server import serve_status
+from certs.keypairs import bundle, fingerprint, is_issued_by
+from certs.rotation import renewal_time
+from certs.secrets import decode, encode_authority, encode_serving
+from certs.serving import ServingCertificate
+from cluster.controllers import certs_command
+from cluster.controllers.certificate_status import Status
+from cluster.controllers.certificates import CaBundlePublisher, served_certificates
+from cluster.controllers.leader_election import LeaderElection
+from cluster.service import serve_status
 from tests.testkit.certs.fake_cluster import (
     CONFIG,
     CONFIGURATIONS,
@@ -304,7 +303,7 @@ def test_the_command_line_names_missing_options(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUWARD_CERTS_NAMESPACE", "gpuward-system")
-    assert cli.main(["run", "--service", "gpuward", "--lease", "gpuward-certs"]) == 2
+    assert certs_command.main(["run", "--service", "gpuward", "--lease", "gpuward-certs"]) == 2
     error = capsys.readouterr().err
     assert "not given: --headless-service, --secret, --ca-secret, --mutating-conf" in error
     assert "--namespace" not in error
@@ -317,13 +316,13 @@ def test_outside_a_cluster_missing_credentials_are_reported(
     monkeypatch.setattr("signal.signal", lambda *_: None)
     for name in ("namespace", "service", "headless_service", "secret", "ca_secret", "lease"):
         monkeypatch.setenv(f"GPUWARD_CERTS_{name.upper()}", "gpuward")
-    assert cli.main(["run", "--mutating-configuration", "gpuward"]) == 1
+    assert certs_command.main(["run", "--mutating-configuration", "gpuward"]) == 1
     assert "no credentials for the Kubernetes API" in capsys.readouterr().err
     assert POLICY.propagation == 10 * MINUTE
 
 
 def test_every_option_is_explained_in_a_sentence() -> None:
-    (verbs,) = cli.make_parser()._subparsers._group_actions  # type: ignore[union-attr]  # noqa: SLF001
+    (verbs,) = certs_command.make_parser()._subparsers._group_actions  # type: ignore[union-attr]  # noqa: SLF001
     for parser in verbs.choices.values():  # type: ignore[union-attr]
         for action in parser._actions[1:]:  # noqa: SLF001  # there is no other way
             assert action.help.endswith("."), action
@@ -331,7 +330,7 @@ def test_every_option_is_explained_in_a_sentence() -> None:
 
 
 LOG = """
-from cluster.json_log import log_as_json
+from cluster.service import log_as_json
 from certs.controller import controller
 log_as_json()
 controller._log.info("secret written", secret="gpuward-tls")

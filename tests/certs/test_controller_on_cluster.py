@@ -11,13 +11,13 @@ import pytest
 from cryptography.x509 import Certificate
 from structlog.testing import capture_logs
 
-from certs.controller.controller import Controller, ControllerConfig
-from certs.controller.rotation_records import RotationPolicy
-from certs.controller.secrets import CertificateState, decode
-from certs.pki.authority import service_names
-from certs.pki.keypairs import KeyPair, bundle, fingerprint, is_issued_by
-from cluster.client import FIELD_MANAGER, KubernetesCluster
-from cluster.protocols import ClusterError, ConfigurationKind, ConfigurationRef, ConflictError
+from certs.authority import service_names
+from certs.keypairs import KeyPair, bundle, fingerprint, is_issued_by
+from certs.rotation import RotationPolicy
+from certs.secrets import CertificateState, decode
+from cluster.api.client import FIELD_MANAGER, KubernetesCluster
+from cluster.api.errors import ClusterError, ConfigurationKind, ConfigurationRef, ConflictError
+from cluster.controllers.certificates import Controller, ControllerConfig
 from tests.testkit.certs.fake_cluster import FakeTime, controller
 from tests.testkit.chart.permissions import create_controller_account
 from tests.testkit.control_plane.client import Response

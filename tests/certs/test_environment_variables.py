@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from certs import cli
+from cluster.controllers import certs_command
 
 
 @pytest.mark.parametrize(
@@ -21,5 +21,5 @@ def test_a_variable_stands_for_an_option(
     variable: str, option: str, expected: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"GPUWARD_CERTS_{variable}", str(expected))
-    parser = cli.make_parser()
+    parser = certs_command.make_parser()
     assert getattr(parser.parse_args(["run"]), option) == expected

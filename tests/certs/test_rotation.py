@@ -15,9 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from certs.controller.controller import Controller
-from certs.pki.keypairs import CertificateError, fingerprint, parse_certificates
-from certs.pki.validation import validate_key_pair
+from certs.keypairs import CertificateError, fingerprint, parse_certificates, validate_key_pair
+from cluster.controllers.certificates import Controller
 from tests.testkit.certs.fake_cluster import (
     CONFIG,
     CONFIGURATIONS,

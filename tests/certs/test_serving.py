@@ -17,11 +17,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from certs.cli import main
+from certs.authority import new_authority, service_names, sign_leaf
 from certs.clock import utc_now
-from certs.pki.authority import new_authority, service_names, sign_leaf
-from certs.pki.keypairs import KeyPair, bundle, fingerprint
-from certs.serving.certificate import ServingCertificate
+from certs.keypairs import KeyPair, bundle, fingerprint
+from certs.serving import ServingCertificate
+from cluster.controllers.certs_command import main
 
 NAMES = service_names("gpuward", "gpuward-system")
 NAME = NAMES[-1]

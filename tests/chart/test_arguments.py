@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from certs.cli import make_parser as certs_parser
-from cluster_commands.audit.cli import make_parser as audit_parser
-from cluster_commands.doctor.cli import make_parser as doctor_parser
-from cluster_commands.inventory.cli import make_parser as inventory_parser
-from delegation.cli import make_parser as exceptions_parser
+from cluster.audit.cli import make_parser as audit_parser
+from cluster.controllers.certs_command import make_parser as certs_parser
+from cluster.controllers.gpu_exceptions import make_parser as exceptions_parser
+from cluster.controllers.inventory import make_parser as inventory_parser
+from cluster.doctor.cli import make_parser as doctor_parser
+from cluster.webhooks.cli import make_parser as webhooks_parser
 from lint.policy.cli import make_parser as policy_parser
-from policies.exceptions_file import EXCEPTIONS_FILE
-from registration.cli import make_parser as webhooks_parser
+from policies.controller_files import EXCEPTIONS_FILE
 from tests.testkit.chart.rendering import (
     CI_VALUES,
     NAMESPACE,

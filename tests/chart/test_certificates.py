@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from certs.pki.keypairs import KeyPair, parse_certificates
+from certs.keypairs import KeyPair, parse_certificates
 from tests.testkit.admission.continuous_caller import ContinuousCaller
 from tests.testkit.admission.enforcement import enforcement_in
 from tests.testkit.chart.cert_manager import CertManager

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.protocols import ConfigurationKind, ConfigurationRef
-from registration.comparison import differences
-from registration.expectation import Expectation, read_expectation
+from cluster.api.errors import ConfigurationKind, ConfigurationRef
+from cluster.webhooks.comparison import Expectation, differences, read_expectation
 from tests.testkit.chart.rendering import (
     CI_VALUES,
     HELMS,

@@ -7,12 +7,12 @@ from functools import partial
 
 import pytest
 
-from registration.configurations import MODE_LABEL, RegistrationOptions, configurations
 from tests.testkit.admission.enforcement import BYPASS_POD, SYSTEM, enforcement_in
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.chart.installation import Installation
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.end_to_end.steps import audit_annotations
+from webhook.registration import MODE_LABEL, RegistrationOptions, configurations
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 # These are about what is installed, whichever helm has installed it.

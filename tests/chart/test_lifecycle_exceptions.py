@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from policies.gpu_exceptions import APPROVAL_LABEL, acceptance
-from rules.policy import Delegation
+from policies.policy import Delegation
 from tests.testkit.admission.enforcement import BYPASS_POD
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values

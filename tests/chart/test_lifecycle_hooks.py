@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.protocols import ConfigurationKind
+from cluster.api.errors import ConfigurationKind
 from tests.testkit.chart.hooks import prepare_hook, run_hook
 from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation
 from tests.testkit.control_plane.processes import eventually

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cluster.protocols import ConfigurationKind
+from cluster.api.errors import ConfigurationKind
 from tests.testkit.chart import certificate_modes
 from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation, merge_values
 from tests.testkit.control_plane.processes import eventually

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from registration.configurations import MODE_LABEL
 from tests.testkit.chart.rendering import HELMS, Manifest, of_kind, render, render_error
 from tests.testkit.control_plane import objects
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.paths import ROOT
+from webhook.registration import MODE_LABEL
 
 KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 MINIMUM = "mode: deny\nminimumMode: warn"

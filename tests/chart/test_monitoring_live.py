@@ -10,9 +10,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from cluster_commands.audit.controller import AuditController, AuditRun
-from registration.configurations import NAME_LABEL
-from registration.watch import RegistrationWatch
+from cluster.audit.service import AuditController, AuditRun
+from cluster.webhooks.watch import RegistrationWatch
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, pod
 from tests.testkit.admission.server_process import ENDINGS, Server
@@ -29,7 +28,8 @@ from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.paths import ROOT
-from webhook.admission.outcomes import RULE_OUTCOMES
+from webhook.admission.decision import RULE_OUTCOMES
+from webhook.registration import NAME_LABEL
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 UNREACHABLE_URL = "https://127.0.0.1:1/"

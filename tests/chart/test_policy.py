@@ -12,9 +12,9 @@ import pytest
 
 from kubeyaml import read, split
 from policies.loading import default_policy, load_policy
+from policies.policy import Policy
 from policies.profiles import built_in
 from rules.finding import Action
-from rules.policy import Policy
 from tests.testkit.chart.rendering import (
     CHART,
     CI_VALUES,

@@ -1,4 +1,4 @@
-"""The chart's webhook configurations are those of registration/configurations.py."""
+"""The chart's webhook configurations are those of webhook/registration.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from registration.configurations import MODE_LABEL, NAME_LABEL, RegistrationOptions, configurations
 from rules.finding import Action
 from tests.testkit.chart.rendering import (
     CI_VALUES,
@@ -17,6 +16,7 @@ from tests.testkit.chart.rendering import (
     render,
     render_error,
 )
+from webhook.registration import MODE_LABEL, NAME_LABEL, RegistrationOptions, configurations
 
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 PAIRS = list(itertools.product(Action, Action))

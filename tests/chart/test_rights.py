@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from cluster_commands.audit.objects import CLUSTER_SCOPED, EVALUATED, REFERRED
-from cluster_commands.audit.report_kinds import KINDS
-from cluster_commands.doctor.facts import LISTED
-from cluster_commands.inventory.listing import ALWAYS
-from cluster_commands.source.resources import PODS
+from cluster.audit.facts import CLUSTER_SCOPED, EVALUATED, REFERRED
+from cluster.audit.policy_reports import KINDS
+from cluster.controllers.inventory import ALWAYS
+from cluster.doctor.facts import LISTED
+from cluster.source.objects import PODS
 from tests.testkit.chart.permissions import (
     CONTROLLER_VERBS,
     EVENT_RULE,

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pytest
 
-from registration.configurations import RegistrationOptions, configurations
 from rules.finding import Action
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes
@@ -23,6 +22,7 @@ from tests.testkit.coverage.table import (
     strict_policy,
 )
 from tests.testkit.end_to_end.steps import namespace_with_policy
+from webhook.registration import RegistrationOptions, configurations
 
 __all__ = ["runtime_classes"]
 WITH_RUNTIME_CLASSES = pytest.mark.usefixtures("runtime_classes")

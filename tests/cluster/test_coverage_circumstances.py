@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from registration.configurations import MODE_LABEL
 from rules.finding import Action
 from tests.testkit.admission.fault_load import counts
 from tests.testkit.admission.registered_webhook import by_url, create, is_enforced, registered
@@ -21,6 +20,7 @@ from tests.testkit.coverage.observed import response_outcome
 from tests.testkit.coverage.table import data
 from tests.testkit.custom_kinds import custom_kind
 from tests.testkit.end_to_end.steps import DENY, api_path, patch
+from webhook.registration import MODE_LABEL
 
 pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
 pytestmark = pytest.mark.usefixtures("clean_up_pods")

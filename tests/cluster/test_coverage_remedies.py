@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from registration.configurations import MODE_LABEL
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.admission.server_process import Server
@@ -19,6 +18,7 @@ from tests.testkit.coverage import annotation_attempts
 from tests.testkit.coverage.table import bypasses
 from tests.testkit.end_to_end.steps import api_path, get_object, namespace_with_policy, patch
 from tests.testkit.paths import ROOT
+from webhook.registration import MODE_LABEL
 
 pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
 pytestmark = pytest.mark.usefixtures("clean_up_pods")

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from registration.configurations import MODE_LABEL
 from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.custom_kinds import custom_kind
 from tests.testkit.end_to_end.steps import PLACEMENT_FIXES, fixing_rules, wait_until_running
+from webhook.registration import MODE_LABEL
 
 pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
 pytestmark = pytest.mark.usefixtures("clean_up_pods")

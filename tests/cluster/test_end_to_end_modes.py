@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from registration.configurations import MODE_LABEL, RegistrationOptions
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import by_url, create, is_enforced, registered
 from tests.testkit.admission.reviews import container, deployment, gpus, pod, variable
@@ -18,6 +17,7 @@ from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually
 from tests.testkit.end_to_end.steps import DENY, NO_DRAIN, apply, audit_annotations, fixing_rules
+from webhook.registration import MODE_LABEL, RegistrationOptions
 
 pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
 pytestmark = pytest.mark.usefixtures("clean_up_pods")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from registration.configurations import MODE_LABEL, RegistrationOptions
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import by_url, create, registered
 from tests.testkit.admission.reviews import container, gpus, pod, variable
@@ -17,6 +16,7 @@ from tests.testkit.control_plane.processes import eventually
 from tests.testkit.end_to_end.sidecar_injector import NAME, SIDECAR, configuration, run_injector
 from tests.testkit.end_to_end.steps import apply, audit_annotations, get_object
 from tests.testkit.match_conditions.chart_condition import chart_condition
+from webhook.registration import MODE_LABEL, RegistrationOptions
 
 pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
 pytestmark = pytest.mark.usefixtures("clean_up_pods")

@@ -8,7 +8,6 @@ import urllib.request
 
 import pytest
 
-from registration.configurations import MODE_LABEL
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, gpus, pod, review_body, variable
 from tests.testkit.admission.server_process import Server
@@ -22,6 +21,7 @@ from tests.testkit.end_to_end.steps import (
     wait_until_running,
     without_namespace,
 )
+from webhook.registration import MODE_LABEL
 
 pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
 pytestmark = pytest.mark.usefixtures("clean_up_pods")

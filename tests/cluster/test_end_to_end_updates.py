@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from registration.configurations import MODE_LABEL
 from tests.testkit.admission.registered_webhook import create, is_enforced
 from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.end_to_end.steps import api_path, get_object, patch
+from webhook.registration import MODE_LABEL
 
 pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
 pytestmark = pytest.mark.usefixtures("clean_up_pods")

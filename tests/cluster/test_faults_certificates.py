@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from certs.pki.authority import new_authority
-from certs.pki.keypairs import KeyPair
+from certs.authority import new_authority
+from certs.keypairs import KeyPair
 from tests.testkit.admission.fault_installation import Installation, now, served
 from tests.testkit.admission.fault_load import (
     CREATED,

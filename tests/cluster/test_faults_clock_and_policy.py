@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable
 from pathlib import Path
 
-from certs.pki.keypairs import KeyPair
+from certs.keypairs import KeyPair
 from tests.testkit.admission.fault_installation import Installation, now, served
 from tests.testkit.admission.fault_load import (
     CREATED,

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from policies.loading import default_policy
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.workloads.discovery import find_subjects
 from tests.testkit.api_subjects import (
     Submission,

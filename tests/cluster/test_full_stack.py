@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.protocols import ConfigurationKind
-from registration.configurations import MODE_LABEL, RegistrationOptions, configurations
+from cluster.api.errors import ConfigurationKind
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import create, is_enforced
 from tests.testkit.admission.reviews import container, gpus, pod
@@ -27,6 +26,7 @@ from tests.testkit.chart.permissions import (
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually
 from tests.testkit.paths import ROOT
+from webhook.registration import MODE_LABEL, RegistrationOptions, configurations
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SERVICE, PORT = "gpuward", 8443

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import yaml
 
-from registration.configurations import MODE_LABEL
 from tests.testkit.admission.lint_admission_parity import (
     Comparison,
     compare,
@@ -37,8 +36,9 @@ from tests.testkit.dry_runs import (
     refusal_causes,
 )
 from tests.testkit.paths import DATA
-from webhook.admission.fixed_annotation import FIXED_ANNOTATION
+from webhook.admission.enforcement import FIXED_ANNOTATION
 from webhook.admission.request import NAMESPACE_LIMITS
+from webhook.registration import MODE_LABEL
 
 DIFFERENCES = DATA / "api_server_differences.yaml"
 ORIGINS = ("cases", "corpus")

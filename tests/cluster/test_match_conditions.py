@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from rules.base import traits
 from rules.catalog.index import CATALOG
-from rules.traits import bits as traits
 from tests.testkit.match_conditions.chart_condition import chart_condition
 from tests.testkit.paths import DOCS
 from tools.match_conditions import (

@@ -21,8 +21,8 @@ from rules.engine.fixing import check
 from rules.gpu.allocation_keys import ALLOCATION_KEYS
 from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
 from rules.gpu.visibility import CUDA_VERSION
-from rules.placement.ack_nodes import CARDS
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
+from rules.placement.node_labels import CARDS
 from rules.profile.context import Context
 from tests.testkit.admission.reviews import container, pod, variable
 from tests.testkit.cases import TODAY

@@ -12,10 +12,9 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from registration.configurations import RegistrationOptions
+from policies.policy import Policy, RuleSettings
 from rules.catalog.index import CATALOG
 from rules.finding import Action
-from rules.policy import Policy, RuleSettings
 from tests.testkit.admission.evaluating_webhook import (
     EvaluatingWebhook,
     RecordedRequest,
@@ -29,6 +28,7 @@ from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.dry_runs import DryRuns, minor_version, refusal_causes
 from webhook.admission.decider import Decider
+from webhook.registration import RegistrationOptions
 
 # Older releases remove a pod's resource claims after the mutating webhooks.
 CLAIMS_ARE_KEPT = 34

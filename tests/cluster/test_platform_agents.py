@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 
-from registration.configurations import MODE_LABEL
 from tests.testkit.admission.registered_webhook import create, is_enforced
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.objects import namespace as namespace_object
@@ -15,6 +14,7 @@ from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.coverage.fixtures import runtime_classes
 from tests.testkit.platform_agents import PlatformAgent, platform_agents
+from webhook.registration import MODE_LABEL
 
 __all__ = ["runtime_classes"]
 pytestmark = pytest.mark.usefixtures("runtime_classes", "server")

@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster_commands.audit import evaluation
-from cluster_commands.audit.cli import main
-from cluster_commands.audit.objects import EVALUATED_WITH_FACTS
-from registration.configurations import RegistrationOptions, configurations
+from cluster.audit import evaluation
+from cluster.audit.cli import main
+from cluster.audit.facts import EVALUATED_WITH_FACTS
 from rules.engine.fixing import check
 from rules.finding import Action
-from rules.inventory.inventory import Inventory
-from rules.inventory.records import RECORDS
+from rules.inventory.inventory import RECORDS, Inventory
 from tests.testkit.cases import cases
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, paged_server
 from tests.testkit.lint_in_process import LintInProcess
+from webhook.registration import RegistrationOptions, configurations
 
 BYPASS = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
 
@@ -122,7 +121,7 @@ def test_an_owner_that_cannot_exist_hides_no_pod(field: str, audit: Audit) -> No
 def test_an_audit_with_too_many_findings_says_so(
     audit: Audit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lint.results.MAX_FINDINGS", 5)
+    monkeypatch.setattr("reports.results.MAX_FINDINGS", 5)
     found = audit([pod(f"alone-{n}") for n in range(9)])
     assert len(found["findings"]) == 5
     (missing,) = found["not_evaluated"]

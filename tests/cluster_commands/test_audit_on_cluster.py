@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from cluster.connection import Connection
-from cluster_commands.audit import reports
-from cluster_commands.audit.cli import main
-from cluster_commands.audit.publishing import publish
-from cluster_commands.audit.report_kinds import KINDS
-from cluster_commands.source.objects import SourceError
-from lint.findings import LocatedFinding
+from cluster.api.connection import Connection
+from cluster.audit import policy_reports
+from cluster.audit.cli import main
+from cluster.audit.policy_reports import KINDS, publish
+from cluster.source.objects import SourceError
+from reports.findings import LocatedFinding
 from tests.testkit.chart.rendering import render
 from tests.testkit.cluster_commands.findings import error_about
 from tests.testkit.control_plane.cluster import Cluster
@@ -122,7 +121,7 @@ def test_findings_are_kept_in_the_cluster(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reports, "_MAX_RESULTS", 2)
+    monkeypatch.setattr(policy_reports, "_MAX_RESULTS", 2)
     cluster, namespace = report_kinds, report_kinds.namespace()
     resource = str(KINDS[kind].namespaced)
     pods = f"/api/v1/namespaces/{namespace}/pods"

@@ -14,12 +14,12 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from cluster.connection import Connection
-from cluster_commands.audit.audit import audit
-from cluster_commands.audit.controller import AuditController, AuditRun
-from cluster_commands.audit.keeping import kept_findings
-from cluster_commands.source.api_server import ApiServerSource
-from cluster_commands.source.objects import SourceError
+from cluster.api.connection import Connection
+from cluster.audit.audit import audit
+from cluster.audit.service import AuditController, AuditRun
+from cluster.audit.sinks import kept_findings
+from cluster.source.api_server import ApiServerSource
+from cluster.source.objects import SourceError
 from policies.loading import default_policy
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, PagedServer, paged_server
 from tests.testkit.control_plane.processes import eventually, free_port

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster_commands.gpus.cgpu import inspect
-from cluster_commands.gpus.tabwriter import align
+from cluster.gpus.cgpu import inspect
+from cluster.gpus.tables import align
 from tests.testkit.paths import DATA
 
 ALLOCATION = "scheduler.framework.gpushare.allocation"

@@ -10,13 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.errors import ForbiddenError
-from cluster.protocols import ClusterError
-from cluster_commands.doctor.cli import main
-from cluster_commands.doctor.report import as_table
-from cluster_commands.doctor.rows import State
-from cluster_commands.label_selectors import matches
-from cluster_commands.source.objects import SourceError
+from cluster.api.errors import ClusterError, ForbiddenError
+from cluster.doctor.cli import main
+from cluster.doctor.rows import State, as_table
+from cluster.source.objects import SourceError, matches
 from policies.loading import load_policy
 from tests.testkit.cluster_commands.doctor_rows import NO_METRICS, installed, rows, states
 from tests.testkit.cluster_commands.gpu_objects import Object, listed, node, pod

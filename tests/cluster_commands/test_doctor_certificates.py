@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from certs.pki.authority import new_authority, sign_leaf
-from cluster_commands.doctor.rows import State
+from certs.authority import new_authority, sign_leaf
+from cluster.doctor.rows import State
 from tests.testkit.cluster_commands.doctor_rows import installed, rows, states
 from tests.testkit.cluster_commands.gpu_objects import Object
 from tests.testkit.registration.fake_servers import DAY, serve_answer

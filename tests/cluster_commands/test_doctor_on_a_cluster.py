@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster_commands.doctor.cli import main
+from cluster.doctor.cli import main
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.https_server import Answer, Request, https_server

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cluster_commands.gpus.accounting import DEFAULT_POD_SIZE, PodSize, account
-from cluster_commands.gpus.rows import pods_table
-from cluster_commands.gpus.usage import CardUsage, ResourceUsage, Usage
+from cluster.gpus.accounting import DEFAULT_POD_SIZE, PodSize, account
+from cluster.gpus.tables import pods_table
+from cluster.gpus.usage import CardUsage, ResourceUsage, Usage
 from policies.loading import default_policy
 from tests.testkit.cluster_commands.gpu_objects import Object, node, pod
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster_commands.gpus.cli import main
+from cluster.gpus.cli import main
 from tests.testkit.cluster_commands.gpu_objects import Object, listed, node, pod
 
 GPU = "nvidia.com/gpu"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster_commands.gpus.cli import main
+from cluster.gpus.cli import main
 from tests.testkit.control_plane.objects import gpu_node
 from tests.testkit.control_plane.plane import ControlPlane
 

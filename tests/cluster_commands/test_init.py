@@ -12,7 +12,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from cluster_commands.init.cli import POLICY, VALUES, main
+from cluster.init.cli import POLICY, VALUES, main
 from lint.policy.cli import main as check_policy
 from policies.loading import default_policy, load_policy
 from policies.profiles import built_in
@@ -297,7 +297,7 @@ def test_a_namespace_with_more_accounts_than_are_counted_is_not_excluded(
         pod(account, namespace="gpu-operator", serviceAccountName=account)
         for account in ("nvidia-a", "nvidia-b", "user")
     ]
-    monkeypatch.setattr("cluster_commands.init.survey._MAX_KEYS", 2)
+    monkeypatch.setattr("cluster.init.survey._MAX_KEYS", 2)
     _, _, values = run(tmp_path, *OPERATOR[:1], plugin, *pods)
     assert re.search(
         r"^#     - gpu-operator  # .* to which no rule would apply", values, re.MULTILINE

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster_commands.init.cli import POLICY, VALUES, main
+from cluster.init.cli import POLICY, VALUES, main
 from policies.loading import load_policy
 from tests.testkit.control_plane.objects import gpu_node
 from tests.testkit.control_plane.plane import ControlPlane

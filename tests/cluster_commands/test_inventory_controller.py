@@ -10,18 +10,12 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from cluster.protocols import ConflictError
-from cluster_commands.inventory.controller import RENEW_SECONDS, InventoryController
-from cluster_commands.source.objects import (
-    MissingRightError,
-    NotServedError,
-    Object,
-    Resource,
-    SourceError,
-)
-from policies.inventory_files import CheckedInventory, file_name, parse_inventory
+from cluster.api.errors import ConflictError
+from cluster.controllers.inventory import RENEW_SECONDS, InventoryController
+from cluster.source.objects import MissingRightError, NotServedError, Object, Resource, SourceError
+from policies.controller_files import CheckedInventory, file_name, parse_inventory
 from policies.loading import default_policy
-from rules.inventory.records import (
+from rules.inventory.inventory import (
     SURVEY,
     ConfigMap,
     DeviceClass,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cluster.kubeconfig import impersonation
-from cluster.protocols import ClusterError
+from cluster.api.connection import impersonation
+from cluster.api.errors import ClusterError
 
 
 def headers(folder: Path, user: dict[str, Any]) -> list[tuple[str, str]]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from cluster_commands.audit.cli import main as audit
-from cluster_commands.doctor.cli import main as doctor
-from cluster_commands.gpus.cli import main as gpus
-from cluster_commands.init.cli import main as init
+from cluster.audit.cli import main as audit
+from cluster.doctor.cli import main as doctor
+from cluster.gpus.cli import main as gpus
+from cluster.init.cli import main as init
 from tests.testkit.cluster_commands.gpu_objects import Object, listed, node, pod
 
 GPU = "nvidia.com/gpu"

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from cluster.events import EventsClient, Regarding, WarningEvent
-from cluster_commands.audit import workload_events
-from cluster_commands.audit.cli import main
-from cluster_commands.audit.report_kinds import KINDS
-from cluster_commands.audit.reports import reports_by_namespace
+from cluster.api.events import EventsClient, Regarding, WarningEvent
+from cluster.audit import sinks
+from cluster.audit.cli import main
+from cluster.audit.policy_reports import KINDS, reports_by_namespace
 from tests.testkit.cluster_commands.findings import error_about
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, paged_server
 
@@ -130,7 +129,7 @@ def test_a_namespace_that_takes_no_events_keeps_none_from_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # An Event that is not accepted, which its namespace can bring about, counts as no failure.
-    monkeypatch.setattr(workload_events, "_MAX_FAILURES", 1 if status == 0 else 10)
+    monkeypatch.setattr(sinks, "_MAX_FAILURES", 1 if status == 0 else 10)
     with paged_server({"/api/v1/pods": Listed(len(HOMES), pod)}) as served:
         served.refusals["/namespaces/gone/"] = TERMINATING
         if code:
@@ -163,7 +162,7 @@ def test_an_event_of_any_content_is_counted(series: object) -> None:
 def test_events_have_a_bound(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workload_events, "MAX_WORKLOADS", 1)
+    monkeypatch.setattr(sinks, "MAX_WORKLOADS", 1)
     with paged_server({"/api/v1/pods": Listed(len(HOMES), pod)}) as served:
         options = ["--isolated", "--exit-zero", "--events"]
         assert main(["--kubeconfig", served.kubeconfig(tmp_path), *options]) == 0

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from certs import cli as certs
-from cluster_commands.audit import cli as audit
-from cluster_commands.inventory import cli as inventory
-from delegation import cli as exceptions
-from registration import cli as webhooks
+from cluster.audit import cli as audit
+from cluster.controllers import certs_command as certs
+from cluster.controllers import gpu_exceptions as exceptions
+from cluster.controllers import inventory
+from cluster.webhooks import cli as webhooks
 
 
 @pytest.mark.parametrize(

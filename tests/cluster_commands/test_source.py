@@ -12,18 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.connection import Connection
-from cluster_commands.source import api_server as module
-from cluster_commands.source import retries
-from cluster_commands.source.api_server import ApiServerSource
-from cluster_commands.source.files import FileSource
-from cluster_commands.source.objects import (
-    MissingRightError,
-    NotServedError,
-    Resource,
-    SourceError,
-)
-from cluster_commands.source.options import add_options, open_source
+from cluster.api.connection import Connection
+from cluster.source import api_server
+from cluster.source import api_server as module
+from cluster.source.api_server import ApiServerSource
+from cluster.source.files import FileSource
+from cluster.source.objects import MissingRightError, NotServedError, Resource, SourceError
+from cluster.source.options import add_options, open_source
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, PagedServer, paged_server
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import eventually
@@ -114,11 +109,11 @@ def test_replicas_that_differ_are_an_error_and_list_nothing_twice(
 
 
 def test_pages_of_huge_objects_are_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "_MAX_BYTES", 100_000)
+    monkeypatch.setattr(api_server, "_MAX_BYTES", 100_000)
     listed = {"/api/v1/pods": Listed(100, lambda number: make_pod(number, 5000))}
     with paged_server(listed) as served:
         assert len([*source_of(served, tmp_path, []).list(PODS)]) == 100
-        monkeypatch.setattr(retries, "_MAX_BYTES", 5000)
+        monkeypatch.setattr(api_server, "_MAX_BYTES", 5000)
         with pytest.raises(SourceError, match=r"cannot list pods: .* more than 5000 bytes"):
             list(source_of(served, tmp_path, []).list(PODS))
     assert {request["limit"] for request in served.requests} >= {"250", "62", "15", "1"}
@@ -203,7 +198,7 @@ def test_a_real_api_server_lists_the_same(api_server: Cluster, tmp_path: Path) -
     assert isinstance(source, ApiServerSource)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "_PAGE", 4)
-        patched.setattr(retries, "_MAX_BYTES", 9_000)  # so that pages become smaller on the way
+        patched.setattr(api_server, "_MAX_BYTES", 9_000)  # so that pages become smaller on the way
         found = [*source.list(PODS, namespaces[0])]
         everywhere = [*source.list(PODS)]
     written = json.loads(api_server.kubectl("get", "pods", "-A", "-o", "json").stdout)["items"]

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from cluster_commands.audit import cli as audit
-from cluster_commands.audit import service
-from cluster_commands.doctor import cli as doctor
-from cluster_commands.gpus import cli as gpus
-from cluster_commands.gpus.rows import Cell, Table
-from cluster_commands.gpus.tables import render
-from cluster_commands.init import cli as init
+from cluster.audit import cli as audit
+from cluster.audit import service
+from cluster.doctor import cli as doctor
+from cluster.gpus import cli as gpus
+from cluster.gpus.tables import Cell, Table, render
+from cluster.init import cli as init
 from tests.testkit.cluster_commands.gpu_objects import listed, node, pod
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\r\n\t\u202e\u009b31m"

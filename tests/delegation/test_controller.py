@@ -14,12 +14,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from cluster.connection import Connection
-from cluster.errors import TooLargeError
-from cluster.gpu_exceptions import KubernetesGpuExceptions
-from cluster.protocols import ClusterError, ConflictError, Object
-from delegation.controller import MAX_STATUS_WRITES, RENEW_SECONDS, ExceptionsController
-from delegation.policy_source import PolicySource
+from cluster.api.client import KubernetesGpuExceptions
+from cluster.api.connection import Connection
+from cluster.api.errors import ClusterError, ConflictError, Object, TooLargeError
+from cluster.controllers.gpu_exceptions import (
+    MAX_STATUS_WRITES,
+    RENEW_SECONDS,
+    ExceptionsController,
+    PolicySource,
+)
 from policies.gpu_exceptions import MAX_IN_NAMESPACE
 from policies.loading import PolicyError, load_policy
 from tests.testkit.policy_mistakes import POLICY_HEADER

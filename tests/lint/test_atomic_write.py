@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from lint.fix.atomic_write import write_file
 from lint.fix.fixer import FixedText, WriteError
-from lint.sources import Source
+from lint.fix.output import write_file
+from sources.sources import Source
 from tests.testkit.fix_texts import FIXED, REQUEST
 from tests.testkit.lint_command import LintCommand
 from tests.testkit.paths import ROOT

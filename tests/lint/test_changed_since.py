@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from lint import cli
-from lint.git.changed import changed_since
-from lint.git.command import GitError
-from lint.sources import UsageError
+from sources.git.changes import changed_since
+from sources.git.command import GitError
+from sources.sources import UsageError
 
 IDENTITY = {
     f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")

@@ -481,8 +481,8 @@ def test_formats_are_loaded_only_if_they_are_asked_for(command: LintCommand) -> 
         text=True,
     )
     loaded = set(done.stderr.splitlines())
-    assert "lint.report.text" in loaded
-    unwanted = {"lint.outputs", "lint.report.entries", "lint.report.sarif", "importlib.metadata"}
+    assert "reports.formats.text" in loaded
+    unwanted = {"reports.outputs", "reports.entries", "reports.formats.sarif", "importlib.metadata"}
     assert not loaded & unwanted
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpuward import parsers
-from gpuward.__main__ import COMMANDS
+from gpuward.commands import COMMANDS
 from tests.testkit.lint_command import LintCommand
 from tests.testkit.missing_packages import run_without
 from tests.testkit.skipping import skip_missing

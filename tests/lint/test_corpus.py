@@ -12,16 +12,16 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-from lint.inputs import inputs
 from lint.linter import Linter
-from lint.manifests import File, UnparsedDocument
-from lint.sources import Source
 from policies.loading import default_policy, load_policy
 from rules.catalog.index import CATALOG
 from rules.gpu.devices import pod_requests_gpu
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects
+from sources.manifests import File, UnparsedDocument
+from sources.paths import inputs
+from sources.sources import Source
 from tests.testkit.cases import TODAY
 from tests.testkit.paths import DATA, ROOT
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lint.sources import MAX_BYTES
+from sources.sources import MAX_BYTES
 from tests.testkit.fix_texts import FIXED, REQUEST
 from tests.testkit.lint_command import LintCommand
 

@@ -11,19 +11,19 @@ import pytest
 
 from kubeyaml import Chunk, read
 from lint.fix.fixer import FixedText, Fixer
-from lint.inputs import inputs
 from lint.linter import Linter
-from lint.results import Results
-from lint.sources import Source, UnreadFile
 from policies.loading import default_policy
-from registration.routes import ROUTES
-from rules.policy import Policy
+from policies.policy import Policy
+from reports.results import Results
 from rules.profile.context import Context
+from sources.paths import inputs
+from sources.sources import Source, UnreadFile
 from tests.testkit.admission.reviews import review_body
 from tests.testkit.cases import TODAY, Case, cases
 from tests.testkit.yaml_layouts import Layout
 from webhook.admission.answer import answer
 from webhook.admission.decider import Decider
+from webhook.registration import ROUTES
 
 # Files without an image, which are parts of objects. API servers send none without an image.
 PATCHES = ("affinity-default/clean-patch", "toleration-default/clean-patch")

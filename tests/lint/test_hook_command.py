@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lint.git.command import GitError, git_records
+from sources.git.command import GitError, git_records
 from tests.testkit.git_repository import BAD, FIXABLE, GOOD, POD, GitRepository
 
 FOREIGN = "#!/bin/sh\nexit 0\n"

@@ -149,7 +149,7 @@ def test_a_bug_hides_only_what_depends_on_other_objects(
     def fail(*_: object) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("lint.inventory.add_objects", fail)
+    monkeypatch.setattr("lint.manifest_inventory.add_objects", fail)
     outcome = command.json(".")
     assert outcome.status == 3
     (missing,) = outcome.report["not_evaluated"]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from lint.large_files import lists, parts
 from lint.linter import Linter
-from lint.results import Results
-from lint.sources import StandardInput, UnreadFile
 from policies.loading import default_policy
+from reports.results import Results
 from rules.profile.context import Context
+from sources import large_files
+from sources.sources import StandardInput, UnreadFile
 from tests.testkit.cases import TODAY
 
 POD = """\
@@ -64,16 +64,16 @@ TEXTS = {
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is large, so that small texts are cut."""
-    for module in ("lint.sources", "lint.large_files.parts"):
+    for module in ("sources.sources", "sources.large_files"):
         monkeypatch.setattr(f"{module}.LARGE", 2000)
-    monkeypatch.setattr(lists, "PART", 900)
-    monkeypatch.setattr("lint.large_files.text_stream._BLOCK", 77)
+    monkeypatch.setattr(large_files, "PART", 900)
+    monkeypatch.setattr("sources.large_files._BLOCK", 77)
 
 
 def linted(file: Path, *, in_parts: bool) -> Results:
     linter = Linter(default_policy(), Context(TODAY))
     given = UnreadFile(str(file), str(file))
-    linter.evaluate(parts.in_parts([given]) if in_parts else [given])
+    linter.evaluate(large_files.in_parts([given]) if in_parts else [given])
     linter.finish()
     return linter.results
 
@@ -90,7 +90,7 @@ def test_parts_have_the_findings_of_the_whole(tmp_path: Path, case: str) -> None
     file = tmp_path / "pods.yaml"
     file.write_bytes(TEXTS[case].encode())
     given = UnreadFile(str(file), str(file))
-    assert len([*parts.in_parts([given])]) > 3
+    assert len([*large_files.in_parts([given])]) > 3
     cut, whole = (linted(file, in_parts=in_parts) for in_parts in (True, False))
     assert facts(cut) == facts(whole)
     assert len(facts(cut)) + cut.suppressed >= 60
@@ -152,13 +152,13 @@ def test_a_file_that_can_be_read_at_once_is(tmp_path: Path, case: str) -> None:
 def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, item: str) -> None:
     file = tmp_path / "pods.yaml"
     file.write_text(f"{HEAD}{items(0)}{item}\n{items(0)}")
-    monkeypatch.setattr("lint.large_files.yaml_lists.MAX_BYTES", 4000)
+    monkeypatch.setattr("sources.large_files.MAX_BYTES", 4000)
     (failed,) = linted(file, in_parts=True).not_evaluated
     assert "an item larger than" in failed.message
     monkeypatch.undo()
-    monkeypatch.setattr(parts, "LARGE", 2000)
-    monkeypatch.setattr("lint.sources.LARGE", 2000)
-    monkeypatch.setattr(parts, "MAX_STREAM", 9000)
+    monkeypatch.setattr(large_files, "LARGE", 2000)
+    monkeypatch.setattr("sources.sources.LARGE", 2000)
+    monkeypatch.setattr(large_files, "MAX_STREAM", 9000)
     (failed,) = linted(file, in_parts=True).not_evaluated
     assert failed.message == "the part beyond 0 MiB"
 
@@ -173,5 +173,5 @@ def test_standard_input_is_read_in_parts() -> None:
         return content[position - size : position]
 
     linter = Linter(default_policy(), Context(TODAY))
-    linter.evaluate(parts.in_parts([StandardInput("<stdin>", read)]))
+    linter.evaluate(large_files.in_parts([StandardInput("<stdin>", read)]))
     assert (linter.results.pods, linter.results.files) == (60, 1)

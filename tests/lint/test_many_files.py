@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from gpuward.__main__ import main
-from lint import many_files, progress
-from lint.inputs import inputs
+from lint import processes
 from lint.linter import Linter
-from lint.sources import Input, Source
 from policies.loading import default_policy
 from rules.profile.context import Context
+from sources.paths import inputs
+from sources.sources import Input, Source
 from tests.testkit.cases import TODAY
 from tests.testkit.lint_command import LintCommand
 
@@ -110,7 +110,7 @@ def test_files_of_a_process_that_ends_are_not_evaluated(
 
     monkeypatch.setattr(Linter, "evaluate", fatal)
     linter = Linter(default_policy(), Context(TODAY))
-    many_files.evaluate(linter, [*inputs([str(tmp_path)])], 2)
+    processes.evaluate_many(linter, [*inputs([str(tmp_path)])], 2)
     results = linter.results
     lost = {os.path.basename(failed.file) for failed in results.not_evaluated}
     found = {os.path.basename(located.file) for located in results.findings}
@@ -124,11 +124,11 @@ def test_files_of_a_process_that_ends_are_not_evaluated(
 def test_a_run_with_too_many_findings_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
-    monkeypatch.setattr("lint.results.MAX_FINDINGS", 200)
+    monkeypatch.setattr("reports.results.MAX_FINDINGS", 200)
     for n in range(300):
         (tmp_path / f"{n:03}.yaml").write_text(POD.format(n=n, value="all", owner=""))
     linter = Linter(default_policy(), Context(TODAY))
-    many_files.evaluate(linter, [*inputs([str(tmp_path)])], jobs)
+    processes.evaluate_many(linter, [*inputs([str(tmp_path)])], jobs)
     (missing,) = linter.results.not_evaluated
     assert os.path.basename(missing.file) == "200.yaml"
     assert "more findings than 200 in this run" in missing.message
@@ -165,8 +165,8 @@ def test_progress_is_shown_after_a_second_and_erased(monkeypatch: pytest.MonkeyP
     terminal, now = Terminal(), 0.0
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("lint.progress.time.monotonic", lambda: now)
-    with progress.Progress(4000) as bar:
+    monkeypatch.setattr("lint.processes.time.monotonic", lambda: now)
+    with processes.Progress(4000) as bar:
         files = bar.count(range(4000))
         for _ in islice(files, 2001):
             bar.show()
@@ -187,7 +187,7 @@ def test_progress_is_for_terminals(
 ) -> None:
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setenv("TERM", term)
-    monkeypatch.setattr(progress, "_DELAY", -1.0)
-    with progress.Progress(2) as bar:
+    monkeypatch.setattr(processes, "_DELAY", -1.0)
+    with processes.Progress(2) as bar:
         bar.show()
     assert stream.getvalue() == ""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lsprotocol.types import Position, PositionEncodingKind
 
-from lint.language_server.positions import Positions
+from lint.language_server.diagnostics import Positions
 
 CODECS = {
     PositionEncodingKind.Utf8: ("utf-8", 1),

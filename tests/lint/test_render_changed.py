@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lint.git.blobs import Blobs
-from lint.git.command import GitError
-from lint.git.trees import GitTree, index_entries
-from lint.git.written_out import written_out
+from sources.git.command import GitError
+from sources.git.trees import Blobs, GitTree, index_entries, written_out
 from tests.testkit.chart.rendering import program
 from tests.testkit.git_repository import BAD, GOOD, POD, GitRepository
 
@@ -127,6 +125,6 @@ def test_a_copy_has_nothing_from_outside(
         strange = {"charts/new/passwords.yaml", "../evil.yaml", "/evil.yaml", "a/../b.yaml"}
         assert copied == entries.keys() - strange
         assert (Path.cwd(), root.exists()) == (repository.folder / "k", False)
-        monkeypatch.setattr("lint.git.written_out.MAX_FILES", 3)
+        monkeypatch.setattr("sources.git.trees.MAX_FILES", 3)
         with pytest.raises(GitError, match="leave --staged out"), written_out(tree, list(entries)):
             pass

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lint.rendering.charts import ChartOptions, RenderedChart, render_chart
-from lint.rendering.helm_ignore import ignored_by_helm
+from lint.rendering.chart_origins import Outline
 from lint.rendering.origins import Work
-from lint.rendering.template_lines import Outline
-from lint.sources import UnreadableSource
+from sources.rendering.charts import ChartOptions, RenderedChart, ignored_by_helm, render_chart
+from sources.sources import UnreadableSource
 from tests.testkit.chart.rendering import HELMS, program
 from tests.testkit.lint_command import LintCommand, Outcome
 
@@ -365,7 +364,7 @@ def test_the_bound_of_time_counts_each_values_file(
         helm.write(f"chart/ci/{name}-values.yaml", "level: debug\n")
     folder = str(helm.folder / "chart")
     is_late = iter([False, False, True])
-    monkeypatch.setattr("lint.rendering.charts.is_late", lambda _: next(is_late))
+    monkeypatch.setattr("sources.rendering.charts.is_late", lambda _: next(is_late))
     done = list(render_chart(folder, ChartOptions(), folder, deadline=math.inf))
     assert [type(each) for each in done] == [RenderedChart, RenderedChart, UnreadableSource]
     assert "all renderings may take 10 minutes" in str(done[-1])

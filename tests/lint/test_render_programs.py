@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lint.rendering.programs import ProgramError, find_program, run
+from sources.rendering.programs import ProgramError, find_program, run
 from tests.testkit.skipping import skip_missing
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lint.findings import RULES
-from rules.base.json_access import as_object
+from reports.findings import RULES
+from rules.base.json_values import as_object
 from tests.testkit.cases import Case, cases
 from tests.testkit.lint_command import LintCommand
 

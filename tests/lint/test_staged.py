@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lint.git import command
-from lint.git.command import GitError
+from sources.git import command
+from sources.git.command import GitError
 from tests.testkit.git_repository import BAD, FIXABLE, GOOD, POD, GitRepository
 
 POLICY = "apiVersion: gpuward.io/v1\nkind: Policy\n"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lint.linter import Linter
-from lint.sources import Source
 from policies.loading import default_policy, load_policy
 from rules.profile.context import Context
+from sources.sources import Source
 from tests.testkit.cases import TODAY
 
 POD = """\

@@ -12,10 +12,10 @@ import yaml
 from lint.policy.cli import main
 from policies.bundles import BUNDLES, bundle
 from policies.loading import load_policy
+from policies.policy import SECURITY_FAMILIES, Policy
 from policies.validation import find_problems, schema
 from rules.catalog.index import CATALOG
 from rules.finding import Action
-from rules.policy import SECURITY_FAMILIES, Policy
 from tests.testkit.policy_mistakes import POLICY_HEADER
 
 POLICIES = {

@@ -21,7 +21,7 @@ from policies.gpu_exceptions import (
     acceptances,
 )
 from policies.loading import load_policy
-from rules.policy_exception import PolicyException
+from rules.engine.rule_set import PolicyException
 from tests.testkit.policy_mistakes import POLICY_HEADER
 
 TODAY = datetime.date(2030, 6, 15)

@@ -10,20 +10,18 @@ from typing import Any
 
 import pytest
 
-import rules.policy
 from policies.loading import PolicyError, default_policy, load_policy
+from policies.policy import SECURITY_FAMILIES, Policy, RuleSettings, parse_version
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check, fix
+from rules.engine.rule_set import ActiveRule, PolicyException
 from rules.finding import Action, Finding, FixScope
+from rules.objects.kubernetes_objects import Quota
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
-from rules.objects.quota import Quota
-from rules.policy import SECURITY_FAMILIES, Policy, RuleSettings, parse_version
-from rules.policy_exception import PolicyException
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import Rule
-from rules.rule_set import ActiveRule
 from tests.testkit.cases import TODAY
 from tests.testkit.paths import ROOT
 from tests.testkit.policy_mistakes import (
@@ -218,7 +216,7 @@ def rule(since: str = "0.1", **facts: Any) -> Rule[Pod]:
 
 
 def activated(monkeypatch: pytest.MonkeyPatch, made: Rule[Pod], **facts: Any) -> list[ActiveRule]:
-    monkeypatch.setattr(rules.policy, "CATALOG", (made,))
+    monkeypatch.setattr("policies.policy.CATALOG", (made,))
     settings = {"fake": facts.pop("settings", RuleSettings())}
     return list(Policy(Profile("p"), rules=settings, **facts).rule_set().rules)
 

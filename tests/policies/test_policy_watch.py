@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from cluster.protocols import ClusterError
-from policies.files import parse_policy
-from registration import policy_watch
-from registration.policy_watch import PolicyWatch
+from cluster.api.errors import ClusterError
+from cluster.webhooks import watch
+from cluster.webhooks.watch import PolicyWatch
+from policies.policy_files import parse_policy
 
 GOOD = "apiVersion: gpuward.io/v1\nkind: Policy\n"
 BAD = GOOD + "rules: {no-such-rule: {}}\n"
@@ -101,7 +101,7 @@ def test_a_policy_is_loaded_only_when_it_changes(
         loaded.append(content)
         return parse_policy(content, name)
 
-    monkeypatch.setattr(policy_watch, "parse_policy", parse)
+    monkeypatch.setattr(watch, "parse_policy", parse)
     watched.wait(600)
     watched.file.write_text(BAD)
     watched.wait(600)
@@ -121,7 +121,7 @@ def test_a_bug_is_logged_and_stops_nothing(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(policy_watch, "read_policy_file", fail)
+        patched.setattr(watch, "read_policy_file", fail)
         assert watched.wait(10) == ["policy not checked"]
     watched.file.write_text(BAD)
     assert watched.wait(30) == ["policy refused"]

@@ -12,7 +12,8 @@ import jsonschema
 import pytest
 import yaml
 
-from gpuward.__main__ import COMMANDS, main
+from gpuward.__main__ import main
+from gpuward.commands import COMMANDS
 from rules.all_rules import ALL_RULES
 from rules.engine.fixing import check
 from rules.profile.context import Context

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.protocols import ConfigurationKind
-from registration.routes import MODES
+from cluster.api.errors import ConfigurationKind
 from tests.testkit.admission.server_process import Server, folder_of
 from tests.testkit.chart.permissions import (
     CHECK_ACCOUNT,
@@ -20,6 +19,7 @@ from tests.testkit.control_plane.pki import Authority
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually, free_port
 from tests.testkit.registration.checked_installation import ENVIRONMENT, PORT, SERVICE, Installation
+from webhook.registration import MODES
 
 KINDS = (ConfigurationKind.VALIDATING, ConfigurationKind.MUTATING)
 PATHS = [f"/{kind}/{mode.word}" for kind in ("validate", "mutate") for mode in MODES]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from registration import webhook_client
-from registration.webhook_client import MAX_BYTES
+from cluster.webhooks import webhook_client
+from cluster.webhooks.webhook_client import MAX_BYTES
 from tests.testkit.control_plane.pki import Authority
 from tests.testkit.https_server import Answer
 from tests.testkit.registration.fake_servers import (

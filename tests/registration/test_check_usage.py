@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from registration.cli import main
+from cluster.webhooks.cli import main
 from tests.testkit.chart.rendering import find_one, render
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from registration.comparison import differences
-from registration.configurations import RegistrationOptions, configurations
+from cluster.webhooks.comparison import differences
+from webhook.registration import RegistrationOptions, configurations
 
 Path = tuple[str | int, ...]
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from registration.configurations import (
+from rules.finding import Action
+from rules.workloads.kinds import CUSTOM_POD_LAYOUTS, POD_TEMPLATE_PATHS
+from webhook.registration import (
     BUILT_IN_WORKLOADS,
     CUSTOM_WORKLOADS,
     MODE_LABEL,
@@ -16,8 +18,6 @@ from registration.configurations import (
     configurations,
     effective_mode,
 )
-from rules.finding import Action
-from rules.workloads.kinds import CUSTOM_POD_LAYOUTS, POD_TEMPLATE_PATHS
 
 LABELS = ["deny", "warn", "audit", "off", "dney", "", None]
 OPTIONS = [

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cluster.protocols import ConfigurationKind, ConfigurationRef
-from registration.expectation import MAX_BYTES, ExpectationError, read_expectation
+from cluster.api.errors import ConfigurationKind, ConfigurationRef
+from cluster.webhooks.comparison import MAX_BYTES, ExpectationError, read_expectation
 
 WEBHOOK = {"name": "deny.gpuward.io", "clientConfig": {"url": "https://127.0.0.1"}}
 BAD = "ValidatingWebhookConfiguration: a namespaceSelector is no label selector"

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.client import KubernetesConfigurations
-from cluster.connection import Connection
-from cluster.protocols import ConfigurationKind, ConfigurationRef, ConflictError
-from registration.configurations import RegistrationOptions
+from cluster.api.client import KubernetesConfigurations
+from cluster.api.connection import Connection
+from cluster.api.errors import ConfigurationKind, ConfigurationRef, ConflictError
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import by_url, create, registered
 from tests.testkit.admission.reviews import container, pod
@@ -23,6 +22,7 @@ from tests.testkit.chart.permissions import (
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually, free_port
 from tests.testkit.registration.removal import ADMISSION, Removal
+from webhook.registration import RegistrationOptions
 
 
 @pytest.fixture

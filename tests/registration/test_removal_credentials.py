@@ -11,15 +11,15 @@ from urllib.parse import urlsplit
 import pytest
 from kubernetes.config import incluster_config
 
-from cluster.protocols import ClusterError, ConfigurationKind, ConfigurationRef
-from registration.cli import main
-from registration.configurations import configurations
-from registration.removal import remove as remove_configurations
+from cluster.api.errors import ClusterError, ConfigurationKind, ConfigurationRef
+from cluster.webhooks.cli import main
+from cluster.webhooks.removal import remove as remove_configurations
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import free_port
 from tests.testkit.missing_packages import run_without
 from tests.testkit.paths import ROOT
 from tests.testkit.registration.removal import ADMISSION, MODE_OFF, remove
+from webhook.registration import configurations
 
 NAME = "gpuward-credentials"
 OPTIONS = [f"--{kind}-configuration={NAME}" for kind in ("mutating", "validating")]

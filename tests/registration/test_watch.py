@@ -9,9 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from cluster.protocols import ClusterError, ConfigurationKind, ConfigurationRef, Object
-from registration.expectation import ExpectationError
-from registration.watch import RegistrationWatch
+from cluster.api.errors import ClusterError, ConfigurationKind, ConfigurationRef, Object
+from cluster.webhooks.comparison import ExpectationError
+from cluster.webhooks.watch import RegistrationWatch
 
 MUTATING, VALIDATING = (ConfigurationRef(kind, "gpuward") for kind in ConfigurationKind)
 SERVICE = {"name": "gpuward", "namespace": "gpuward-system"}

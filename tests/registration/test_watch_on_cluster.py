@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cluster.protocols import ConfigurationKind
-from registration.configurations import RegistrationOptions, configurations
+from cluster.api.errors import ConfigurationKind
 from rules.finding import Action
 from tests.testkit.chart.permissions import (
     WATCH_ACCOUNT,
@@ -24,6 +23,7 @@ from tests.testkit.chart.permissions import (
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually, free_port
 from tests.testkit.registration.checked_installation import ENVIRONMENT
+from webhook.registration import RegistrationOptions, configurations
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 POD = {"POD_NAME": "gpuward-watch-0", "POD_UID": "9b4e"}

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuward.__main__ import COMMANDS, main
+from gpuward.__main__ import main
+from gpuward.commands import COMMANDS
 from gpuward.parsers import command_parser
 from tests.testkit.missing_packages import run_without
 from tests.testkit.paths import ROOT

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from certs import cli as certs
+from cluster.controllers import certs_command as certs
 from tests.testkit.image.dockerfile_replay import BuildContext, Stage, stages
 from tests.testkit.paths import ROOT
-from webhook.server.settings import Settings
+from webhook.server.lifecycle import Settings
 
 DOCKERFILE = ROOT / "Dockerfile"
 REQUIREMENTS = ROOT / "requirements"

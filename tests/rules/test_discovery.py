@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rules.base.json_patch import pointer, value_at
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.base.json_values import pointer, value_at
+from rules.objects.kubernetes_objects import KubernetesObject, Quota
 from rules.objects.pod import Pod
-from rules.objects.quota import Quota
 from rules.workloads.discovery import find_subjects
-from rules.workloads.subjects import MalformedField
+from rules.workloads.pod_search import MalformedField
 from tests.testkit.workload_table import PROFILE, WORKLOADS, manifest_of, parsed, pods_in
 
 

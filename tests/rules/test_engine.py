@@ -11,21 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rules.base.json_patch import Edit, append, pointer, put, remove
-from rules.engine.fixing import FixResult, check, fix
-from rules.engine.result import EvaluationResult, RuleFailure, introduced
-from rules.finding import Action, Finding, Fix, FixScope
-from rules.gpu.components import DAEMON_SET_CONTROLLERS
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.objects.pod import MIRROR, Pod
-from rules.objects.quota import Quota
-from rules.policy_exception import PolicyException
-from rules.profile.context import Context
-from rules.profile.profile import Profile
-from rules.profile.records import Component, Resource
-from rules.rule import CheckOfModule, Rule
-from rules.rule_set import ActiveRule, RuleSet
-from rules.traits.bits import (
+from rules.base.json_values import Edit, append, pointer, put, remove
+from rules.base.traits import (
     GPU_KEY,
     GPU_RESOURCE,
     GPU_WORKLOAD,
@@ -35,8 +22,18 @@ from rules.traits.bits import (
     NODE_CONSTRAINT,
     NODE_NAME,
 )
+from rules.engine.evaluation import EvaluationResult, RuleFailure, introduced
+from rules.engine.fixing import FixResult, check, fix
+from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
+from rules.finding import Action, Finding, Fix, FixScope
+from rules.gpu.components import DAEMON_SET_CONTROLLERS
+from rules.objects.kubernetes_objects import KubernetesObject, Quota
+from rules.objects.pod import MIRROR, Pod
+from rules.profile.context import Context
+from rules.profile.profile import Component, Profile, Resource
+from rules.rule import CheckOfModule, Rule
 from tests.testkit.cases import TODAY
-from webhook.admission.fixed_annotation import FIXED_ANNOTATION
+from webhook.admission.enforcement import FIXED_ANNOTATION
 
 CONTEXT = Context(TODAY, operation="CREATE")
 CONTROLLER = DAEMON_SET_CONTROLLERS[0]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from policies.loading import load_policy
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import fix
+from rules.engine.rule_set import RuleSet
 from rules.profile.context import Context
-from rules.rule_set import RuleSet
 from tests.testkit.cases import TODAY, cases
 
 ALL = [case for case in cases() if case.manifest.get("kind") == "Pod"]

@@ -14,7 +14,7 @@ import pytest
 from policies.loading import load_policy
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check
-from rules.objects.quota import Quota
+from rules.objects.kubernetes_objects import Quota
 from rules.profile.context import Context
 from tests.testkit.cases import TODAY
 

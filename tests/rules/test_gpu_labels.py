@@ -10,8 +10,7 @@ from policies.loading import default_policy
 from rules.engine.fixing import check
 from rules.placement.gpu_nodes import is_gpu_label
 from rules.profile.context import Context
-from rules.profile.merging import merge_profiles
-from rules.profile.profile import Profile
+from rules.profile.profile import Profile, merge_profiles
 from tests.testkit.admission.reviews import container, pod
 from tests.testkit.cases import TODAY
 from tests.testkit.match_conditions.padded_pods import node_affinity

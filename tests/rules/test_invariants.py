@@ -42,22 +42,22 @@ from zlib import crc32
 import jsonpatch
 import pytest
 
-from rules.base.json_patch import Path as Place
-from rules.base.json_patch import pointer, value_at
+from rules.base.json_values import Path as Place
+from rules.base.json_values import pointer, value_at
 from rules.catalog.checks import CatalogError, checked
 from rules.catalog.index import CATALOG
 from rules.catalog.order import OPT_IN_FIXES, ORDER, REPORTS, SAFE_FIXES
 from rules.engine.bounds import StepLimit
-from rules.engine.fast_path import pod_from_raw, well_formed_pod
+from rules.engine.evaluation import pod_from_raw, well_formed_pod
+from rules.engine.exceptions import suppress_nothing
 from rules.engine.fixing import check, fix
-from rules.engine.suppression import suppress_nothing
+from rules.engine.rule_set import ActiveRule
+from rules.engine.traits import raw_traits, set_traits, traits_of
 from rules.finding import Finding
 from rules.gpu.devices import devices
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.rule import Rule, load_module
-from rules.rule_set import ActiveRule
-from rules.traits.extraction import raw_traits, set_traits, traits_of
 from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import Case, cases, current_result, describe_finding, without_needs
 from tests.testkit.full_pod import FULL_POD

@@ -10,27 +10,24 @@ import pytest
 from policies.loading import load_policy
 from rules.base.caching import MAX_ENTRIES
 from rules.engine.fixing import check
-from rules.gpu import pod_requests
+from rules.engine.trait_names import inventory_traits
 from rules.gpu.devices import DEVICE_CLASS_PREFIX, Device, devices
 from rules.inventory import builder as building
-from rules.inventory import nodes as nodes_module
-from rules.inventory.builder import InventoryBuilder
-from rules.inventory.inventory import Inventory
-from rules.inventory.nodes import NodeCollector
-from rules.inventory.records import (
+from rules.inventory import builder as nodes_module
+from rules.inventory.builder import InventoryBuilder, NodeCollector, VariableNames
+from rules.inventory.inventory import (
     KINDS,
     ConfigMap,
     DeviceClass,
+    Inventory,
     Namespace,
     NodeGroup,
     NodeSurvey,
     RuntimeClass,
 )
-from rules.inventory.variable_names import VariableNames
 from rules.objects.container import Container
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.traits.surroundings import inventory_traits
 from tests.testkit.cases import TODAY, cases, inventory_of
 
 GPU = "nvidia.com/gpu"
@@ -241,7 +238,7 @@ def test_containers_are_read_once_for_all_their_resources(monkeypatch: pytest.Mo
         reads.append(container.name)
         return devices(container)
 
-    monkeypatch.setattr(pod_requests, "devices", counted)
+    monkeypatch.setattr("rules.gpu.devices.devices", counted)
     inventory = inventory_of(OTHERS, policy.profile, has_all_nodes=True)
     check(pod, policy.rule_set(), Context(TODAY, operation="CREATE", inventory=inventory))
     assert 100 <= len(reads) <= 5 * 100

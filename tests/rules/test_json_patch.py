@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rules.base.json_patch import (
+from rules.base.json_values import (
     Edit,
     EditError,
     Json,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rules.base.json_patch import value_at
+from rules.base.json_values import value_at
 from tests.testkit.workload_table import WORKLOADS, manifest_of, parsed, places, unreadable_in
 
 POD = "apiVersion: v1\nkind: Pod\n"

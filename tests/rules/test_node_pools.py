@@ -1,6 +1,6 @@
 """Labels and taints are found in every kind of object that makes nodes, where its definition says.
 
-The definitions are those that `rules.workloads.node_pool_kinds` names.
+The definitions are those that `rules.workloads.object_kinds` names.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from policies.loading import default_policy, load_policy
-from rules.base.json_patch import Path, find_value
+from rules.base.json_values import Path, find_value
 from rules.engine.fixing import check
 from rules.profile.context import Context
-from rules.workloads.node_pool_kinds import NODE_POOL_KINDS
+from rules.workloads.object_kinds import NODE_POOL_KINDS
 from tests.testkit.cases import TODAY
 
 RULES = default_policy().rule_set()

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.loading import load_policy
-from rules.base.json_patch import value_at
+from rules.base.json_values import value_at
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check, fix
 from rules.profile.context import Context

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from policies.loading import default_policy
+from policies.policy import Policy
 from rules.engine.fixing import fix
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
@@ -22,10 +23,8 @@ from rules.placement.node_affinity import (
     required_terms,
 )
 from rules.placement.tolerations import near_miss_toleration, tolerates
-from rules.policy import Policy
 from rules.profile.context import Context
-from rules.profile.profile import Profile
-from rules.profile.records import NodeAffinity, Resource, Scheduler, Taint
+from rules.profile.profile import NodeAffinity, Profile, Resource, Scheduler, Taint
 
 CONTEXT = Context(today=datetime.date(2030, 6, 15), operation="CREATE")
 DEFAULTS = ("scheduler-name", "toleration-default", "affinity-default")

@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.profiles import merged_profile
-from rules.placement.node_modes import stated_values
-from rules.platforms.ack import (
+from rules.placement.node_labels import stated_values
+from rules.profile.platforms.ack import (
     COMPUTING_POWER,
     CONTAINER_OPTIMIZED,
     FEATURES,
     MEMORY_ISOLATION,
     REGISTERED,
 )
-from rules.platforms.cards import CARDS, memory_sizes
-from rules.platforms.gke import SIZES
-from rules.platforms.nvidia import TOOLKIT_ADVISORIES
-from rules.platforms.records import Component, Feature
-from rules.platforms.support import (
+from rules.profile.platforms.cards import CARDS, memory_sizes
+from rules.profile.platforms.gke import SIZES
+from rules.profile.platforms.programs import TOOLKIT_ADVISORIES
+from rules.profile.platforms.records import Component, Feature
+from rules.profile.platforms.support import (
     Support,
     affecting,
     card_support,

@@ -15,12 +15,18 @@ from policies.loading import default_policy
 from policies.profiles import ProfileError, built_in, merged_profile
 from policies.validation import schema
 from rules.base.caching import MAX_ENTRIES
-from rules.base.patterns import matches
-from rules.profile.merging import merge_profiles
-from rules.profile.profile import Profile
-from rules.profile.records import Component, Resource, Scheduler, Taint, VisibleDevices
-from rules.traits.bits import GPU_VARIABLE
-from rules.traits.variables import variable_traits
+from rules.base.traits import GPU_VARIABLE
+from rules.base.words import matches
+from rules.engine.traits import variable_traits
+from rules.profile.profile import (
+    Component,
+    Profile,
+    Resource,
+    Scheduler,
+    Taint,
+    VisibleDevices,
+    merge_profiles,
+)
 
 # Every family of resources in the registry, by one name each.
 FAMILIES = [
@@ -169,11 +175,9 @@ def test_odd_names_of_one_pod_make_no_later_pod_slow(monkeypatch: pytest.MonkeyP
     assert own.visible_variable("A_DEVICES") is known["A_DEVICES"], "a fact is never forgotten"
     assert variable_traits(later, own) == GPU_VARIABLE
     compared: list[str] = []
+    monkeypatch.setattr("rules.profile.profile.matches", lambda *texts: compared.append(texts[1]))
     monkeypatch.setattr(
-        "rules.profile.pattern_index.matches", lambda *texts: compared.append(texts[1])
-    )
-    monkeypatch.setattr(
-        "rules.traits.variables.traits_of_variable", lambda name, _profile: compared.append(name)
+        "rules.engine.traits.traits_of_variable", lambda name, _profile: compared.append(name)
     )
     assert variable_traits(later, own) == GPU_VARIABLE
     assert len(own.visible_variables([entry["name"] for entry in later])) == len(later) - 1

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from rules.base.caching import cached_property
-from rules.base.json_patch import Path, apply, put, remove
-from rules.engine.fast_path import pod_from_raw, well_formed_pod
+from rules.base.json_values import Path, apply, put, remove
+from rules.engine.evaluation import pod_from_raw, well_formed_pod
+from rules.engine.traits import traits_of
 from rules.gpu.devices import devices, pod_requests_gpu, request_of, requested_resources
 from rules.gpu.devices import requests_gpu as container_requests_gpu
-from rules.gpu.host_paths import host_mounts
 from rules.gpu.visibility import visible_variables
+from rules.gpu.volumes import host_mounts
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import gpu_node_label
-from rules.traits.extraction import traits_of
 from tests.testkit.cases import Case, cases
 
 NEW_VALUES: dict[str | int, Any] = {

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.loading import default_policy, load_policy
-from rules.base.json_patch import Path, value_at
+from rules.base.json_values import Path, value_at
 from rules.catalog.index import CATALOG
+from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check, fix
-from rules.engine.result import EvaluationResult
 from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import TODAY, cases, without_needs

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import pytest
 
 from policies.loading import default_policy
+from rules.base.traits import NODE_NAME
 from rules.catalog.index import CATALOG
-from rules.traits.bits import NODE_NAME
 from tests.testkit.cases import Case, cases
 from tools.update_cases import main, write_result
 
@@ -63,7 +63,7 @@ def test_a_case_without_findings_is_called_clean(tmp_path: Path) -> None:
 def change_rule(monkeypatch: pytest.MonkeyPatch, name: str, **fields: Any) -> None:
     """Replace fields of a rule in the catalog of every policy."""
     changed = [rule._replace(**fields) if rule.name == name else rule for rule in CATALOG]
-    monkeypatch.setattr("rules.policy.CATALOG", changed)
+    monkeypatch.setattr("policies.policy.CATALOG", changed)
     # Rule sets of before are kept.
     monkeypatch.setattr("tests.testkit.cases._rules", lambda _: default_policy().rule_set())
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from policies.loading import load_policy
 from policies.profiles import built_in
 from rules.engine.fixing import FixResult, check, fix
+from rules.engine.rule_set import RuleSet
 from rules.gpu.images import is_cuda_image
 from rules.gpu.visibility import (
     NVIDIA,
@@ -29,7 +30,6 @@ from rules.gpu.visibility import (
 )
 from rules.objects.pod import Pod
 from rules.profile.context import Context
-from rules.rule_set import RuleSet
 from rules.workloads.discovery import find_subjects
 
 AMD, ASCEND, HABANA = "AMD_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES"

@@ -12,9 +12,9 @@ import pytest
 
 from policies.loading import load_policy
 from rules.engine.fixing import FixResult, check, fix
+from rules.engine.rule_set import RuleSet
 from rules.finding import Action
 from rules.profile.context import Context
-from rules.rule_set import RuleSet
 from tests.testkit.cases import TODAY
 
 GPU = "nvidia.com/gpu"

@@ -8,21 +8,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lint.inputs import inputs
-from lint.manifests import File, UnparsedDocument
-from lint.sources import Source, UnreadFile
 from policies.loading import default_policy
-from rules.base.json_patch import Path as JsonPath
-from rules.base.json_patch import value_at
+from rules.base.json_values import Path as JsonPath
+from rules.base.json_values import value_at
 from rules.engine.fixing import check, fix
+from rules.engine.rule_set import RuleSet
 from rules.finding import Finding, FixScope
-from rules.objects.device_claim import DeviceClaim
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.container import POD_SPEC
+from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject
 from rules.objects.pod import Pod
-from rules.objects.pod_layout import POD_SPEC
 from rules.profile.context import Context
-from rules.rule_set import RuleSet
 from rules.workloads.discovery import find_subjects
+from sources.manifests import File, UnparsedDocument
+from sources.paths import inputs
+from sources.sources import Source, UnreadFile
 from tests.testkit.cases import TODAY, cases
 from tests.testkit.dry_runs import RESOURCES
 

@@ -28,16 +28,16 @@ import yaml
 from kubeyaml import Chunk, read
 from policies.cases import describe_finding as describe
 from policies.loading import load_policy
+from policies.policy import Policy
+from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import FixResult, check, fix
-from rules.engine.result import EvaluationResult
+from rules.engine.rule_set import RuleSet
 from rules.finding import Finding
 from rules.inventory.inventory import Inventory
-from rules.placement.share_pools import add_shares
-from rules.policy import Policy
+from rules.placement.selected_cards import add_shares
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.rule_set import RuleSet
-from rules.workloads.inventory import add_objects, new_builder
+from rules.workloads.referred_objects import add_objects, new_builder
 from tests.testkit.paths import CASES
 
 TODAY = datetime.date(2030, 6, 15)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
 from tests.testkit.complete_manifests import complete_manifest
 from tests.testkit.control_plane.client import Response

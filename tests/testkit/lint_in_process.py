@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from gpuward.__main__ import COMMANDS
+from gpuward.commands import COMMANDS
 from tests.testkit.lint_command import LintCommand, Outcome
 
 

@@ -6,12 +6,12 @@ import copy
 from typing import Any
 
 from kubeyaml import Chunk, read
-from rules.base.json_patch import Path as Place
-from rules.base.json_patch import pointer
+from rules.base.json_values import Path as Place
+from rules.base.json_values import pointer
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
-from rules.workloads.subjects import MalformedField
+from rules.workloads.pod_search import MalformedField
 from tests.testkit.paths import DATA
 
 PROFILE = Profile("p")

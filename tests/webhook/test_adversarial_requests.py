@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from registration.configurations import MODE_LABEL
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
+from webhook.registration import MODE_LABEL
 
 BYPASS = container("taker", **variable("all"))
 # An API server escapes each of these characters by six in an AdmissionReview.

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import pytest
 
-from webhook.telemetry.background_writer import BackgroundWriter
+from webhook.telemetry.log import BackgroundWriter
 
 LINE = b"x" * 99 + b"\n"
 MANY = 5_000

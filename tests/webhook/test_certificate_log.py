@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from certs.pki.authority import new_authority, sign_leaf
-from certs.pki.keypairs import KeyPair, fingerprint
-from certs.serving.certificate import ServingCertificate
+from certs.authority import new_authority, sign_leaf
+from certs.keypairs import KeyPair, fingerprint
+from certs.serving import ServingCertificate
 from webhook.reload.certificate import CertificateReloader
 from webhook.telemetry.log import Log
 

@@ -10,12 +10,12 @@ import jsonpatch
 import pytest
 
 from policies.loading import default_policy
+from rules.base.traits import GPU
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check
 from rules.finding import Action
 from rules.inventory.inventory import EMPTY
 from rules.rule import indexed_rule
-from rules.traits.bits import GPU
 from tests.testkit.admission.reviews import (
     Admission,
     container,
@@ -28,9 +28,8 @@ from tests.testkit.admission.reviews import (
 )
 from tests.testkit.cases import TODAY, Case, cases
 from webhook.admission.decider import Decider
-from webhook.admission.decision import IGNORED
-from webhook.admission.fixed_annotation import FIXED_ANNOTATION
-from webhook.admission.outcomes import RULE_OUTCOMES
+from webhook.admission.decision import IGNORED, RULE_OUTCOMES
+from webhook.admission.enforcement import FIXED_ANNOTATION
 from webhook.admission.request import NAMESPACE_LIMITS
 
 ADMISSION = Admission()
@@ -616,7 +615,7 @@ def test_a_rule_whose_module_is_broken_is_found_before_the_first_pod(
     missing = indexed_rule(
         "rules.catalog.bypass.no_such_rule", "", action=Action.DENY, since="0.1", needs=(GPU,)
     )
-    monkeypatch.setattr("rules.policy.CATALOG", (*CATALOG, missing))
+    monkeypatch.setattr("policies.policy.CATALOG", (*CATALOG, missing))
     with pytest.raises(ModuleNotFoundError, match="no_such_rule"):
         Decider(default_policy())
 

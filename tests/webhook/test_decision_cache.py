@@ -15,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.loading import load_policy
-from registration.routes import ROUTES
 from rules.engine.bounds import StepLimit, TooManyStepsError
 from rules.engine.fixing import fix
+from rules.engine.trait_names import read_keys
 from rules.profile.context import Context
-from rules.traits.names import read_keys
 from tests.testkit.admission.replicas import ACCOUNT_MOUNT, CONTAINER_LISTS, review_of_replica
 from tests.testkit.admission.reviews import container, deployment, gpus, pod, review_body, variable
 from tests.testkit.cases import TODAY, Case, cases
@@ -28,8 +27,9 @@ from tests.testkit.read_fields import recording
 from webhook.admission.answer import Answer, answer
 from webhook.admission.decider import Decider
 from webhook.decision_cache import new_decision_cache, records
-from webhook.decision_cache.bounded_map import BoundedMap
 from webhook.decision_cache.cache import MAX_BYTES, DecisionCache
+from webhook.decision_cache.deciding_texts import BoundedMap
+from webhook.registration import ROUTES
 from webhook.server.limits import Limits
 
 POLICY = "apiVersion: gpuward.io/v1\nkind: Policy\n"
@@ -349,7 +349,7 @@ def test_the_cache_keeps_every_key_that_rules_ask_for(part: str) -> None:
         present = (case.manifest.get("metadata") or {}).get(part) or {}
         asked = {key for place, key in reads if place == f"/metadata/{part}"} - {*present, ""}
         missing = [key for key in asked if not kept[key]]
-        assert missing == [], "rules/traits/names.py does not know these keys"
+        assert missing == [], "rules/engine/trait_names.py does not know these keys"
 
 
 def test_owners_of_the_log_are_those_of_each_pod() -> None:

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from policies.loading import load_policy
-from registration.routes import ROUTES
 from rules.catalog.index import CATALOG
-from rules.gpu.known_launchers import LAUNCHERS
+from rules.gpu.launchers import LAUNCHERS
 from tests.testkit.admission.replicas import CONTAINER_LISTS
 from tests.testkit.admission.reviews import container, gpus, pod, review_body, variable
 from tests.testkit.cases import TODAY, Case, cases
 from webhook.admission.answer import answer
 from webhook.admission.decider import Decider
 from webhook.decision_cache.cache import DecisionCache
+from webhook.registration import ROUTES
 
 POLICY = "apiVersion: gpuward.io/v1\nkind: Policy\n"
 PODS = [case for case in cases() if case.manifest.get("kind") == "Pod"]

@@ -41,7 +41,7 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluations may take any time."""
-    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", NEVER)
+    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_SECONDS", NEVER)
 
 
 def worker_of(server: RunningServer) -> int:
@@ -237,7 +237,7 @@ async def test_a_process_that_is_gone_is_replaced(serve: Serve) -> None:
 async def test_a_review_that_breaks_the_process_is_not_evaluated(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.evaluator.process.PROGRAM", "raise SystemExit")
+    monkeypatch.setattr("webhook.evaluator.evaluator.PROGRAM", "raise SystemExit")
     server = await serve()
     response = await answered(server, "/validate/deny")
     assert "cannot evaluate this object because of" in response["status"]["message"]
@@ -248,7 +248,7 @@ async def test_a_review_that_needs_too_much_memory_is_not_evaluated(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "webhook.evaluator.process.PROGRAM",
+        "webhook.evaluator.evaluator.PROGRAM",
         "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
         "from webhook.evaluator import worker; "
         "worker.MAX_MEMORY_BYTES = 300 << 20; worker.main(int(sys.argv[2]))",

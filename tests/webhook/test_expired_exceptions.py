@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from rules.policy_exception import PolicyException
+from rules.engine.rule_set import PolicyException
 from tests.testkit.admission.server import Serve, serving
 from webhook.reload.policy import PolicyReloader
-from webhook.telemetry.exceptions import MAX_EXCEPTIONS, exception_metric
+from webhook.telemetry.metrics import MAX_EXCEPTIONS, exception_metric
 
 POLICY = """\
 apiVersion: gpuward.io/v1

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from policies.exceptions_file import MAX_BYTES, ExceptionsFile, format_exceptions
+from policies.controller_files import MAX_EXCEPTIONS_BYTES, ExceptionsFile, format_exceptions
 from policies.gpu_exceptions import APPROVAL_LABEL, MAX_ACCEPTED, MAX_SPEC_CHARACTERS
 from tests.testkit.admission.reviews import container, pod, review_body, variable
 from tests.testkit.admission.server import PATIENT, RunningServer, Serve, serving
-from webhook.reload.checked_files import STALE_SECONDS
-from webhook.reload.gpu_exceptions import GpuExceptionsFile
+from webhook.reload.checked_files import STALE_SECONDS, GpuExceptionsFile
 from webhook.reload.policy import PolicyReloader
 
 RULE = "visible-devices-env"
@@ -126,7 +125,7 @@ def test_a_new_decider_is_made_only_for_other_objects(mounted: Mounted) -> None:
         (b'{"checkedAt": "2030-01-01"}', "no time zone"),
         (b'{"checkedAt": "2020-01-01T00:00:00Z"}', "checked at 2020-01-01 00:00 UTC, which is too"),
         (b'{"checkedAt": "2999-01-01T00:00:00Z"}', "too long ago"),
-        (b" " * (MAX_BYTES + 1), "more than 1,048,576 bytes"),
+        (b" " * (MAX_EXCEPTIONS_BYTES + 1), "more than 1,048,576 bytes"),
     ],
 )
 def test_without_a_usable_file_there_are_no_such_exceptions_but_a_policy(
@@ -164,7 +163,7 @@ def test_a_bug_leaves_the_policy_in_use(mounted: Mounted, monkeypatch: pytest.Mo
     def fail(*_: object) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("webhook.reload.gpu_exceptions.acceptances", fail)
+    monkeypatch.setattr("webhook.reload.checked_files.acceptances", fail)
     mounted.write(gpu_exception())
     assert mounted.namespaces == []
     assert "please report it: KeyError" in mounted.gpu_exceptions.error
@@ -176,7 +175,7 @@ def test_the_largest_accepted_objects_fit_into_a_config_map() -> None:
     made["spec"]["reason"] = ""
     made["spec"]["reason"] = "x" * (MAX_SPEC_CHARACTERS - len(json.dumps(made["spec"])))
     text = format_exceptions(ExceptionsFile(NOW, (made,) * MAX_ACCEPTED))
-    assert len(text.encode()) < MAX_BYTES
+    assert len(text.encode()) < MAX_EXCEPTIONS_BYTES
 
 
 def test_a_file_with_more_objects_than_the_controller_writes_is_not_used(mounted: Mounted) -> None:
@@ -198,7 +197,7 @@ async def post(server: RunningServer, size: int = 0, name: str = "x") -> bool:
 async def test_a_refused_pod_is_allowed_until_the_object_is_gone(
     mounted: Mounted, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", 60.0)  # on a busy machine
+    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_SECONDS", 60.0)  # on a busy machine
     mounted.write()
     server = await serve(mounted.policy)
     for size in (0, 70_000):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rules.base.json_patch import Path, find_value, value_at
+from rules.base.json_values import Path, find_value, value_at
 from rules.engine.bounds import LARGE_OBJECT_BYTES, MAX_TEXT, MAX_VALUES, oversized_reason
 from rules.finding import Action
 from tests.testkit.admission.heavy_manifests import HEAVY, LENGTHS, heavy_manifest

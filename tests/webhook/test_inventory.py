@@ -12,21 +12,26 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 import pytest_asyncio
 
-from policies.inventory_files import (
-    MAX_BYTES,
+from policies.controller_files import (
+    MAX_PART_BYTES,
     MAX_PARTS,
     CheckedInventory,
     file_name,
     format_inventory,
     parse_inventory,
 )
-from rules.inventory.inventory import EMPTY, Inventory
-from rules.inventory.records import RECORDS, ConfigMap, RuntimeClass
-from rules.inventory.serialization import from_json, to_json
+from rules.inventory.inventory import (
+    EMPTY,
+    RECORDS,
+    ConfigMap,
+    Inventory,
+    RuntimeClass,
+    from_json,
+    to_json,
+)
 from tests.testkit.admission.reviews import container, pod, review_body
 from tests.testkit.admission.server import PATIENT, RunningServer, Serve, serving
-from webhook.reload.checked_files import STALE_SECONDS
-from webhook.reload.inventory import InventoryFiles
+from webhook.reload.checked_files import STALE_SECONDS, InventoryFiles
 from webhook.reload.policy import PolicyReloader
 
 NOW = datetime.datetime.now(tz=datetime.UTC)
@@ -118,7 +123,7 @@ def _example(hint: Any) -> Any:
         (with_records([]), "no object of objects"),
         (with_records({"ConfigMap": {"a": {"b": {"variables": []}}}}), "ConfigMap b has the wrong"),
         (with_records({"Pod": {}}), "unknown kind, 'Pod'"),
-        (b" " * (MAX_BYTES + 1), "more than 1,000,000 bytes"),
+        (b" " * (MAX_PART_BYTES + 1), "more than 1,000,000 bytes"),
     ],
 )
 def test_files_that_cannot_be_used_are_refused(content: bytes, says: str) -> None:
@@ -192,7 +197,7 @@ async def is_allowed(
 async def test_pods_are_evaluated_by_what_is_known(
     mounted: Mounted, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.evaluator.process.MAX_SECONDS", 60.0)  # on a busy machine
+    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_SECONDS", 60.0)  # on a busy machine
     server = await serve(mounted.policy)
     for size in (0, 70_000):
         mounted.write(KNOWN)

@@ -9,7 +9,7 @@ import pytest
 
 from rules.finding import Action
 from tests.testkit.admission.reviews import Admission, container, deployment, gpus, pod, variable
-from webhook.admission.second_apply import SECOND_APPLY
+from webhook.admission.enforcement import SECOND_APPLY
 
 SITE = "contact: '#gpu-help'\ndocsUrl: https://wiki.example.com/gpus\n"
 LINE = "contact: #gpu-help; docs: https://wiki.example.com/gpus"

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.engine.result import RuleFailure
+from rules.engine.evaluation import RuleFailure
 from rules.finding import Finding
 from rules.objects.object_ref import ObjectRef
 from tests.testkit.admission.reviews import pod, response, review, review_body
-from webhook.admission.codec import STANDARD, Codec, fastest_codec
+from webhook.admission.answer import encode
 from webhook.admission.decision import Decision
 from webhook.admission.messages import MAX_WARNINGS, causes, denial, field_path, limit_warnings
-from webhook.admission.response import encode
-from webhook.admission.review import MalformedReviewError, decode
+from webhook.admission.review import STANDARD, Codec, MalformedReviewError, decode, fastest_codec
 
 GOOD = review_body(pod())
 REF = ObjectRef("Pod", "", "ns", "p")

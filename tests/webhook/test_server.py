@@ -17,15 +17,14 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpuward import __version__
-from rules.base.json_patch import Json
+from rules.base.json_values import Json
 from rules.catalog.index import CATALOG
 from tests.testkit.admission.caller import REVIEW
 from tests.testkit.admission.server import Serve, serving
 from tests.testkit.chart.monitoring import documented_labels
 from tests.testkit.paths import DOCS
 from webhook.admission.decider import Decider
-from webhook.admission.decision import Decision
-from webhook.admission.outcomes import RULE_OUTCOMES
+from webhook.admission.decision import RULE_OUTCOMES, Decision
 from webhook.reload.policy import PolicyReloader
 
 DENY = "apiVersion: gpuward.io/v1\nkind: Policy\nonRuleError: deny\ncontact: '#gpu-help'\n"
@@ -203,7 +202,7 @@ async def test_an_error_while_encoding_reveals_nothing(
     def broken(*_arguments: Any) -> bytes:
         raise KeyError(CANARY)
 
-    monkeypatch.setattr("webhook.admission.response.PreparedResponse.to", broken)
+    monkeypatch.setattr("webhook.admission.answer.PreparedResponse.to", broken)
     reply = await caller.post("/mutate/deny")
     assert (reply.status, reply.body) == (500, b"gpuward failed\n")
     monkeypatch.setattr("webhook.admission.answer.decode", broken)

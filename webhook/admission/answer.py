@@ -2,20 +2,117 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import traceback
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from registration.routes import Route
+from rules.base.json_values import as_object, as_objects, as_text
 from rules.engine.bounds import StepLimit, TooManyStepsError
 from rules.finding import Action
-from webhook.admission.codec import CODEC
 from webhook.admission.decider import Decider
 from webhook.admission.decision import NO_TEXTS, Decision, Outcome
-from webhook.admission.response import Envelope, PreparedResponse, envelope_of
-from webhook.admission.review import AdmissionReview, decode
+from webhook.admission.review import CODEC, AdmissionReview, Codec, decode
+from webhook.registration import Route
+
+# AdmissionReview v1: encode a decision as bytes.
+#
+# Source: Kubernetes documentation, "Dynamic Admission Control"; `k8s.io/api/admission/v1`.
+
+PATCH_TYPE = "JSONPatch"
+FORBIDDEN = 403
+
+
+class Envelope(NamedTuple):
+    """What of a review enters the answer and the log, and no decision about a new pod.
+
+    The owner is the controller of the object; empty if there is none.
+    """
+
+    uid: str
+    api_version: str
+    group: str
+    kind: str
+    resource: str
+    operation: str
+    namespace: str
+    name: str
+    generate_name: str
+    owner_kind: str
+    owner_name: str
+    user: str
+    dry_run: bool
+
+
+def envelope_of(review: AdmissionReview) -> Envelope:
+    """The envelope of `review`."""
+    metadata = as_object(as_object(review.object).get("metadata"))
+    owners = as_objects(metadata.get("ownerReferences"))
+    owner = next((o for _, o in owners if o.get("controller") is True), {})
+    return Envelope(
+        uid=review.uid,
+        api_version=review.api_version,
+        group=review.group,
+        kind=review.kind,
+        resource=review.resource,
+        operation=review.operation,
+        namespace=review.namespace,
+        name=review.name,
+        generate_name=as_text(metadata.get("generateName")),
+        owner_kind=as_text(owner.get("kind")),
+        owner_name=as_text(owner.get("name")),
+        user=review.user,
+        dry_run=review.dry_run,
+    )
+
+
+def encode(review: AdmissionReview, decision: Decision, codec: Codec = CODEC) -> bytes:
+    """The AdmissionReview with the `decision` about `review`."""
+    return PreparedResponse(decision, codec).to(envelope_of(review))
+
+
+class PreparedResponse:
+    """The response with a decision, encoded but for what it takes from the envelope."""
+
+    def __init__(self, decision: Decision, codec: Codec = CODEC) -> None:
+        self._codec = codec
+        self._status = None if decision.allowed else _status_of(decision)
+        response: dict[str, Any] = {"allowed": decision.allowed}
+        if decision.operations:
+            patch = codec.dumps(list(decision.operations))
+            response["patchType"] = PATCH_TYPE
+            response["patch"] = base64.b64encode(patch).decode("ascii")
+        if decision.warnings:
+            response["warnings"] = list(decision.warnings)
+        if decision.annotations:
+            response["auditAnnotations"] = dict(decision.annotations)
+        self._encoded = codec.dumps(response)[1:-1]
+
+    def to(self, envelope: Envelope) -> bytes:
+        """The AdmissionReview for the request in `envelope`."""
+        dumps = self._codec.dumps
+        response = b'"uid":%b,%b' % (dumps(envelope.uid), self._encoded)
+        if self._status is not None:
+            subject = {"name": envelope.name, "group": envelope.group, "kind": envelope.resource}
+            details = {**subject, **self._status["details"]}
+            response += b',"status":%b' % dumps({**self._status, "details": details})
+        version = dumps(envelope.api_version)
+        return b'{"apiVersion":%b,"kind":"AdmissionReview","response":{%b}}' % (version, response)
+
+
+def _status_of(decision: Decision) -> dict[str, Any]:
+    return {
+        "status": "Failure",
+        "message": decision.message,
+        "reason": "Forbidden",
+        "details": {"causes": list(decision.causes)},
+        "code": FORBIDDEN,
+    }
+
+
+# The answer to one review: from the bytes of a body to the bytes of a response.
 
 INTERNAL_ERROR = "gpuward could not evaluate this object; that is a bug in gpuward, see its log"
 MAX_NAME_LENGTH = 253  # of names in Kubernetes

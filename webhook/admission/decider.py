@@ -7,23 +7,42 @@ refused. Quotas and LimitRanges are evaluated as they are. Workloads have a modu
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 
+from policies.policy import Policy
+from rules.base.json_values import Json, Operation
 from rules.engine.bounds import StepLimit
+from rules.engine.evaluation import RuleFailure
 from rules.engine.fixing import fix
-from rules.engine.result import RuleFailure
+from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
 from rules.inventory.inventory import EMPTY, Inventory
-from rules.policy import Policy
+from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.rule import load_module
-from webhook.admission import outcomes
-from webhook.admission.allowing import DEFAULTS, allow
-from webhook.admission.decision import IGNORED, Decision
-from webhook.admission.evaluating import decide_within_bounds, evaluate
-from webhook.admission.fixed_annotation import annotation_operations
+from rules.workloads.future_pods import future_pods, has_final_pods
+from webhook.admission.decision import (
+    API_REFUSED,
+    FIX_OUTCOMES,
+    IGNORED,
+    POD_OUTCOMES,
+    Decision,
+    api_refused,
+    reasons,
+    rule_outcomes,
+    workload_outcomes,
+)
+from webhook.admission.enforcement import (
+    DEFAULTS,
+    MAX_OPERATIONS,
+    WOULD_BE_REFUSED,
+    allow,
+    annotation_operations,
+    decide_within_bounds,
+    evaluate,
+    not_evaluated,
+    refuse,
+)
 from webhook.admission.messages import FIX_MISSING, add_line, contact_line
-from webhook.admission.not_evaluated import MAX_OPERATIONS, not_evaluated
-from webhook.admission.reasons import reasons
-from webhook.admission.refusing import refuse
 from webhook.admission.request import (
     EPHEMERAL,
     AdmissionRequest,
@@ -31,7 +50,91 @@ from webhook.admission.request import (
     fixable_containers,
 )
 from webhook.admission.review import AdmissionReview
-from webhook.admission.workloads import WorkloadDecider
+
+# Decide about workloads, from which controllers make pods.
+#
+# They cause warnings, because their owners keep them elsewhere, such as in Git. A policy may ask
+# for
+# more: to add the one fix without which the API server refuses them, or to refuse those whose pods
+# will be refused.
+
+# The one fix that a policy may allow in workloads: without it the API server refuses them.
+TEMPLATE_FIX = "request-only"
+PODS_REFUSED = "its pods will be refused: "
+PODS_WOULD_BE_REFUSED = "its pods would be refused in mode deny: "
+
+
+class WorkloadDecider:
+    """Decides about workloads by one policy, whose rules are `rules`."""
+
+    def __init__(self, policy: Policy, rules: RuleSet) -> None:
+        self._rules = rules
+        self._template_rules = rules.restricted_to([TEMPLATE_FIX])
+        self._fixes = policy.workloads == "fix"
+        self._refuses = policy.workloads == "deny"
+
+    def decide(self, request: AdmissionRequest) -> Decision:
+        """The decision of the mutating webhook, the only one that is called for workloads.
+
+        It refuses workloads as well. That a webhook which is called later would correct the
+        template does not help: the pods are evaluated after all webhooks have been called.
+        """
+        fixed: list[Finding] = []
+        operations: list[Operation] = []
+        if self._fixes and request.review.group in BUILT_IN_GROUPS:
+            result = fix(request.object, self._template_rules, request.context, steps=request.steps)
+            fixed = result.fixed
+            if request.mode is Action.DENY:
+                operations = result.operations
+                request = request._replace(object=result.manifest)
+        remaining = evaluate(request, self._rules)
+        refused = self._refused_in_pods(request, remaining.findings) if remaining.findings else []
+        denied = refused if self._refuses else []
+        by_rule = workload_outcomes(
+            request.mode, remaining, denied, fixed, patched=bool(operations)
+        )
+        verbs = {finding.identity: self._verb(request) for finding in refused}
+        if denied and request.mode is Action.DENY:
+            return refuse(remaining, denied, by_rule, verbs=verbs)
+        return allow(request, remaining, remaining.findings, by_rule, fixed, operations, verbs)
+
+    def _verb(self, request: AdmissionRequest) -> str:
+        """What will happen because of a finding for which pods will be refused."""
+        if request.mode is Action.DENY:
+            return PODS_REFUSED
+        return WOULD_BE_REFUSED if self._refuses else PODS_WOULD_BE_REFUSED
+
+    def _refused_in_pods(
+        self, request: AdmissionRequest, findings: Iterable[Finding]
+    ) -> list[Finding]:
+        """Those of `findings` for which pods will be refused after they have been fixed.
+
+        Not those for which the API server refuses the workload itself.
+        """
+        if not has_final_pods(request.review.kind, request.review.group):
+            return []
+        namespace, profile = request.review.namespace, self._rules.profile
+        causes = {
+            (pod.stable_path, *cause)
+            for pod in future_pods(request.object, profile, namespace)
+            for cause in self._refused(request, pod.manifest)
+        }
+        return [
+            finding
+            for finding in findings
+            if (finding.stable_path, *_cause(finding)) in causes and not finding.api_refuses
+        ]
+
+    def _refused(self, request: AdmissionRequest, pod: Json) -> Iterable[tuple[str, str, str]]:
+        """Why `pod` will be refused."""
+        context = request.context._replace(operation="CREATE")
+        remaining = fix(pod, self._rules, context, steps=request.steps).remaining.findings
+        return (_cause(f) for f in remaining if f.action is Action.DENY and not f.api_refuses)
+
+
+def _cause(finding: Finding) -> tuple[str, str, str]:
+    """What a finding has in common in a workload and in a pod of it."""
+    return finding.rule, finding.container_name, finding.key
 
 
 class Decider:
@@ -109,8 +212,8 @@ class Decider:
             return self._mutate_pod(request)
         if request.is_namespace_limit:
             result = evaluate(request, self.rules)
-            findings = outcomes.api_refused(result.findings)
-            by_rule = outcomes.rule_outcomes(findings, outcomes.API_REFUSED)
+            findings = api_refused(result.findings)
+            by_rule = rule_outcomes(findings, API_REFUSED)
             return allow(request, result, findings, by_rule)
         return self._workloads.decide(request)
 
@@ -118,8 +221,8 @@ class Decider:
         mode, result = request.mode, evaluate(request, self.rules)
         if request.is_pod and request.old is None and mode is Action.DENY:
             result.findings = [self._escalate_unfixed(finding) for finding in result.findings]
-        actions = outcomes.POD_OUTCOMES[mode]
-        by_rule = outcomes.rule_outcomes(result.findings, actions, excepted=result.excepted)
+        actions = POD_OUTCOMES[mode]
+        by_rule = rule_outcomes(result.findings, actions, excepted=result.excepted)
         denied = [f for f in result.findings if f.action is Action.DENY]
         failures = result.failures if self.denies_on_failure else []
         if mode is not Action.DENY or not (denied or failures):
@@ -144,13 +247,13 @@ class Decider:
             remaining.failures.append(RuleFailure(EPHEMERAL, error))
             operations, fixed = [], []
         own = [f for f in remaining.findings if only is None or f.container_name in only]
-        findings = outcomes.api_refused(own)
-        by_rule = outcomes.rule_outcomes(
-            findings, outcomes.API_REFUSED, fixed, remaining.excepted, patched=bool(operations)
+        findings = api_refused(own)
+        by_rule = rule_outcomes(
+            findings, API_REFUSED, fixed, remaining.excepted, patched=bool(operations)
         )
         if not operations:
             # Nothing is fixed, so the API server will refuse also what fixes would have removed.
-            findings += outcomes.api_refused(fixed)
+            findings += api_refused(fixed)
         decision = allow(
             request,
             remaining,
@@ -164,7 +267,7 @@ class Decider:
             return decision
         # The API server may call the mutating webhook twice for one object. Into the audit log
         # go only outcomes that the second call either repeats or leaves out.
-        kept = {rule: word for rule, word in by_rule.items() if word in outcomes.FIX_OUTCOMES}
+        kept = {rule: word for rule, word in by_rule.items() if word in FIX_OUTCOMES}
         return decision._replace(annotations=kept)
 
     def _escalate_unfixed(self, finding: Finding) -> Finding:

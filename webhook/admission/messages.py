@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rules.base.json_access import display
-from rules.base.json_patch import Path
-from rules.engine.result import RuleFailure
+from rules.base.json_values import Path, display
+from rules.engine.evaluation import RuleFailure
 from rules.finding import Finding
 from webhook.admission.decision import NO_TEXTS
 

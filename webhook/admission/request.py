@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from rules.base.json_access import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text
 from rules.engine.bounds import StepLimit
 from rules.finding import Action
 from rules.gpu.components import CONTROLLER_MANAGER

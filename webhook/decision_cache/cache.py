@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import datetime
 
-from registration.routes import ROUTES
 from rules.engine.bounds import LARGE_OBJECT_BYTES, StepLimit, TooManyStepsError
 from webhook.admission.answer import Answer, ReusableAnswer, reusable_answer
-from webhook.admission.codec import CODEC
 from webhook.admission.decider import Decider
 from webhook.admission.decision import Decision
-from webhook.decision_cache.bounded_map import BoundedMap
+from webhook.admission.review import CODEC
+from webhook.decision_cache.deciding_texts import IMAGE_PLACEHOLDER, TOKEN_PLACEHOLDER, BoundedMap
 from webhook.decision_cache.reading import Reader, Reading, review_of
-from webhook.decision_cache.spec_texts import IMAGE_PLACEHOLDER, TOKEN_PLACEHOLDER
+from webhook.registration import ROUTES
 
 # Of all texts and answers together. What the reader keeps, to decode less, gets half.
 MAX_BYTES = 16 << 20

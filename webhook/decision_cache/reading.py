@@ -11,15 +11,12 @@ from msgspec import UNSET, MsgspecError
 from msgspec.json import Decoder
 
 from rules.objects.object_ref import object_ref
-from webhook.admission.codec import CODEC
+from webhook.admission.answer import Envelope
 from webhook.admission.decider import Decider
-from webhook.admission.response import Envelope
-from webhook.admission.review import AdmissionReview
-from webhook.admission.second_apply import APPLY
-from webhook.decision_cache.head_texts import HeadText, HeadTexts
-from webhook.decision_cache.image_patterns import ImagePatterns
+from webhook.admission.enforcement import APPLY
+from webhook.admission.review import CODEC, AdmissionReview
+from webhook.decision_cache.deciding_texts import HeadText, HeadTexts, ImagePatterns, SpecTexts
 from webhook.decision_cache.records import Request, Review
-from webhook.decision_cache.spec_texts import SpecTexts
 
 _decoder = Decoder(Review)
 

@@ -15,13 +15,12 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from policies.exceptions import from_exception, to_exception
-from registration.routes import ROUTES
-from rules.inventory.serialization import from_json, to_json
-from webhook.admission.answer import Answer, Bug, answer, bug_of
+from rules.inventory.inventory import from_json, to_json
+from webhook.admission.answer import Answer, Bug, Envelope, answer, bug_of
 from webhook.admission.decider import Decider
-from webhook.admission.response import Envelope
 from webhook.admission.review import MalformedReviewError
-from webhook.reload.policy_source import PolicySource
+from webhook.registration import ROUTES
+from webhook.reload.policy import PolicySource
 
 READY = b"ready"
 """The first message of the process."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from certs.serving.certificate import ServingCertificate
+from certs.serving import ServingCertificate
 from webhook.telemetry.log import Log
 
 EXPIRY_WARNING_SECONDS = 7 * 86400.0

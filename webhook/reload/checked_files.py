@@ -6,9 +6,24 @@ Files that were checked too long ago are not used: what they say may have ended 
 from __future__ import annotations
 
 import datetime
+import os
 import time
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from policies.controller_files import (
+    MAX_EXCEPTIONS_BYTES,
+    MAX_PART_BYTES,
+    MAX_PARTS,
+    file_name,
+    parse_exceptions,
+    parse_inventory,
+)
+from policies.gpu_exceptions import acceptances
+from policies.policy import Policy
+from rules.engine.rule_set import PolicyException
+from rules.inventory.inventory import EMPTY, Inventory
+from webhook.telemetry.log import Log
 
 V = TypeVar("V")
 
@@ -85,3 +100,122 @@ def error_text(error: Exception) -> str:
     if isinstance(error, OSError):
         return (error.strerror or str(error)).lower()
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+
+
+# The GpuExceptions that the webhook applies, read again when their file changes.
+#
+# A controller writes the file (`delegation`). Nothing in it is trusted: every object is compared
+# with
+# what the policy delegates, so that whoever may write the file gains no more than that. Without a
+# file that can be used there are no such exceptions.
+
+
+class GpuExceptionsFile:
+    """The GpuExceptions in the file at `path`, none until `reload()` is called."""
+
+    def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        nothing: tuple[Mapping[str, Any], ...] = ()
+        self._file = CheckedFiles(
+            lambda: [read_bounded(path, MAX_EXCEPTIONS_BYTES)], _parse_exceptions, nothing, clock
+        )
+        self._bug = ""
+        self._logged: tuple[str, int] | None = None
+
+    @property
+    def error(self) -> str:
+        """Why there are no such exceptions; empty if the file is used."""
+        return self._file.error or self._bug
+
+    @property
+    def valid(self) -> bool:
+        """Whether the file is used, and will be for a while."""
+        return not self._bug and self._file.valid
+
+    def reload(self) -> bool:
+        """Read the file again; whether other objects are to be used than before."""
+        return self._file.reload()
+
+    def accepted_by(self, policy: Policy) -> tuple[PolicyException, ...]:
+        """The exceptions that `policy` accepts today, or accepted until lately."""
+        today = datetime.datetime.fromtimestamp(self._file.clock(), tz=datetime.UTC).date()
+        try:
+            found = [found for _, found in acceptances(self._file.used, policy, today)]
+        except Exception as error:  # noqa: BLE001  # a bug here must not keep the policy from being used
+            self._bug = f"gpuward itself failed, please report it: {error_text(error)}"
+            return ()
+        self._bug = ""
+        return tuple(each.exception for each in found if each.exception is not None)
+
+    def log_changes(self, log: Log, count: int) -> None:
+        """Log whether the file is used, and how many exceptions it gave, if that changed."""
+        now = (self.error, count)
+        if now == self._logged:
+            return
+        self._logged = now
+        if self.error:
+            log.write("error", "GpuExceptions not used", file=self._path, error=self.error)
+        else:
+            log.write("info", "GpuExceptions loaded", exceptions=count)
+
+
+def _parse_exceptions(
+    contents: Sequence[bytes],
+) -> tuple[datetime.datetime, tuple[Mapping[str, Any], ...]]:
+    file = parse_exceptions(contents[0])
+    return file.checked_at, file.objects
+
+
+# What the webhook knows of other objects of the cluster, read again when its files change.
+#
+# A controller writes the files (`gpuward inventory run`). Without files that can be used nothing is
+# known, and the rules that need it say nothing.
+
+
+class InventoryFiles:
+    """The inventory in the files of `folder`, empty until `reload()` is called."""
+
+    def __init__(self, folder: str, clock: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._files = CheckedFiles(lambda: _read(folder), _parse_inventory, EMPTY, clock)
+        self._logged: tuple[str, int] | None = None
+
+    @property
+    def inventory(self) -> Inventory:
+        """What is known now."""
+        return self._files.used
+
+    @property
+    def valid(self) -> bool:
+        """Whether the files are used, and will be for a while."""
+        return self._files.valid
+
+    def reload(self) -> bool:
+        """Read the files again; whether something else is known than before."""
+        return self._files.reload()
+
+    def log_changes(self, log: Log) -> None:
+        """Log whether the files are used, and how many objects they have, if that changed."""
+        error, count = self._files.error, len(self.inventory)
+        if (error, count) == self._logged:
+            return
+        self._logged = (error, count)
+        if error:
+            log.write("error", "inventory not used", folder=self._folder, error=error)
+        else:
+            log.write("info", "inventory loaded", objects=count)
+
+
+def _read(folder: str) -> Sequence[bytes]:
+    contents = []
+    for part in range(MAX_PARTS):
+        path = os.path.join(folder, file_name(part))
+        if part and not os.path.exists(path):
+            break
+        contents.append(read_bounded(path, MAX_PART_BYTES))
+    return contents
+
+
+def _parse_inventory(contents: Sequence[bytes]) -> tuple[datetime.datetime, Inventory]:
+    found = parse_inventory(contents)
+    return found.checked_at, found.inventory

@@ -10,15 +10,58 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from policies.files import read_policy_file
-from policies.loading import PolicyError
-from rules.inventory.inventory import EMPTY
+from policies.loading import PolicyError, default_policy
+from policies.policy import Policy
+from policies.policy_files import parse_policy, read_policy_file
+from rules.engine.rule_set import PolicyException
+from rules.inventory.inventory import EMPTY, Inventory
 from webhook.admission.decider import Decider
-from webhook.reload.gpu_exceptions import GpuExceptionsFile
-from webhook.reload.inventory import InventoryFiles
-from webhook.reload.policy_source import ActivePolicy, PolicySource
+from webhook.reload.checked_files import GpuExceptionsFile, InventoryFiles
+
+# What a policy is made of, and what is made of it.
+
+
+class PolicySource(NamedTuple):
+    """What a policy is loaded from: the content of the file `name`, or the default if it is None.
+
+    `profiles`, if not empty, replace those that the policy names. `delegated` are exceptions of
+    GpuExceptions that the policy accepts. `inventory` is what is known of other objects.
+    """
+
+    content: bytes | None
+    name: str
+    profiles: tuple[str, ...]
+    delegated: tuple[PolicyException, ...] = ()
+    inventory: Inventory = EMPTY
+
+    def load(self) -> Policy:
+        """The policy with all exceptions; PolicyError says what is wrong with it."""
+        if self.content is None:
+            policy = default_policy(self.profiles)
+        else:
+            policy = parse_policy(self.content, self.name, self.profiles)
+        return policy._replace(exceptions=policy.exceptions + self.delegated)
+
+    def decider(self) -> Decider:
+        """What decides by this policy; PolicyError says what is wrong with it."""
+        return Decider(self.load(), self.inventory)
+
+
+class ActivePolicy(NamedTuple):
+    """The policy by which requests are decided.
+
+    `exceptions` are those of the policy itself, and `source` is what it was loaded from. `digest`
+    is the SHA-256 of its file, empty for the default policy; `since` is a Unix time.
+    """
+
+    decider: Decider
+    exceptions: tuple[PolicyException, ...]
+    source: PolicySource
+    digest: str
+    since: float
+
 
 Change = Literal["", "loaded", "refused", "restored"]
 

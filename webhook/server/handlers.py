@@ -9,26 +9,47 @@ from __future__ import annotations
 import datetime
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import cast
 
 from aiohttp.web import BaseRequest, Response
 from multidict import CIMultiDict
+from prometheus_client.aiohttp import make_aiohttp_handler
 
-from registration.routes import ROUTES, Route
 from rules.engine.bounds import StepLimit, TooManyStepsError
 from webhook.admission.answer import Answer, answer, bug_of, encode_answer, logged_names, shorten
 from webhook.admission.decider import Decider
-from webhook.admission.not_evaluated import TIMEOUT, not_evaluated
+from webhook.admission.enforcement import TIMEOUT, not_evaluated
 from webhook.admission.review import MalformedReviewError, decode_head
 from webhook.decision_cache import new_decision_cache
 from webhook.evaluator.evaluator import Evaluator, NotEvaluatedError, Task
 from webhook.evaluator.worker import EvaluatorError
+from webhook.registration import ROUTES, Route
 from webhook.reload.policy import PolicyReloader
 from webhook.server.limits import BodyReader, HttpError, Limits
-from webhook.server.responses import error_response
-from webhook.telemetry.log import Log
+from webhook.telemetry.log import Log, hidden_user
 from webhook.telemetry.metrics import Metrics
-from webhook.telemetry.users import hidden_user
+
+# Plain-text HTTP responses.
+
+_PLAIN = {"Content-Type": "text/plain; charset=utf-8", "Server": "gpuward"}
+# After these the rest of the body is still on the connection.
+_NOT_REUSABLE = (408, 413)
+
+
+def text_response(text: str, status: int = 200) -> Response:
+    """A response with one line of text."""
+    return Response(body=f"{text}\n".encode(), status=status, headers=_PLAIN)
+
+
+def error_response(error: HttpError) -> Response:
+    """The response for `error`; the connection is closed if it cannot be used again."""
+    headers = {**_PLAIN, **error.headers}
+    response = Response(body=f"{error}\n".encode(), status=error.status, headers=headers)
+    if error.status in _NOT_REUSABLE:
+        response.force_close()
+    return response
+
 
 _JSON = CIMultiDict({"Content-Type": "application/json", "Server": "gpuward"})
 # An API server says how long it waits: `?timeout=3s`, in whole seconds.
@@ -162,3 +183,47 @@ def _seconds_to_answer(request: BaseRequest, limits: Limits) -> float:
     """How many seconds after its arrival a request must be answered."""
     allowed = _TIMEOUT.fullmatch(request.query.get("timeout", ""))
     return float(allowed[1]) * _USABLE_PART if allowed else limits.answer_seconds
+
+
+# Answer probes and scrapes on the plain HTTP port: /healthz, /readyz, /metrics.
+
+
+class ProbeHandler:
+    """Answers every request on the plain port.
+
+    `not_ready_reason` returns why no reviews should be sent; empty if they may be. `policy_error`
+    returns why the policy in the file is not the active one; empty if it is.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        not_ready_reason: Callable[[], str],
+        policy_error: Callable[[], str],
+    ) -> None:
+        self._scrape = cast(
+            "Callable[[BaseRequest], Awaitable[Response]]",
+            make_aiohttp_handler(metrics.registry, disable_compression=True),
+        )
+        self._not_ready_reason = not_ready_reason
+        self._policy_error = policy_error
+
+    async def handle(self, request: BaseRequest) -> Response:
+        """The response to `request`."""
+        if request.method not in {"GET", "HEAD"}:
+            return error_response(HttpError(405, "method", "ask with GET", {"Allow": "GET, HEAD"}))
+        if request.path == "/healthz":
+            return text_response("ok")
+        if request.path == "/readyz":
+            return self._readiness()
+        if request.path == "/metrics":
+            return await self._scrape(request)
+        return error_response(HttpError(404, "path", "paths are /healthz, /readyz and /metrics"))
+
+    def _readiness(self) -> Response:
+        """Ready also if the policy was refused: another one is active, better than none."""
+        if reason := self._not_ready_reason():
+            return text_response(f"not ready: {reason}", 503)
+        if error := self._policy_error():
+            return text_response(f"ready, but the policy in the file is not active: {error}")
+        return text_response("ready")

@@ -8,21 +8,202 @@ ten times as long for each request.
 
 from __future__ import annotations
 
+import datetime
+import platform
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from importlib import metadata
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
-from registration.routes import ROUTES, Route
-from rules.policy_exception import PolicyException
+from rules.engine.rule_set import PolicyException
 from webhook.admission.answer import Answer
 from webhook.admission.decision import Outcome
-from webhook.telemetry.exceptions import exception_metric
-from webhook.telemetry.server_state import ServerState, counter, state_metrics
+from webhook.registration import ROUTES, Route
+
+# The gauges: the state of the server at the moment of a scrape.
+
+
+def counter(name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, int]) -> Metric:
+    """A counter of gpuward with its value for each combination of labels."""
+    family = CounterMetricFamily(f"gpuward_{name}", text, labels=labels)
+    for label_values, value in values.items():
+        family.add_metric(label_values, value)
+    return family
+
+
+class MetricInfo(NamedTuple):
+    """The metric of a field: its type, its name after `gpuward_`, and its help text."""
+
+    kind: type[GaugeMetricFamily | CounterMetricFamily]
+    name: str
+    text: str
+
+
+_G, _C = GaugeMetricFamily, CounterMetricFamily
+
+
+class ServerState(NamedTuple):
+    """The state of the server. Times are Unix times in seconds.
+
+    The annotation of a field describes its metric. `policy_digest` and `build` are labels of two.
+    """
+
+    policy_valid: Annotated[
+        bool, MetricInfo(_G, "policy_valid", "1 if the policy in the file is the active one.")
+    ]
+    policy_since: Annotated[
+        float,
+        MetricInfo(_G, "policy_loaded_timestamp_seconds", "When the active policy was loaded."),
+    ]
+    certificate_expiry: Annotated[
+        float | None,
+        MetricInfo(_G, "certificate_not_after_timestamp_seconds", "When the certificate expires."),
+    ]
+    certificate_seconds: Annotated[
+        float | None,
+        MetricInfo(_G, "certificate_expiry_seconds", "Seconds until the certificate expires."),
+    ]
+    connections: Annotated[
+        int,
+        MetricInfo(_G, "connections", "Open TLS connections, including those in their handshake."),
+    ]
+    waiting: Annotated[
+        int, MetricInfo(_G, "waiting_requests", "Requests whose body has not arrived completely.")
+    ]
+    large_bytes: Annotated[
+        int,
+        MetricInfo(_G, "large_body_bytes", "Bytes reserved for large bodies that are being read."),
+    ]
+    large_reviews: Annotated[
+        int,
+        MetricInfo(_G, "large_reviews", "Large reviews that are being evaluated, or wait for it."),
+    ]
+    ended_workers: Annotated[
+        int,
+        MetricInfo(
+            _C, "ended_evaluations", "Evaluations that were ended: too slow, or too much memory."
+        ),
+    ]
+    cache_hits: Annotated[
+        int, MetricInfo(_C, "decision_cache_hits", "Reviews answered by a kept decision.")
+    ]
+    cache_misses: Annotated[
+        int,
+        MetricInfo(_C, "decision_cache_misses", "Reviews whose new decision the cache may keep."),
+    ]
+    cache_bytes: Annotated[
+        int, MetricInfo(_G, "decision_cache_bytes", "Bytes that kept decisions take.")
+    ]
+    dropped_log_lines: Annotated[
+        int, MetricInfo(_C, "dropped_log_lines", "Log lines dropped because nobody read them.")
+    ]
+    draining: Annotated[
+        bool, MetricInfo(_G, "draining", "1 while the server drains before it stops.")
+    ]
+    policy_loads: Annotated[int, MetricInfo(_C, "policy_loads", "Policies loaded since the start.")]
+    policy_failures: Annotated[
+        int,
+        MetricInfo(_C, "policy_reload_failures", "Changes of the policy file that cannot be used."),
+    ]
+    gpu_exceptions: Annotated[
+        int,
+        MetricInfo(_G, "gpu_exceptions", "GpuExceptions that apply, or have ended lately."),
+    ]
+    gpu_exceptions_valid: Annotated[
+        bool,
+        MetricInfo(
+            _G, "gpu_exceptions_valid", "0 if the file with GpuExceptions is not used, or soon not."
+        ),
+    ]
+    inventory_objects: Annotated[
+        int,
+        MetricInfo(_G, "inventory_objects", "Other objects of the cluster that rules know."),
+    ]
+    inventory_valid: Annotated[
+        bool,
+        MetricInfo(
+            _G, "inventory_valid", "0 if the files of the inventory are not used, or soon not."
+        ),
+    ]
+    certificate_failures: Annotated[
+        int,
+        MetricInfo(
+            _C, "certificate_reload_failures", "Attempts to load the certificate that failed."
+        ),
+    ]
+    policy_digest: str
+    build: Mapping[str, str]
+
+
+_METRICS: dict[str, MetricInfo] = {
+    field: hint.__metadata__[0]
+    for field, hint in get_type_hints(ServerState, include_extras=True).items()
+    if hasattr(hint, "__metadata__")
+}
+
+
+def state_metrics(state: ServerState) -> Iterator[Metric]:
+    """The metrics of one scrape."""
+    for field, (kind, name, text) in _METRICS.items():
+        value = getattr(state, field)
+        if value is not None:
+            yield kind(f"gpuward_{name}", text, value)
+    yield _info("policy", "The active policy.", {"sha256": state.policy_digest or "default"})
+    yield _info("build", "The versions of gpuward and of Python.", state.build)
+
+
+def _info(name: str, text: str, facts: Mapping[str, str]) -> Metric:
+    """A gauge that is always 1 and has `facts` as labels."""
+    family = GaugeMetricFamily(f"gpuward_{name}_info", text, labels=tuple(facts))
+    family.add_metric(tuple(facts.values()), 1)
+    return family
+
+
+# The metric of the policy's exceptions: how long each of them still holds.
+
+MAX_EXCEPTIONS = 200
+"""Of more exceptions with an end, only those that end first have a metric."""
+_MAX_LABEL_LENGTH = 128
+_LABELS = ("exception", "rules", "namespaces", "reason")
+
+
+def exception_metric(exceptions: Sequence[PolicyException], now: float) -> GaugeMetricFamily:
+    """The seconds, from the Unix time `now`, until each exception with an end stops to apply.
+
+    `exception` is its number in the policy, from 1 on. The other labels describe it for people.
+    """
+    family = GaugeMetricFamily(
+        "gpuward_exception_expiry_seconds",
+        "Seconds until an exception of the policy ends; negative after that.",
+        labels=_LABELS,
+    )
+    ending = [
+        (_end(exception.expires) - now, number, exception)
+        for number, exception in enumerate(exceptions, 1)
+        if exception.expires is not None
+    ]
+    for seconds, number, exception in sorted(ending, key=lambda row: row[:2])[:MAX_EXCEPTIONS]:
+        texts = (", ".join(exception.rules), ", ".join(exception.namespaces), exception.reason)
+        family.add_metric((str(number), *(text[:_MAX_LABEL_LENGTH] for text in texts)), seconds)
+    return family
+
+
+def _end(last_day: datetime.date) -> float:
+    """The Unix time at which `last_day` is over, in UTC."""
+    begin = datetime.datetime.combine(last_day, datetime.time(), tzinfo=datetime.UTC)
+    return begin.timestamp() + 86400.0
+
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0)
 
@@ -169,3 +350,15 @@ def _word(flag: bool) -> str:  # noqa: FBT001
 
 def _label_values(route: Route) -> tuple[str, str]:
     return route.webhook, route.mode.word
+
+
+# Which build runs: for the first line of the log, and for a metric.
+
+
+def build_info() -> Mapping[str, str]:
+    """The versions of gpuward and of Python; gpuward's is empty if it is not installed."""
+    try:
+        version = metadata.version("gpuward")
+    except metadata.PackageNotFoundError:
+        version = ""
+    return {"version": version, "python": platform.python_version()}

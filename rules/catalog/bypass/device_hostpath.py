@@ -27,20 +27,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import HOST_PATH
 from rules.finding import Action, Finding
-from rules.gpu.advice import IN_NODE_DEBUGGER, is_node_debugger, remove_and_request
 from rules.gpu.components import is_made_by_daemon_set
-from rules.gpu.device_files import TREES, is_gpu_file, is_passed_through
 from rules.gpu.devices import uses_gpu_runtime
-from rules.gpu.host_paths import HostMount, by_volume, containers_of, host_mounts
 from rules.gpu.images import is_cuda_image
+from rules.gpu.visibility_edits import IN_NODE_DEBUGGER, is_node_debugger, remove_and_request
+from rules.gpu.volumes import (
+    TREES,
+    HostMount,
+    by_volume,
+    containers_of,
+    host_mounts,
+    is_gpu_file,
+    is_passed_through,
+)
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import HOST_PATH
 
 DEVICES = "/dev"
 ADVICE = "remove the volume; a GPU comes from resources.limits (such as nvidia.com/gpu: 1)"

@@ -48,19 +48,17 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from rules.base.json_access import as_text, display
-from rules.base.json_patch import remove
+from rules.base.json_values import as_text, display, remove
 from rules.base.quantity import Quantity
+from rules.base.traits import GPU_KEY
 from rules.finding import Action, Finding, Fix
-from rules.gpu.advice import REQUEST_IN_LIMITS
-from rules.gpu.device_files import MAJOR_NUMBERS, TREES, is_gpu_file, is_helper_file
 from rules.gpu.devices import Device, devices, pod_requests_gpu, requests_share
-from rules.gpu.host_paths import clean_path
+from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
+from rules.gpu.volumes import MAJOR_NUMBERS, TREES, clean_path, is_gpu_file, is_helper_file
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_KEY
 
 OPTIONS: Mapping[str, Any] = MappingProxyType({"node_devices": 8})
 # `/` or `.` and a container's name may follow.

@@ -28,16 +28,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_text, display
-from rules.base.json_patch import remove
+from rules.base.json_values import as_text, display, remove
+from rules.base.traits import HOST_PATH
 from rules.finding import Action, Finding, Fix
-from rules.gpu.advice import remove_and_request
-from rules.gpu.host_paths import clean_path, host_path
+from rules.gpu.visibility_edits import remove_and_request
+from rules.gpu.volumes import clean_path, host_path
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import HOST_PATH
 
 NOTHING = "/dev/null"
 ROOT = "/var/run/nvidia-container-devices"

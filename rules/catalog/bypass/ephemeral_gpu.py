@@ -29,11 +29,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import CUDA_IMAGE, EPHEMERAL
 from rules.finding import Action, Finding, Fix
-from rules.gpu.devices import requests_gpu
+from rules.gpu.devices import excludes_nvidia, requests_gpu
 from rules.gpu.images import is_cuda_image
-from rules.gpu.pod_requests import excludes_nvidia
 from rules.gpu.visibility import NVIDIA, is_unset, looks_legacy
 from rules.gpu.visibility_edits import hide_edits
 from rules.objects.container import Container
@@ -41,7 +41,6 @@ from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import CUDA_IMAGE, EPHEMERAL
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -28,7 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import GPU, GPU_VARIABLE
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import uses_device_plugin
 from rules.gpu.visibility import (
@@ -43,7 +44,6 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU, GPU_VARIABLE
 
 WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
 

@@ -51,17 +51,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import CUDA_IMAGE, GPU_OR_NODE_CONSTRAINT, RUNTIME_CLASS
 from rules.finding import Action, Finding
 from rules.gpu.components import is_made_by_daemon_set, shows_gpus
 from rules.gpu.devices import (
     describe_request,
+    excludes_nvidia,
+    only_init_requests_gpu,
     pod_requests_gpu,
     requests_gpu,
     uses_device_plugin,
     uses_gpu_runtime,
 )
-from rules.gpu.pod_requests import excludes_nvidia, only_init_requests_gpu
 from rules.gpu.visibility import NVIDIA, is_unset, looks_legacy
 from rules.gpu.visibility_edits import hide_fix
 from rules.objects.container import Container
@@ -69,7 +71,6 @@ from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import targets_gpu_nodes
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import CUDA_IMAGE, GPU_OR_NODE_CONSTRAINT, RUNTIME_CLASS
 
 _KUBEFLOW_TRAINER = "trainer.kubeflow.org"
 

@@ -31,14 +31,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.base.traits import GPU_VARIABLE
 from rules.finding import Action, Finding, Fix
-from rules.gpu.prefixes import prefix_findings
-from rules.gpu.visibility import describe_setting
+from rules.gpu.visibility import describe_setting, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_VARIABLE
 
 VARIABLE = "NVIDIA_IMEX_CHANNELS"
 EFFECT = "NVIDIA's runtime gives it channels to the GPU memory of other nodes that nobody counted"

@@ -29,10 +29,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_patch import Path
+from rules.base.json_values import Path
+from rules.base.traits import GPU_VARIABLE
 from rules.finding import Action, Finding
-from rules.gpu.devices import describe_request, requests_gpu, uses_device_plugin
-from rules.gpu.pod_requests import excludes_nvidia
+from rules.gpu.devices import describe_request, excludes_nvidia, requests_gpu, uses_device_plugin
 from rules.gpu.visibility import (
     CUDA_VERSION,
     NVIDIA,
@@ -46,7 +46,6 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_VARIABLE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

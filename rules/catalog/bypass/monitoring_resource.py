@@ -22,13 +22,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.base.quantity import Quantity, parse
+from rules.base.traits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
 from rules.finding import Action, Finding
 from rules.gpu.components import is_made_by_daemon_set
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
 
 DOMAIN = "gpu.intel.com/"
 RESOURCES = tuple(f"{DOMAIN}{name}" for name in ("monitoring", "i915_monitoring", "xe_monitoring"))

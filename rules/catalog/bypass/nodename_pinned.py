@@ -22,14 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_text, display
+from rules.base.json_values import as_text, display
+from rules.base.traits import GPU, NODE_NAME
 from rules.finding import Action, Finding
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import pod_requests_gpu
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU, NODE_NAME
 
 FIELD = "nodeName"
 

@@ -31,14 +31,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_text, display
-from rules.base.json_patch import remove
+from rules.base.json_values import as_text, display, remove
+from rules.base.traits import GPU_KEY
 from rules.finding import Action, Finding, Fix
-from rules.gpu.advice import REQUEST_IN_LIMITS
+from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_KEY
 
 DOMAIN = "nvidia.cdi.k8s.io"
 FOR_POD = f"{DOMAIN}/pod"

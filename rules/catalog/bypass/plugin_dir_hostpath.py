@@ -29,15 +29,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
 from rules.finding import Action, Finding
 from rules.gpu.components import advice_for_agents
-from rules.gpu.host_paths import HostMount, by_volume, containers_of, host_mounts
+from rules.gpu.volumes import HostMount, by_volume, containers_of, host_mounts
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
 
 KUBELET_DIRS = {
     "/var/lib/kubelet/device-plugins": "it reaches the sockets by which devices are allocated",

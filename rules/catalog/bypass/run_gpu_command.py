@@ -25,18 +25,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_patch import Path
+from rules.base.json_values import Path, display
+from rules.base.traits import HOST_PATH
 from rules.finding import Action, Finding
-from rules.gpu.advice import remove_and_request
 from rules.gpu.commands import MAX_CHARACTERS, Command, bounded_commands
-from rules.gpu.host_paths import host_mounts
-from rules.gpu.run_commands import RunOption, find_run_options, gives_gpu, run_options
+from rules.gpu.scripts import RunOption, find_run_options, gives_gpu, run_options
+from rules.gpu.visibility_edits import remove_and_request
+from rules.gpu.volumes import host_mounts
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import HOST_PATH
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

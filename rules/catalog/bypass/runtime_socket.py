@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
 from rules.finding import Action, Finding
-from rules.gpu.host_paths import by_volume, containers_of, host_mounts
+from rules.gpu.volumes import by_volume, containers_of, host_mounts
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
 
 SOCKETS = (
     *("docker.sock", "docker/containerd/containerd.sock", "cri-dockerd.sock", "dockershim.sock"),

@@ -22,15 +22,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_text, display
+from rules.base.json_values import as_text, display
+from rules.base.traits import RUNTIME_CLASS
 from rules.finding import Action, Finding
-from rules.gpu.advice import REQUEST_IN_LIMITS
 from rules.gpu.devices import pod_requests_gpu, uses_gpu_runtime
-from rules.inventory.records import RuntimeClass
+from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
+from rules.inventory.inventory import RuntimeClass
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import RUNTIME_CLASS
 
 FIELD = "runtimeClassName"
 

@@ -31,9 +31,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.patterns import matches
+from rules.base.traits import GPU_VARIABLE
+from rules.base.words import matches
 from rules.finding import Action, Finding, Fix
-from rules.gpu.advice import remove_and_request
 from rules.gpu.devices import uses_device_plugin
 from rules.gpu.visibility import (
     Visibility,
@@ -43,12 +43,11 @@ from rules.gpu.visibility import (
     visibility,
     visible_variables,
 )
-from rules.gpu.visibility_edits import hide_fix, remove_edits
+from rules.gpu.visibility_edits import hide_fix, remove_and_request, remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_VARIABLE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

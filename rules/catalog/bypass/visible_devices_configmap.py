@@ -35,7 +35,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_object, as_objects, as_text, display
+from rules.base.json_values import as_object, as_objects, as_text, display
+from rules.base.traits import ENV_FROM, KNOWN_CONFIG_MAPS
 from rules.finding import Action, Finding
 from rules.gpu.devices import describe_request, requests_gpu, uses_device_plugin
 from rules.gpu.visibility import (
@@ -47,12 +48,11 @@ from rules.gpu.visibility import (
     parse_visibility,
 )
 from rules.gpu.visibility_edits import hide_edits, hide_fix
-from rules.inventory.records import ConfigMap
+from rules.inventory.inventory import ConfigMap
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import ENV_FROM, KNOWN_CONFIG_MAPS
 
 REFERENCE = "configMapRef"
 HARMLESS = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)

@@ -38,7 +38,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_access import as_object, as_text, display
+from rules.base.json_values import as_object, as_text, display
+from rules.base.traits import GPU_VARIABLE
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import describe_request, requests_gpu, uses_device_plugin
 from rules.gpu.visibility import matching_prefixes
@@ -48,7 +49,6 @@ from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import define_rule
-from rules.traits.bits import GPU_VARIABLE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -34,25 +34,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.base.traits import GPU_VARIABLE
 from rules.finding import Action, Finding
-from rules.gpu.advice import remove_and_request
 from rules.gpu.devices import describe_request, requests_gpu
-from rules.gpu.other_makers import action_beside, foreign_request, foreign_variable
 from rules.gpu.visibility import (
     Visibility,
+    action_beside,
     display_variable,
+    foreign_request,
+    foreign_variable,
     is_platform_reference,
     reference_kind,
     visibility,
     visible_variables,
 )
-from rules.gpu.visibility_edits import hidden_value, requested_advice, visibility_fix
+from rules.gpu.visibility_edits import (
+    hidden_value,
+    remove_and_request,
+    requested_advice,
+    visibility_fix,
+)
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
-from rules.profile.records import VisibleDevices
+from rules.profile.profile import VisibleDevices
 from rules.rule import define_rule
-from rules.traits.bits import GPU_VARIABLE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

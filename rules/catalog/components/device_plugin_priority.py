@@ -32,13 +32,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_patch import put
+from rules.base.json_values import put
+from rules.base.traits import NODE_AGENT
 from rules.finding import Action, Finding, Fix
-from rules.gpu.device_plugins import device_plugin_words
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.gpu.components import device_plugin_words
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import NODE_AGENT
 
 FIELD = "priorityClassName"
 CLASS = "system-node-critical"

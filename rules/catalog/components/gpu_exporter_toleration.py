@@ -24,13 +24,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.base.traits import NODE_AGENT
 from rules.finding import Action, Finding
-from rules.gpu.device_plugins import exporter_words
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.gpu.components import exporter_words
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.placement.tolerations import display_taint, taints_of_maker
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import NODE_AGENT
 
 
 def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:

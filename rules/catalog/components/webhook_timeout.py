@@ -22,13 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import WEBHOOK_CONFIGURATION
 from rules.finding import Action, Finding
-from rules.gpu.known_webhooks import OWN, PEERS, entry_name, known_entries
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.gpu.components import OWN, PEERS, entry_name, known_entries
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import WEBHOOK_CONFIGURATION
 
 FIELD = "timeoutSeconds"
 # What API servers assume without the field, and the most that they store.

@@ -24,15 +24,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_object
+from rules.base.json_values import as_object
+from rules.base.traits import GPU_RESOURCE
 from rules.finding import Action, Finding
 from rules.gpu.devices import request_of
-from rules.inventory.records import LimitRange
+from rules.inventory.inventory import LimitRange
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
 
 _NAMES = {"cpu": "CPU", "memory": "memory"}
 

@@ -28,14 +28,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import GPU, HOST_PATH
 from rules.finding import Action, Finding
 from rules.gpu.devices import requests_gpu
-from rules.gpu.host_paths import by_volume, containers_of, host_mounts
+from rules.gpu.volumes import by_volume, containers_of, host_mounts
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU, HOST_PATH
 
 DIRECTORIES = ("/usr/local/nvidia/", "/home/kubernetes/bin/nvidia/")
 # Anchored, without nested repetition: linear.

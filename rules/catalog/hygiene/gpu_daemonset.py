@@ -22,14 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import GPU_WORKLOAD
 from rules.finding import Action, Finding
-from rules.gpu.devices import requested_resources
-from rules.gpu.pod_requests import effective_requests, first_request
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.gpu.devices import effective_requests, first_request, requested_resources
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_WORKLOAD
 
 MOST_NAMED = 3
 

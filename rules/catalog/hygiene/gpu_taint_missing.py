@@ -40,18 +40,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.patterns import matches_any
+from rules.base.traits import NODE, NODE_POOL
+from rules.base.words import matches_any
 from rules.finding import Action, Finding
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.placement.gpu_nodes import is_gpu_label
-from rules.placement.node_labels import NodeSettings, node_settings
-from rules.placement.node_resources import amount_of, offered_resources
+from rules.placement.node_labels import NodeSettings, amount_of, node_settings, resources_of_node
 from rules.placement.tolerations import display_taint
 from rules.profile.context import Context
-from rules.profile.profile import Profile
-from rules.profile.records import Taint
+from rules.profile.profile import Profile, Taint
 from rules.rule import define_rule
-from rules.traits.bits import NODE, NODE_POOL
 
 # A label that says nothing of the resource, and the resource that the cluster autoscaler expects of
 # nodes with it, whatever its value.
@@ -82,7 +80,7 @@ def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
 
 def _offered(node: KubernetesObject) -> tuple[str, Taint] | None:
     """What the node has, and the taint that belongs to it."""
-    offered = offered_resources(node)
+    offered = resources_of_node(node)
     for taint in node.profile.taints:
         for name in offered:
             is_gpu = node.profile.resource(name) is not None and matches_any(taint.resources, name)

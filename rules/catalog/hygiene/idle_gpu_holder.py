@@ -23,7 +23,8 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import CLAIM, GPU_RESOURCE
 from rules.finding import Action, Finding
 from rules.gpu.commands import commands_of
 from rules.gpu.devices import request_of
@@ -31,7 +32,6 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import CLAIM, GPU_RESOURCE
 
 # A longer command does more than sleep.
 _MAX_CHARACTERS = 200

@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.base.traits import GPU_WORKLOAD
 from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_WORKLOAD
 
 _FIELD = "activeDeadlineSeconds"
 

@@ -26,7 +26,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_access import as_object
+from rules.base.json_values import as_object
+from rules.base.traits import GPU_RESOURCE
 from rules.finding import Action, Finding
 from rules.gpu.commands import commands_of
 from rules.gpu.devices import requests_gpu
@@ -35,7 +36,6 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
 
 _ENOUGH = 300  # seconds
 # https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/

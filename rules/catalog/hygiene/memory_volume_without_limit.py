@@ -22,15 +22,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_text, display
+from rules.base.json_values import as_text, display
+from rules.base.traits import GPU_RESOURCE
 from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
+from rules.gpu.volumes import memory_volumes
 from rules.objects.container import Container
 from rules.objects.pod import Pod
-from rules.objects.shared_memory import memory_volumes
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -21,15 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.patterns import has_placeholder
+from rules.base.json_values import display
+from rules.base.traits import GPU_RESOURCE
+from rules.base.words import has_placeholder
 from rules.finding import Action, Finding
 from rules.gpu.devices import requests_gpu
 from rules.gpu.images import image_tag
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -22,14 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import GPU_RESOURCE, UNKNOWN_RESOURCE
 from rules.finding import Action, Finding
 from rules.gpu.devices import requests_gpu
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, UNKNOWN_RESOURCE
 
 _PARTS = ("rdma", "infiniband")
 _WORDS = frozenset({"efa", "roce", "hca"})

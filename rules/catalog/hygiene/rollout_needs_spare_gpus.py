@@ -23,13 +23,13 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rules.base.json_access import as_object
+from rules.base.json_values import as_object
+from rules.base.traits import GPU_WORKLOAD
 from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_WORKLOAD
 
 _DEFAULT_SURGE = "25%"
 _ROLLING = "RollingUpdate"

@@ -23,13 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.base.traits import GPU_RESOURCE
 from rules.finding import Action, Finding
-from rules.gpu.counts import whole_gpus
+from rules.gpu.devices import whole_gpus
+from rules.gpu.volumes import SHARED_MEMORY, shared_memory_mount
 from rules.objects.pod import Pod
-from rules.objects.shared_memory import SHARED_MEMORY, shared_memory_mount
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
 
 # The kinds of KubeRay, and those of others in which there is one of them.
 _RAY_KINDS = "Ray"

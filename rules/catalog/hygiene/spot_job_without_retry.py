@@ -27,14 +27,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_access import as_object, as_objects
+from rules.base.json_values import as_object, as_objects
+from rules.base.traits import GPU_WORKLOAD
 from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.placement.node_affinity import spot_label
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_WORKLOAD
 
 LIMIT = "backoffLimit"
 

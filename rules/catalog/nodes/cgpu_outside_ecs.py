@@ -23,14 +23,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rules.base.json_access import as_object, as_text, display
+from rules.base.json_values import as_object, as_text, display
+from rules.base.traits import NODE
 from rules.finding import Action, Finding
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.placement.ack_nodes import CGPU_MODES, MODE
-from rules.placement.node_labels import node_labels
+from rules.objects.kubernetes_objects import KubernetesObject
+from rules.placement.node_labels import CGPU_MODES, MODE, node_labels
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import NODE
 
 _ECS = r"(?:alicloud://)?[a-z0-9-]{1,63}\.[A-Za-z0-9-]{1,63}"
 

@@ -21,13 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.base.traits import NODE, NODE_POOL
 from rules.finding import Action, Finding
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.placement.ack_nodes import MODE
-from rules.placement.node_labels import labels_by_node
+from rules.objects.kubernetes_objects import KubernetesObject
+from rules.placement.node_labels import MODE, labels_by_node
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import NODE, NODE_POOL
 
 # The old label -> the mode that took its place.
 REPLACEMENTS = {"cgpu": "cgpu", "gpushare": "share"}

@@ -28,17 +28,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rules.base.json_access import as_object, as_text, display
-from rules.base.json_patch import Path
+from rules.base.json_values import Path, as_object, as_text, display
+from rules.base.traits import NODE
 from rules.finding import Action, Finding
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.placement.ack_nodes import CARD_LABELS, DRIVER_LABELS, MODE, REGION_LABELS
+from rules.objects.kubernetes_objects import KubernetesObject
+from rules.placement.node_labels import CARD_LABELS, DRIVER_LABELS, MODE, REGION_LABELS
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import NODE
 
 if TYPE_CHECKING:
-    from rules.platforms.records import Component, Feature
+    from rules.profile.platforms.records import Component, Feature
 
 REGISTERED_SCHEDULER = "ack-co-scheduler"
 RUNTIMES: Mapping[str, Component] = {"containerd": "containerd", "docker": "docker"}
@@ -66,7 +65,7 @@ def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
 
 
 def _features(mode: str, node: KubernetesObject) -> tuple[Feature, ...]:
-    from rules.platforms.ack import FEATURES_BY_MODE, REGISTERED  # noqa: PLC0415  # rarely needed
+    from rules.profile.platforms.ack import FEATURES_BY_MODE, REGISTERED  # noqa: PLC0415  # rarely needed
 
     if mode == "share" and REGISTERED_SCHEDULER in node.profile.scheduler_names:
         return (REGISTERED,)
@@ -76,7 +75,7 @@ def _features(mode: str, node: KubernetesObject) -> tuple[Feature, ...]:
 def _old_versions(
     feature: Feature, info: Mapping[str, Any], labels: Mapping[str, Any]
 ) -> Iterator[tuple[Path, str]]:
-    from rules.platforms.support import Support, minimum_of, version_support  # noqa: PLC0415
+    from rules.profile.platforms.support import Support, minimum_of, version_support  # noqa: PLC0415
 
     runtime, _, runtime_version = as_text(info.get("containerRuntimeVersion")).partition("://")
     driver = next((label for label in DRIVER_LABELS if label in labels), DRIVER_LABELS[0])
@@ -96,12 +95,7 @@ def _old_versions(
 def _places(
     feature: Feature, info: Mapping[str, Any], labels: Mapping[str, Any]
 ) -> Iterator[tuple[Path, str]]:
-    from rules.platforms.support import (  # noqa: PLC0415  # rarely needed
-        Support,
-        card_support,
-        os_support,
-        region_support,
-    )
+    from rules.profile.platforms.support import Support, card_support, os_support, region_support  # noqa: PLC0415  # rarely needed
 
     region = next((label for label in REGION_LABELS if label in labels), REGION_LABELS[0])
     card = next((label for label in CARD_LABELS if label in labels), CARD_LABELS[0])

@@ -22,19 +22,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.base.traits import NODE
 from rules.finding import Action, Finding
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.placement.ack_nodes import MODE
-from rules.placement.node_labels import node_labels
-from rules.placement.node_resources import amount_of, offered_resources
+from rules.objects.kubernetes_objects import KubernetesObject
+from rules.placement.node_labels import MODE, amount_of, node_labels, resources_of_node
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import NODE
 
 
 def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
     """Yield the label if the node lacks a resource of its mode."""
-    offered = offered_resources(node)
+    offered = resources_of_node(node)
     if not offered:
         return
     for label in node_labels(node):

@@ -21,18 +21,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.base.traits import NODE
 from rules.finding import Action, Finding
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.placement.ack_nodes import CARDS, GPU_CORE, GPU_MEM
-from rules.placement.node_resources import amount_of, offered_resources
+from rules.objects.kubernetes_objects import KubernetesObject
+from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM, amount_of, resources_of_node
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import NODE
 
 
 def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
     """Yield each total that does not fit the number of cards."""
-    offered = offered_resources(node)
+    offered = resources_of_node(node)
     count = amount_of(offered, CARDS)
     if not count:
         return

@@ -20,14 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.patterns import has_placeholder
+from rules.base.traits import NODE, NODE_POOL
+from rules.base.words import has_placeholder
 from rules.finding import Action, Finding
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.placement.ack_nodes import MODE, PLACEMENT, SHARING_MODES
-from rules.placement.node_labels import labels_by_node
+from rules.objects.kubernetes_objects import KubernetesObject
+from rules.placement.node_labels import MODE, PLACEMENT, SHARING_MODES, labels_by_node
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import NODE, NODE_POOL
 
 
 def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:

@@ -29,15 +29,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rules.base.json_access import as_object, as_text
-from rules.base.json_patch import Path
+from rules.base.json_values import Path, as_object, as_text
+from rules.base.traits import KUBELET_CONFIG, NODE_POOL
 from rules.finding import Action, Finding
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.placement.ack_nodes import GPU_MEM, MODE, SHARING_MODES
-from rules.placement.node_labels import node_settings
+from rules.objects.kubernetes_objects import KubernetesObject
+from rules.placement.node_labels import GPU_MEM, MODE, SHARING_MODES, node_settings
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import KUBELET_CONFIG, NODE_POOL
 
 FIELD = "cpuManagerPolicy"
 # A key of the outermost object, as YAML and as JSON.

@@ -24,16 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.patterns import has_placeholder
-from rules.base.spelling import nearest_word
+from rules.base.json_values import display
+from rules.base.traits import NODE, NODE_POOL, RESOURCE_FLAVOR
+from rules.base.words import has_placeholder, nearest_word
 from rules.finding import Action, Finding
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.placement.node_labels import node_labels
-from rules.placement.node_modes import offered_resources, stated_values
+from rules.objects.kubernetes_objects import KubernetesObject
+from rules.placement.node_labels import node_labels, offered_resources, stated_values
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import NODE, NODE_POOL, RESOURCE_FLAVOR
 
 
 def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:

@@ -19,16 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Quantity, parse
+from rules.base.traits import GPU_RESOURCE, KNOWN_LIMIT_RANGES
 from rules.finding import Action, Finding
 from rules.gpu.devices import devices
-from rules.inventory.records import LimitRange
+from rules.inventory.inventory import LimitRange
+from rules.objects.container import POD_SPEC
 from rules.objects.pod import Pod
-from rules.objects.pod_layout import POD_SPEC
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, KNOWN_LIMIT_RANGES
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:

@@ -30,14 +30,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from rules.base.json_access import as_object, as_objects, as_text, display
+from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.quantity import Quantity, parse
+from rules.base.traits import LIMIT_RANGE
 from rules.finding import Action, Finding
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import define_rule
-from rules.traits.bits import LIMIT_RANGE
 
 FIELDS = ("default", "max", "defaultRequest", "min", "maxLimitRequestRatio")
 Amounts: TypeAlias = Mapping[str, Quantity]

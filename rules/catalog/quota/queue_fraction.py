@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Quantity, parse
+from rules.base.traits import CLUSTER_QUEUE
 from rules.finding import Action, Finding
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.placement.queue_resources import queue_amounts
+from rules.gpu.quotas import queue_amounts
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import CLUSTER_QUEUE
 
 _WHOLE = 10**9
 

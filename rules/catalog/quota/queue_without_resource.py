@@ -42,17 +42,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rules.base.json_access import as_objects, as_text, display
+from rules.base.json_values import as_objects, as_text, display
+from rules.base.traits import GPU_RESOURCE, KNOWN_QUEUES
 from rules.finding import Action, Finding
-from rules.gpu.devices import requested_resources
-from rules.gpu.pod_requests import first_request
-from rules.inventory.inventory import Inventory
-from rules.inventory.records import ClusterQueue, LocalQueue
+from rules.gpu.devices import first_request, requested_resources
+from rules.inventory.inventory import ClusterQueue, Inventory, LocalQueue
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, KNOWN_QUEUES
 
 # https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/
 QUEUE = "kueue.x-k8s.io/queue-name"

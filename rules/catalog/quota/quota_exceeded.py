@@ -21,16 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import GPU_RESOURCE, KNOWN_QUOTAS
 from rules.finding import Action, Finding
-from rules.gpu.namespace_limits import smallest_quota
-from rules.gpu.pod_requests import effective_requests, first_request
-from rules.inventory.records import ResourceQuota
+from rules.gpu.devices import effective_requests, first_request
+from rules.gpu.quotas import smallest_quota
+from rules.inventory.inventory import ResourceQuota
+from rules.objects.container import POD_SPEC
 from rules.objects.pod import Pod
-from rules.objects.pod_layout import POD_SPEC
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, KNOWN_QUOTAS
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:

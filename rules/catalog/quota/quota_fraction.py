@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Malformed, Placeholder, Quantity, invalid_count_reason, parse
+from rules.base.traits import QUOTA
 from rules.finding import Action, Finding
-from rules.objects.quota import REQUESTS, Quota
+from rules.objects.kubernetes_objects import REQUESTS, Quota
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import QUOTA
 
 NATIVE = "kubernetes.io/"
 WHOLE = 10**9

@@ -28,14 +28,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import KNOWN_QUOTAS, QUOTA
 from rules.finding import Action, Finding
-from rules.gpu.quota_keys import gpu_key, offers
-from rules.inventory.records import ResourceQuota
-from rules.objects.quota import Quota
+from rules.gpu.quotas import gpu_key, offers
+from rules.inventory.inventory import ResourceQuota
+from rules.objects.kubernetes_objects import Quota
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import KNOWN_QUOTAS, QUOTA
 
 MOST_NAMED = 3
 

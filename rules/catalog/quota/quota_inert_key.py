@@ -31,16 +31,15 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_patch import put, remove
-from rules.base.patterns import matches_any
+from rules.base.json_values import display, put, remove
 from rules.base.quantity import invalid_count_reason, parse
+from rules.base.traits import QUOTA
+from rules.base.words import matches_any
 from rules.finding import Action, Finding, Fix
-from rules.gpu.api_validation import api_refuses_count
-from rules.objects.quota import LIMITS, REQUESTS, Quota
+from rules.gpu.amounts import api_refuses_count
+from rules.objects.kubernetes_objects import LIMITS, REQUESTS, Quota
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import QUOTA
 
 NATIVE = "kubernetes.io/"
 # Keys with a slash under which Kubernetes or OpenShift counts other things than pod resources.

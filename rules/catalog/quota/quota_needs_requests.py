@@ -23,15 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import GPU, KNOWN_QUOTAS
 from rules.finding import Action, Finding
-from rules.inventory.records import LimitRange, ResourceQuota
-from rules.objects.container import Container
+from rules.inventory.inventory import LimitRange, ResourceQuota
+from rules.objects.container import POD_SPEC, Container
 from rules.objects.pod import Pod
-from rules.objects.pod_layout import POD_SPEC
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU, KNOWN_QUOTAS
 
 # The keys that the API server requires of every container, and the field and name they stand for.
 REQUIRED = {

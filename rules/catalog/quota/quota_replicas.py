@@ -24,14 +24,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_access import as_object, display
+from rules.base.json_values import as_object, display
+from rules.base.traits import GPU_WORKLOAD, KNOWN_QUOTAS
 from rules.finding import Action, Finding
-from rules.gpu.namespace_limits import smallest_quota
-from rules.gpu.pod_requests import effective_requests
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.gpu.devices import effective_requests
+from rules.gpu.quotas import smallest_quota
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_WORKLOAD, KNOWN_QUOTAS
 
 FIELDS = ("replicas", "parallelism")
 

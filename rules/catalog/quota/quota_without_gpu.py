@@ -28,15 +28,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.base.traits import KNOWN_QUOTAS, QUOTA
 from rules.finding import Action, Finding
-from rules.gpu.device_classes import is_gpu_resource
-from rules.gpu.quota_keys import gpu_key, offers
-from rules.inventory.inventory import Inventory
-from rules.inventory.records import ClusterQueue, LocalQueue, ResourceQuota
-from rules.objects.quota import Quota
+from rules.gpu.claims import is_gpu_resource
+from rules.gpu.quotas import gpu_key, offers
+from rules.inventory.inventory import ClusterQueue, Inventory, LocalQueue, ResourceQuota
+from rules.objects.kubernetes_objects import Quota
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import KNOWN_QUOTAS, QUOTA
 
 COMPUTE = frozenset(
     {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}

@@ -31,15 +31,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_access import as_object, as_objects, as_text, display
-from rules.base.json_patch import Edit, Path, put, remove
+from rules.base.json_values import Edit, Path, as_object, as_objects, as_text, display, put, remove
+from rules.base.traits import LIMIT_RANGE
 from rules.finding import Action, Finding, Fix
-from rules.gpu.api_validation import api_refuses_name
+from rules.gpu.amounts import api_refuses_name
 from rules.gpu.resource_names import misspelt_resources
-from rules.objects.kubernetes_object import KubernetesObject
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import LIMIT_RANGE
 
 # A name is reported in the first field that has it. The API server copies `max` into `default`, and
 # both `default` and `min` into `defaultRequest`.

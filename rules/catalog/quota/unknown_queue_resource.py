@@ -24,15 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_patch import Path
+from rules.base.json_values import Path, display
+from rules.base.traits import CLUSTER_QUEUE
 from rules.finding import Action, Finding
+from rules.gpu.quotas import covered_resources
 from rules.gpu.resource_names import misspelt_resources
-from rules.objects.kubernetes_object import KubernetesObject
-from rules.placement.queue_resources import covered_resources
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import CLUSTER_QUEUE
 
 
 def check(queue: KubernetesObject, _context: Context) -> Iterator[Finding]:

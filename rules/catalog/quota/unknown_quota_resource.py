@@ -28,15 +28,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_patch import put, remove
-from rules.base.patterns import matches_any
+from rules.base.json_values import display, put, remove
+from rules.base.traits import QUOTA
+from rules.base.words import matches_any
 from rules.finding import Action, Finding, Fix
 from rules.gpu.resource_names import misspelt_resources
-from rules.objects.quota import LIMITS, REQUESTS, Quota
+from rules.objects.kubernetes_objects import LIMITS, REQUESTS, Quota
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import QUOTA
 
 
 def check(quota: Quota, _context: Context) -> Iterator[Finding]:

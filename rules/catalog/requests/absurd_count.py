@@ -32,14 +32,14 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Quantity
+from rules.base.traits import SEVERAL_GPUS
 from rules.finding import Action, Finding
 from rules.gpu.devices import devices
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import SEVERAL_GPUS
 
 OPTIONS: Mapping[str, Any] = MappingProxyType({"max_devices": 16})
 COUNTED = "device"

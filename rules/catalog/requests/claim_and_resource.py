@@ -21,17 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_text, display
+from rules.base.json_values import as_text, display
+from rules.base.traits import CLAIM, GPU_RESOURCE, KNOWN_CLAIMS
 from rules.finding import Action, Finding
+from rules.gpu.claims import declared_claims, device_classes
 from rules.gpu.devices import DEVICE_CLASS_PREFIX, devices
-from rules.gpu.pod_claims import declared_claims, device_classes
-from rules.inventory.inventory import Inventory
-from rules.inventory.records import DeviceClass
+from rules.inventory.inventory import DeviceClass, Inventory
+from rules.objects.container import POD_SPEC
 from rules.objects.pod import Pod
-from rules.objects.pod_layout import POD_SPEC
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import CLAIM, GPU_RESOURCE, KNOWN_CLAIMS
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:

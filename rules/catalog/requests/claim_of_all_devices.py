@@ -32,13 +32,13 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rules.base.json_access import as_text, display
+from rules.base.json_values import as_text, display
+from rules.base.traits import DEVICE_CLAIM
 from rules.finding import Action, Finding
-from rules.gpu.device_classes import is_gpu_class, is_partition_class
-from rules.objects.device_claim import DeviceClaim, DeviceRequest
+from rules.gpu.claims import is_gpu_class, is_partition_class
+from rules.objects.kubernetes_objects import DeviceClaim, DeviceRequest
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import DEVICE_CLAIM
 
 OPTIONS: Mapping[str, Any] = MappingProxyType({"max_devices": 16})
 MODE, ALL, COUNT = "allocationMode", "All", "count"

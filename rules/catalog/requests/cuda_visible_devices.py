@@ -22,14 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.patterns import has_placeholder
+from rules.base.json_values import display
+from rules.base.traits import GPU_RESOURCE, GPU_VARIABLE
+from rules.base.words import has_placeholder
 from rules.finding import Action, Finding
-from rules.gpu.counts import whole_gpus
+from rules.gpu.devices import whole_gpus
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, GPU_VARIABLE
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 # Nobody lists more: a longer value is something else.

@@ -21,15 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Quantity, parse
+from rules.base.traits import UNKNOWN_RESOURCE
 from rules.finding import Action, Finding
-from rules.gpu.api_validation import api_refuses_count
+from rules.gpu.amounts import api_refuses_count
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import UNKNOWN_RESOURCE
 
 # Names that contain it are Kubernetes' own, and have other laws.
 _NATIVE_DOMAIN = "kubernetes.io/"

@@ -25,18 +25,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Quantity, invalid_count_reason
+from rules.base.traits import ODD_AMOUNT
 from rules.finding import Action, Finding
-from rules.gpu.amounts import round_up_fix
-from rules.gpu.api_validation import api_refuses_amounts, api_refuses_count
+from rules.gpu.amounts import api_refuses_amounts, api_refuses_count, round_up_fix
 from rules.gpu.devices import Device, devices
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import define_rule
-from rules.traits.bits import ODD_AMOUNT
 
 MEMORY_UNITS = ("GiB", "MiB")
 

@@ -20,14 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import GPU_RESOURCE
 from rules.finding import Action, Finding
 from rules.gpu.devices import request_of
 from rules.gpu.images import vendor_of_image
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
 
 # Cards that run no program for another vendor's cards. Others are compatible with CUDA or ROCm.
 _SEPARATE = frozenset({"nvidia", "amd", "intel", "habana", "aws", "google", "huawei"})

@@ -23,14 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import GPU_RESOURCE, INIT
 from rules.finding import Action, Finding
-from rules.gpu.devices import devices, request_of
-from rules.gpu.pod_requests import only_init_requests_gpu
+from rules.gpu.devices import devices, only_init_requests_gpu, request_of
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, INIT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

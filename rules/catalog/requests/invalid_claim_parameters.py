@@ -29,13 +29,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
-from rules.base.json_access import as_object, as_objects, as_text, display
-from rules.base.json_patch import Path
+from rules.base.json_values import Path, as_object, as_objects, as_text, display
+from rules.base.traits import DEVICE_CLAIM
 from rules.finding import Action, Finding
-from rules.objects.device_claim import DeviceClaim
+from rules.objects.kubernetes_objects import DeviceClaim
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import DEVICE_CLAIM
 
 DRIVER = "gpu.nvidia.com"
 REFUSAL = f"NVIDIA's DRA driver refuses the parameters for {DRIVER}"
@@ -60,7 +59,7 @@ def check(claim: DeviceClaim, _context: Context) -> Iterator[Finding]:
 def _faults_of_parameters(
     claim: DeviceClaim, place: Path, parameters: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    from rules.platforms.nvidia_parameters import faults  # noqa: PLC0415  # rarely needed
+    from rules.profile.platforms.nvidia_parameters import faults  # noqa: PLC0415  # rarely needed
 
     for fault in faults(parameters):
         path = (*place, *fault.path)

@@ -22,13 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_object, display
+from rules.base.json_values import as_object, display
+from rules.base.traits import EPHEMERAL, POD_RESOURCES
 from rules.finding import Action, Finding
 from rules.gpu.devices import devices
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import EPHEMERAL, POD_RESOURCES
 
 ADVICE = "write the GPU under resources.limits of the container that uses it"
 POD_LEVEL: tuple[tuple[tuple[str, ...], str], ...] = (

@@ -21,15 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.patterns import matches_any
+from rules.base.json_values import display
+from rules.base.traits import SHARE
+from rules.base.words import matches_any
 from rules.finding import Action, Finding
 from rules.gpu.devices import Device, devices
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import SHARE
 
 # No real pod requests so many kinds of card. The limit bounds the time for hostile pods.
 MOST_COMPARED = 50

@@ -39,17 +39,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import GPU_RESOURCE
 from rules.finding import Action, Finding
 from rules.gpu.commands import commands_of
-from rules.gpu.counts import whole_gpus
-from rules.gpu.devices import request_of
+from rules.gpu.devices import request_of, whole_gpus
 from rules.gpu.launchers import ParallelSize, parallel_size
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

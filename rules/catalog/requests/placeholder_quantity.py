@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Placeholder
+from rules.base.traits import ODD_AMOUNT
 from rules.finding import Action, Finding
 from rules.gpu.devices import devices
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import ODD_AMOUNT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -25,15 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_patch import remove
+from rules.base.json_values import display, remove
 from rules.base.quantity import Quantity
+from rules.base.traits import GPU_RESOURCE
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import devices
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:

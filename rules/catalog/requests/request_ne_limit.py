@@ -26,15 +26,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from rules.base.json_access import display
-from rules.base.json_patch import put
+from rules.base.json_values import display, put
 from rules.base.quantity import Quantity
+from rules.base.traits import ODD_AMOUNT
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import devices
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import ODD_AMOUNT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

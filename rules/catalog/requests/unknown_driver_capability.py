@@ -25,17 +25,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.patterns import has_placeholder
-from rules.base.spelling import nearest_word
+from rules.base.json_values import display
+from rules.base.traits import GPU_RESOURCE, GPU_VARIABLE
+from rules.base.words import has_placeholder, nearest_word
 from rules.finding import Action, Finding
+from rules.gpu.commands import expand
 from rules.gpu.devices import request_of
-from rules.gpu.expansion import expand
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, GPU_VARIABLE
 
 _VARIABLE, _VENDOR, _ALL = "NVIDIA_DRIVER_CAPABILITIES", "nvidia", "all"
 _KNOWN = ("compute", "utility", "graphics", "video", "display", "compat32", "ngx")

@@ -35,16 +35,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_patch import Edit, put, remove
+from rules.base.json_values import Edit, display, put, remove
+from rules.base.traits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
 from rules.finding import Action, Finding, Fix
-from rules.gpu.api_validation import api_refuses_amounts
+from rules.gpu.amounts import api_refuses_amounts
 from rules.gpu.resource_names import misspelt_resources
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_text, display
+from rules.base.json_values import as_text, display
+from rules.base.traits import POD_CLAIM
 from rules.finding import Action, Finding
-from rules.gpu.pod_claims import FIELD, declared_claims, used_claims
+from rules.gpu.claims import FIELD, declared_claims, used_claims
+from rules.objects.container import POD_SPEC
 from rules.objects.pod import Pod
-from rules.objects.pod_layout import POD_SPEC
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import POD_CLAIM
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -27,10 +27,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_patch import remove
-from rules.base.patterns import matches_any
+from rules.base.json_values import display, remove
 from rules.base.quantity import Quantity
+from rules.base.traits import ODD_AMOUNT
+from rules.base.words import matches_any
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import Device, devices
 from rules.gpu.visibility import Visibility, visibility, visible_variables
@@ -38,7 +38,6 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import ODD_AMOUNT
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

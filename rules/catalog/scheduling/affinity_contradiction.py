@@ -25,8 +25,8 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, TypeAlias
 
-from rules.base.json_access import as_text, display
-from rules.base.json_patch import Path
+from rules.base.json_values import Path, as_text, display
+from rules.base.traits import GPU, NODE_SELECTION
 from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
 from rules.objects.pod import Pod
@@ -43,7 +43,6 @@ from rules.placement.node_affinity import (
 )
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU, NODE_SELECTION
 
 AFFINITY = "the required node affinity"
 EMPTY = "has an empty term, which matches no node"

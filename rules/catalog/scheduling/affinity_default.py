@@ -31,8 +31,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rules.base.json_access import display
-from rules.base.json_patch import Edit, append, put
+from rules.base.json_values import Edit, append, display, put
+from rules.base.traits import GPU_RESOURCE
 from rules.finding import Action, Finding, Fix
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_gpu_label, matching_resource, placement_skip_reason
@@ -48,9 +48,8 @@ from rules.placement.node_affinity import (
     required_terms,
 )
 from rules.profile.context import Context
-from rules.profile.records import NodeAffinity
+from rules.profile.profile import NodeAffinity
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
 
 WEIGHT = 1
 

@@ -35,8 +35,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_access import display
-from rules.base.json_patch import Edit, Path, append, put
+from rules.base.json_values import Edit, Path, append, display, put
+from rules.base.traits import GPU_RESOURCE, PROFILE_ENFORCED_LABELS
 from rules.finding import Action, Finding, Fix
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import has_placement_elsewhere, matching_resource
@@ -54,9 +54,8 @@ from rules.placement.node_affinity import (
     selector_expressions,
 )
 from rules.profile.context import Context
-from rules.profile.records import NodeAffinity
+from rules.profile.profile import NodeAffinity
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, PROFILE_ENFORCED_LABELS
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

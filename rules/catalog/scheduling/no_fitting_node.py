@@ -34,25 +34,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rules.base.json_access import display
-from rules.base.json_patch import Path
+from rules.base.json_values import Path, display
 from rules.base.quantity import Quantity
+from rules.base.traits import GPU_RESOURCE, KNOWN_NODES
 from rules.finding import Action, Finding
-from rules.gpu.devices import devices, is_device_class, requested_resources
-from rules.gpu.pod_requests import effective_requests, first_request
-from rules.inventory.inventory import Inventory
-from rules.inventory.records import SURVEY, DeviceClass, NodeGroup, NodeSurvey
+from rules.gpu.devices import (
+    devices,
+    effective_requests,
+    first_request,
+    is_device_class,
+    requested_resources,
+)
+from rules.inventory.inventory import SURVEY, DeviceClass, Inventory, NodeGroup, NodeSurvey
+from rules.objects.container import POD_SPEC
 from rules.objects.pod import Pod
-from rules.objects.pod_layout import POD_SPEC
-from rules.placement.ack_nodes import GPU_MEM
 from rules.placement.node_affinity import required_terms
+from rules.placement.node_labels import GPU_MEM
 from rules.placement.selected_cards import MEBIBYTES, card_memory_of_node, cards_of_share
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, KNOWN_NODES
 
 if TYPE_CHECKING:
-    from rules.placement.known_nodes import Selection
+    from rules.placement.node_affinity import Selection
 
 # More than any node has; a node that counts MiB seems to have a thousand times as many.
 MOST_CARDS = 64
@@ -66,7 +69,7 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
         return
     if pod.exists or _is_placed_by_others(pod):
         return
-    from rules.placement.known_nodes import selection  # noqa: PLC0415  # not offline
+    from rules.placement.node_affinity import selection  # noqa: PLC0415  # not offline
 
     wanted = selection(pod, survey)
     groups = list(context.inventory.all_in(NodeGroup, None).values())

@@ -27,13 +27,13 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TypeAlias
 
-from rules.base.json_access import display
-from rules.base.json_patch import Path
-from rules.base.patterns import matches_any
+from rules.base.json_values import Path, display
+from rules.base.traits import GPU_RESOURCE, NODE_SELECTION
+from rules.base.words import matches_any
 from rules.finding import Action, Finding
 from rules.gpu.devices import requested_resources
 from rules.objects.pod import Pod
-from rules.placement.node_modes import (
+from rules.placement.node_labels import (
     allowed_values,
     offered_resources,
     selected_modes,
@@ -41,7 +41,6 @@ from rules.placement.node_modes import (
 )
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, NODE_SELECTION
 
 Modes: TypeAlias = Mapping[str, tuple[str, ...]]
 

@@ -26,7 +26,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rules.base.json_access import as_text, display
+from rules.base.json_values import as_text, display
+from rules.base.traits import GPU, NODE_SELECTION
 from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
 from rules.objects.pod import Pod
@@ -42,7 +43,6 @@ from rules.placement.node_affinity import (
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.rule import define_rule
-from rules.traits.bits import GPU, NODE_SELECTION
 
 # Labels that nodes with and without GPUs, and with every kind of GPU, have.
 OTHER_LABELS = frozenset(

@@ -29,15 +29,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import GPU, NODE_SELECTION
 from rules.finding import Action, Finding
 from rules.gpu.devices import devices, pod_requests_gpu
 from rules.objects.pod import Pod
-from rules.placement.node_modes import allowed_values, selected_modes
-from rules.placement.shared_cards import GKE_PARTITION_SIZE as SIZE
+from rules.placement.node_labels import allowed_values, selected_modes
+from rules.placement.selected_cards import GKE_PARTITION_SIZE as SIZE
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU, NODE_SELECTION
 
 CARD = "cloud.google.com/gke-accelerator"
 # With this label, a node pool has a device plugin of the user's.
@@ -68,7 +68,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 
 def _not_on_the_card(pod: Pod, sizes: set[str]) -> Iterator[Finding]:
-    from rules.platforms.gke import PARTITIONS, SIZES  # noqa: PLC0415  # rarely needed
+    from rules.profile.platforms.gke import PARTITIONS, SIZES  # noqa: PLC0415  # rarely needed
 
     cards = allowed_values(pod, CARD)
     if not cards or not cards <= PARTITIONS.keys() or not sizes <= SIZES:

@@ -22,13 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import CUSTOM_SCHEDULER, GPU_ANNOTATION, GPU_RESOURCE, NODE_NAME
 from rules.finding import Action, Finding
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.placement.gpu_nodes import matching_resource
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import CUSTOM_SCHEDULER, GPU_ANNOTATION, GPU_RESOURCE, NODE_NAME
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -37,14 +37,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_patch import put
+from rules.base.json_values import display, put
+from rules.base.traits import GPU_ANNOTATION, GPU_RESOURCE, PROFILE_SCHEDULERS
 from rules.finding import Action, Finding, Fix
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.placement.gpu_nodes import matching_resource, scheduler_skip_reason
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_ANNOTATION, GPU_RESOURCE, PROFILE_SCHEDULERS
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

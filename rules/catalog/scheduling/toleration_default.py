@@ -31,8 +31,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_patch import append
+from rules.base.json_values import append, display
+from rules.base.traits import GPU_RESOURCE
 from rules.finding import Action, Finding, Fix
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import matching_resource, placement_skip_reason
@@ -43,9 +43,8 @@ from rules.placement.tolerations import (
     untolerated_taints,
 )
 from rules.profile.context import Context
-from rules.profile.records import Taint
+from rules.profile.profile import Taint
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -32,8 +32,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_access import as_text, display
-from rules.base.json_patch import append, put
+from rules.base.json_values import append, as_text, display, put
+from rules.base.traits import GPU_RESOURCE, NODE_CONSTRAINT, TOLERATION
 from rules.finding import Action, Finding, Fix
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import matching_resource, targets_gpu_nodes
@@ -45,9 +45,8 @@ from rules.placement.tolerations import (
     untolerated_taints,
 )
 from rules.profile.context import Context
-from rules.profile.records import Taint
+from rules.profile.profile import Taint
 from rules.rule import define_rule
-from rules.traits.bits import GPU_RESOURCE, NODE_CONSTRAINT, TOLERATION
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -23,15 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.patterns import has_placeholder
-from rules.base.spelling import nearest_word
+from rules.base.json_values import display
+from rules.base.traits import NODE_SELECTION
+from rules.base.words import has_placeholder, nearest_word
 from rules.finding import Action, Finding
 from rules.objects.pod import Pod
-from rules.placement.node_modes import offered_resources, selected_modes, stated_values
+from rules.placement.node_labels import offered_resources, selected_modes, stated_values
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import NODE_SELECTION
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -27,13 +27,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import DEVICE_CLAIM
 from rules.finding import Action, Finding
-from rules.inventory.records import Namespace
-from rules.objects.device_claim import DeviceClaim
+from rules.inventory.inventory import Namespace
+from rules.objects.kubernetes_objects import DeviceClaim
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import DEVICE_CLAIM
 
 FIELD = "adminAccess"
 HELP = (

@@ -33,7 +33,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import GPU, LD_VARIABLE
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import requests_gpu
 from rules.gpu.visibility_edits import remove_edits
@@ -41,7 +42,6 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU, LD_VARIABLE
 
 SEARCH_PATH = "LD_LIBRARY_PATH"
 # The characters that separate the entries of each variable, see ld.so(8).

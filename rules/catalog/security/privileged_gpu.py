@@ -44,15 +44,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_patch import put
-from rules.finding import Action, Finding, Fix
-from rules.gpu.advice import IN_NODE_DEBUGGER, is_node_debugger
-from rules.objects.container import Container, is_host_process
-from rules.objects.pod import Pod
-from rules.placement.gpu_evidence import Evidence, gpu_evidence
-from rules.profile.context import Context
-from rules.rule import define_rule
-from rules.traits.bits import (
+from rules.base.json_values import put
+from rules.base.traits import (
     CUDA_IMAGE,
     GPU_OR_NODE_CONSTRAINT,
     GPU_VARIABLE,
@@ -60,6 +53,13 @@ from rules.traits.bits import (
     RUNTIME_CLASS,
     TOLERATION,
 )
+from rules.finding import Action, Finding, Fix
+from rules.gpu.visibility_edits import IN_NODE_DEBUGGER, is_node_debugger
+from rules.objects.container import Container, is_host_process
+from rules.objects.pod import Pod
+from rules.placement.gpu_nodes import Evidence, gpu_evidence
+from rules.profile.context import Context
+from rules.rule import define_rule
 
 ADVICE = "remove `privileged: true`; RDMA needs no more than `capabilities: {add: [IPC_LOCK]}`"
 

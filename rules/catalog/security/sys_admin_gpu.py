@@ -28,7 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_patch import remove
+from rules.base.json_values import remove
+from rules.base.traits import GPU_OR_NODE_CONSTRAINT, PRIVILEGED
 from rules.finding import Action, Finding, Fix
 from rules.gpu.components import advice_for_agents
 from rules.objects.container import Container
@@ -36,7 +37,6 @@ from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_OR_NODE_CONSTRAINT, PRIVILEGED
 
 ADMINISTRATION = ("SYS_ADMIN", "ALL")
 FIELD = ("securityContext", "capabilities", "add")

@@ -45,8 +45,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rules.base.json_access import display
-from rules.base.patterns import has_placeholder, matches
+from rules.base.json_values import display
+from rules.base.traits import GPU
+from rules.base.words import has_placeholder, matches
 from rules.finding import Action, Finding
 from rules.gpu.devices import requests_gpu
 from rules.gpu.images import full_repository, has_digest
@@ -54,7 +55,6 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU
 
 # Of the repositories, in a message.
 _SHOWN = 3

@@ -26,16 +26,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_text, display
+from rules.base.json_values import as_text, display
 from rules.base.quantity import Quantity, parse
+from rules.base.traits import SHARE
 from rules.finding import Action, Finding, Fix
 from rules.gpu.amounts import rewrite_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
-from rules.placement.ack_nodes import CARDS, GPU_CORE, GPU_MEM
+from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import SHARE
 
 STEP, MOST = 5, 100
 MOST_DIGITS = 4

@@ -24,15 +24,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Placeholder, Quantity, parse
+from rules.base.traits import GPU_ANNOTATION, GPU_KEY
 from rules.finding import Action, Finding
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
-from rules.profile.records import Fraction
+from rules.profile.profile import Fraction
 from rules.rule import define_rule
-from rules.traits.bits import GPU_ANNOTATION, GPU_KEY
 
 _WHOLE = r"[0-9]{1,20}"
 # Digits with a decimal point or an exponent, as both of KAI's parsers read them.

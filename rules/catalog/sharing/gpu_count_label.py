@@ -25,16 +25,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_text, display
+from rules.base.json_values import as_text, display
 from rules.base.quantity import Quantity, parse
+from rules.base.traits import GPU_KEY, SHARE
 from rules.finding import Action, Finding
-from rules.gpu.api_validation import api_refuses_amounts
+from rules.gpu.amounts import api_refuses_amounts
 from rules.objects.container import Container
 from rules.objects.pod import Pod
-from rules.placement.ack_nodes import CARDS, GPU_CORE, GPU_MEM
+from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_KEY, SHARE
 
 DIVIDED = (GPU_MEM, GPU_CORE)
 MOST_DIGITS = 4

@@ -26,17 +26,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Quantity, parse
+from rules.base.traits import SHARE
 from rules.finding import Action, Finding
-from rules.gpu.amounts import round_up_fix
-from rules.gpu.api_validation import api_refuses_amounts
+from rules.gpu.amounts import api_refuses_amounts, round_up_fix
 from rules.objects.container import Container
 from rules.objects.pod import Pod
-from rules.placement.ack_nodes import GPU_MEM
+from rules.placement.node_labels import GPU_MEM
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import SHARE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -27,16 +27,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Malformed, Placeholder, Quantity, parse
+from rules.base.traits import SHARE
 from rules.finding import Action, Finding, Fix
 from rules.gpu.amounts import rewrite_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
-from rules.placement.ack_nodes import GPU_MEM
+from rules.placement.node_labels import GPU_MEM
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import SHARE
 
 BYTES_FROM = 10**6
 GIGA = (2**30, 10**9)

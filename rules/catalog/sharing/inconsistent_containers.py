@@ -22,13 +22,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.base.quantity import Quantity, parse
+from rules.base.traits import SHARE
 from rules.finding import Action, Finding
 from rules.objects.container import Container
 from rules.objects.pod import Pod
-from rules.placement.ack_nodes import GPU_CORE, GPU_MEM
+from rules.placement.node_labels import GPU_CORE, GPU_MEM
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import SHARE
 
 SHARES = (GPU_MEM, GPU_CORE)
 

@@ -23,16 +23,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
+from rules.base.traits import KNOWN_SHARE_POOLS, NODE_CONSTRAINT, SHARE
 from rules.finding import Action, Finding
-from rules.inventory.records import SharePool
+from rules.inventory.inventory import SharePool
+from rules.objects.container import POD_SPEC
 from rules.objects.pod import Pod
-from rules.objects.pod_layout import POD_SPEC
-from rules.placement.ack_nodes import GPU_CORE, GPU_MEM, MODE
-from rules.placement.share_pools import requests_share, share_pool
+from rules.placement.node_labels import GPU_CORE, GPU_MEM, MODE
+from rules.placement.selected_cards import requests_share, share_pool
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import KNOWN_SHARE_POOLS, NODE_CONSTRAINT, SHARE
 
 
 def check(pod: Pod, context: Context) -> Iterator[Finding]:

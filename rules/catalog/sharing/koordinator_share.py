@@ -27,13 +27,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.base.quantity import Quantity
+from rules.base.traits import SHARE
 from rules.finding import Action, Finding
 from rules.gpu.devices import devices
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import SHARE
 
 PREFIX = "koordinator.sh/"
 GPU, CARDS = f"{PREFIX}gpu", f"{PREFIX}gpu.shared"

@@ -32,20 +32,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
-from rules.base.json_patch import Path
+from rules.base.json_values import Path, display
+from rules.base.traits import SHARE
 from rules.finding import Action, Finding
 from rules.gpu.commands import commands_of
 from rules.gpu.devices import devices
-from rules.gpu.shell_words import script_words
+from rules.gpu.scripts import script_words
 from rules.gpu.visibility import describe_setting
 from rules.objects.container import Container
 from rules.objects.pod import Pod
-from rules.placement.ack_nodes import CGPU_MODES, GPU_CORE, GPU_MEM, MODE
-from rules.placement.node_modes import allowed_values
+from rules.placement.node_labels import CGPU_MODES, GPU_CORE, GPU_MEM, MODE, allowed_values
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import SHARE
 
 TENSORFLOW, LLAMA = "TF_FORCE_UNIFIED_MEMORY", "GGML_CUDA_ENABLE_UNIFIED_MEMORY"
 CUDF = "CUDF_PANDAS_RMM_MODE"

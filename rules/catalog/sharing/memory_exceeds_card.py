@@ -41,16 +41,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Quantity
+from rules.base.traits import SHARE
 from rules.finding import Action, Finding
 from rules.gpu.devices import Device, devices
 from rules.objects.pod import Pod
-from rules.placement.ack_nodes import CARDS, GPU_MEM
+from rules.placement.node_labels import CARDS, GPU_MEM
 from rules.placement.selected_cards import MEBIBYTES, cards_of_share, selected_card_memory
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import SHARE
 
 # No card for data centres has less memory, so smaller amounts need no table.
 SMALLEST_CARD = 8 * 1024
@@ -96,7 +96,7 @@ def _fault(pod: Pod, device: Device, amount: int) -> str | None:
     cards = cards_of_share(pod) if device.name == GPU_MEM else 1
     if asked <= SMALLEST_CARD * cards:
         return None
-    from rules.platforms.cards import LARGEST  # noqa: PLC0415  # not for a usual amount
+    from rules.profile.platforms.cards import LARGEST  # noqa: PLC0415  # not for a usual amount
 
     # HAMi can hand out more memory than a card has (deviceMemoryScaling).
     selected = selected_card_memory(pod) if device.name == GPU_MEM else None

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_text, display
+from rules.base.json_values import as_text, display
+from rules.base.traits import GPU_KEY
 from rules.finding import Action, Finding
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_KEY
 
 PLACEMENT = "ack.gpushare.placement"
 WHOLE_DEVICE = "require-whole-device"

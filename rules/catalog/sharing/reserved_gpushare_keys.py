@@ -49,19 +49,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rules.base.json_access import as_text, display
-from rules.base.json_patch import remove
-from rules.base.patterns import matches_any
+from rules.base.json_values import as_text, display, remove
+from rules.base.traits import ALIYUN_PREFIX, GPU_KEY, GPU_VARIABLE
+from rules.base.words import matches_any
 from rules.finding import Action, Finding, Fix, digest
 from rules.gpu.allocation_keys import is_allocation_key
 from rules.gpu.devices import Device, devices
-from rules.gpu.prefixes import prefix_findings
+from rules.gpu.visibility import prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import ALIYUN_PREFIX, GPU_KEY, GPU_VARIABLE
 
 SWITCH = "CGPU_DISABLE"
 PARTS = ("IDX", "POD", "CONTAINER", "DEV", "ASSIGNED", "ASSUME_TIME")

@@ -25,17 +25,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Quantity
+from rules.base.traits import SEVERAL_GPUS
 from rules.finding import Action, Finding
 from rules.gpu.commands import Command, commands_of
 from rules.gpu.devices import devices
 from rules.objects.container import Container
 from rules.objects.pod import Pod
-from rules.placement.shared_cards import selects_mig_cards
+from rules.placement.selected_cards import selects_mig_cards
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import SEVERAL_GPUS
 
 _WHOLE, _MIG, _SHARED = "nvidia.com/gpu", "nvidia.com/mig-", ".shared"
 _MASK, _DEVICE = "CUDA_VISIBLE_DEVICES", "MIG-"

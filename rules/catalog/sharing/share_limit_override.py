@@ -46,18 +46,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import as_text, display
+from rules.base.json_values import as_text, display
+from rules.base.traits import ALIYUN_PREFIX, SHARE
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import devices, requests_share
-from rules.gpu.host_paths import clean_path
-from rules.gpu.prefixes import prefix_findings
-from rules.gpu.visibility import describe_setting
+from rules.gpu.visibility import describe_setting, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
+from rules.gpu.volumes import clean_path
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import ALIYUN_PREFIX, SHARE
 
 SWITCH = "CUDA_DISABLE_CONTROL"
 POLICY = "GPU_CORE_UTILIZATION_POLICY"

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.base.traits import GPU_VARIABLE, SHARE
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import requests_share
 from rules.gpu.visibility import (
@@ -41,7 +42,6 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import GPU_VARIABLE, SHARE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:

@@ -21,18 +21,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.base.json_access import display
+from rules.base.json_values import display
 from rules.base.quantity import Quantity
+from rules.base.traits import NODE_CONSTRAINT, SHARE
 from rules.finding import Action, Finding
 from rules.gpu.devices import devices
 from rules.objects.container import Container
 from rules.objects.pod import Pod
-from rules.placement.ack_nodes import CARDS, CGPU_MODES, GPU_MEM, MODE
-from rules.placement.node_modes import allowed_values
+from rules.placement.node_labels import CARDS, CGPU_MODES, GPU_MEM, MODE, allowed_values
 from rules.placement.selected_cards import MEBIBYTES, CardMemory, selected_card_memory
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import NODE_CONSTRAINT, SHARE
 
 
 def check(pod: Pod, _context: Context) -> Iterator[Finding]:
@@ -50,7 +49,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         card = card or selected_card_memory(pod)
         if card is None:
             return
-        from rules.platforms.ack import MEMORY_ISOLATION  # noqa: PLC0415  # rarely needed
+        from rules.profile.platforms.ack import MEMORY_ISOLATION  # noqa: PLC0415  # rarely needed
 
         most = MEMORY_ISOLATION.max_pods_per_card
         used = amount.value * MEBIBYTES.get(device.resource.unit, 0) * most

@@ -25,12 +25,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rules.base.quantity import Quantity
+from rules.base.traits import SHARE
 from rules.finding import Action, Finding
 from rules.gpu.devices import Device, devices
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.rule import define_rule
-from rules.traits.bits import SHARE
 
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 ONE_CARD = 100

@@ -14,9 +14,9 @@ from rules.finding import Action
 from tests.testkit.cases import TODAY
 from tests.testkit.control_plane.pki import KeyPairFiles
 from tests.testkit.https_server import Answer, Request, https_server
+from webhook.admission.answer import encode
 from webhook.admission.decider import Decider
 from webhook.admission.decision import IGNORED, Decision
-from webhook.admission.response import encode
 from webhook.admission.review import AdmissionReview, decode
 
 

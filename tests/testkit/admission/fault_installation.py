@@ -12,9 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from certs.pki.authority import new_authority, service_names, sign_leaf
-from certs.pki.keypairs import KeyPair
-from registration.configurations import RegistrationOptions
+from certs.authority import new_authority, service_names, sign_leaf
+from certs.keypairs import KeyPair
 from rules.finding import Action
 from tests.testkit.admission.fault_load import REFUSED_POD, is_refused
 from tests.testkit.admission.forwarder import Forwarder
@@ -23,6 +22,7 @@ from tests.testkit.admission.registered_webhook import by_service, create, regis
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import Processes, eventually
+from webhook.registration import RegistrationOptions
 
 PORT = 8443
 # Seconds that the API server waits for a response, long enough for a busy machine: only the

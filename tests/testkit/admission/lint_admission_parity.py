@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from policies.loading import default_policy
+from rules.base.traits import GPU_WORKLOAD, NODE_AGENT
 from rules.engine.fixing import FixResult, fix
 from rules.finding import Action
 from rules.profile.context import Context
-from rules.traits.bits import GPU_WORKLOAD, NODE_AGENT
 from tests.testkit.api_subjects import pod_from_template
 from tests.testkit.cases import TODAY
 from tests.testkit.complete_manifests import TEMPLATES, complete_manifest

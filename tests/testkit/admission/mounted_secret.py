@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from pathlib import Path
 
-from certs.pki.keypairs import KeyPair
+from certs.keypairs import KeyPair
 
 
 class MountedSecret:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from registration.configurations import MODE_LABEL, NAME_LABEL, RegistrationOptions, configurations
 from rules.finding import Action
 from tests.testkit.admission.reviews import container, pod, variable
 from tests.testkit.admission.server_process import Server, folder_of
@@ -17,6 +16,7 @@ from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually
+from webhook.registration import MODE_LABEL, NAME_LABEL, RegistrationOptions, configurations
 
 REFUSED = 403
 

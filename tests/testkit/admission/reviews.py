@@ -9,9 +9,9 @@ from typing import Any
 from policies.loading import load_policy
 from rules.finding import Action
 from tests.testkit.cases import TODAY
+from webhook.admission.answer import encode
 from webhook.admission.decider import Decider
 from webhook.admission.decision import Decision
-from webhook.admission.response import encode
 from webhook.admission.review import AdmissionReview, decode
 
 PLURALS = {

@@ -15,13 +15,12 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from certs.pki.authority import new_authority, sign_leaf
-from certs.serving.certificate import ServingCertificate
+from certs.authority import new_authority, sign_leaf
+from certs.serving import ServingCertificate
 from tests.testkit.admission.caller import TIMEOUT_SECONDS, Caller, Reply
 from webhook.reload.policy import PolicyReloader
-from webhook.server.lifecycle import WebhookServer
+from webhook.server.lifecycle import Settings, WebhookServer
 from webhook.server.limits import Limits
-from webhook.server.settings import Settings
 from webhook.telemetry.log import Log
 
 NAMES = ("localhost", "127.0.0.1")

@@ -8,17 +8,17 @@ import datetime
 from collections.abc import Sequence
 from typing import Any
 
-from certs.controller.controller import Clocks, Controller, ControllerConfig
-from certs.controller.rotation_records import RotationPolicy
-from certs.controller.secrets import CertificateState, decode
-from certs.pki.authority import service_names
-from cluster.protocols import (
+from certs.authority import service_names
+from certs.rotation import RotationPolicy
+from certs.secrets import CertificateState, decode
+from cluster.api.errors import (
     ClusterError,
     ConfigurationKind,
     ConfigurationRef,
     ConflictError,
     Object,
 )
+from cluster.controllers.certificates import Clocks, Controller, ControllerConfig
 
 START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 NAMES = service_names("gpuward", "gpuward-system")
@@ -54,7 +54,7 @@ class FakeTime:
 
 
 class MemoryCluster:
-    """A `cluster.protocols.Cluster` with the empty objects that the chart creates.
+    """A `cluster.api.errors.Cluster` with the empty objects that the chart creates.
 
     `crash` is (n, after): the process ends at the n-th write from now, before or after the write
     takes effect. `refuse` names a kind of object whose requests fail.

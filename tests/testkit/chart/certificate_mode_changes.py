@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from certs.pki.keypairs import parse_certificates
+from certs.keypairs import parse_certificates
 from tests.testkit.chart.cert_manager import CertManager
 from tests.testkit.chart.certificate_modes import (
     SECRETS,

@@ -10,8 +10,8 @@ from typing import Any
 
 from cryptography import x509
 
-from certs.pki.authority import new_authority, service_names, sign_leaf
-from certs.pki.keypairs import KeyPair, fingerprint, parse_certificates
+from certs.authority import new_authority, service_names, sign_leaf
+from certs.keypairs import KeyPair, fingerprint, parse_certificates
 from tests.testkit.chart.installation import Installation, merge_values
 from tests.testkit.control_plane.processes import eventually
 

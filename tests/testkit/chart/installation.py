@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from cluster.protocols import ConfigurationKind
+from cluster.api.errors import ConfigurationKind
 from tests.testkit.admission.forwarder import Forwarder
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.chart.pod_process import PodProcess

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.protocols import ConfigurationKind
+from cluster.api.errors import ConfigurationKind
 from tests.testkit.control_plane.cluster import Cluster
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from cluster_commands.doctor.cli import all_rows
-from cluster_commands.doctor.facts import Facts, Request, read_facts
-from cluster_commands.doctor.rows import Row, State
-from cluster_commands.source.objects import MissingRightError, ObjectSource, Resource, SourceError
+from cluster.doctor.cli import all_rows
+from cluster.doctor.facts import Facts, Request, read_facts
+from cluster.doctor.rows import Row, State
+from cluster.source.objects import MissingRightError, ObjectSource, Resource, SourceError
 from policies.loading import default_policy
-from registration.configurations import RegistrationOptions, configurations
+from policies.policy import Policy
 from rules.finding import Action
-from rules.policy import Policy
 from tests.testkit.cluster_commands.gpu_objects import Object
+from webhook.registration import RegistrationOptions, configurations
 
 NO_METRICS = 'apiserver_request_total{code="200"} 7\n'
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lint.excerpts import Excerpt, Span
-from lint.findings import LocatedFinding, ReportedFinding
+from reports.findings import LocatedFinding, ReportedFinding
 from rules.finding import Action
 from rules.objects.object_ref import ObjectRef
+from sources.manifests import Excerpt, Span
 
 
 def error_about(namespace: str, name: str, message: str = "a message") -> LocatedFinding:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from registration.configurations import MODE_LABEL
 from tests.testkit.admission.registered_webhook import by_service, is_enforced, registered
 from tests.testkit.admission.server_process import Server, folder_of
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually
 from tests.testkit.end_to_end.steps import DENY, NO_DRAIN, PATHS, list_pods
+from webhook.registration import MODE_LABEL
 
 PORT = 8443
 _NUMBERS = itertools.count(1)

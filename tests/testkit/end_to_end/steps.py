@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from registration.configurations import RegistrationOptions
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import by_url, is_enforced, registered
 from tests.testkit.admission.server_process import Server, folder_of
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually
+from webhook.registration import RegistrationOptions
 
 PLACEMENT_FIXES = ("toleration-default", "affinity-default")
 # For registrations of one namespace. The long timeout avoids timeouts on slow machines.

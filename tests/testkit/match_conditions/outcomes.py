@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from policies.policy import Policy, RuleSettings
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check
+from rules.engine.rule_set import RuleSet
 from rules.finding import Action
-from rules.policy import Policy, RuleSettings
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.rule_set import RuleSet
 from tests.testkit.admission.lint_admission_parity import pod_of
 from tests.testkit.api_subjects import Submission
 from tests.testkit.cases import TODAY, cases, without_needs

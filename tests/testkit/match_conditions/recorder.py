@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from registration.configurations import NAME_LABEL, RegistrationOptions, configurations
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import by_url
 from tests.testkit.admission.reviews import container, pod, variable
@@ -15,6 +14,7 @@ from tests.testkit.complete_manifests import complete_manifest
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.https_server import Answer, Request, https_server
+from webhook.registration import NAME_LABEL, RegistrationOptions, configurations
 
 PROBE = complete_manifest(pod(container(**variable("all"))), "", "probe")
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"

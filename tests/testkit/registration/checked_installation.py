@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cluster.protocols import ConfigurationKind
-from registration.configurations import RegistrationOptions
+from cluster.api.errors import ConfigurationKind
 from rules.finding import Action
 from tests.testkit.admission.registered_webhook import by_service, registered
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.paths import ROOT
+from webhook.registration import RegistrationOptions
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SERVICE, PORT = "gpuward", 8443

@@ -14,10 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from certs.pki.authority import new_authority, sign_leaf
-from cluster.protocols import ConfigurationKind, ConfigurationRef
-from registration.check import CheckResult, check
-from registration.sample import send_sample
+from certs.authority import new_authority, sign_leaf
+from cluster.api.errors import ConfigurationKind, ConfigurationRef
+from cluster.webhooks.check import CheckResult, check, send_sample
 from tests.testkit.https_server import Answer, https_server
 
 NAME = "gpuward.gpuward-system.svc"

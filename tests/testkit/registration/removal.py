@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cluster.protocols import ConfigurationKind
-from registration.configurations import RegistrationOptions, configurations
+from cluster.api.errors import ConfigurationKind
 from rules.finding import Action
 from tests.testkit.chart.permissions import REMOVAL_ACCOUNT
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.paths import ROOT
+from webhook.registration import RegistrationOptions, configurations
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 

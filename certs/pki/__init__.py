@@ -1,1 +1,0 @@
-"""Create, parse and validate certificates and keys. Functions here do no input or output."""

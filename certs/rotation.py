@@ -1,0 +1,228 @@
+"""The rotation of certificates, as one decision that is taken again and again. Pure.
+
+The steps of a rotation:
+
+1. Create a successor of the signing authority, and publish it in the CA bundle with the signer.
+2. Wait until all API servers have the bundle. The successor becomes the signer, and the previous
+   signer is retired.
+3. Sign a new leaf.
+4. When all replicas serve the new leaf and the old one has expired, drop the retired authority.
+
+All progress is read from the Secrets, so after a crash the same decision is taken again. The same
+steps create the first certificate, and replace an authority that is lost, broken or expired. The
+wait is skipped if no valid certificate is in use.
+
+The bundle contains signer, successor and retired authorities, so step 2 does not change it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from cryptography import x509
+
+from certs.authority import CA_LIFETIME, LEAF_LIFETIME, may_sign_for, new_authority, sign_leaf
+from certs.keypairs import (
+    CertificateError,
+    KeyPair,
+    fingerprint,
+    is_in_date,
+    is_issued_by,
+    names_of,
+)
+from certs.secrets import CertificateState, latest
+
+# What the decision about a rotation is made from, and what it says.
+
+
+class RotationPolicy(NamedTuple):
+    """The names and lifetimes of certificates.
+
+    `propagation` is how long API servers may take to use a new CA bundle.
+    """
+
+    names: Sequence[str]
+    ca_lifetime: datetime.timedelta = CA_LIFETIME
+    leaf_lifetime: datetime.timedelta = LEAF_LIFETIME
+    propagation: datetime.timedelta = datetime.timedelta(minutes=10)
+
+
+class Observation(NamedTuple):
+    """What was observed outside the Secrets."""
+
+    published_for: datetime.timedelta | None
+    """For how long this process has seen the whole bundle in place; None if it is not.
+
+    It is measured by a monotonic clock and starts again when the process restarts.
+    """
+    replicas: Mapping[str, str | None] | None
+    """For each address the fingerprint of its certificate, or None; None if not known."""
+
+
+class SecretKind(enum.Enum):
+    """Which of the two Secrets is written."""
+
+    AUTHORITY = "authority"
+    SERVING = "serving"
+
+
+class Change(NamedTuple):
+    """Write one Secret from `state`; `reason` is for the log."""
+
+    secret: SecretKind
+    state: CertificateState
+    reason: str
+
+
+_RENEWED_AT = 2 / 3  # of the lifetime
+_JITTER = 0.05  # of the lifetime, earlier, so that installations do not renew at the same time
+_MAX_RETIRED = 4  # exceeded only if the replicas can never be observed
+
+
+def decide(
+    state: CertificateState,
+    observation: Observation,
+    now: datetime.datetime,
+    policy: RotationPolicy,
+) -> Change | None:
+    """The next Secret to write; None if there is nothing to do now.
+
+    The caller makes the change, publishes the new bundle and calls this again with the new state.
+    """
+    return (
+        _provide_successor(state, now, policy)
+        or _promote(state, observation, now, policy)
+        or _sign(state, observation, now, policy)
+        or _drop_retired(state, observation, now)
+    )
+
+
+def renewal_time(certificate: x509.Certificate) -> datetime.datetime:
+    """When to replace `certificate`; always the same time for the same certificate."""
+    start = certificate.not_valid_before_utc
+    life = certificate.not_valid_after_utc - start
+    share = (certificate.serial_number % 1000) / 1000
+    return start + life * (_RENEWED_AT - _JITTER * share)
+
+
+def _provide_successor(
+    state: CertificateState, now: datetime.datetime, policy: RotationPolicy
+) -> Change | None:
+    signer = state.signer
+    if _is_usable(state.successor, now, policy):
+        needed = False
+    elif signer is None or not _is_usable(signer, now, policy):
+        needed = True
+    else:
+        needed = now >= renewal_time(signer.certificate)
+    if needed:
+        successor = new_authority(policy.names, now, policy.ca_lifetime)
+        new = state._replace(successor=successor, is_persisted=True)
+        return Change(SecretKind.AUTHORITY, new, "a new authority will be published")
+    if not state.is_persisted:
+        # An authority found only in the serving Secret must be stored before that is written.
+        return Change(
+            SecretKind.AUTHORITY,
+            state._replace(is_persisted=True),
+            "an authority was found in the serving Secret",
+        )
+    return None
+
+
+def _promote(
+    state: CertificateState,
+    observation: Observation,
+    now: datetime.datetime,
+    policy: RotationPolicy,
+) -> Change | None:
+    successor = state.successor
+    if successor is None or not _is_usable(successor, now, policy):
+        return None
+    # Skip the propagation wait if no valid certificate is in use.
+    nothing_works = not (
+        _is_usable(state.signer, now, policy) or _is_any_leaf_in_use(state, now, policy)
+    )
+    may_switch = nothing_works or _is_propagated(observation, policy)
+    if observation.published_for is None or not may_switch:
+        return None
+    retired, until = state.retired, state.retired_until
+    if state.signer is not None:
+        retired = (*retired, state.signer.certificate)[-_MAX_RETIRED:]
+        leaf = state.leaf
+        last = leaf.certificate.not_valid_after_utc if leaf else now + policy.leaf_lifetime
+        until = latest((until, last))
+    new = state._replace(signer=successor, successor=None, retired=retired, retired_until=until)
+    return Change(SecretKind.AUTHORITY, new, "the new authority signs from now on")
+
+
+def _sign(
+    state: CertificateState,
+    observation: Observation,
+    now: datetime.datetime,
+    policy: RotationPolicy,
+) -> Change | None:
+    signer, leaf = state.signer, state.leaf
+    if signer is None or not _is_usable(signer, now, policy) or observation.published_for is None:
+        return None
+    if leaf is None or not _is_leaf_valid(state, now, policy):
+        reason = "there is no valid certificate"
+    elif not is_issued_by(signer.certificate, leaf.certificate):
+        if not _is_propagated(observation, policy):
+            return None
+        reason = "another authority signed the certificate"
+    elif now >= renewal_time(leaf.certificate):
+        reason = "the certificate is due for renewal"
+    else:
+        return None
+    signed = sign_leaf(signer, policy.names, now, policy.leaf_lifetime)
+    return Change(SecretKind.SERVING, state._replace(leaf=signed), reason)
+
+
+def _drop_retired(
+    state: CertificateState, observation: Observation, now: datetime.datetime
+) -> Change | None:
+    signer, leaf = state.signer, state.leaf
+    if not (state.retired and signer and leaf and observation.replicas):
+        return None
+    if not is_issued_by(signer.certificate, leaf.certificate):
+        return None
+    if any(served != fingerprint(leaf.certificate) for served in observation.replicas.values()):
+        return None
+    if state.retired_until is not None and now <= state.retired_until:
+        return None
+    new = state._replace(retired=(), retired_until=None)
+    return Change(SecretKind.AUTHORITY, new, "no certificate of the old authority is in use")
+
+
+def _is_propagated(observation: Observation, policy: RotationPolicy) -> bool:
+    """Whether every API server uses the bundle by now."""
+    return observation.published_for is not None and observation.published_for >= policy.propagation
+
+
+def _is_leaf_valid(state: CertificateState, now: datetime.datetime, policy: RotationPolicy) -> bool:
+    """Whether API servers that have the bundle accept the stored leaf."""
+    leaf, issuer = state.leaf, state.issuer()
+    if leaf is None or issuer is None or not is_in_date(issuer, now):
+        return False
+    try:
+        has_names = set(names_of(leaf.certificate)) >= set(policy.names)
+    except CertificateError:
+        return False
+    return has_names and is_in_date(leaf.certificate, now)
+
+
+def _is_any_leaf_in_use(
+    state: CertificateState, now: datetime.datetime, policy: RotationPolicy
+) -> bool:
+    """Whether a valid leaf may be in use: the stored one, or one of a retired authority."""
+    retired = state.retired_until is not None and now <= state.retired_until
+    return retired or _is_leaf_valid(state, now, policy)
+
+
+def _is_usable(authority: KeyPair | None, now: datetime.datetime, policy: RotationPolicy) -> bool:
+    if authority is None or not is_in_date(authority.certificate, now):
+        return False
+    return may_sign_for(authority.certificate, policy.names)

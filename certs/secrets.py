@@ -1,0 +1,136 @@
+"""The contents of the two Secrets: the whole state of the rotation, so that a crash loses nothing.
+
+- The authority's Secret: the signing authority (`ca.crt`, `ca.key`), its successor while that is
+  being published (`next.crt`, `next.key`), authorities that no longer sign and are still trusted
+  (`retired.crt`), and until when certificates of theirs may be in use (`retired-until`).
+- The serving Secret: `tls.crt`, `tls.key`, and in `ca.crt` the authority that signed them.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from cryptography import x509
+
+from certs.keypairs import (
+    CERTIFICATE,
+    KEY,
+    CertificateError,
+    KeyPair,
+    bundle,
+    is_issued_by,
+    parse_certificates,
+    parse_key_pair,
+)
+
+CA, CA_KEY = "ca.crt", "ca.key"
+NEXT, NEXT_KEY = "next.crt", "next.key"
+RETIRED, RETIRED_UNTIL = "retired.crt", "retired-until"
+
+
+class CertificateState(NamedTuple):
+    """The contents of both Secrets; any part may be missing."""
+
+    signer: KeyPair | None = None
+    successor: KeyPair | None = None
+    retired: tuple[x509.Certificate, ...] = ()
+    retired_until: datetime.datetime | None = None
+    """When the last certificate of a retired authority expires; None if there is none."""
+    leaf: KeyPair | None = None
+    is_persisted: bool = True
+    """Whether the authority's Secret holds exactly this; False if `decode` corrected something."""
+
+    @property
+    def trusted(self) -> tuple[x509.Certificate, ...]:
+        """The authorities that the CA bundle must contain."""
+        pairs = (self.signer, self.successor)
+        return (*(pair.certificate for pair in pairs if pair), *self.retired)
+
+    def issuer(self) -> x509.Certificate | None:
+        """The trusted authority that signed the leaf."""
+        return _issuer(self.leaf, self.trusted)
+
+
+def decode(authority: Mapping[str, bytes], serving: Mapping[str, bytes]) -> CertificateState:
+    """The state in the data of the two Secrets; whatever cannot be read counts as missing.
+
+    An authority whose key is lost, or that only the serving Secret still has, counts as retired,
+    because certificates that it signed are in use.
+    """
+    signer = _key_pair(authority, CA, CA_KEY)
+    leaf = _key_pair(serving, CERTIFICATE, KEY)
+    retired = set(_certificates(authority, RETIRED))
+    found = set() if signer else set(_certificates(authority, CA))
+    successor = _key_pair(authority, NEXT, NEXT_KEY)
+    known = {pair.certificate for pair in (signer, successor) if pair} | retired | found
+    if _issuer(leaf, known) is None:
+        found |= {ca for ca in _certificates(serving, CA) if _issuer(leaf, [ca])}
+    until = _time(authority) or latest(ca.not_valid_after_utc for ca in retired)
+    if found and leaf:
+        until = latest((until, leaf.certificate.not_valid_after_utc))
+    elif found:
+        until = latest((until, *(ca.not_valid_after_utc for ca in found)))
+    trusted = tuple(sorted(retired | found, key=lambda ca: ca.not_valid_after_utc))
+    state = CertificateState(signer, successor, trusted, until if trusted else None, leaf)
+    present = {name: content for name, content in authority.items() if content}
+    return state._replace(is_persisted=encode_authority(state) == present)
+
+
+def encode_authority(state: CertificateState) -> dict[str, bytes]:
+    """The data of the authority's Secret."""
+    data: dict[str, bytes] = {}
+    for pair, certificate, key in (
+        (state.signer, CA, CA_KEY),
+        (state.successor, NEXT, NEXT_KEY),
+    ):
+        if pair:
+            data |= {certificate: pair.certificate_pem, key: pair.key_pem}
+    if state.retired:
+        data[RETIRED] = bundle(state.retired)
+        if state.retired_until:
+            data[RETIRED_UNTIL] = state.retired_until.isoformat().encode()
+    return data
+
+
+def encode_serving(state: CertificateState) -> dict[str, bytes]:
+    """The data of the serving Secret, without the authority's key; ValueError without a leaf."""
+    issuer = state.issuer()
+    if state.leaf is None or issuer is None:
+        raise ValueError("there is no certificate of a known authority to write")
+    leaf = state.leaf
+    return {CERTIFICATE: leaf.certificate_pem, KEY: leaf.key_pem, CA: bundle([issuer])}
+
+
+def latest(times: Iterable[datetime.datetime | None]) -> datetime.datetime | None:
+    """The latest of `times`; None if there is none."""
+    return max((time for time in times if time is not None), default=None)
+
+
+def _issuer(leaf: KeyPair | None, among: Iterable[x509.Certificate]) -> x509.Certificate | None:
+    if leaf is None:
+        return None
+    return next((ca for ca in among if is_issued_by(ca, leaf.certificate)), None)
+
+
+def _key_pair(data: Mapping[str, bytes], certificate: str, key: str) -> KeyPair | None:
+    try:
+        return parse_key_pair(data.get(certificate, b""), data.get(key, b""))
+    except CertificateError:
+        return None
+
+
+def _certificates(data: Mapping[str, bytes], name: str) -> tuple[x509.Certificate, ...]:
+    try:
+        return parse_certificates(data.get(name, b""))
+    except CertificateError:
+        return ()
+
+
+def _time(data: Mapping[str, bytes]) -> datetime.datetime | None:
+    try:
+        time = datetime.datetime.fromisoformat(data.get(RETIRED_UNTIL, b"").decode("ascii"))
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)

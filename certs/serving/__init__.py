@@ -1,1 +1,0 @@
-"""The certificate of a TLS server, which can be replaced while the server runs."""

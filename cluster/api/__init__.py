@@ -1,0 +1,1 @@
+"""What programs in a cluster share: requests to API servers, events, the log, probes."""

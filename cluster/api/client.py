@@ -1,0 +1,200 @@
+"""The requests of `cluster.api.errors`, sent to a real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+from urllib.parse import quote, urlencode
+
+from cluster.api.connection import Connection
+from cluster.api.errors import ClusterError, ConfigurationRef, MissingError, Object, TooLargeError
+
+FIELD_MANAGER = "gpuward-certs"
+_GROUP = "admissionregistration.k8s.io/v1"
+
+
+class KubernetesConfigurations:
+    """`Configurations` at a real API server."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._request = connection.request
+
+    def get_configuration(self, ref: ConfigurationRef) -> Object | None:
+        """A webhook configuration; None if it does not exist."""
+        try:
+            return self._request("GET", _configuration_path(ref))
+        except MissingError:
+            return None
+
+    def delete_configuration(self, ref: ConfigurationRef, uid: str) -> Sequence[str]:
+        """Delete a webhook configuration; returns the finalizers that keep it."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        try:
+            answer = self._request("DELETE", _configuration_path(ref), options)
+        except MissingError:
+            return ()
+        # The API server answers with a Status if the object is gone, else with the object.
+        finalizers: Sequence[str] = answer.get("metadata", {}).get("finalizers") or ()
+        return finalizers
+
+
+class KubernetesCluster(KubernetesConfigurations):
+    """`Cluster` at a real API server, for the objects in `namespace`.
+
+    Uses the credentials of the pod, or of a kubeconfig file if one is given. The constructor
+    raises ClusterError if there are none.
+    """
+
+    def __init__(self, namespace: str, kubeconfig: str | None = None) -> None:
+        super().__init__(Connection.in_cluster(kubeconfig))
+        self._namespace = quote(namespace, safe="")
+
+    def get_secret(self, name: str) -> Object:
+        """The Secret `name` in the controller's namespace."""
+        return self._get_existing(self._namespaced("api/v1", "secrets", name))
+
+    def update_secret(self, secret: Object) -> Object:
+        """Replace a Secret; returns what is stored now."""
+        name = secret["metadata"]["name"]
+        return self._request("PUT", self._namespaced("api/v1", "secrets", name), secret)
+
+    def get_lease(self, name: str) -> Object:
+        """The Lease `name` in the controller's namespace."""
+        return self._get_existing(self._namespaced("apis/coordination.k8s.io/v1", "leases", name))
+
+    def update_lease(self, lease: Object) -> Object:
+        """Replace a Lease; returns what is stored now."""
+        path = self._namespaced("apis/coordination.k8s.io/v1", "leases", lease["metadata"]["name"])
+        return self._request("PUT", path, lease)
+
+    def write_bundle(
+        self, ref: ConfigurationRef, version: str, indices: Sequence[int], bundle: str
+    ) -> None:
+        """Set the caBundle (base64) of the webhooks at `indices` in that resourceVersion.
+
+        A JSON Patch makes gpuward the owner of this field alone. Server-side apply would make it
+        an owner of each webhook. Then a tool that applies the chart could not remove a webhook:
+        the API server keeps the fields that gpuward owns and refuses the incomplete rest (seen).
+        """
+        edits = [{"op": "replace", "path": "/metadata/resourceVersion", "value": version}]
+        for index in indices:
+            path = f"/webhooks/{index}/clientConfig/caBundle"
+            edits.append({"op": "add", "path": path, "value": bundle})
+        path = f"{_configuration_path(ref)}?fieldManager={FIELD_MANAGER}"
+        self._request("PATCH", path, edits, "application/json-patch+json")
+
+    def _namespaced(self, group: str, resource: str, name: str) -> str:
+        return f"/{group}/namespaces/{self._namespace}/{resource}/{quote(name, safe='')}"
+
+    def _get_existing(self, path: str) -> Object:
+        """An object that must exist already, because gpuward has no right to create it."""
+        try:
+            return self._request("GET", path)
+        except MissingError as error:
+            why = "the Lease and both Secrets must exist beforehand, see docs/certificates.md"
+            raise ClusterError(f"{error}; {why}") from error
+
+
+def _configuration_path(ref: ConfigurationRef) -> str:
+    return f"/apis/{_GROUP}/{ref.kind.value}/{quote(ref.name, safe='')}"
+
+
+# A ConfigMap in which a controller keeps what it has found.
+
+
+class StoredConfigMap:
+    """The ConfigMap `name` in `namespace`, which the chart has created.
+
+    Its methods raise ClusterError; `update` ConflictError, if somebody else has written it.
+    """
+
+    def __init__(self, connection: Connection, namespace: str, name: str, manager: str) -> None:
+        self._request = connection.request
+        place = f"{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}"
+        self._path = f"/api/v1/namespaces/{place}"
+        self._manager = manager
+
+    def get(self) -> Object:
+        """The ConfigMap as it is now."""
+        try:
+            return self._request("GET", self._path)
+        except MissingError as error:
+            raise ClusterError(f"{error}; the chart creates it: run helm upgrade") from error
+
+    def update(self, config_map: Object) -> None:
+        """Replace the ConfigMap; it must carry the resourceVersion that was read."""
+        self._request("PUT", f"{self._path}?fieldManager={self._manager}", config_map)
+
+
+# The requests of the controller for GpuExceptions, sent to a real API server.
+
+_OBJECTS = "apis/gpuward.io/v1alpha1"
+# A tenant may write very many objects, or some with a megabyte of labels and annotations, which
+# their schema does not limit. So pages are large, and become smaller where the objects are.
+_PAGE = 250
+_PAGE_BYTES = 8_000_000
+EXCEPTIONS_FIELD_MANAGER = "gpuward-exceptions"
+
+
+class GpuExceptions(Protocol):
+    """The requests of the controller. All raise ClusterError; those that write, ConflictError."""
+
+    def list_objects(self) -> Iterator[Object]:
+        """The GpuExceptions of all namespaces, by namespace and name."""
+
+    def write_conditions(self, raw: Object, conditions: list[Object]) -> None:
+        """Replace the conditions of the GpuException that was read as `raw`."""
+
+    def get_config_map(self) -> Object:
+        """The ConfigMap for the accepted GpuExceptions."""
+
+    def update_config_map(self, config_map: Object) -> None:
+        """Replace that ConfigMap; it must carry the resourceVersion that was read."""
+
+
+class KubernetesGpuExceptions:
+    """`GpuExceptions` at a real API server, with the ConfigMap `name` in `namespace`."""
+
+    def __init__(self, connection: Connection, namespace: str, name: str) -> None:
+        self._request = connection.request
+        self._config_map = StoredConfigMap(connection, namespace, name, EXCEPTIONS_FIELD_MANAGER)
+
+    def list_objects(self) -> Iterator[Object]:
+        """The GpuExceptions of all namespaces, by namespace and name, read page by page."""
+        limit, query = _PAGE, dict[str, str]()
+        while True:
+            path = f"/{_OBJECTS}/gpuexceptions?{urlencode({'limit': str(limit)} | query)}"
+            try:
+                page = self._request("GET", path, max_bytes=_PAGE_BYTES)
+            except TooLargeError:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 4)
+                continue
+            yield from page.get("items") or ()
+            token = (page.get("metadata") or {}).get("continue")
+            if not token:
+                return
+            query["continue"] = token
+            limit = min(_PAGE, limit * 2)
+
+    def write_conditions(self, raw: Object, conditions: list[Object]) -> None:
+        """Replace the conditions of the GpuException that was read as `raw`."""
+        metadata = raw["metadata"]
+        namespace, name = (quote(metadata[key], safe="") for key in ("namespace", "name"))
+        path = f"/{_OBJECTS}/namespaces/{namespace}/gpuexceptions/{name}/status"
+        # The resourceVersion: no condition is written about a spec that nobody has read.
+        change = {
+            "metadata": {"resourceVersion": metadata["resourceVersion"]},
+            "status": {"conditions": conditions},
+        }
+        sent = "application/merge-patch+json"
+        self._request("PATCH", f"{path}?fieldManager={EXCEPTIONS_FIELD_MANAGER}", change, sent)
+
+    def get_config_map(self) -> Object:
+        """The ConfigMap for the accepted GpuExceptions."""
+        return self._config_map.get()
+
+    def update_config_map(self, config_map: Object) -> None:
+        """Replace that ConfigMap."""
+        self._config_map.update(config_map)

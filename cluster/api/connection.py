@@ -1,0 +1,260 @@
+"""The connection to an API server, by the Kubernetes client.
+
+It uses only the client's configuration (in-cluster or kubeconfig) and connection pool. The client's
+models change with every release, and refuse values that they do not know.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from typing import Any, Self
+from urllib.parse import quote
+
+import urllib3
+import yaml
+from kubernetes import client, config
+from kubernetes.config import kube_config
+
+from cluster.api.errors import ClusterError, Object, TooLargeError, UnreachableError, error_of
+
+# What kubectl reads in kubeconfig files, and the Kubernetes client does not, or otherwise.
+
+
+def current_context(files: str) -> str | None:
+    """The context of the first file that names one, as kubectl chooses it.
+
+    The client takes the last one, and so might connect to another cluster than kubectl.
+    """
+    found = (content.get("current-context") for content in _contents(files))
+    return next(filter(None, found), None)
+
+
+def impersonation(files: str, context: str | None) -> list[tuple[str, str]]:
+    """The headers with which the user of `context` acts as somebody else; most act as themselves.
+
+    Without them a command would have other rights than kubectl. Raises ClusterError. Source:
+    Kubernetes, `staging/src/k8s.io/client-go/tools/clientcmd/api/v1/types.go`, AuthInfo.
+    """
+    chosen = _named(files, "contexts", context).get("context") or {}
+    user = _named(files, "users", chosen.get("user")).get("user") or {}
+    # The HTTP client sends text as Latin-1; API servers read UTF-8.
+    return [(name, value.encode().decode("latin-1")) for name, value in _headers(user)]
+
+
+def _headers(user: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for field, header in (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid")):
+        if user.get(field) not in (None, ""):
+            yield header, _text(user[field], field)
+    for group in _texts(user, "as-groups"):
+        yield "Impersonate-Group", group
+    extra = user.get("as-user-extra") or {}
+    if not isinstance(extra, dict):
+        raise _wrong_type("as-user-extra", "a map of lists of texts")
+    for key in extra:
+        name = quote(_text(key, "each key of as-user-extra"), safe="")
+        for value in _texts(extra, key, "as-user-extra."):
+            yield f"Impersonate-Extra-{name}", value
+
+
+def _texts(holder: dict[str, Any], field: str, prefix: str = "") -> list[str]:
+    """The texts of the list `field`, which may be missing."""
+    found = holder.get(field)
+    if not isinstance(found, list | None):
+        raise _wrong_type(f"{prefix}{field}", "a list of texts")
+    return [_text(text, f"each of {prefix}{field}") for text in found or ()]
+
+
+def _text(value: object, what: str) -> str:
+    if not (isinstance(value, str) and value.isprintable()):
+        raise _wrong_type(what, "a text without control characters")
+    return value
+
+
+def _wrong_type(what: str, expected: str) -> ClusterError:
+    return ClusterError(f"the user in the kubeconfig file: {what} must be {expected}")
+
+
+def _named(files: str, field: str, name: str | None) -> dict[str, Any]:
+    """The first entry of this name in the list `field` of the files; empty if there is none."""
+    entries = (entry for content in _contents(files) for entry in content.get(field) or ())
+    return next((entry for entry in entries if entry.get("name") == name), {})
+
+
+def _contents(files: str) -> list[dict[str, Any]]:
+    return [*kube_config.KubeConfigMerger(files).config_files.values()]  # type: ignore[no-untyped-call]  # the client's own code has no types
+
+
+_SECONDS = 10.0  # for one request
+_NO_CREDENTIALS = "no credentials for the Kubernetes API"
+
+
+class Connection:
+    """A connection with the credentials that `load` puts into a configuration.
+
+    The constructor raises ClusterError if there are none.
+    """
+
+    def __init__(self, load: Callable[[client.Configuration], None]) -> None:
+        self._configuration = client.Configuration()
+        try:
+            load(self._configuration)
+        except (config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
+            raise ClusterError(f"{_NO_CREDENTIALS}: {error}") from error
+        except (AttributeError, KeyError, TypeError) as error:  # where the client expects a list
+            why = "a part of the kubeconfig file is missing or has another type than it must have"
+            raise ClusterError(f"{_NO_CREDENTIALS}: {why}") from error
+        if not self._configuration.host.startswith(("http://", "https://")):
+            host = self._configuration.host
+            raise ClusterError(f"{_NO_CREDENTIALS}: the cluster's server is no address: {host!r}")
+        self._headers: list[tuple[str, str]] = []
+        # Callers decide themselves when to retry.
+        self._configuration.retries = urllib3.Retry(0)
+        self._pool = client.ApiClient(self._configuration).rest_client.pool_manager
+
+    @classmethod
+    def in_cluster(cls, kubeconfig: str | None = None) -> Self:
+        """Use the credentials of the pod, or of a kubeconfig file if one is given."""
+
+        def load(configuration: client.Configuration) -> None:
+            if kubeconfig is None:
+                config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client's own code has no types
+            elif not _exists(kubeconfig):
+                raise _no_file(kubeconfig)
+            else:
+                config.load_kube_config(kubeconfig, client_configuration=configuration)  # type: ignore[no-untyped-call]  # the same
+
+        return cls(load)
+
+    @classmethod
+    def like_kubectl(cls, kubeconfig: str | None = None, context: str | None = None) -> Self:
+        """Use the credentials that kubectl would use: those of the pod only if there is no file."""
+        files = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        more: list[tuple[str, str]] = []
+
+        def load(configuration: client.Configuration) -> None:
+            chosen = context or current_context(files)
+            config.load_kube_config(files, chosen, client_configuration=configuration)  # type: ignore[no-untyped-call]  # the same
+            more.extend(impersonation(files, chosen))
+
+        if _exists(files):
+            connection = cls(load)
+            connection._headers = more
+            return connection
+        if kubeconfig or context or "KUBERNETES_SERVICE_HOST" not in os.environ:
+            raise _no_file(files)
+        return cls.in_cluster()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Object | list[dict[str, str]] | None = None,
+        sent: str = "application/json",
+        max_bytes: int | None = None,
+    ) -> Object:
+        """The JSON response to one request, which may have up to `max_bytes`.
+
+        Raises ClusterError: one of those in `cluster.api.errors` for what a caller can do something
+        about.
+        """
+        what = f"{method} {path.partition('?')[0]}"
+        found = _object_in(self._send(what, method, path, body, sent, max_bytes))
+        if found is None:
+            raise ClusterError(f"{what}: the answer is no JSON object")
+        return found
+
+    def get_text(self, path: str, max_bytes: int) -> str:
+        """The text at `path`, such as metrics, which may have up to `max_bytes`.
+
+        Raises ClusterError, as `request` does.
+        """
+        data = self._send(f"GET {path}", "GET", path, None, "", max_bytes, accept="*/*")
+        return data.decode("utf-8", "replace")
+
+    def _send(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        body: Object | list[dict[str, str]] | None,
+        sent: str,
+        max_bytes: int | None,
+        accept: str = "application/json",
+    ) -> bytes:
+        headers = urllib3.HTTPHeaderDict({"Accept": accept, **self._credentials()})
+        for name, value in self._headers:
+            headers.add(name, value)
+        if body is not None:
+            headers["Content-Type"] = sent
+        try:
+            answer = self._pool.request(
+                method,
+                self._configuration.host + path,
+                headers=headers,
+                body=None if body is None else json.dumps(body),
+                timeout=_SECONDS,
+                preload_content=False,
+            )
+            data = _read(answer, max_bytes)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise _failure(what, error) from error
+        if data is None:
+            raise TooLargeError(f"{what}: the answer has more than {max_bytes} bytes")
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            raise error_of(
+                f"{what}: {answer.status}",
+                answer.status,
+                _object_in(data) or {},
+                answer.headers.get("Retry-After", ""),
+            )
+        return data
+
+    def _credentials(self) -> dict[str, str]:
+        # Read for each request: tokens of pods are replaced every hour.
+        found = self._configuration.auth_settings().get("BearerToken", {}).get("value")
+        return {"Authorization": found.strip()} if found else {}
+
+
+def _exists(files: str) -> bool:
+    """Whether one of the kubeconfig files exists, which are separated as in $KUBECONFIG."""
+    return any(os.path.exists(os.path.expanduser(file)) for file in files.split(os.pathsep))
+
+
+def _no_file(files: str) -> ClusterError:
+    return ClusterError(f"{_NO_CREDENTIALS}: there is no file {files}")
+
+
+def _read(answer: urllib3.BaseHTTPResponse, max_bytes: int | None) -> bytes | None:
+    """The body, and the connection given back; None if it has more than `max_bytes`."""
+    try:
+        data = answer.read(None if max_bytes is None else max_bytes + 1)
+    except BaseException:
+        answer.close()
+        raise
+    if max_bytes is not None and len(data) > max_bytes:
+        answer.close()
+        return None
+    answer.release_conn()
+    return data
+
+
+def _failure(what: str, error: Exception) -> ClusterError:
+    """The error for a request that was not answered."""
+    reason = getattr(error, "reason", None)
+    cause = reason if isinstance(reason, Exception) else error
+    # A certificate, or a file of one, does not get better by waiting.
+    is_final = isinstance(cause, urllib3.exceptions.SSLError) or isinstance(error, OSError)
+    kind = ClusterError if is_final else UnreachableError
+    return kind(f"{what}: {type(cause).__name__}: {cause}")
+
+
+def _object_in(data: bytes) -> Object | None:
+    """The JSON object that `data` is; None if it is none."""
+    try:
+        found: Any = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,166 @@
+"""The requests that gpuward sends to Kubernetes, as protocols, and why one may fail."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, NamedTuple, Protocol
+
+# The requests that gpuward sends to Kubernetes, as protocols, and their errors.
+
+Object = dict[str, Any]
+"""A Kubernetes object as JSON."""
+
+
+class ConfigurationKind(enum.Enum):
+    """The two kinds of webhook configuration, by the name of their resource."""
+
+    MUTATING = "mutatingwebhookconfigurations"
+    VALIDATING = "validatingwebhookconfigurations"
+
+
+class ConfigurationRef(NamedTuple):
+    """One webhook configuration of gpuward: its kind and its name."""
+
+    kind: ConfigurationKind
+    name: str
+
+
+class ClusterError(Exception):
+    """The API server refused a request or could not be reached."""
+
+
+class ConflictError(ClusterError):
+    """Somebody else changed the object after we read it."""
+
+
+class Cluster(Protocol):
+    """The requests of the certificate controller.
+
+    All methods raise ClusterError; those that write also raise ConflictError. What is written
+    must carry the resourceVersion that was read.
+    """
+
+    def get_secret(self, name: str) -> Object:
+        """The Secret `name` in the controller's namespace."""
+
+    def update_secret(self, secret: Object) -> Object:
+        """Replace a Secret; returns what is stored now."""
+
+    def get_lease(self, name: str) -> Object:
+        """The Lease `name` in the controller's namespace."""
+
+    def update_lease(self, lease: Object) -> Object:
+        """Replace a Lease; returns what is stored now."""
+
+    def get_configuration(self, ref: ConfigurationRef) -> Object | None:
+        """A webhook configuration; None if it does not exist."""
+
+    def write_bundle(
+        self, ref: ConfigurationRef, version: str, indices: Sequence[int], bundle: str
+    ) -> None:
+        """Set the caBundle (base64) of the webhooks at `indices` in that resourceVersion."""
+
+
+class Configurations(Protocol):
+    """The requests of `gpuward webhooks`. Both raise ClusterError."""
+
+    def get_configuration(self, ref: ConfigurationRef) -> Object | None:
+        """A webhook configuration; None if it does not exist."""
+
+    def delete_configuration(self, ref: ConfigurationRef, uid: str) -> Sequence[str]:
+        """Delete a webhook configuration; returns the finalizers that keep it."""
+
+
+# Why a request to an API server failed, for callers that can do something about it.
+
+
+class MissingError(ClusterError):
+    """There is no such object, or no such resource."""
+
+
+class ForbiddenError(ClusterError):
+    """The account lacks a right."""
+
+
+class NamespaceTerminatingError(ForbiddenError):
+    """The namespace is being deleted: nothing can be created there any more."""
+
+
+class TooLargeError(ClusterError):
+    """The answer is larger than the caller wants to read."""
+
+
+class InvalidError(ClusterError):
+    """The API server, or a webhook of somebody, does not accept what a request says."""
+
+
+class ExpiredError(ClusterError):
+    """The API server has forgotten the state of which it has listed a part.
+
+    `continue_token` lists the rest of the present state; it may be empty.
+    """
+
+    continue_token = ""
+
+
+class UnavailableError(ClusterError):
+    """The API server does not answer, or not now; the same request may succeed later.
+
+    `retry_after` is how many seconds it asks to wait, if it does.
+    """
+
+    retry_after: float | None = None
+
+
+class UnreachableError(UnavailableError):
+    """No answer came, or not all of it."""
+
+
+class InternalError(UnavailableError):
+    """The API server failed, or a webhook of somebody that must answer it."""
+
+
+_ERRORS: dict[int, type[ClusterError]] = {
+    HTTPStatus.BAD_REQUEST: InvalidError,
+    HTTPStatus.CONFLICT: ConflictError,
+    HTTPStatus.FORBIDDEN: ForbiddenError,
+    HTTPStatus.GONE: ExpiredError,
+    HTTPStatus.NOT_FOUND: MissingError,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: InvalidError,
+    HTTPStatus.TOO_MANY_REQUESTS: UnavailableError,
+    HTTPStatus.UNPROCESSABLE_ENTITY: InvalidError,
+    HTTPStatus.INTERNAL_SERVER_ERROR: InternalError,
+}
+
+
+def error_of(what: str, code: int, status: Object, retry_after: str) -> ClusterError:
+    """The error for an answer with the HTTP status `code`.
+
+    `status` is its body, which API servers send as an object of the kind Status; `retry_after` is
+    the header of this name. The message begins with `what`.
+    """
+    default = UnavailableError if code >= HTTPStatus.INTERNAL_SERVER_ERROR else ClusterError
+    kind = _ERRORS.get(code, default)
+    if kind is ForbiddenError and "NamespaceTerminating" in _causes(status):
+        kind = NamespaceTerminatingError
+    error = kind(f"{what} {status.get('message') or 'without a message'}")
+    if isinstance(error, ExpiredError):
+        metadata = status.get("metadata")
+        token = metadata.get("continue") if isinstance(metadata, dict) else None
+        error.continue_token = str(token or "")
+    elif isinstance(error, UnavailableError):
+        error.retry_after = float(retry_after) if retry_after.isdecimal() else None
+    return error
+
+
+def _causes(status: Object) -> list[object]:
+    """The reasons of the causes in `status`.
+
+    Source: Kubernetes, `staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/types.go`, StatusCause.
+    """
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    found = causes if isinstance(causes, list) else []
+    return [cause.get("reason") for cause in found if isinstance(cause, dict)]

@@ -1,0 +1,166 @@
+"""One audit: evaluate the objects of a cluster, or of files."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from cluster.audit.evaluation import Evaluated, ObjectEvaluator, PodRemarks
+from cluster.audit.facts import (
+    CLUSTER_SCOPED,
+    EVALUATED,
+    EVALUATED_WITH_FACTS,
+    Facts,
+    Identity,
+    identity_of,
+    kind_of,
+    namespace_of,
+    read_facts,
+    with_gpu_exceptions,
+)
+from cluster.source.objects import (
+    VALIDATING,
+    DiscoveryError,
+    ListError,
+    Object,
+    ObjectSource,
+    SourceError,
+)
+from lint.processes import Progress
+from policies.policy import Policy
+from reports.results import InputNotEvaluated, Remark, Results
+from rules.objects.object_ref import ObjectRef
+
+_NO_REGISTRATION = (
+    "no webhook of gpuward is registered, as far as is known: findings in namespaces that it will "
+    "exclude are reported too, but for those of Kubernetes itself"
+)
+
+
+class AuditResult(NamedTuple):
+    """What an audit has found.
+
+    - `unlisted`: the resources that could not be listed, or not to their end.
+    - `listed_all`: whether all objects were listed that are evaluated.
+    - `incomplete`: the namespaces of which not all findings are known, although they were listed.
+    - `saw_all`: whether everything was read that an audit reads.
+    - `pods`: what is said about pods together.
+    - `identities`: those of objects that have findings, or may own some that have.
+    """
+
+    results: Results
+    unlisted: frozenset[str]
+    listed_all: bool
+    incomplete: frozenset[str]
+    saw_all: bool
+    pods: PodRemarks
+    identities: Mapping[ObjectRef, Identity]
+
+
+def audit(
+    source: ObjectSource, policy: Policy, namespace: str | None, *, only_refused: bool = False
+) -> AuditResult:
+    """Evaluate the objects of `source`, of one namespace or of all, by `policy`.
+
+    With `only_refused`, only what mode `deny` would refuse counts, after what it would fix.
+    """
+    return _Audit(source, policy, namespace, only_refused=only_refused).run()
+
+
+class _Audit:
+    """One audit, with what it has found so far, and what it could not read."""
+
+    def __init__(
+        self, source: ObjectSource, policy: Policy, namespace: str | None, *, only_refused: bool
+    ) -> None:
+        self._source, self._policy, self._namespace = source, policy, namespace
+        self._only_refused = only_refused
+        self._today = datetime.datetime.now(tz=datetime.UTC).date()
+        self._warnings: dict[str, None] = {}  # each once: files are read for each fact
+        self._unread: list[SourceError] = []
+        self._failed: list[SourceError] = []
+        self._identities: dict[ObjectRef, Identity] = {}
+        applied = with_gpu_exceptions(policy, source, namespace, self._today, self._on_missing_fact)
+        self._evaluator = ObjectEvaluator(applied, self._today, only_refused=only_refused)
+
+    def run(self) -> AuditResult:
+        """Read and evaluate everything."""
+        facts = self._facts()
+        pods, results = PodRemarks(self._policy.rule_set().profile, facts), self._evaluator.results
+        is_missing = facts.lacks_namespace(self._namespace)
+        with Progress(None, "objects") as progress:
+            names = EVALUATED if self._namespace else {**EVALUATED, **CLUSTER_SCOPED}
+            listed = self._source.list_all(names, self._namespace, self._failed.append)
+            for raw in progress.count(listed):
+                if not self._is_left_out(raw):
+                    pods.add(self._evaluate(raw))
+                is_missing = is_missing and namespace_of(raw) != self._namespace
+                progress.show()
+        self._evaluator.finish()
+        if is_missing and not results.pods:  # files may have the pods of a namespace without it
+            self._failed.append(SourceError(f"there is no namespace {self._namespace}"))
+        failed = dict.fromkeys(map(str, self._failed))  # both lists begin with the API groups
+        results.not_evaluated.extend(InputNotEvaluated("", 0, 0, why) for why in failed)
+        warnings = (Remark("warning", "", 0, 0, text) for text in self._warnings)
+        results.remarks.extend((*warnings, *pods.remarks(), *self._expired_exceptions()))
+        unread = self._unread + self._failed
+        return AuditResult(
+            results,
+            frozenset(str(error.resource) for error in unread if isinstance(error, ListError)),
+            not self._failed,
+            frozenset(self._evaluator.incomplete),
+            not unread,
+            pods,
+            self._identities,
+        )
+
+    def _facts(self) -> Facts:
+        def on_evaluated(raw: Object) -> None:
+            if self._namespace is None:
+                self._evaluate(raw)
+
+        profile, on_missing = self._policy.rule_set().profile, self._on_missing_fact
+        facts = read_facts(self._source, profile, self._namespace, on_missing, on_evaluated)
+        self._evaluator.use(facts)
+        if self._only_refused and not facts.configurations:
+            self._warnings[_NO_REGISTRATION] = None
+        return facts
+
+    def _on_missing_fact(self, error: SourceError) -> None:
+        resource = error.resource if isinstance(error, ListError) else None
+        if resource == VALIDATING and not self._only_refused:
+            return  # the labels of namespaces say nearly as much
+        self._warnings[str(error)] = None
+        self._unread.append(error)
+        if self._namespace is None and _hides_evaluated(error):
+            self._failed.append(error)
+
+    def _is_left_out(self, raw: Object) -> bool:
+        """Whether an API server would not list `raw` here. Files give all that they have."""
+        group, kind = kind_of(raw)
+        is_cluster_scoped = group in CLUSTER_SCOPED and not namespace_of(raw)
+        is_done = (group, kind) in EVALUATED_WITH_FACTS
+        return is_done or bool(self._namespace and is_cluster_scoped)
+
+    def _evaluate(self, raw: Object) -> Evaluated:
+        evaluated = self._evaluator.evaluate(raw)
+        if evaluated.findings or evaluated.ref.kind != "Pod":
+            self._identities[evaluated.ref] = identity_of(raw)
+        return evaluated
+
+    def _expired_exceptions(self) -> Iterator[Remark]:
+        for exception in self._policy.exceptions:
+            if exception.expired(self._today):
+                what = f"({exception.reason}) expired on {exception.expires}"
+                message = f"the exception to {', '.join(exception.rules)} {what}"
+                yield Remark("warning", "", 0, 0, message)
+
+
+def _hides_evaluated(error: SourceError) -> bool:
+    """Whether objects of EVALUATED_WITH_FACTS may be missing because of `error`."""
+    if isinstance(error, DiscoveryError):
+        return error.group is None or any(error.group == group for group, _ in EVALUATED_WITH_FACTS)
+    if isinstance(error, ListError):
+        return (error.resource.group, error.resource.kind) in EVALUATED_WITH_FACTS
+    return False

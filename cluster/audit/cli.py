@@ -1,0 +1,197 @@
+"""The command `gpuward audit`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from importlib import import_module
+
+from cluster.audit.audit import AuditResult, audit
+from cluster.audit.policy_reports import KINDS
+from cluster.service import STATUS_PORT, port, seconds_between
+from cluster.source.objects import SourceError
+from cluster.source.options import add_options, open_connection, open_source
+from lint.linter import reduce_garbage_collection
+from lint.options import add_policy, add_reports
+from policies.loading import PolicyError
+from reports.formats import Style, Writer
+from reports.outputs import plan
+from sources.policy_file import PolicyChoice
+from sources.sources import UsageError
+from terminal import use_color, use_hyperlinks, write_error
+from terminal.arguments import CommandParser
+
+_DESCRIPTION = """\
+Evaluate the pods, workloads, quotas, LimitRanges and claims of a cluster by the rules of
+gpuward lint. Findings in pods are reported once, at the object that controls them. Nothing
+is changed, but with --publish the reports of the audit itself, and with --events its Events."""
+_EPILOG = """\
+The credentials are those that kubectl would use: from a kubeconfig file, or else from the
+pod in which this runs. The account needs the right to list what is evaluated; what it may
+not list is reported, and the rest is evaluated. Nodes and namespaces, if it may list them,
+tell which running pods can use GPUs that they did not request, and which pods mode deny
+would refuse.
+
+exit status:
+  0  nothing found that reaches --fail-on
+  1  findings at or above --fail-on
+  2  wrong usage, no credentials, a policy that cannot be used, or a report that cannot be
+     written
+  3  something could not be listed or evaluated, or there is no such namespace"""
+
+_VIEWS = {"table": "summary", "wide": "text", "json": "json", "yaml": "yaml"}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    made = CommandParser(
+        prog="gpuward audit",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.set_defaults(diff=False, patch=False)
+    add_options(made)
+    rules = made.add_argument_group("rules")
+    add_policy(rules)
+    rules.add_argument(
+        "--as",
+        dest="mode",
+        choices=("deny",),
+        help="only what mode deny would refuse if it were created again, after its fixes",
+    )
+    reports = made.add_argument_group("report")
+    add_reports(reports)
+    reports.add_argument(
+        "-o",
+        dest="view",
+        choices=_VIEWS,
+        help="as of the other commands: table is --format summary, wide is text",
+    )
+    reports.add_argument(
+        "--exit-zero",
+        action="store_true",
+        help="status 0 although there are findings: for a job that only reports",
+    )
+    reports.add_argument(
+        "--publish",
+        choices=("policyreport", "openreports"),
+        help="also keep the findings in the cluster, as PolicyReports (wgpolicyk8s.io/v1alpha2) or "
+        "as Reports (openreports.io/v1alpha1), which are updated and deleted by the next audit",
+    )
+    reports.add_argument(
+        "--events",
+        action="store_true",
+        help="also write an Event at each workload with errors, which kubectl describe shows",
+    )
+    service = made.add_argument_group("as a service")
+    service.add_argument(
+        "--interval",
+        metavar="SECONDS",
+        type=seconds_between,
+        help="audit until told to stop, with so many seconds between two audits, log as JSON, and "
+        "serve /healthz and /metrics",
+    )
+    service.add_argument(
+        "--status-port",
+        metavar="PORT",
+        type=port,
+        help=f"the port of /healthz and /metrics; default: {STATUS_PORT}",
+    )
+    service.add_argument(
+        "--count-namespace",
+        metavar="NAME",
+        dest="counted_namespaces",
+        action="append",
+        default=[],
+        help="also count the findings in this namespace apart; repeatable",
+    )
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    """Audit as the command line says; the exit status."""
+    options = make_parser().parse_args(arguments)
+    if why := _contradiction(options):
+        return _refuse(why)
+    options.format = options.format or _VIEWS.get(options.view)
+    if options.interval is not None:
+        return int(import_module("cluster.audit.service").run(options))
+    started = time.perf_counter()
+    try:
+        outputs = plan(options, options.files)
+        choice = PolicyChoice(options.policy, options.profile, isolated=options.isolated)
+        policy, policy_file = choice.load()
+        source = open_source(options)
+    except (UsageError, PolicyError, SourceError) as error:
+        return _refuse(str(error))
+    if options.files and (options.publish or options.events):
+        option = "--publish" if options.publish else "--events"
+        return _refuse(f"{option} writes into a cluster: leave --from out")
+    reduce_garbage_collection()
+    only_refused = options.mode == "deny"
+    result = audit(source, policy, options.namespace, only_refused=only_refused)
+    results = result.results
+    results.policy = policy_file
+    results.seconds = time.perf_counter() - started
+    if results.nothing_to_evaluate and not options.quiet:
+        where = " ".join(options.files) or "the cluster"
+        where += f", namespace {options.namespace}" if options.namespace else ""
+        write_error("gpuward", f"note: {where}: {results.nothing_to_evaluate}")
+    notes = options.notes or options.fail_on == "note"
+    style = Style(notes=notes, quiet=options.quiet, fail_on=options.fail_on)
+    # The files first: whoever reads standard output may close it early.
+    is_written = outputs.write(results, style)
+    out = sys.stdout
+    writer: Writer = import_module(f"lint.report.{outputs.on_standard_output}").write
+    color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
+    writer(out, results, style._replace(color=color, hyperlinks=links))
+    is_kept = not (options.publish or options.events) or _keep(options, result, notes=notes)
+    if not (is_written and is_kept):
+        return 2
+    status = results.status(options.fail_on)
+    return 0 if status == 1 and options.exit_zero else status
+
+
+def _contradiction(options: argparse.Namespace) -> str:
+    """Which options do not go together, and what to do; empty if all do."""
+    if options.view and options.format:
+        return "-o and --format both say what is printed: leave one of them out"
+    if view := next((value for value in options.outputs if value in _VIEWS), None):
+        return f"--output writes FORMAT=FILE: to print the report as {view}, use -o {view}"
+    if options.interval is not None:
+        if options.files or options.format or options.view or options.outputs:
+            return "--interval has no report: leave --from, --format, -o and --output out"
+    elif options.status_port is not None or options.counted_namespaces:
+        given = "--count-namespace" if options.status_port is None else "--status-port"
+        return f"{given} is for an audit that runs as a service: add --interval SECONDS"
+    return ""
+
+
+def _refuse(why: str) -> int:
+    write_error("gpuward", *why.split("\n"))
+    return 2
+
+
+def _keep(options: argparse.Namespace, result: AuditResult, *, notes: bool) -> bool:
+    """Write the findings into the cluster; whether that succeeded."""
+    keeping = import_module("cluster.audit.sinks")
+    failed: list[SourceError] = []
+    try:
+        for done in keeping.keep(
+            open_connection(options),
+            result,
+            options.namespace,
+            failed.append,
+            reports=KINDS.get(options.publish),
+            events=options.events,
+            notes=notes,
+        ):
+            if not options.quiet:
+                write_error("gpuward", done)
+    except SourceError as error:
+        failed.append(error)
+    for found in failed:
+        _refuse(str(found))
+    return not failed

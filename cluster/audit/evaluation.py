@@ -1,0 +1,258 @@
+"""Evaluate objects as they are in a cluster: without a text, and each once for its owner."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from cluster.audit.facts import Facts, kind_of, namespace_of
+from cluster.source.objects import Object, without_managed_fields
+from policies.policy import Policy
+from reports.findings import RULES, LocatedFinding, reported
+from reports.formats import many
+from reports.owners import Owners
+from reports.results import MAX_FINDINGS, InputNotEvaluated, Remark, Results
+from rules.base.json_values import Path, as_object, as_text
+from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
+from rules.engine.evaluation import EvaluationResult
+from rules.engine.fixing import check, fix
+from rules.finding import Action, Finding
+from rules.gpu.devices import pod_requests_gpu
+from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
+from rules.objects.object_ref import ObjectRef, object_ref
+from rules.objects.pod import Pod
+from rules.profile.context import Context
+from rules.profile.profile import Profile
+from rules.workloads.discovery import find_subjects
+from rules.workloads.object_kinds import OBJECT_KINDS
+from sources.manifests import Excerpt, Span
+
+# Of these the webhook is sent quotas, LimitRanges and claims; of the others it hears nothing.
+NOT_SENT = OBJECT_KINDS.keys() - {
+    ("", "LimitRange"),
+    ("", "ResourceQuota"),
+    *((CLAIM_GROUP, kind) for kind in ("ResourceClaim", "ResourceClaimTemplate")),
+}
+_NOWHERE = Span(0, 0, 0, 0)
+_EXCERPT = 120  # characters
+# Findings that are kept until those of one owner are merged, which bounds memory
+_UNMERGED = 20_000
+
+
+class Evaluated(NamedTuple):
+    """An object and what the rules found in it."""
+
+    raw: Object
+    ref: ObjectRef
+    findings: list[Finding]
+
+
+class ObjectEvaluator:
+    """Adds what the rules of `policy` say about objects to `results`.
+
+    Owners must come before what they own, such as Deployments before pods. With `only_refused`,
+    only what mode `deny` would refuse counts, after what it would fix. `incomplete` are the
+    namespaces with objects that were not evaluated in whole, or findings that are left out; empty
+    for objects without a namespace.
+    """
+
+    def __init__(self, policy: Policy, today: datetime.date, *, only_refused: bool = False) -> None:
+        self.results = Results()
+        self.incomplete: set[str] = set()
+        self._context = Context(today)
+        self._facts = Facts()
+        self._rules = policy.rule_set()
+        self._only_refused = only_refused
+        self._owners = Owners()
+        self._merge_at = _UNMERGED
+
+    def use(self, facts: Facts) -> None:
+        """Use what is known of the cluster from now on."""
+        self._facts = facts
+        self._context = self._context._replace(inventory=facts.inventory)
+
+    def evaluate(self, raw: Object) -> Evaluated:
+        """Evaluate one object; no fault of it, or of gpuward, keeps the others from theirs."""
+        group, kind = kind_of(raw)
+        ref = object_ref(kind, group, as_object(raw.get("metadata")), self._context.namespace)
+        self.results.objects += 1
+        findings: list[Finding] = []
+        try:
+            if why := _oversized_reason(raw):
+                why = f"gpuward cannot evaluate this object because of {why}"
+                self._not_evaluated(ref, f"{ref}: {why}")
+            else:
+                findings = self._check(raw, ref)
+        except TooManyStepsError:
+            self._not_evaluated(ref, f"{ref}: the rules take too many steps for its size")
+        except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the other results
+            why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
+            self._not_evaluated(ref, f"{ref}: {why}")
+        if findings or kind != "Pod":
+            self._owners.add(raw, self._context.namespace)
+        self.results.findings += [_located(finding, raw) for finding in findings]
+        if len(self.results.findings) >= self._merge_at:
+            self.finish()
+            kept = min(2 * len(self.results.findings), MAX_FINDINGS)
+            self._merge_at = _UNMERGED + kept
+        return Evaluated(raw, ref, findings)
+
+    def finish(self) -> None:
+        """Merge what pods of one owner share; report no more findings than the linter."""
+        merged = self._owners.merge(self.results.findings)
+        self.results.findings = [*merged]
+        self.results.leave_out_further_findings()
+        for located in merged[len(self.results.findings) :]:
+            about = located.finding.object
+            self.incomplete.add(about.namespace if about else "")
+
+    def _check(self, raw: Object, ref: ObjectRef) -> list[Finding]:
+        result = check(raw, self._rules, self._context, steps=StepLimit(MAX_STEPS))
+        results = self.results
+        results.pods += result.pods
+        results.components += result.components
+        results.other_objects += result.other_objects
+        results.excepted += len(result.excepted)
+        self._unread_parts(result, ref)
+        if not (self._only_refused and result.findings):
+            return result.findings
+        if not self._is_sent(raw):
+            return []
+        after = fix(raw, self._rules, self._context, steps=StepLimit(MAX_STEPS)).remaining
+        refused = {f.identity for f in after.findings if f.action is Action.DENY}
+        return [finding for finding in result.findings if finding.identity in refused]
+
+    def _is_sent(self, raw: Object) -> bool:
+        """Whether API servers send such an object to the webhook."""
+        return kind_of(raw) not in NOT_SENT and not self._facts.is_excluded(namespace_of(raw))
+
+    def _unread_parts(self, result: EvaluationResult, ref: ObjectRef) -> None:
+        for field in result.malformed_fields:
+            self._not_evaluated(ref, f"{field.object}: {field.why}")
+        for failure in result.failures:
+            why = f"the rule {failure.rule} failed here, please report it: {failure.error}"
+            self._not_evaluated(ref, f"{ref}: {why}")
+
+    def _not_evaluated(self, ref: ObjectRef, message: str) -> None:
+        self.incomplete.add(ref.namespace)
+        self.results.not_evaluated.append(InputNotEvaluated("", 0, 0, message))
+
+
+def _oversized_reason(raw: Object) -> str:
+    """Why an object is too large; empty if it is not.
+
+    What API servers write about its fields does not count: no rule reads it, and counting it takes
+    as long as the rules. Nor do its owners, whose names API servers accept at any length: rules
+    only compare kinds of owners, and a long name must not hide a pod that runs.
+    """
+    metadata = as_object(raw.get("metadata"))
+    if "managedFields" in metadata or "ownerReferences" in metadata:
+        kept = without_managed_fields(metadata)
+        kept.pop("ownerReferences", None)
+        raw = {**raw, "metadata": kept}
+    return oversized_reason(raw, len(json.dumps(raw)))
+
+
+def _located(finding: Finding, raw: Object) -> LocatedFinding:
+    """`finding` with the field at fault as its text: nobody has a file of the object."""
+    text = _field(raw, finding.path)
+    excerpt = Excerpt(text, 0, max(1, len(text)), (), (), 0, 0, 0, 0)
+    return LocatedFinding(reported(finding), "", _NOWHERE, excerpt, finding.object)
+
+
+def _field(raw: Object, path: Path) -> str:
+    """The field at `path`, or its nearest parent that exists, as one line of JSON."""
+    value: Any = raw
+    name = ""
+    for step in path:
+        try:
+            value, name = value[step], str(step)
+        except (KeyError, IndexError, TypeError):
+            break
+    if isinstance(value, dict | list):
+        return f"{name}:"
+    return f"{name}: {json.dumps(value, ensure_ascii=False)}"[:_EXCERPT]
+
+
+# What an audit says about pods together, besides the findings in each.
+
+_BYPASS = "bypass"  # the family of rules about ways to GPUs
+_NAMED = 5  # pods in a remark
+
+
+class PodRemarks:
+    """Collects running pods that can use GPUs without a request, and pods that admission refuses.
+
+    If the nodes with GPUs are not known, every node counts as one.
+    """
+
+    def __init__(self, profile: Profile, facts: Facts) -> None:
+        self._profile = profile
+        self._facts = facts
+        self._unrequested: dict[str, _Names] = defaultdict(_Names)
+        self._refused: dict[str, _Names] = defaultdict(_Names)
+
+    def add(self, evaluated: Evaluated) -> None:
+        """Add the object, if it is such a pod."""
+        errors = [f for f in evaluated.findings if f.action is Action.DENY]
+        if not errors or evaluated.raw.get("kind") != "Pod":
+            return
+        metadata = as_object(evaluated.raw.get("metadata"))
+        namespace = as_text(metadata.get("namespace"))
+        is_denied = self._facts.mode_of(namespace) == Action.DENY.word
+        if is_denied and not self._facts.is_excluded(namespace):
+            self._refused[namespace].add(str(evaluated.ref))
+        if any(RULES[f.rule].family == _BYPASS for f in errors):
+            self._add_unrequested(evaluated)
+
+    def _add_unrequested(self, evaluated: Evaluated) -> None:
+        raw, nodes = evaluated.raw, self._facts.gpu_nodes
+        node = as_text(as_object(raw.get("spec")).get("nodeName"))
+        is_running = as_object(raw.get("status")).get("phase") == "Running"
+        if is_running and (nodes is None or node in nodes) and not _requests(raw, self._profile):
+            self._unrequested[node].add(str(evaluated.ref))
+
+    @property
+    def unrequested(self) -> int:
+        """How many running pods can use GPUs that nobody requested."""
+        return sum(names.count for names in self._unrequested.values())
+
+    @property
+    def refused(self) -> int:
+        """How many pods the modes of their namespaces would refuse now."""
+        return sum(names.count for names in self._refused.values())
+
+    def remarks(self) -> Iterator[Remark]:
+        """A warning for each node, and for each namespace."""
+        for node, pods in sorted(self._unrequested.items()):
+            what = f"{many(pods.count, 'running pod')} can use GPUs that nobody requested"
+            yield Remark("warning", "", 0, 0, f"node {node}: {what}: {pods}")
+        for namespace, pods in sorted(self._refused.items()):
+            what = f"{many(pods.count, 'pod')} would be refused now: created before the namespace"
+            what += " was in mode deny, or while admission did not answer"
+            yield Remark("warning", "", 0, 0, f"namespace {namespace}: {what}: {pods}")
+
+
+class _Names:
+    """Names of pods: how many, and some of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: list[str] = []
+
+    def add(self, name: str) -> None:
+        self.count += 1
+        if self.count <= _NAMED:
+            self._first.append(name)
+
+    def __str__(self) -> str:
+        more = self.count - len(self._first)
+        return ", ".join(self._first) + (f" and {more} more" if more else "")
+
+
+def _requests(raw: Mapping[str, object], profile: Profile) -> bool:
+    subjects = find_subjects({**raw}, profile)
+    return any(isinstance(pod, Pod) and pod_requests_gpu(pod) for pod in subjects)

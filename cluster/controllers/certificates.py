@@ -1,0 +1,359 @@
+"""The certificate controller: every ten seconds, compare the state with the goal and act.
+
+The controller keeps no state of its own: the Secrets hold all progress.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import binascii
+import datetime
+import hashlib
+import random
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple
+
+import structlog
+from cryptography import x509
+
+from certs.authority import service_names
+from certs.clock import utc_now
+from certs.keypairs import bundle, fingerprint, parse_certificates
+from certs.rotation import Change, Observation, RotationPolicy, SecretKind, decide
+from certs.secrets import CertificateState, decode, encode_authority, encode_serving
+from cluster.api.client import KubernetesCluster
+from cluster.api.connection import Connection
+from cluster.api.errors import (
+    Cluster,
+    ClusterError,
+    ConfigurationKind,
+    ConfigurationRef,
+    ConflictError,
+    Object,
+)
+from cluster.controllers.certificate_status import Status
+from cluster.controllers.leader_election import LeaderElection
+from cluster.webhooks.watch import RegistrationWatch, make_policy_watch, make_watch
+
+# Keep the CA bundle in the webhook configurations, whatever others write there.
+
+
+class CaBundlePublisher:
+    """Publishes the bundle to `configurations`; those that do not exist are ignored.
+
+    `on_write` is called with each configuration that was written, and the names of its webhooks.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        configurations: Sequence[ConfigurationRef],
+        monotonic: Callable[[], float],
+        on_write: Callable[[ConfigurationRef, Sequence[str]], None],
+    ) -> None:
+        self._cluster = cluster
+        self._configurations = configurations
+        self._monotonic = monotonic
+        self._on_write = on_write
+        self._bundle = b""
+        self._since = 0.0
+
+    def publish(self, bundle: bytes) -> datetime.timedelta | None:
+        """Write `bundle` (PEM) where it is missing; returns for how long it has been in place.
+
+        None for an empty bundle, which is never written. Raises ClusterError.
+        """
+        if not bundle:
+            return None
+        text = base64.b64encode(bundle).decode("ascii")
+        written = [self._patch(configuration, text) for configuration in self._configurations]
+        if any(written) or bundle != self._bundle:
+            self._bundle, self._since = bundle, self._monotonic()
+        return datetime.timedelta(seconds=self._monotonic() - self._since)
+
+    def _patch(self, ref: ConfigurationRef, bundle: str) -> bool:
+        """Write `bundle` (base64) to the webhooks that lack it; whether there were any."""
+        configuration = self._cluster.get_configuration(ref)
+        if configuration is None:
+            return False
+        webhooks = configuration.get("webhooks") or []
+        indices = [
+            index
+            for index, webhook in enumerate(webhooks)
+            if webhook.get("clientConfig", {}).get("caBundle") != bundle
+        ]
+        if not indices:
+            return False
+        version = configuration["metadata"]["resourceVersion"]
+        self._cluster.write_bundle(ref, version, indices, bundle)
+        self._on_write(ref, [webhooks[index]["name"] for index in indices])
+        return True
+
+
+_MAX_STEPS = 8  # of one reconciliation; the first certificate takes three
+_LEASE_INTERVALS = 4
+_log = structlog.get_logger("gpuward.certs")
+
+ServedCertificates = Callable[[], Mapping[str, str | None] | None]
+"""For each address the fingerprint of its certificate; None if no address is known."""
+
+
+class Clocks(NamedTuple):
+    """The time of day in UTC, and monotonic seconds."""
+
+    now: Callable[[], datetime.datetime] = utc_now
+    monotonic: Callable[[], float] = time.monotonic
+
+
+class ControllerConfig(NamedTuple):
+    """The names of the objects that the controller manages.
+
+    `interval_seconds` is the time between two reconciliations. `also_trusted` are other
+    authorities, which are published together with the controller's own.
+    """
+
+    authority_secret: str
+    serving_secret: str
+    lease: str
+    configurations: Sequence[ConfigurationRef]
+    interval_seconds: float = 10.0
+    also_trusted: Sequence[x509.Certificate] = ()
+
+
+class Controller:
+    """Keeps the certificates of `config` as `policy` demands; `identity` names this process.
+
+    `watch` compares the webhook configurations after each reconciliation, and `check_policy` is
+    called then, also in a process that does not hold the Lease.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ControllerConfig,
+        policy: RotationPolicy,
+        *,
+        identity: str,
+        replicas: ServedCertificates,
+        clocks: Clocks | None = None,
+        watch: RegistrationWatch | None = None,
+        check_policy: Callable[[], None] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._policy = policy
+        self._replicas = replicas
+        self._clocks = clocks or Clocks()
+        self.status = Status(self._clocks.now, self._clocks.monotonic, 5 * config.interval_seconds)
+        self._watch = watch
+        self._check_policy = check_policy
+        if watch is not None:
+            self.status.add(watch)
+        self._leader_election = LeaderElection(
+            cluster,
+            config.lease,
+            identity,
+            seconds=_LEASE_INTERVALS * config.interval_seconds,
+            monotonic=self._clocks.monotonic,
+            clock=self._clocks.now,
+        )
+        self._publisher = CaBundlePublisher(
+            cluster, config.configurations, self._clocks.monotonic, self._on_write
+        )
+
+    def run(self, stop: threading.Event) -> None:
+        """Reconcile until `stop` is set, then release the Lease."""
+        spread = random.SystemRandom()
+        while not stop.is_set():
+            self.reconcile()
+            if self._watch is not None:
+                self._watch.compare()
+            if self._check_policy is not None:
+                self._check_policy()
+            stop.wait(self._config.interval_seconds * spread.uniform(0.9, 1.1))
+        try:
+            self._leader_election.release()
+        except ClusterError as error:
+            _log.warning("lease not released", error=str(error))
+
+    def reconcile(self) -> bool:
+        """Do all that can be done now; whether it succeeded. Errors are logged and counted."""
+        try:
+            self.status.is_leader = self._leader_election.acquire()
+            if self.status.is_leader:
+                self._rotate()
+        except ConflictError as error:
+            # The next reconciliation sees what somebody else wrote.
+            _log.info("conflict", error=str(error))
+        except ClusterError as error:
+            _log.error("reconciliation failed", error=str(error))
+            self.status.finish(failed=True)
+            return False
+        except Exception:  # noqa: BLE001  # the outermost loop
+            # Most likely a bug. The next reconciliation may succeed, and a process that ends would
+            # forget for how long the bundle has been published.
+            _log.exception("reconciliation failed")
+            self.status.finish(failed=True)
+            return False
+        self.status.finish(failed=False)
+        return True
+
+    def _rotate(self) -> None:
+        replicas = self._replicas()
+        for _ in range(_MAX_STEPS):
+            secrets = {
+                SecretKind.AUTHORITY: self._cluster.get_secret(self._config.authority_secret),
+                SecretKind.SERVING: self._cluster.get_secret(self._config.serving_secret),
+            }
+            state = decode(_data(secrets[SecretKind.AUTHORITY]), _data(secrets[SecretKind.SERVING]))
+            self.status.observe(state, replicas)
+            trusted = bundle((*state.trusted, *self._config.also_trusted))
+            observation = Observation(self._publisher.publish(trusted), replicas)
+            change = decide(state, observation, self._clocks.now(), self._policy)
+            if change is None or not self._leader_election.held:
+                return
+            self._write(change, secrets[change.secret])
+
+    def _write(self, change: Change, secret: Object) -> None:
+        serving = change.secret is SecretKind.SERVING
+        data = encode_serving(change.state) if serving else encode_authority(change.state)
+        encoded = {name: base64.b64encode(content).decode() for name, content in data.items()}
+        self._cluster.update_secret({**secret, "data": encoded})
+        name = secret["metadata"]["name"]
+        _log.info("secret written", secret=name, why=change.reason, **_log_fields(change.state))
+
+    def _on_write(self, configuration: ConfigurationRef, webhooks: Sequence[str]) -> None:
+        self.status.published += 1
+        _log.info(
+            "CA bundle written",
+            kind=configuration.kind.value,
+            configuration=configuration.name,
+            webhooks=list(webhooks),
+        )
+
+
+def _log_fields(state: CertificateState) -> dict[str, str | int]:
+    """What the log may contain: fingerprints and dates, never a key."""
+    fields: dict[str, str | int] = {"retired": len(state.retired)}
+    for name in ("signer", "successor", "leaf"):
+        pair = getattr(state, name)
+        if pair is not None:
+            fields[name] = fingerprint(pair.certificate)[:16]
+            fields[f"{name}_until"] = pair.certificate.not_valid_after_utc.isoformat()
+    return fields
+
+
+def _data(secret: Object) -> dict[str, bytes]:
+    """The data of a Secret; a value that is not base64 counts as missing."""
+    data = {}
+    for name, text in (secret.get("data") or {}).items():
+        try:
+            data[name] = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError, TypeError):
+            continue
+    return data
+
+
+# Find out which certificate each replica serves.
+#
+# It opens a TLS connection to each replica, so it needs no permissions in the cluster.
+
+_TIMEOUT_SECONDS = 3.0
+_MAX_CONNECTIONS = 8
+
+
+def served_certificates(host: str, port: int, server_name: str) -> dict[str, str | None] | None:
+    """Return the SHA-256 of the certificate on `port` of each address of `host`.
+
+    The value is None for an address that serves no certificate. Returns None if `host` has no
+    address. `server_name` is the name that the client sends.
+    """
+    try:
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return None
+    addresses = sorted({str(address[0]) for *_, address in infos})
+    if not addresses:
+        return None
+    with ThreadPoolExecutor(_MAX_CONNECTIONS) as pool:
+        fingerprints = pool.map(lambda address: _fingerprint(address, port, server_name), addresses)
+        return dict(zip(addresses, fingerprints, strict=True))
+
+
+def _fingerprint(address: str, port: int, server_name: str) -> str | None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # The connection only reads the certificate and sends no data, so it need not verify anything.
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    # In TLS 1.3 the certificate arrives before the server can ask for a client certificate.
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        with (
+            socket.create_connection((address, port), timeout=_TIMEOUT_SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname=server_name) as connection,
+        ):
+            certificate = connection.getpeercert(binary_form=True)
+    except OSError:
+        return None
+    return hashlib.sha256(certificate).hexdigest() if certificate else None
+
+
+# Make the controller from the options of the command line.
+
+
+def make_controller(options: argparse.Namespace) -> Controller:
+    """The controller that `options` describe.
+
+    Raises ClusterError without credentials, CertificateError if `also_trust` is broken.
+    """
+    names = service_names(options.service, options.namespace)
+    policy = RotationPolicy(
+        names,
+        datetime.timedelta(days=options.ca_days),
+        datetime.timedelta(days=options.leaf_days),
+        datetime.timedelta(minutes=options.propagation_minutes),
+    )
+    names_by_kind = (
+        (ConfigurationKind.MUTATING, options.mutating_configuration),
+        (ConfigurationKind.VALIDATING, options.validating_configuration),
+    )
+    config = ControllerConfig(
+        options.ca_secret,
+        options.secret,
+        options.lease,
+        [
+            ConfigurationRef(kind, name)
+            for kind, text in names_by_kind
+            for name in _split_names(text)
+        ],
+        options.interval,
+        parse_certificates((options.also_trust or "").encode()),
+    )
+    watch, check_policy = None, None
+    if expected := options.expected_registration:
+        connection = Connection.in_cluster(options.kubeconfig)
+        watch = make_watch(connection, expected, options.settle_seconds, options.interval)
+    if options.policy:
+        connection = Connection.in_cluster(options.kubeconfig)
+        check_policy = make_policy_watch(connection, options.policy).check
+    host = f"{options.headless_service}.{options.namespace}.svc"
+    return Controller(
+        KubernetesCluster(options.namespace, options.kubeconfig),
+        config,
+        policy,
+        identity=options.identity,
+        replicas=partial(served_certificates, host, options.serving_port, names[-1]),
+        watch=watch,
+        check_policy=check_policy,
+    )
+
+
+def _split_names(text: str | None) -> list[str]:
+    return [name for part in (text or "").split(",") if (name := part.strip())]

@@ -1,0 +1,300 @@
+"""Accept GpuExceptions as the policy delegates: write their conditions, and the webhook's file."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import structlog
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from cluster.api.client import GpuExceptions
+from cluster.api.errors import ClusterError, ConflictError, MissingError, Object
+from cluster.service import add_service_options, metrics_of
+from policies.controller_files import (
+    EXCEPTIONS_FILE,
+    ExceptionsFile,
+    deciding_fields,
+    format_exceptions,
+    parse_exceptions,
+)
+from policies.gpu_exceptions import Acceptance, Reason, acceptances
+from policies.loading import PolicyError
+from policies.policy import Policy
+from policies.policy_files import load_policy_file
+from rules.base.json_values import as_object, as_objects
+from terminal.arguments import CommandParser
+
+# The condition `Accepted` of a GpuException.
+
+ACCEPTED = "Accepted"
+
+
+def with_condition(
+    raw: Mapping[str, Any], found: Acceptance, now: datetime.datetime
+) -> list[Object] | None:
+    """The conditions that the object should have; None if it has them.
+
+    Conditions of other types stay. The time of the last transition changes only with the status.
+    """
+    present = [dict(each) for _, each in as_objects(as_object(raw.get("status")).get("conditions"))]
+    others = [each for each in present if each.get("type") != ACCEPTED]
+    before = next((each for each in present if each.get("type") == ACCEPTED), {})
+    status = "True" if found.accepted else "False"
+    since = before.get("lastTransitionTime") if before.get("status") == status else None
+    condition = {
+        "type": ACCEPTED,
+        "status": status,
+        "observedGeneration": as_object(raw.get("metadata")).get("generation", 0),
+        "lastTransitionTime": since or now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "reason": found.reason.value,
+        "message": found.message,
+    }
+    return None if condition == before else [*others, condition]
+
+
+RENEW_SECONDS = 600.0
+"""How often the file is written though nothing has changed; the webhook uses it for an hour."""
+MAX_STATUS_WRITES = 200
+"""How many conditions one pass writes; the next one writes the others."""
+_MAX_CHANGES = 5_000
+_WRITING_SECONDS = 60.0
+_STALE_SECONDS = 600.0  # a pass takes less
+_log = structlog.get_logger("gpuward.exceptions")
+
+
+class ExceptionsController(Collector):
+    """Compares all GpuExceptions with the policy at each `reconcile()`.
+
+    `load_policy` returns the present policy, or raises PolicyError.
+    """
+
+    def __init__(
+        self,
+        cluster: GpuExceptions,
+        load_policy: Callable[[], Policy],
+        *,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._load_policy = load_policy
+        self._now = now
+        self._monotonic = monotonic
+        self._ended_at = monotonic()
+        self._counts: Counter[Reason] = Counter()
+        self._checked_at = 0.0
+        self._failures = 0
+        self._error = ""
+
+    def reconcile(self) -> None:
+        """One pass. Errors are logged, and counted; the next pass makes up for it."""
+        try:
+            self._reconcile()
+        except (ClusterError, PolicyError) as error:
+            self._failures += 1
+            if str(error) != self._error:
+                self._error = str(error)
+                _log.error("GpuExceptions not checked", error=self._error)
+        except Exception:  # noqa: BLE001  # the next pass may succeed
+            self._failures += 1
+            _log.exception("GpuExceptions not checked")
+        else:
+            self._error = ""
+        self._ended_at = self._monotonic()
+
+    def _reconcile(self) -> None:
+        policy = self._load_policy()
+        now = datetime.datetime.fromtimestamp(self._now(), tz=datetime.UTC)
+        counts: Counter[Reason] = Counter()
+        kept: list[dict[str, Any]] = []
+        changes: list[tuple[Object, list[Object]]] = []
+        for raw, found in acceptances(self._cluster.list_objects(), policy, now.date()):
+            counts[found.reason] += 1
+            if found.exception is not None:
+                kept.append(deciding_fields(raw))
+            conditions = with_condition(raw, found, now)
+            if conditions is not None and len(changes) < _MAX_CHANGES:
+                changes.append((_reference(raw), conditions))
+        # First the file: a condition says what is on its way to the webhook.
+        self._write_file(ExceptionsFile(now, tuple(kept)))
+        self._counts, self._checked_at = counts, now.timestamp()
+        self._write_conditions(changes)
+
+    def _write_conditions(self, changes: list[tuple[Object, list[Object]]]) -> None:
+        """Write the conditions of some objects. Afterwards ClusterError, if one was refused."""
+        # In any order, so that no tenant's objects, which may be too large to be written, keep
+        # those of others waiting.
+        random.shuffle(changes)
+        until, refused = self._monotonic() + _WRITING_SECONDS, None
+        for raw, conditions in changes[:MAX_STATUS_WRITES]:
+            try:
+                self._cluster.write_conditions(raw, conditions)
+            except (ConflictError, MissingError):
+                continue  # it has changed since it was read: the next pass reads it again
+            except ClusterError as error:
+                refused = error
+            else:
+                _log_condition(raw, conditions[-1])
+            if self._monotonic() > until:
+                break
+        if refused is not None:
+            raise refused
+
+    def _write_file(self, file: ExceptionsFile) -> None:
+        config_map = self._cluster.get_config_map()
+        text = (config_map.get("data") or {}).get(EXCEPTIONS_FILE, "")
+        if _is_fresh(text, file):
+            return
+        data = {EXCEPTIONS_FILE: format_exceptions(file)}
+        # Other keys have no owner.
+        self._cluster.update_config_map({**config_map, "data": data, "binaryData": None})
+
+    @property
+    def alive(self) -> bool:
+        """Whether passes still end, well or badly: a restart would not help a failing one."""
+        return self._monotonic() - self._ended_at <= _STALE_SECONDS
+
+    def metrics(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        return metrics_of(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics."""
+        objects = GaugeMetricFamily(
+            "gpuward_gpu_exception_objects",
+            "GpuExceptions by the reason of their condition Accepted.",
+            labels=("reason",),
+        )
+        for reason in Reason:
+            objects.add_metric((reason.value,), self._counts[reason])
+        yield objects
+        yield GaugeMetricFamily(
+            "gpuward_gpu_exceptions_checked_timestamp_seconds",
+            "When all GpuExceptions were last compared with the policy.",
+            self._checked_at,
+        )
+        yield CounterMetricFamily(
+            "gpuward_gpu_exceptions_failures", "Comparisons that failed.", self._failures
+        )
+
+
+def _log_condition(raw: Object, accepted: Object) -> None:
+    _log.info(
+        "GpuException checked",
+        namespace=raw["metadata"]["namespace"],
+        name=raw["metadata"]["name"],
+        accepted=accepted["status"],
+        reason=accepted["reason"],
+    )
+
+
+def _reference(raw: Mapping[str, Any]) -> Object:
+    """What identifies the object that was read."""
+    metadata = raw["metadata"]
+    return {"metadata": {key: metadata[key] for key in ("namespace", "name", "resourceVersion")}}
+
+
+def _is_fresh(text: str, file: ExceptionsFile) -> bool:
+    """Whether `text` has the objects of `file`, and is not old."""
+    try:
+        found = parse_exceptions(text.encode())
+    except ValueError:
+        return False
+    age = (file.checked_at - found.checked_at).total_seconds()
+    same = json.dumps(found.objects) == json.dumps(file.objects)
+    return same and 0 <= age < RENEW_SECONDS
+
+
+# The command `gpuward exceptions`: run the controller for GpuExceptions.
+
+_DESCRIPTION = """\
+Compare the GpuExceptions of all namespaces with what the policy delegates, every 15
+seconds. Write the condition Accepted of each, and all accepted ones into a ConfigMap,
+from which the webhook reads them."""
+_EPILOG = """\
+The credentials are those of the pod in which this runs, or of a kubeconfig file. They must
+allow listing GpuExceptions and patching their status, and getting and updating the
+ConfigMap, which must exist."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command with these command-line arguments, and return its exit status."""
+    return _run(make_parser().parse_args(arguments))
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = CommandParser(prog="gpuward exceptions", description="GpuExceptions.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        help="run the controller",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for option, required, text in (
+        ("--namespace NAME", True, "The namespace of the ConfigMap."),
+        ("--config-map NAME", True, "The ConfigMap for the accepted GpuExceptions."),
+        ("--policy FILE", True, "The policy of the webhook."),
+        ("--fallback-policy FILE", False, "The policy to start with if the other is unusable."),
+    ):
+        flag, metavar = option.split()
+        run.add_argument(flag, metavar=metavar, required=required, help=text)
+    add_service_options(run, 15.0, "comparisons")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run until SIGTERM or SIGINT; the exit status."""
+    from cluster.api.client import KubernetesGpuExceptions  # noqa: PLC0415
+    from cluster.api.connection import Connection  # noqa: PLC0415  # --help needs none of this
+    from cluster.service import Service, repeat, run_or_report  # noqa: PLC0415
+
+    def make() -> Service:
+        connection = Connection.in_cluster(options.kubeconfig)
+        cluster = KubernetesGpuExceptions(connection, options.namespace, options.config_map)
+        policy = PolicySource(options.policy, options.fallback_policy)
+        controller = ExceptionsController(cluster, policy.load)
+        run = repeat(controller.reconcile, options.interval)
+        return Service(run, lambda: controller.alive, controller.metrics)
+
+    return run_or_report(make, options.status_port, "exceptions")
+
+
+# The policy that the controller goes by: that of the webhook.
+
+
+class PolicySource:
+    """The policy in the file `path`; if it cannot be used, the last one, or else the fallback.
+
+    The webhook does the same, so both go by the same policy.
+    """
+
+    def __init__(self, path: str, fallback: str | None = None) -> None:
+        self._path = path
+        self._fallback = fallback
+        self._last: Policy | None = None
+        self._error = ""
+
+    def load(self) -> Policy:
+        """The policy as it is now. PolicyError if there is none that can be used."""
+        try:
+            self._last = load_policy_file(self._path, [])
+        except PolicyError as error:
+            if str(error) != self._error:
+                self._error = str(error)
+                _log.error("policy refused", error=self._error)
+            if self._last is None and self._fallback is None:
+                raise
+            return self._last or load_policy_file(self._fallback, [])
+        self._error = ""
+        return self._last

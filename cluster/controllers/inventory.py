@@ -1,0 +1,315 @@
+"""Keep the inventory in its ConfigMaps up to date."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import structlog
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from cluster.api.errors import ClusterError, Object
+from cluster.service import add_service_options, metrics_of
+from cluster.source.objects import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    CONFIG_MAPS,
+    DEVICE_CLASSES,
+    NODES,
+    RUNTIME_CLASSES,
+    MissingRightError,
+    NotServedError,
+    ObjectSource,
+    SourceError,
+)
+from policies.controller_files import (
+    MAX_PARTS,
+    CheckedInventory,
+    TooLargeError,
+    file_name,
+    format_inventory,
+    parse_inventory,
+    without_largest_namespaces,
+)
+from policies.loading import PolicyError
+from rules.base.json_values import as_object
+from rules.inventory.inventory import Inventory
+from rules.profile.profile import Profile
+from rules.workloads.referred_objects import add_objects, new_builder, variables_of_runtimes
+from terminal import write_error
+from terminal.arguments import CommandParser
+
+# List what the webhook is to know of other objects.
+
+# Quotas and limits of namespaces are not listed: the API server itself compares pods with them.
+ALWAYS = (RUNTIME_CLASSES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS)
+
+
+def list_inventory(
+    source: ObjectSource,
+    profile: Profile,
+    *,
+    reads_config_maps: bool,
+    reads_nodes: bool,
+    on_error: Callable[[SourceError], object],
+) -> Inventory:
+    """What `source` says of other objects.
+
+    A resource that the API server does not serve is left out, and one that the account must not
+    list, which is given to `on_error`. Raises SourceError if a list cannot be read to its end: half
+    of what was known would be forgotten.
+    """
+    variables = variables_of_runtimes(profile)
+    builder = new_builder(profile)
+    chosen = ((CONFIG_MAPS, reads_config_maps), (NODES, reads_nodes))
+    unknown = []
+    for resource in (*ALWAYS, *(resource for resource, is_read in chosen if is_read)):
+        try:
+            for raw in source.list(resource):
+                # Most ConfigMaps set no variable that matters, and there are many.
+                if resource is not CONFIG_MAPS or variables.among(as_object(raw.get("data"))):
+                    add_objects(builder, raw, None)
+        except NotServedError:
+            continue
+        except MissingRightError as error:
+            unknown.append(resource)
+            on_error(error)
+    # What a device class stands for is no resource of a node, so all of them must be known too.
+    builder.nodes.has_all = reads_nodes and not {NODES, DEVICE_CLASSES}.intersection(unknown)
+    if missing := builder.what_is_missing():
+        on_error(SourceError(missing))
+    if builder.nodes.is_full:
+        why = "nodes have more labels about GPUs, or GPU resources, than an inventory holds: pods"
+        on_error(SourceError(f"{why} are not compared with them"))
+    return builder.inventory()
+
+
+RENEW_SECONDS = 600.0
+"""How often the files are written though nothing has changed; the webhook uses them for an hour."""
+_NAMED = 5  # namespaces in a message
+_STALE_SECONDS = 1800.0  # a pass through a large cluster, with attempts that fail, takes less
+_log = structlog.get_logger("gpuward.inventory")
+
+
+class Stored(Protocol):
+    """A ConfigMap: `cluster.api.client.StoredConfigMap`."""
+
+    def get(self) -> Object:
+        """The ConfigMap as it is now."""
+
+    def update(self, config_map: Object) -> None:
+        """Replace it."""
+
+
+class InventoryController(Collector):
+    """Lists the inventory at each `reconcile()`, and writes one part into each of `config_maps`.
+
+    `profile` returns the profile of the present policy, or raises PolicyError.
+    """
+
+    def __init__(
+        self,
+        source: ObjectSource,
+        config_maps: Sequence[Stored],
+        profile: Callable[[], Profile],
+        *,
+        reads_config_maps: bool,
+        reads_nodes: bool,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source = source
+        self._config_maps = config_maps
+        self._profile = profile
+        self._reads_config_maps = reads_config_maps
+        self._reads_nodes = reads_nodes
+        self._now = now
+        self._monotonic = monotonic
+        self._ended_at = monotonic()
+        self._checked_at = 0.0
+        self._objects = 0
+        self._failures = 0
+        self._errors: list[str] = []
+
+    def reconcile(self) -> None:
+        """One pass. Errors are logged, and counted; the next pass makes up for it."""
+        errors: list[str] = []
+        try:
+            self._reconcile(lambda error: errors.append(str(error)))
+        except (ClusterError, PolicyError, SourceError, TooLargeError) as error:
+            errors.append(str(error))
+        except Exception:  # noqa: BLE001  # the next pass may succeed
+            self._failures += 1
+            _log.exception("inventory not written")
+        self._failures += bool(errors)
+        for text in errors:
+            if text not in self._errors:
+                _log.error("inventory incomplete", error=text)
+        self._errors = errors
+        self._ended_at = self._monotonic()
+
+    def _reconcile(self, on_error: Callable[[SourceError], object]) -> None:
+        now = datetime.datetime.fromtimestamp(self._now(), tz=datetime.UTC)
+        inventory = list_inventory(
+            self._source,
+            self._profile(),
+            reads_config_maps=self._reads_config_maps,
+            reads_nodes=self._reads_nodes,
+            on_error=on_error,
+        )
+        stored = [config_map.get() for config_map in self._config_maps]
+        if not _is_fresh(stored, now, inventory):
+            texts = self._texts(CheckedInventory(now, inventory), on_error)
+            for part, (config_map, raw) in enumerate(zip(self._config_maps, stored, strict=True)):
+                # Other keys have no owner.
+                data = {file_name(part): texts[part]}
+                config_map.update({**raw, "data": data, "binaryData": None})
+        self._objects, self._checked_at = len(inventory), now.timestamp()
+
+    def _texts(
+        self, checked: CheckedInventory, on_error: Callable[[SourceError], object]
+    ) -> list[str]:
+        """One text for each ConfigMap. What does not fit is left out, and given to `on_error`."""
+        parts = len(self._config_maps)
+        try:
+            return format_inventory(checked, parts)
+        except TooLargeError as error:
+            kept, left_out = without_largest_namespaces(checked.inventory, parts)
+            names = ", ".join(left_out[:_NAMED])
+            more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+            why = f"{error}: raise clusterInventory.parts; left out: namespaces {names}{more}"
+            on_error(SourceError(why))
+            return format_inventory(checked._replace(inventory=kept), parts)
+
+    @property
+    def alive(self) -> bool:
+        """Whether passes still end, well or badly: a restart would not help a failing one."""
+        return self._monotonic() - self._ended_at <= _STALE_SECONDS
+
+    def metrics(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        return metrics_of(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics."""
+        yield GaugeMetricFamily(
+            "gpuward_inventory_listed_objects", "Objects in the inventory.", self._objects
+        )
+        yield GaugeMetricFamily(
+            "gpuward_inventory_checked_timestamp_seconds",
+            "When the inventory was last compared with the cluster.",
+            self._checked_at,
+        )
+        yield CounterMetricFamily(
+            "gpuward_inventory_failures",
+            "Comparisons that failed, or had to leave something out.",
+            self._failures,
+        )
+
+
+def _is_fresh(stored: Sequence[Object], now: datetime.datetime, inventory: Inventory) -> bool:
+    """Whether the ConfigMaps have this inventory, and are not old."""
+    texts = [(raw.get("data") or {}).get(file_name(part), "") for part, raw in enumerate(stored)]
+    try:
+        found = parse_inventory([text.encode() for text in texts])
+    except ValueError:
+        return False
+    age = (now - found.checked_at).total_seconds()
+    return found.inventory == inventory and 0 <= age < RENEW_SECONDS
+
+
+# The command `gpuward inventory`: run the controller for the webhook's inventory.
+
+_DESCRIPTION = """\
+List what rules may need to know of other objects, every minute, and write it into
+ConfigMaps, from which the webhook reads it."""
+_EPILOG = """\
+The credentials are those of the pod in which this runs, or of a kubeconfig file. They must
+allow getting and updating the ConfigMaps, which must exist, and should allow listing what
+is to be known. What they do not allow stays unknown, and the log says so."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command with these command-line arguments, and return its exit status."""
+    return _run(make_parser().parse_args(arguments))
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = CommandParser(
+        prog="gpuward inventory", description="What the webhook knows of other objects."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        help="run the controller",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument(
+        "--namespace", metavar="NAME", required=True, help="The namespace of the ConfigMaps."
+    )
+    run.add_argument(
+        "--config-map",
+        metavar="NAME",
+        required=True,
+        dest="config_maps",
+        action="append",
+        help=f"A ConfigMap for a part of the inventory; repeatable, at most {MAX_PARTS} times. "
+        "Each holds a megabyte.",
+    )
+    run.add_argument("--policy", metavar="FILE", required=True, help="The policy of the webhook.")
+    run.add_argument(
+        "--fallback-policy",
+        metavar="FILE",
+        help="The policy to start with if the other is unusable.",
+    )
+    run.add_argument(
+        "--read-config-maps",
+        action="store_true",
+        help="List also the ConfigMaps of all namespaces, and keep those variables in them that "
+        "container runtimes read.",
+    )
+    run.add_argument(
+        "--read-nodes",
+        action="store_true",
+        help="List also the Nodes, and say that these are all: for clusters in which no autoscaler "
+        "adds nodes of other kinds.",
+    )
+    add_service_options(run, 60.0, "lists")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run until SIGTERM or SIGINT; the exit status."""
+    if len(options.config_maps) > MAX_PARTS:
+        write_error("gpuward inventory", f"more than {MAX_PARTS} times --config-map")
+        return 2
+    from cluster.api.client import StoredConfigMap  # noqa: PLC0415  # --help needs none of this
+    from cluster.api.connection import Connection  # noqa: PLC0415
+    from cluster.controllers.gpu_exceptions import PolicySource  # noqa: PLC0415
+    from cluster.service import Service, repeat, run_or_report  # noqa: PLC0415
+    from cluster.source.api_server import ApiServerSource  # noqa: PLC0415
+
+    def make() -> Service:
+        connection = Connection.in_cluster(options.kubeconfig)
+        policy = PolicySource(options.policy, options.fallback_policy)
+        controller = InventoryController(
+            ApiServerSource(connection),
+            [
+                StoredConfigMap(connection, options.namespace, name, "gpuward-inventory")
+                for name in options.config_maps
+            ],
+            profile=lambda: policy.load().profile,
+            reads_config_maps=options.read_config_maps,
+            reads_nodes=options.read_nodes,
+        )
+        run = repeat(controller.reconcile, options.interval)
+        return Service(run, lambda: controller.alive, controller.metrics)
+
+    return run_or_report(make, options.status_port, "inventory")

@@ -1,0 +1,294 @@
+"""Nodes whose cards ACK's cGPU shares: versions, regions, and pods for each card."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote
+
+from cluster.api.errors import ClusterError, ForbiddenError
+from cluster.doctor.facts import Facts, by_name, name_of, nodes_with_shared_cards, why_missing
+from cluster.doctor.rows import Row, names, not_known, ok, wrong
+from cluster.source.objects import DAEMON_SETS, MUTATING, NODES, PODS, SLICES, VALIDATING, Object
+from rules.all_rules import ALL_RULES
+from rules.base.json_values import as_object, as_text
+from rules.base.traits import NODE, WEBHOOK_CONFIGURATION, satisfies
+from rules.base.words import matches_any
+from rules.engine.fixing import check
+from rules.finding import Action
+from rules.gpu.images import image_name, image_tag
+from rules.objects.kubernetes_objects import KubernetesObject
+from rules.placement.node_labels import CARD_LABELS, DRIVER_LABELS, GPU_MEM, MODE, REGION_LABELS
+from rules.profile.context import Context
+from rules.profile.platforms.ack import FEATURES_BY_MODE, MEMORY_ISOLATION
+from rules.profile.platforms.programs import KUBE_SCHEDULER
+from rules.profile.platforms.records import Component, Feature, Minimum
+from rules.profile.platforms.support import (
+    Support,
+    card_support,
+    minimum_of,
+    os_support,
+    region_support,
+    runtime_support,
+    version_support,
+)
+from rules.profile.profile import Profile
+
+_REQUIREMENTS = "requirements"
+
+
+def check_requirements(facts: Facts) -> Iterator[Row]:
+    """One row for each requirement of a feature and each version that nodes or the cluster have."""
+    schedulers = [image_tag(i) for i in sorted(facts.images) if image_name(i) == KUBE_SCHEDULER]
+    # ACK's pages name no object of the cluster that shows the version of cGPU.
+    components: dict[Component, list[str]] = {
+        "kube-scheduler": schedulers,
+        "ack-ai-installer": sorted(_installer_versions(facts)),
+        "cgpu": [],
+    }
+    answers: dict[tuple[str, str, str, Support, str], tuple[Feature, list[str]]] = {}
+    for name, node in by_name(facts.objects(NODES)):
+        labels = as_object(as_object(node.get("metadata")).get("labels"))
+        for feature in FEATURES_BY_MODE.get(as_text(labels.get(MODE)), ()):
+            kubelet = as_text(as_object(_status(node).get("nodeInfo")).get("kubeletVersion"))
+            requirements = (
+                *_requirements(feature, node, labels),
+                *_of_components(feature, kubelet, components),
+            )
+            for what, value, support, needed in requirements:
+                key = feature.name, what, value, support, needed
+                answers.setdefault(key, (feature, []))[1].append(name)
+    for (_, what, value, support, needed), (feature, found) in sorted(
+        answers.items(), key=lambda item: (*item[0][:3], item[0][4])
+    ):
+        subject = f"{names(found)} ({what})"
+        thing = f"{feature.title}: {what} {value}".rstrip()
+        remedy = f'see "{feature.source.title}" of {feature.source.publisher}'
+        match support:
+            case Support.SUPPORTED:
+                yield ok(_REQUIREMENTS, subject, f"{thing} is supported")
+            case Support.UNSUPPORTED:
+                minimum = f": it needs {needed}" if needed else ""
+                yield wrong(_REQUIREMENTS, subject, f"{thing} is not supported{minimum}", remedy)
+            case Support.UNKNOWN:
+                nowhere = "shows in no pod" if what in components else "is not stated by the node"
+                why = "is on no list" if value else nowhere
+                yield not_known(_REQUIREMENTS, subject, f"{thing} {why}", remedy)
+
+
+def _requirements(
+    feature: Feature, node: Object, labels: Mapping[str, object]
+) -> Iterator[tuple[str, str, Support, str]]:
+    info = as_object(_status(node).get("nodeInfo"))
+    kubelet = as_text(info.get("kubeletVersion"))
+    if needed := minimum_of(feature, "kubernetes", kubelet):
+        support = version_support(feature, "kubernetes", kubelet)
+        yield "Kubernetes", kubelet, support, _shown(needed)
+    runtime = as_text(info.get("containerRuntimeVersion"))
+    if needed := minimum_of(feature, "docker" if runtime.startswith("docker:") else "containerd"):
+        yield "runtime", runtime, runtime_support(feature, runtime), _shown(needed)
+    if needed := minimum_of(feature, "driver"):
+        driver = _first(labels, DRIVER_LABELS)
+        yield "driver", driver, version_support(feature, "driver", driver), _shown(needed)
+    if feature.operating_systems:
+        system = as_text(info.get("osImage"))
+        yield "operating system", system, os_support(feature, system), ""
+    if feature.regions:
+        region = _first(labels, REGION_LABELS)
+        yield "region", region, region_support(feature, region), ""
+    if feature.card_families:
+        card = _first(labels, CARD_LABELS)
+        yield "card", card, card_support(feature, card), ""
+
+
+def _of_components(
+    feature: Feature, cluster: str, versions: Mapping[Component, list[str]]
+) -> Iterator[tuple[str, str, Support, str]]:
+    """Programs that are the same for all nodes, on a cluster of this version."""
+    for component, stated in versions.items():
+        if needed := minimum_of(feature, component, cluster):
+            for version in stated or [""]:
+                support = version_support(feature, component, version, cluster)
+                yield component, version, support, _shown(needed)
+
+
+def _shown(minimum: Minimum) -> str:
+    return f"a version after {minimum.version}" if minimum.after else f"{minimum.version} or newer"
+
+
+def _installer_versions(facts: Facts) -> Iterator[str]:
+    """The versions of the chart that installs sharing, as Helm's label says them."""
+    for item in facts.objects(DAEMON_SETS):
+        labels = as_object(as_object(item.get("metadata")).get("labels"))
+        name, _, version = as_text(labels.get("helm.sh/chart")).rpartition("-")
+        if name == "ack-ai-installer":
+            yield version
+
+
+def _status(node: Object) -> Mapping[str, object]:
+    return as_object(node.get("status"))
+
+
+def _first(labels: Mapping[str, object], keys: Iterable[str]) -> str:
+    """The value of the first label that the node has; empty if it has none."""
+    return next(filter(None, (as_text(labels.get(key)) for key in keys)), "")
+
+
+def check_pods_per_card(facts: Facts) -> Iterator[Row]:
+    """One row for each card with more pods than cGPU allows, or one for all."""
+    most = MEMORY_ISOLATION.max_pods_per_card
+    nodes = nodes_with_shared_cards(facts)
+    if not nodes:
+        return  # no cards are shared so
+    if row := why_missing(facts, "pods per card", PODS):
+        yield row
+        return
+    pods: Counter[tuple[str, str]] = Counter()
+    for consumer in facts.usage.consumers if facts.usage else ():
+        pods.update({(consumer.node, s.card) for s in consumer.shares if s.resource == GPU_MEM})
+    crowded = [(place, count) for place, count in sorted(pods.items()) if count > most]
+    for (node, card), count in crowded:
+        message = f"{count} pods share the card; cGPU allows {most}"
+        yield wrong("pods per card", f"card {card} of {node}", message, "move some of them away")
+    if not crowded:
+        yield ok("pods per card", names(nodes), f"no card has more than {most}")
+
+
+# Nodes that are labelled as GPU nodes, and whether they offer GPUs.
+
+_GPU_NODES = "GPU nodes"
+_SEE_DEVICE_PLUGIN = (
+    "see whether the device plugin runs there and what it logs: "
+    "kubectl get pods -A --field-selector spec.nodeName=NODE"
+)
+
+_DRIVER_REMEDY = (
+    "if it stays so, see what the DRA driver logs: it replaces the slices of a pool one by one"
+)
+
+
+def check_gpu_nodes(facts: Facts) -> Iterator[Row]:
+    """One row for the nodes that offer GPUs, and one for those that should and do not.
+
+    Also one for each pool of devices that is not known as a whole.
+    """
+    if row := why_missing(facts, _GPU_NODES, NODES):
+        yield row
+        return
+    if facts.usage is None and (row := why_missing(facts, _GPU_NODES, PODS)):
+        yield row  # what nodes offer is counted together with what pods hold
+        return
+    profile = facts.policy.profile
+    for text in facts.usage.unknown if facts.usage else ():
+        yield not_known(_GPU_NODES, "ResourceSlices", text, _DRIVER_REMEDY)
+    usages = facts.usage.nodes if facts.usage else ()
+    offering = [node.name for node in usages if any(used.total for used in node.resources)]
+    known = set(offering)
+    empty = [
+        f"{name} ({label})"
+        for name, node in by_name(facts.objects(NODES))
+        if name not in known and (label := _gpu_label(node, profile))
+    ]
+    if empty and (row := why_missing(facts, _GPU_NODES, SLICES)):
+        yield row  # their GPUs may be devices of drivers, in ResourceSlices
+    elif empty:
+        message = "labelled as GPU nodes, and offer no GPU"
+        yield wrong(_GPU_NODES, names(empty), message, _SEE_DEVICE_PLUGIN)
+    if offering:
+        yield ok(_GPU_NODES, names(offering), f"nodes that offer GPUs: {len(offering):,}")
+    elif not empty:
+        remedy = "name your platform's profile in a policy: docs/profiles.md"
+        yield not_known(_GPU_NODES, "all", "no node offers a GPU that gpuward knows", remedy)
+
+
+def _gpu_label(node: Object, profile: Profile) -> str:
+    """The first label of a node that means that it has GPUs; empty if none does."""
+    labels = as_object(as_object(node.get("metadata")).get("labels"))
+    for key, value in labels.items():
+        values = profile.label_values(key)
+        if values is not None and (not values or matches_any(values, as_text(value))):
+            return f"{key}={value}"
+    return ""
+
+
+# The CPU policy of kubelets whose cards are shared: `static` does not work with cGPU.
+
+_CPU_POLICY = "CPU policy"
+_OPT_IN = "--ask-kubelets reads it, with the right get on nodes/proxy: a strong right"
+_RIGHT = "grant `get` on nodes/proxy, for as long as it is needed: it is a strong right"
+_BY_HAND = "see whether this works: kubectl get --raw {path}"
+_LOOK = "look for cpuManagerPolicy in the configuration of the kubelet"
+_SET_CPU_POLICY = "set cpuManagerPolicy: none for the node pool"
+
+
+def check_cpu_policy(facts: Facts, *, ask: bool) -> Iterator[Row]:
+    """One row for each policy that nodes with shared cards have; asks kubelets only if it may."""
+    nodes = nodes_with_shared_cards(facts)
+    if not nodes:
+        return  # no cards are shared so
+    if not ask or facts.request is None:
+        yield not_known(_CPU_POLICY, names(nodes), "no kubelet was asked", _OPT_IN)
+        return
+    by_policy: dict[str, list[str]] = {}
+    for name in nodes:
+        path = f"/api/v1/nodes/{quote(name, safe='')}/proxy/configz"
+        try:
+            config = as_object(as_object(json.loads(facts.request(path))).get("kubeletconfig"))
+        except ForbiddenError as error:
+            yield not_known(_CPU_POLICY, name, f"its kubelet was not asked: {error}", _RIGHT)
+            continue
+        except (ClusterError, ValueError, RecursionError) as error:
+            remedy = _BY_HAND.format(path=path)
+            yield not_known(_CPU_POLICY, name, f"its kubelet does not say: {error}", remedy)
+            continue
+        by_policy.setdefault(as_text(config.get("cpuManagerPolicy")), []).append(name)
+    for policy, found in sorted(by_policy.items()):
+        if policy == "static":
+            message = "the policy is static, which cGPU does not support"
+            yield wrong(_CPU_POLICY, names(found), message, _SET_CPU_POLICY)
+        elif policy:
+            yield ok(_CPU_POLICY, names(found), f"the policy is {policy}")
+        else:
+            yield not_known(_CPU_POLICY, names(found), "its kubelet names no policy", _LOOK)
+
+
+# Nodes and webhook configurations, judged by the rules of the catalog that are about them.
+
+# `check_requirements` has rows for what this rule finds, and also for what is not known.
+_LEFT_OUT = "node-below-requirements"
+_RULES = {
+    rule.name: rule
+    for rule in ALL_RULES
+    if rule.subject is KubernetesObject and rule.name != _LEFT_OUT
+}
+_KINDS = {NODES: NODE, MUTATING: WEBHOOK_CONFIGURATION, VALIDATING: WEBHOOK_CONFIGURATION}
+
+
+def check_by_catalog(facts: Facts) -> Iterator[Row]:
+    """One row for each fault, with all objects that have it; and one for each kind without any.
+
+    What the policy only notes is no fault. Other checks say that a kind could not be listed.
+    """
+    active = facts.policy.rule_set()
+    evaluated = {each.rule.name for each in active.rules}.intersection(_RULES)
+    context = Context(datetime.datetime.now(datetime.UTC).date())
+    for resource, trait in _KINDS.items():
+        rules = [name for name in evaluated if satisfies(trait, _RULES[name].needs)]
+        items = facts.objects(resource)
+        if not (rules and items):
+            continue
+        faults: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+        for item in items:
+            for finding in check(item, active, context).findings:
+                if finding.rule in _RULES and finding.action > Action.AUDIT:
+                    found = faults[finding.rule, finding.help]
+                    found.append((name_of(item), finding.message))
+        for (rule_name, remedy), found in sorted(faults.items()):
+            subject = names([*dict.fromkeys(name for name, _ in found)])
+            advice = remedy or f"gpuward explain {rule_name}"
+            yield wrong(rule_name, subject, found[0][1], advice)
+        if not faults:
+            message = f"{len(rules)} rules find no fault in {len(items):,}"
+            yield ok(resource.name, "all", message)

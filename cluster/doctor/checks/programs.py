@@ -1,0 +1,211 @@
+"""Versions of the programs of GPU platforms and of schedulers, by the images that pods run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cluster.api.errors import ClusterError
+from cluster.doctor.facts import DaemonSet, Facts, by_name, daemon_sets, why_missing
+from cluster.doctor.rows import Row, names, not_known, ok, wrong
+from cluster.source.device_plugins import is_device_plugin
+from cluster.source.objects import DAEMON_SETS, NODES, PODS, Object, matches
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.gpu.images import has_digest, image_name, image_tag
+from rules.profile.platforms.programs import (
+    KUBE_SCHEDULER,
+    SKEW_POLICY,
+    TOOLKIT_ADVISORIES,
+    program_of,
+)
+from rules.profile.platforms.records import Program, Version, parse_version
+from rules.profile.platforms.support import affecting
+
+_VERSIONS = "versions"
+_TAG = "see which version it is, and give the image a tag that says it"
+_DIGEST = "see in its registry which version has this digest"
+_FILES = "run it against the cluster"
+_SERVER = "see whether this works: kubectl get --raw /version"
+
+
+def check_programs(facts: Facts) -> Iterator[Row]:
+    """One row for each image of a program of a GPU platform, and of Kubernetes' scheduler."""
+    if row := why_missing(facts, _VERSIONS, PODS):
+        yield row
+        return
+    for image, pods in sorted(facts.images.items()):
+        if program := program_of(image):
+            yield _program(program, image, names(sorted(pods)))
+    schedulers = {i: p for i, p in sorted(facts.images.items()) if image_name(i) == KUBE_SCHEDULER}
+    if schedulers:
+        server, remedy = _server_version(facts), _SERVER if facts.request else _FILES
+        for image, pods in schedulers.items():
+            yield _scheduler(image, server, names(sorted(pods)), remedy)
+
+
+def _program(program: Program, image: str, subject: str) -> Row:
+    version = image_tag(image)
+    if parse_version(version) is None:
+        return _without_version(image, subject)
+    compare = f"compare it with {program.releases}"
+    if not program.advisories:
+        message = f"{program.title} is {version}, of which no requirement and no bulletin is known"
+        return not_known(_VERSIONS, subject, message, compare)
+    found = affecting(program.advisories, version)
+    if found is None:
+        message = f"{program.title} is {version}, of which no bulletin says whether it is fixed"
+        return not_known(_VERSIONS, subject, message, compare)
+    newest = program.advisories[-1]
+    if found:
+        listed = names([each for advisory in reversed(found) for each in advisory.vulnerabilities])
+        message = f"{program.title} is {version}, which has known vulnerabilities: {listed}"
+        others = ", ".join(newest.backports)
+        fixed = f"{others} or {newest.fixed}" if others else newest.fixed
+        remedy = f"install {fixed}, or newer; see {newest.source.url}"
+        return wrong(_VERSIONS, subject, message, remedy)
+    message = f"no bulletin up to {newest.source.updated} concerns {version} of {program.title}"
+    return ok(_VERSIONS, subject, message)
+
+
+def _server_version(facts: Facts) -> Version | str:
+    """The version of the API server, or why it is not known."""
+    if facts.request is None:
+        return "the objects are from files"
+    try:
+        text = as_text(as_object(json.loads(facts.request("/version"))).get("gitVersion"))
+    except (ClusterError, ValueError, RecursionError) as error:
+        return str(error)
+    return parse_version(text) or f"it says {text!r}"
+
+
+def _scheduler(image: str, server: Version | str, subject: str, remedy: str) -> Row:
+    """A scheduler may be one minor version older than the API server, and not newer.
+
+    `remedy` is what to do if `server` says why its version is not known.
+    """
+    stated = parse_version(image_tag(image))
+    if stated is None:
+        return _without_version(image, subject)
+    shown = ".".join(map(str, stated.numbers))
+    if isinstance(server, str):
+        message = f"the version of the API server, for kube-scheduler {shown}, is not known"
+        return not_known(_VERSIONS, subject, f"{message}: {server}", remedy)
+    about = f"kube-scheduler {shown}, where the API server is {'.'.join(map(str, server.numbers))}"
+    (major, minor, *_), (own_major, own_minor, *_) = _two(server), _two(stated)
+    if major == own_major and own_minor in {minor, minor - 1}:
+        return ok(_VERSIONS, subject, about)
+    message = f"{about}: it must be of the same minor version, or one older"
+    remedy = f"use the image of version {major}.{minor}; see {SKEW_POLICY.url}"
+    return wrong(_VERSIONS, subject, message, remedy)
+
+
+def _without_version(image: str, subject: str) -> Row:
+    if has_digest(image):
+        message = f"its image has a digest, beside which the tag does not count: {image}"
+        return not_known(_VERSIONS, subject, message, _DIGEST)
+    return not_known(_VERSIONS, subject, f"its image tells no version: {image}", _TAG)
+
+
+def _two(version: Version) -> tuple[int, ...]:
+    return (*version.numbers, 0)[:2] if len(version.numbers) < 2 else version.numbers[:2]  # noqa: PLR2004  # major and minor
+
+
+# NVIDIA's container toolkit: known vulnerabilities of the version that nodes have.
+
+_CONTAINER_TOOLKIT = "container toolkit"
+# The operator installs the toolkit with this image, from whatever registry.
+_IMAGE = "container-toolkit"
+_GPUS = "nvidia.com/"
+_NEWEST = TOOLKIT_ADVISORIES[-1]
+_INSTALL_TOOLKIT = (
+    f"install {_NEWEST.fixed} or newer; the bulletins say which settings are not concerned: "
+    f"{_NEWEST.source.url}"
+)
+_BY_HAND = f"see what `nvidia-ctk --version` says on a node: {_NEWEST.fixed} or newer is needed"
+
+
+def check_container_toolkit(facts: Facts) -> Iterator[Row]:
+    """One row for each DaemonSet that installs the toolkit, and one for nodes without any.
+
+    Neither nodes nor their labels say which version they have; where the operating system brings
+    the toolkit along, nothing in the cluster does.
+    """
+    nodes = [(name, node) for name, node in by_name(facts.objects(NODES)) if _has_gpus(node)]
+    if nodes and (row := why_missing(facts, _CONTAINER_TOOLKIT, DAEMON_SETS)):
+        yield row
+        return
+    selectors = []
+    for daemon_set in daemon_sets(facts):
+        if image := _toolkit_image(daemon_set.pod_spec):
+            selectors.append({"matchLabels": daemon_set.pod_spec.get("nodeSelector")})
+            yield _row(daemon_set, image)
+    others = [name for name, node in nodes if not any(matches(s, _labels(node)) for s in selectors)]
+    if others:
+        message = "nothing in the cluster says which version these nodes have"
+        yield not_known(_CONTAINER_TOOLKIT, names(others), message, _BY_HAND)
+
+
+def _row(daemon_set: DaemonSet, image: str) -> Row:
+    version = image_tag(image)
+    found = affecting(TOOLKIT_ADVISORIES, version)
+    if found is None:
+        message = f"its image does not tell whether its version is fixed: {image}"
+        return not_known(_CONTAINER_TOOLKIT, daemon_set.subject, message, _BY_HAND)
+    if found:
+        listed = names([each for advisory in reversed(found) for each in advisory.vulnerabilities])
+        message = f"{version} has known vulnerabilities: {listed}"
+        return wrong(_CONTAINER_TOOLKIT, daemon_set.subject, message, _INSTALL_TOOLKIT)
+    updated, wanted = (
+        daemon_set.status.get(field)
+        for field in ("updatedNumberScheduled", "desiredNumberScheduled")
+    )
+    if isinstance(wanted, int) and wanted != (updated or 0):
+        message = (
+            f"{version} is on {updated or 0} of {wanted} nodes; the others have another version"
+        )
+        return not_known(
+            _CONTAINER_TOOLKIT, daemon_set.subject, message, "wait until all pods are replaced"
+        )
+    message = f"no bulletin up to {_NEWEST.source.updated} concerns {version}"
+    return ok(_CONTAINER_TOOLKIT, daemon_set.subject, message)
+
+
+def _toolkit_image(pod_spec: Mapping[str, Any]) -> str:
+    images = (as_text(c.get("image")) for _, c in as_objects(pod_spec.get("containers")))
+    return next((image for image in images if image_name(image) == _IMAGE), "")
+
+
+def _has_gpus(node: Object) -> bool:
+    allocatable = as_object(as_object(node.get("status")).get("allocatable"))
+    return any(resource.startswith(_GPUS) for resource in allocatable)
+
+
+def _labels(node: Object) -> Mapping[str, Any]:
+    return as_object(as_object(node.get("metadata")).get("labels"))
+
+
+# The device plugins of the GPU platform, which pods of users must not push off a node.
+
+_COMPONENT_PRIORITY = "component priority"
+_CONSEQUENCE = "and the node then offers no GPU"
+_PRIORITIES = ("system-node-critical", "system-cluster-critical")
+
+
+def check_component_priority(facts: Facts) -> Iterator[Row]:
+    """One row for each DaemonSet that mounts the folder in which device plugins register."""
+    if row := why_missing(facts, _COMPONENT_PRIORITY, DAEMON_SETS):
+        yield row
+        return
+    for subject, spec, _ in daemon_sets(facts):
+        if not is_device_plugin(spec):
+            continue
+        priority = as_text(spec.get("priorityClassName"))
+        if priority in _PRIORITIES:
+            yield ok(_COMPONENT_PRIORITY, subject, f"has the priority class {priority}")
+        else:
+            found = f"the priority class {priority}" if priority else "no priority class"
+            message = f"has {found}: pods of higher priority can preempt it, {_CONSEQUENCE}"
+            yield wrong(
+                _COMPONENT_PRIORITY, subject, message, f"set priorityClassName: {_PRIORITIES[0]}"
+            )

@@ -1,0 +1,128 @@
+"""The command `gpuward doctor`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+from cluster.doctor.checks.gpuward import check_failed_calls, check_namespaces, check_own_webhook
+from cluster.doctor.checks.nodes import (
+    check_by_catalog,
+    check_cpu_policy,
+    check_gpu_nodes,
+    check_pods_per_card,
+    check_requirements,
+)
+from cluster.doctor.checks.programs import (
+    check_component_priority,
+    check_container_toolkit,
+    check_programs,
+)
+from cluster.doctor.checks.webhooks import check_ca_bundles, check_webhook_order
+from cluster.doctor.facts import Facts, Request, read_facts
+from cluster.doctor.rows import Row, as_table, exit_status, to_document
+from cluster.source.objects import ObjectSource, SourceError
+from cluster.source.options import add_options, open_source
+from cluster.structured_output import format_document
+from policies.loading import PolicyError
+from policies.policy_files import load_policy_or_config_map
+from terminal import use_color, write_error
+from terminal.arguments import CommandParser
+
+_DESCRIPTION = """\
+Check that a cluster is fit for GPUs and for gpuward: the webhook's own health, other
+webhooks, node labels, versions, device plugins, shared cards. Every row is ok, wrong with
+what to do, or not known. Nothing is created or changed; the webhook is called with a
+sample, as `gpuward webhooks check` does."""
+_EPILOG = """\
+exit status: 0 all is well, 1 something is wrong, 2 wrong usage, or nothing could be read,
+3 nothing is wrong as far as is known, but something is not known"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    made = CommandParser(
+        prog="gpuward doctor",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "--output",
+        "-o",
+        choices=("table", "wide", "json", "yaml"),
+        default="table",
+        help="wide: what to do is a column, instead of a list below the table",
+    )
+    made.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    made.add_argument(
+        "--policy", metavar="FILE", help="a policy, whose profiles and rules are used"
+    )
+    made.add_argument(
+        "--ask-kubelets",
+        action="store_true",
+        help="ask the kubelets of nodes with shared cards for their CPU policy; needs the right "
+        "to get nodes/proxy, with which one can do much more",
+    )
+    made.add_argument(
+        "--tls-only",
+        action="store_true",
+        help="only check the certificate of the webhook: for servers that demand a client "
+        "certificate",
+    )
+    made.add_argument(
+        "--allow-not-known",
+        action="store_true",
+        help="exit with 0 instead of 3 if something is not known, and nothing is wrong",
+    )
+    add_options(made, namespaced=False)
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command with these arguments; the exit status."""
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    if options.files and (options.ask_kubelets or options.tls_only):
+        parser.error("--ask-kubelets and --tls-only are about calls to a cluster: leave --from out")
+    try:
+        policy = load_policy_or_config_map(options.policy, [])
+        source = open_source(options)
+        facts = read_facts(source, policy, _request(source, options))
+    except (PolicyError, SourceError) as error:
+        write_error("gpuward doctor", error)
+        return 2
+    rows = [*all_rows(facts, ask_kubelets=options.ask_kubelets, tls_only=options.tls_only)]
+    if options.output in {"json", "yaml"}:
+        sys.stdout.write(format_document(to_document(rows), options.output))
+    else:
+        color, wide = use_color(options.color, sys.stdout), options.output == "wide"
+        sys.stdout.write(as_table(rows, color=color, wide=wide))
+    return exit_status(rows, allow_not_known=options.allow_not_known)
+
+
+def all_rows(facts: Facts, *, ask_kubelets: bool = False, tls_only: bool = False) -> Iterator[Row]:
+    """What each check says, gpuward's own health first."""
+    yield from check_own_webhook(facts, tls_only=tls_only)
+    yield from check_ca_bundles(facts)
+    yield from check_namespaces(facts)
+    yield from check_webhook_order(facts)
+    yield from check_failed_calls(facts)
+    yield from check_gpu_nodes(facts)
+    yield from check_component_priority(facts)
+    yield from check_container_toolkit(facts)
+    yield from check_programs(facts)
+    yield from check_by_catalog(facts)
+    yield from check_requirements(facts)
+    yield from check_pods_per_card(facts)
+    yield from check_cpu_policy(facts, ask=ask_kubelets)
+
+
+def _request(source: ObjectSource, options: argparse.Namespace) -> Request | None:
+    if options.files:
+        return None
+    # With files, the Kubernetes client need not be installed.
+    from cluster.source.api_server import ApiServerSource  # noqa: PLC0415
+
+    return source.get_text if isinstance(source, ApiServerSource) else None

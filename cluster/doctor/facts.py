@@ -1,0 +1,169 @@
+"""What the checks look at: the objects of a cluster, and why some could not be listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from cluster.doctor.rows import Row, not_known
+from cluster.gpus.accounting import account
+from cluster.gpus.pod_requests import has_terminated
+from cluster.gpus.usage import Usage
+from cluster.source.objects import (
+    DAEMON_SETS,
+    ENDPOINTS,
+    MUTATING,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SLICES,
+    VALIDATING,
+    MissingRightError,
+    NotServedError,
+    Object,
+    ObjectSource,
+    Resource,
+    SourceError,
+)
+from policies.policy import Policy
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.gpu.images import image_name
+from rules.placement.node_labels import GPU_MEM
+from rules.profile.platforms.programs import KUBE_SCHEDULER, program_of
+
+LISTED = (NODES, SLICES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS, ENDPOINTS)
+"""What is listed, besides pods."""
+
+Request = Callable[[str], str]
+"""Gets the text at a path of the API server. Raises ClusterError."""
+
+
+class Facts(NamedTuple):
+    """What is known of a cluster.
+
+    - `listed`: the objects of each resource; a resource that could not be listed is in `missing`
+      instead, with the reason.
+    - `usage`: the account of its GPUs; None if pods could not be listed.
+    - `images`: the pods of each image that belongs to a GPU platform, or is a scheduler's, without
+      pods that have terminated.
+    - `request`: asks the API server for more; None if the objects are from files.
+    """
+
+    listed: Mapping[Resource, list[Object]]
+    missing: Mapping[Resource, SourceError]
+    usage: Usage | None
+    policy: Policy
+    request: Request | None
+    images: Mapping[str, list[str]] = MappingProxyType({})
+
+    def objects(self, resource: Resource) -> list[Object]:
+        """The objects of a resource; none if it could not be listed."""
+        return self.listed.get(resource, [])
+
+
+def read_facts(source: ObjectSource, policy: Policy, request: Request | None) -> Facts:
+    """List everything that the checks look at.
+
+    Without `request` the objects are from files. What is not in files is not known to be absent,
+    except ResourceSlices, which many clusters do not have. Raises SourceError if files cannot be
+    read, or if an API server lists nothing for another reason than a right.
+    """
+    listed: dict[Resource, list[Object]] = {}
+    missing: dict[Resource, SourceError] = {}
+    for resource in LISTED:
+        try:
+            listed[resource] = list(source.list(resource))
+        except SourceError as error:
+            if request is None:
+                raise
+            if not (resource == SLICES and isinstance(error, NotServedError)):
+                missing[resource] = error
+            continue
+        if not listed[resource] and request is None and resource != SLICES:
+            missing[resource] = SourceError(f"no {resource.kind} in the files")
+    nodes, slices = listed.get(NODES, ()), listed.get(SLICES, ())
+    usage = None
+    images: dict[str, list[str]] = {}
+    try:
+        pods = _noting_images(source.list(PODS), images)
+        usage = account(nodes, pods, slices=slices, profile=policy.profile)
+    except SourceError as error:
+        missing[PODS] = error
+    failures = (e for e in missing.values() if not isinstance(e, MissingRightError))
+    if not listed and usage is None and (failure := next(failures, None)):
+        raise failure
+    return Facts(listed, missing, usage, policy, request, images)
+
+
+def _noting_images(pods: Iterator[Object], images: dict[str, list[str]]) -> Iterator[Object]:
+    """`pods`, as they come; notes in `images` which of them run a program that is known."""
+    for pod in pods:
+        yield pod
+        if has_terminated(pod):
+            continue
+        metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
+        subject = f"pod/{as_text(metadata.get('name'))} in {as_text(metadata.get('namespace'))}"
+        own = {
+            as_text(container.get("image"))
+            for field in ("initContainers", "containers")
+            for _, container in as_objects(spec.get(field))
+        }
+        for image in own:
+            if image_name(image) == KUBE_SCHEDULER or program_of(image):
+                images.setdefault(image, []).append(subject)
+
+
+def why_missing(facts: Facts, check: str, resource: Resource) -> Row | None:
+    """The row that says that a resource is not known; None if it is."""
+    if resource not in facts.missing:
+        return None
+    error = facts.missing[resource]
+    if facts.request is None:
+        remedy = f"list them too: kubectl get {resource} -A -o json"
+        if resource == DAEMON_SETS:  # a cluster without any can be fit for GPUs
+            remedy = f"if the cluster has no {resource.kind}, nothing; otherwise {remedy}"
+    elif isinstance(error, MissingRightError):
+        remedy = f"grant the right to list {resource}"
+    else:
+        remedy = f"see whether this works, then run the command again: kubectl get {resource} -A"
+    return not_known(check, resource.name, str(error), remedy)
+
+
+def nodes_with_shared_cards(facts: Facts) -> list[str]:
+    """The names of the nodes that offer parts of cards by ACK's cGPU or gpushare."""
+    return [
+        name
+        for name, node in by_name(facts.objects(NODES))
+        if GPU_MEM in as_object(as_object(node.get("status")).get("allocatable"))
+    ]
+
+
+def name_of(item: Object) -> str:
+    """The name of an object."""
+    return as_text(as_object(item.get("metadata")).get("name"))
+
+
+def by_name(items: list[Object]) -> Iterator[tuple[str, Object]]:
+    """The objects with their names, in the order of the names."""
+    yield from sorted(((name_of(item), item) for item in items), key=lambda pair: pair[0])
+
+
+# The DaemonSets of a cluster, as checks look at them.
+
+
+class DaemonSet(NamedTuple):
+    """A DaemonSet: how rows name it, the `spec` of its pods, and its status."""
+
+    subject: str
+    pod_spec: Mapping[str, Any]
+    status: Mapping[str, Any]
+
+
+def daemon_sets(facts: Facts) -> Iterator[DaemonSet]:
+    """All DaemonSets that could be listed, in the order of their names."""
+    for name, item in by_name(facts.objects(DAEMON_SETS)):
+        namespace = as_text(as_object(item.get("metadata")).get("namespace"))
+        template = as_object(as_object(item.get("spec")).get("template"))
+        subject = f"daemonset/{name} in {namespace}"
+        yield DaemonSet(subject, as_object(template.get("spec")), as_object(item.get("status")))

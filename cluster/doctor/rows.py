@@ -1,0 +1,117 @@
+"""The rows as a table, with what to do, or as plain data."""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from cluster.gpus.tables import Table, render
+from terminal import printable
+
+# What a check says: one row for each thing that it looked at.
+
+
+class State(enum.Enum):
+    """What is known about a thing. What nobody could look at is NOT_KNOWN, never OK."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    NOT_KNOWN = "not known"
+
+
+class Row(NamedTuple):
+    """What the check `check` says about `subject`; `remedy` is what to do unless it is ok."""
+
+    check: str
+    subject: str
+    state: State
+    message: str
+    remedy: str = ""
+
+
+def ok(check: str, subject: str, message: str) -> Row:
+    """A row about something that is as it should be."""
+    return Row(check, subject, State.OK, message)
+
+
+def wrong(check: str, subject: str, message: str, remedy: str) -> Row:
+    """A row about something that is not as it should be."""
+    return Row(check, subject, State.WRONG, message, remedy)
+
+
+def not_known(check: str, subject: str, message: str, remedy: str) -> Row:
+    """A row about something that could not be looked at."""
+    return Row(check, subject, State.NOT_KNOWN, message, remedy)
+
+
+_NAMED = 3
+
+
+def names(found: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+    return ", ".join(found[:_NAMED]) + more
+
+
+def exit_status(rows: Iterable[Row], *, allow_not_known: bool) -> int:
+    """1 if something is wrong, else 3 if something is not known, unless allowed, else 0."""
+    states = {row.state for row in rows}
+    if State.WRONG in states:
+        return 1
+    return 3 if State.NOT_KNOWN in states and not allow_not_known else 0
+
+
+VERSION = 1
+"""Grows when a field of the document changes its meaning or goes away."""
+_HEADER = ("STATE", "CHECK", "SUBJECT", "MESSAGE")
+_COLORS = {State.OK: "32", State.WRONG: "31", State.NOT_KNOWN: "33"}
+
+
+def as_table(rows: Sequence[Row], *, color: bool, wide: bool = False) -> str:
+    """The table and its sums; with `wide`, what to do about a row is in its last column.
+
+    Else it is below the table: once for the rows of one check with the same remedy.
+    """
+    cells = [(row.state.value, row.check, row.subject, row.message) for row in rows]
+    table = Table(_HEADER, [*cells])
+    if wide:
+        remedies = [(" ".join(row.remedy.split()),) for row in rows]
+        lines_of = zip(cells, remedies, strict=True)
+        table = Table((*_HEADER, "REMEDY"), [cell + remedy for cell, remedy in lines_of])
+    header, *lines = render(table).splitlines()
+    if color:
+        lines = [_colored(row.state, line) for row, line in zip(rows, lines, strict=True)]
+    counts = ", ".join(f"{sum(r.state is state for r in rows)} {state.value}" for state in State)
+    return "\n".join((header, *lines, "")) + ("" if wide else _to_do(rows)) + f"\n{counts}\n"
+
+
+def _to_do(rows: Sequence[Row]) -> str:
+    subjects: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)  # each once, in order
+    for row in rows:
+        if row.remedy:
+            subjects[row.check, row.remedy][row.subject] = None
+    remedies = "".join(
+        f"- {printable(check)}, {printable(names([*found]))}:\n  {_indented(remedy)}\n"
+        for (check, remedy), found in subjects.items()
+    )
+    return f"\nWhat to do:\n{remedies}" if remedies else ""
+
+
+def to_document(rows: Sequence[Row]) -> dict[str, Any]:
+    """The rows as the object that docs/doctor.md describes."""
+    return {
+        "version": VERSION,
+        "rows": [{**row._asdict(), "state": row.state.value} for row in rows],
+    }
+
+
+def _colored(state: State, line: str) -> str:
+    word = state.value
+    return f"\x1b[{_COLORS[state]}m{word}\x1b[0m{line.removeprefix(word)}"
+
+
+def _indented(text: str) -> str:
+    """A remedy of several lines, such as commands to run, below the first."""
+    return "\n  ".join(map(printable, text.splitlines()))

@@ -1,0 +1,323 @@
+"""Count a cluster's GPUs as its schedulers count them. Pure: objects in, an account out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from cluster.gpus.claims import (
+    Claim,
+    Device,
+    allocated_claims,
+    cards_by_driver,
+    offered_devices,
+    waiting_devices,
+)
+from cluster.gpus.nodes import Card, Total, cards_of, model_of, node_totals, status_of, takes_pods
+from cluster.gpus.pod_requests import amount_of, effective_requests, has_terminated, whole
+from cluster.gpus.shares import (
+    FRACTION,
+    PER_CARD,
+    Amount,
+    Share,
+    card_memory,
+    kai_shares,
+    requested,
+    shares_of,
+)
+from cluster.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
+from cluster.source.objects import without_managed_fields
+from reports.owners import Owners
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.objects.object_ref import object_ref
+from rules.profile.profile import Profile
+
+# Who has GPUs, or waits for them: pods and allocated claims; and what all pods take of a node.
+
+
+class NodeLoad:
+    """What the pods of a node take: amounts in units of 1e-9, and their number."""
+
+    __slots__ = ("pods", "requests")
+
+    def __init__(self) -> None:
+        self.requests: dict[str, int] = {}
+        self.pods = 0
+
+    def add(self, requests: Mapping[str, int]) -> None:
+        """Count one more pod."""
+        self.pods += 1
+        for name, amount in requests.items():
+            self.requests[name] = self.requests.get(name, 0) + amount
+
+
+class PodLedger:
+    """Counts pods one by one, so that they need not all be kept.
+
+    `card_memory` is how many MiB each card of a node has, by the name of the node.
+    """
+
+    def __init__(self, profile: Profile, card_memory: Mapping[str, int]) -> None:
+        self._profile = profile
+        self._card_memory = card_memory
+        self._owners = Owners()
+        self.loads: dict[str, NodeLoad] = {}
+        self.consumers: list[Consumer] = []
+        self._owner_of: dict[tuple[str, str], str] = {}
+
+    def add(self, pod: Mapping[str, Any]) -> None:
+        """Count `pod`, unless it has terminated: then the scheduler counts it no longer."""
+        spec, status = as_object(pod.get("spec")), as_object(pod.get("status"))
+        if has_terminated(pod):
+            return
+        node, requests = as_text(spec.get("nodeName")), effective_requests(pod)
+        for name in _names_given_by_claims(status):
+            requests.pop(name, None)
+        if node:
+            self.loads.setdefault(node, NodeLoad()).add(requests)
+        amounts: dict[str, Amount] = {
+            name: whole(amount)
+            for name, amount in requests.items()
+            if self._profile.resource(name) is not None
+        }
+        memory = self._card_memory.get(node, 0)
+        amounts.update(requested(pod, memory))
+        shares: tuple[Share, ...] = ()
+        if amounts and node:
+            shares = (*shares_of(pod, requests), *kai_shares(pod, memory))
+        amounts.update(_sum_of_cards(shares))
+        metadata = as_object(pod.get("metadata"))
+        namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
+        has_claims = bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus"))
+        if not (amounts or has_claims):
+            return
+        owner = self._owner(pod, metadata)
+        if has_claims:
+            self._owner_of[namespace, name] = owner
+        if amounts:
+            starting = bool(node) and status.get("phase") != "Running"
+            self.consumers.append(Consumer(namespace, name, owner, node, starting, amounts, shares))
+
+    def add_claim(self, claim: Claim) -> None:
+        """Count an allocated claim, for the pod that holds it if there is just one.
+
+        A claim that several pods share has their owner, if they have the same.
+        """
+        name = claim.pods[0] if len(claim.pods) == 1 else f"resourceclaim/{claim.name}"
+        owners = {self._owner_of.get((claim.namespace, pod), name) for pod in claim.pods}
+        owner = owners.pop() if len(owners) == 1 else name
+        by_node: dict[str, dict[tuple[str, str], Amount]] = {}
+        for device, part in claim.devices:
+            parts = by_node.setdefault(device.node, {})
+            parts[device.card, device.driver] = parts.get((device.card, device.driver), 0) + part
+        for node, cards in by_node.items():
+            shares = tuple(Share(card, driver, part) for (card, driver), part in cards.items())
+            amounts: dict[str, Amount] = {}
+            for (_, driver), part in cards.items():
+                amounts[driver] = amounts.get(driver, 0) + min(part, 1)
+            consumer = Consumer(claim.namespace, name, owner, node, False, amounts, shares)  # noqa: FBT003  # a claim does not start
+            shared = claim.pods if len(claim.pods) > 1 else ()
+            self.consumers.append(consumer._replace(pods=shared))
+
+    def add_waiting_claim(self, metadata: Mapping[str, Any], waiting: Mapping[str, int]) -> None:
+        """Count a claim that has no devices yet."""
+        namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
+        text = f"resourceclaim/{name}"
+        self.consumers.append(Consumer(namespace, text, text, "", False, waiting))  # noqa: FBT003  # the same
+
+    def _owner(self, pod: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+        self._owners.add(pod, None)
+        ref, _ = self._owners.top_owner(object_ref("Pod", "", metadata, None))
+        return f"{ref.kind.lower()}/{ref.name}"
+
+
+def _sum_of_cards(shares: Iterable[Share]) -> Mapping[str, Amount]:
+    """What a pod has of all its cards, of the resources whose amounts are for each card."""
+    sums: dict[str, Amount] = {}
+    for share in shares:
+        if share.resource in PER_CARD:
+            sums[share.resource] = sums.get(share.resource, 0) + share.amount
+    return sums
+
+
+def _names_given_by_claims(status: Mapping[str, Any]) -> Iterator[str]:
+    """The resources of a pod for which the scheduler made a claim, which is counted itself."""
+    claim = as_object(status.get("extendedResourceClaimStatus"))
+    for _, mapping in as_objects(claim.get("requestMappings")):
+        yield as_text(mapping.get("resourceName"))
+
+
+def card_totals(consumers: Iterable[Consumer]) -> dict[str, dict[tuple[str, str], Amount]]:
+    """What consumers have of each card: by node, then by card and resource."""
+    found: dict[str, dict[tuple[str, str], Amount]] = {}
+    for consumer in consumers:
+        cards = found.setdefault(consumer.node, {})
+        for share in consumer.shares:
+            place = share.card, share.resource
+            cards[place] = cards.get(place, 0) + share.amount
+    return found
+
+
+Object = Mapping[str, Any]
+
+
+class PodSize(NamedTuple):
+    """What a pod needs beside a card, in units of 1e-9: see `ResourceUsage.stranded`."""
+
+    cpu: int = 10**9
+    memory: int = 2**30 * 10**9
+
+
+DEFAULT_POD_SIZE = PodSize()
+
+
+def account(
+    nodes: Iterable[Object],
+    pods: Iterable[Object],
+    *,
+    slices: Iterable[Object] = (),
+    claims: Iterable[Object] = (),
+    profile: Profile,
+    pod_size: PodSize = DEFAULT_POD_SIZE,
+) -> Usage:
+    """Count the GPUs of `nodes` and what `pods` and `claims` have of them.
+
+    Each argument is objects as an API server lists them; `profile` says which resources are GPUs.
+    Pods are read once and not kept.
+    """
+    found_nodes = [*map(_trimmed, nodes)]
+    memory = {_name(node): card_memory(node) for node in found_nodes}
+    ledger = PodLedger(profile, memory)
+    for pod in pods:
+        ledger.add(pod)
+    devices, unknown = offered_devices(slices, profile)
+    listed = list(claims)
+    for claim in allocated_claims(listed, devices):
+        ledger.add_claim(claim)
+    for item in listed:
+        if waiting := waiting_devices(item, profile):
+            ledger.add_waiting_claim(as_object(item.get("metadata")), waiting)
+    offered: dict[str, list[Device]] = defaultdict(list)
+    for device in devices.values():
+        offered[device.node].append(device)
+    found = _Nodes(ledger, offered, profile, pod_size)
+    counted = sorted(filter(None, map(found.count, found_nodes)), key=lambda node: node.name)
+    return Usage(tuple(counted), tuple(ledger.consumers), unknown)
+
+
+def _name(node: Object) -> str:
+    return as_text(as_object(node.get("metadata")).get("name"))
+
+
+def _trimmed(node: Object) -> Object:
+    """A node without its images and who manages its fields, which together are most of it."""
+    status = as_object(node.get("status"))
+    return {
+        "metadata": without_managed_fields(as_object(node.get("metadata"))),
+        "spec": node.get("spec"),
+        "status": {key: status[key] for key in status if key != "images"},
+    }
+
+
+class _Nodes:
+    """Counts the GPUs of one node after another."""
+
+    def __init__(
+        self,
+        ledger: PodLedger,
+        offered: Mapping[str, list[Device]],
+        profile: Profile,
+        pod_size: PodSize,
+    ) -> None:
+        self._loads, self._offered = ledger.loads, offered
+        self._profile, self._size = profile, pod_size
+        self._allocated: dict[str, dict[str, Amount]] = {}
+        self._starting: dict[str, dict[str, Amount]] = {}
+        for consumer in ledger.consumers:
+            _add(self._allocated, consumer)
+            if consumer.is_starting:
+                _add(self._starting, consumer)
+        self._shares = card_totals(ledger.consumers)
+
+    def count(self, node: Object) -> NodeUsage | None:
+        """The GPUs of `node`; None if it has none and no pod there asks for any."""
+        name = _name(node)
+        status = as_object(node.get("status"))
+        allocatable = as_object(status.get("allocatable"))
+        load = self._loads.get(name) or NodeLoad()
+        cards = cards_of(node)
+        offered = self._offered.get(name, [])
+        shared = {card for card, what in self._shares.get(name, ()) if what == FRACTION}
+        totals = node_totals(status, cards, offered, shared, self._profile)
+        rows = {row for row, total in totals.items() if total.capacity}
+        rows.update(self._allocated.get(name, ()))
+        if not rows:
+            return None
+        slots = self._room_for_pods(allocatable, load) if takes_pods(node) else None
+        usages = (self._resource(name, row, totals.get(row), slots) for row in sorted(rows))
+        return NodeUsage(
+            name,
+            status_of(node),
+            model_of(node, cards) or next((d.model for d in offered if d.model), ""),
+            tuple(usages),
+            tuple(self._cards(name, cards, offered)),
+            amount_of(allocatable.get("cpu")) - load.requests.get("cpu", 0),
+            amount_of(allocatable.get("memory")) - load.requests.get("memory", 0),
+            load.pods,
+        )
+
+    def _room_for_pods(self, allocatable: Object, load: NodeLoad) -> int:
+        """How many pods of the size fit beside those that are there."""
+        sizes = (("cpu", self._size.cpu), ("memory", self._size.memory))
+        room = [
+            (amount_of(allocatable[name]) - load.requests.get(name, 0)) // size
+            for name, size in sizes
+            if name in allocatable and size
+        ]
+        if "pods" in allocatable:
+            room.append(whole(amount_of(allocatable["pods"])) - load.pods)
+        return max(min(room, default=1 << 62), 0)
+
+    def _resource(
+        self, node: str, resource: str, total: Total | None, slots: int | None
+    ) -> ResourceUsage:
+        allocated = self._allocated.get(node, {}).get(resource, 0)
+        rest = max(total.allocatable - allocated, 0) if total else 0
+        if found := cards_by_driver(self._offered.get(node, ())).get(resource):
+            # Several claims may have parts of one card.
+            taken = {card for card, what in self._shares.get(node, ()) if what == resource}
+            allocated = len(taken)
+            rest = len(found.usable - taken)
+        starting = self._starting.get(node, {}).get(resource, 0)
+        usage = ResourceUsage(resource, total.capacity if total else None, allocated, starting)
+        if slots is None or not rest:
+            return usage
+        known = self._profile.resource(resource)
+        if resource == FRACTION or (known is not None and known.unit != "device"):
+            free = rest if slots else 0
+        else:
+            free = min(rest, slots)
+        return usage._replace(free=free, stranded=rest - free)
+
+    def _cards(
+        self, name: str, cards: tuple[Card, ...], offered: list[Device]
+    ) -> Iterable[CardUsage]:
+        """Each card of the node, and what is taken of it."""
+        taken = dict(self._shares.get(name, {}))
+        for card in cards:
+            for resource, total in card.amounts.items():
+                allocated = taken.pop((card.card, resource), 0)
+                yield CardUsage(card.card, card.model, resource, total, allocated)
+        for device in {(d.driver, d.card): d for d in offered}.values():
+            allocated = min(taken.pop((device.card, device.driver), 0), 1)
+            yield CardUsage(device.card, device.model, device.driver, 1, allocated)
+        for (number, resource), allocated in sorted(taken.items()):
+            total_here = 1 if resource == FRACTION else None
+            yield CardUsage(number, "", resource, total_here, allocated)
+
+
+def _add(amounts: dict[str, dict[str, Amount]], consumer: Consumer) -> None:
+    here = amounts.setdefault(consumer.node, {})
+    for resource, amount in consumer.amounts.items():
+        here[resource] = here.get(resource, 0) + amount

@@ -1,0 +1,301 @@
+"""The devices of one pool, which several ResourceSlices may offer.
+
+Source: Kubernetes, `staging/src/k8s.io/api/resource/v1/types.go`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any, NamedTuple, TypeAlias
+
+from cluster.gpus.pod_requests import amount_of
+from cluster.gpus.shares import Amount
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.gpu.devices import DEVICE_CLASS_PREFIX
+from rules.profile.profile import Profile
+
+_MEMORY = "memory"  # as NVIDIA's driver calls this counter
+_LEAST_PART = Decimal("0.01")
+_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+class Device(NamedTuple):
+    """A device of a node.
+
+    - `card` is what it is a part of: the counter sets that it draws on, if it is a partition; the
+      card, if that is passed through to virtual machines; else the device itself.
+    - `part`: how much of the card's memory that is.
+    - `capacity` is what several claims can divide among themselves, in units of 1e-9; empty if one
+      claim has the whole device.
+    - `is_unavailable`: claims get it only if they tolerate its taint, such as a device that is not
+      healthy; or the scheduler allocates nothing of its pool.
+    """
+
+    driver: str
+    node: str
+    card: str
+    model: str
+    part: Amount
+    capacity: Mapping[str, int]
+    is_unavailable: bool
+
+
+class DevicePool:
+    """The devices of one pool, which may be parts of one card, or ways to it."""
+
+    def __init__(self, driver: str, name: str, specs: list[Mapping[str, Any]]) -> None:
+        self._driver, self._name = driver, name
+        self._memory = _memory_by_counter_set(specs)
+        self._card_by_bus_id = {
+            self._bus_id(raw): as_text(raw.get("name"))
+            for spec in specs
+            for _, raw in as_objects(spec.get("devices"))
+            if self._text(raw, "type") == "gpu"
+        }
+
+    def device(self, spec: Mapping[str, Any], raw: Mapping[str, Any]) -> Device:
+        """A device of a slice with this `spec`."""
+        content = _content(raw)
+        consumed = {
+            as_text(drawn.get("counterSet")): _memory_of(drawn)
+            for _, drawn in as_objects(content.get("consumesCounters"))
+        }
+        card = "+".join(sorted(filter(None, consumed))) or self._passed_card(raw)
+        whole = sum(self._memory.get(counter_set, 0) for counter_set in consumed)
+        is_shared = content.get("allowMultipleAllocations") is True
+        capacity = as_object(content.get("capacity")) if is_shared else {}
+        taints = as_objects(content.get("taints"))
+        return Device(
+            self._driver,
+            as_text(spec.get("nodeName")) or as_text(content.get("nodeName")),
+            f"{self._name}/{card or as_text(raw.get('name'))}",
+            self._text(raw, "productName"),
+            part_of(sum(consumed.values()), whole),
+            {name: amount_of(as_object(value).get("value")) for name, value in capacity.items()},
+            any(as_text(taint.get("effect")) in _EFFECTS for _, taint in taints),
+        )
+
+    def _passed_card(self, raw: Mapping[str, Any]) -> str:
+        """The card that virtual machines get by a device, if it is offered to containers too.
+
+        Source: NVIDIA/k8s-dra-driver-gpu cmd/gpu-kubelet-plugin/deviceinfo.go, `VfioDeviceInfo`
+        """
+        is_passed = self._text(raw, "type") == "vfio"
+        return self._card_by_bus_id.get(self._bus_id(raw), "") if is_passed else ""
+
+    def _bus_id(self, raw: Mapping[str, Any]) -> str:
+        return self._text(raw, "resource.kubernetes.io/pciBusID") or self._text(raw, "pcieBusID")
+
+    def _text(self, raw: Mapping[str, Any], name: str) -> str:
+        """An attribute of a device, which may be qualified by the name of the driver."""
+        attributes = as_object(_content(raw).get("attributes"))
+        found = as_object(attributes.get(name) or attributes.get(f"{self._driver}/{name}"))
+        return as_text(found.get("string"))
+
+
+def _content(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a device has: before version v1, that was in `basic`."""
+    return as_object(raw.get("basic")) or raw
+
+
+def _memory_by_counter_set(specs: Iterable[Mapping[str, Any]]) -> Mapping[str, int]:
+    """The memory of the cards of a pool whose partitions it offers."""
+    return {
+        as_text(found.get("name")): _memory_of(found)
+        for spec in specs
+        for _, found in as_objects(spec.get("sharedCounters"))
+    }
+
+
+def _memory_of(holder: Mapping[str, Any]) -> int:
+    counter = as_object(as_object(holder.get("counters")).get(_MEMORY))
+    return amount_of(counter.get("value"))
+
+
+def part_of(some: int, whole: int) -> Amount:
+    """How much `some` is of `whole`, in hundredths: 1 is all of it, and the least is 0.01.
+
+    1 also if the whole is unknown.
+    """
+    if not 0 < some < whole:
+        return 1
+    return max(round(Decimal(some) / Decimal(whole), 2), _LEAST_PART)
+
+
+# Devices that drivers offer by ResourceSlices.
+#
+# Source: Kubernetes, `staging/src/k8s.io/api/resource/v1/types.go`.
+
+DeviceKey: TypeAlias = tuple[str, str, str]
+"""A device is known by its driver, its pool and its name."""
+
+
+class Offer(NamedTuple):
+    """The devices that drivers offer; and the pools of which something is not known, and why."""
+
+    devices: Mapping[DeviceKey, Device]
+    unknown: tuple[str, ...] = ()
+
+
+def offered_devices(slices: Iterable[Mapping[str, Any]], profile: Profile) -> Offer:
+    """The devices that the slices of GPU drivers offer; of each pool its newest generation.
+
+    The scheduler allocates no device of a pool whose slices it has not all seen, as while a driver
+    writes them, or of which two devices have the same name. Devices that several nodes can use are
+    left out.
+    Source: Kubernetes, `staging/src/k8s.io/dynamic-resource-allocation/structured/internal/stable`,
+    `GatherPools`.
+    """
+    newest: dict[tuple[str, str], tuple[int, list[Mapping[str, Any]]]] = {}
+    for item in slices:
+        spec = as_object(item.get("spec"))
+        pool = as_object(spec.get("pool"))
+        driver = as_text(spec.get("driver"))
+        if not is_gpu_driver(driver, profile):
+            continue
+        generation = pool.get("generation")
+        generation = generation if isinstance(generation, int) else 0
+        key = driver, as_text(pool.get("name"))
+        known = newest.get(key)
+        if known is None or known[0] < generation:
+            newest[key] = known = (generation, [])
+        if known[0] == generation:
+            known[1].append(spec)
+    found: dict[DeviceKey, Device] = {}
+    unknown = []
+    for (driver, pool_name), (_, specs) in sorted(newest.items()):
+        why = _why_unusable(specs)
+        if why:
+            unknown.append(
+                f"pool {pool_name!r} of the driver {driver} {why}: the scheduler allocates none of "
+                "its devices"
+            )
+        devices = DevicePool(driver, pool_name, specs)
+        for spec in specs:
+            for _, raw in as_objects(spec.get("devices")):
+                device = devices.device(spec, raw)
+                if device.node:
+                    usable = device._replace(is_unavailable=device.is_unavailable or bool(why))
+                    found[driver, pool_name, as_text(raw.get("name"))] = usable
+    return Offer(found, tuple(unknown))
+
+
+def _why_unusable(specs: list[Mapping[str, Any]]) -> str:
+    """Why the scheduler allocates no device of a pool with these slices; empty if it does."""
+    count = as_object(specs[0].get("pool")).get("resourceSliceCount")
+    if count != len(specs):
+        return f"has {len(specs)} of its {count} ResourceSlices, so its devices are not all known"
+    names = Counter(
+        as_text(raw.get("name")) for spec in specs for _, raw in as_objects(spec.get("devices"))
+    )
+    twice = next((name for name, times in names.items() if times > 1), None)
+    return "" if twice is None else f"has the device {twice!r} twice"
+
+
+class DriverCards(NamedTuple):
+    """The cards of a driver; `usable` are those with a device that is available."""
+
+    offered: set[str]
+    usable: set[str]
+
+
+def cards_by_driver(devices: Iterable[Device]) -> Mapping[str, DriverCards]:
+    """The cards of which `devices` are parts, by driver: two drivers may use the same names."""
+    found: dict[str, DriverCards] = {}
+    for device in devices:
+        cards = found.setdefault(device.driver, DriverCards(set(), set()))
+        cards.offered.add(device.card)
+        if not device.is_unavailable:
+            cards.usable.add(device.card)
+    return found
+
+
+def is_gpu_driver(name: str, profile: Profile) -> bool:
+    """Whether `name`, of a driver or a device class, is known to be about GPUs."""
+    resource = profile.resource(f"{DEVICE_CLASS_PREFIX}{name}")
+    return resource is not None and resource.vendor != "other"
+
+
+# Devices that ResourceClaims have, or wait for.
+#
+# Source: Kubernetes, `staging/src/k8s.io/api/resource/v1/types.go`.
+
+_MAX_COUNT = 10**6  # of devices in one request; API servers allow fewer
+
+
+class HeldDevice(NamedTuple):
+    """A device of a claim, and how much of the device's card the claim has."""
+
+    device: Device
+    part: Amount
+
+
+class Claim(NamedTuple):
+    """An allocated claim: the devices that it holds, and the pods for which it is reserved."""
+
+    namespace: str
+    name: str
+    devices: tuple[HeldDevice, ...]
+    pods: tuple[str, ...]
+
+
+def allocated_claims(
+    claims: Iterable[Mapping[str, Any]], devices: Mapping[DeviceKey, Device]
+) -> list[Claim]:
+    """The claims that hold at least one of `devices`."""
+    found = []
+    for item in claims:
+        metadata, status = as_object(item.get("metadata")), as_object(item.get("status"))
+        results = as_object(as_object(status.get("allocation")).get("devices")).get("results")
+        taken = tuple(
+            HeldDevice(device, _part(device, result))
+            for _, result in as_objects(results)
+            if (device := devices.get(_key(result))) is not None and not _only_watches(result)
+        )
+        if taken:
+            pods = as_objects(status.get("reservedFor"))
+            names = tuple(as_text(p.get("name")) for _, p in pods if p.get("resource") == "pods")
+            name, namespace = as_text(metadata.get("name")), as_text(metadata.get("namespace"))
+            found.append(Claim(namespace, name, taken, names))
+    return found
+
+
+def waiting_devices(claim: Mapping[str, Any], profile: Profile) -> Mapping[str, int]:
+    """The devices of GPU classes that a claim asks for, by class; empty once it is allocated.
+
+    Of alternatives the first counts, which the scheduler tries first.
+    """
+    waiting: dict[str, int] = {}
+    if as_object(claim.get("status")).get("allocation"):
+        return waiting
+    devices = as_object(as_object(claim.get("spec")).get("devices"))
+    for _, request in as_objects(devices.get("requests")):
+        alternatives = [alternative for _, alternative in as_objects(request.get("firstAvailable"))]
+        # Before version v1, what is in `exactly` was in the request itself.
+        wanted = as_object(request.get("exactly")) or next(iter(alternatives), request)
+        name, count = as_text(wanted.get("deviceClassName")), wanted.get("count", 1)
+        if is_gpu_driver(name, profile) and isinstance(count, int) and not _only_watches(wanted):
+            waiting[name] = waiting.get(name, 0) + min(max(count, 0), _MAX_COUNT)
+    return waiting
+
+
+def _key(result: Mapping[str, Any]) -> DeviceKey:
+    return as_text(result.get("driver")), as_text(result.get("pool")), as_text(result.get("device"))
+
+
+def _only_watches(request: Mapping[str, Any]) -> bool:
+    """Whether a request or its result is for access as an administrator, which takes no device."""
+    return request.get("adminAccess") is True
+
+
+def _part(device: Device, result: Mapping[str, Any]) -> Amount:
+    """The part of the card: all of the device, or what the claim consumes of its capacity."""
+    consumed = as_object(result.get("consumedCapacity"))
+    shares = [
+        part_of(amount_of(consumed[name]), whole)
+        for name, whole in device.capacity.items()
+        if amount_of(consumed.get(name))
+    ]
+    return max(shares, default=1) * device.part

@@ -1,0 +1,246 @@
+"""The command `gpuward gpus`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shutil
+import sys
+import time
+from collections.abc import Callable
+
+from cluster.gpus.accounting import DEFAULT_POD_SIZE, PodSize
+from cluster.gpus.cgpu import inspect
+from cluster.gpus.document import to_document
+from cluster.gpus.pod_requests import amount_of
+from cluster.gpus.reading import read_usage
+from cluster.gpus.tables import (
+    ALLOCATED,
+    LEGEND,
+    cards_table,
+    display_width,
+    join,
+    models_table,
+    namespaces_table,
+    nodes_table,
+    owners_table,
+    pods_table,
+    totals_table,
+)
+from cluster.gpus.usage import Usage
+from cluster.source.objects import NODES, PODS, ObjectSource, SourceError
+from cluster.source.options import add_options, open_source
+from cluster.structured_output import format_document
+from policies.loading import PolicyError
+from policies.policy_files import load_policy_or_config_map
+from rules.base.json_values import as_object, as_text
+from rules.profile.profile import Profile
+from terminal import printable, use_color, write_error
+from terminal.arguments import CommandParser
+
+# The options of `gpuward gpus`.
+
+LEAST_SECONDS = 2.0
+_SECONDS = 10.0
+_DESCRIPTION = """\
+Show which GPUs a cluster has, who has them, which are free, and which are stranded: free
+cards of nodes whose CPU or memory is used up. Nothing is created or changed."""
+_EPILOG = """\
+exit status: 0 done, 2 wrong usage, or nothing could be read, 3 something is not known, such as
+nodes, for which the account needs a right"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    made = CommandParser(
+        prog="gpuward gpus",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("names", metavar="NODE", nargs="*", help="only these nodes")
+    made.add_argument("--output", "-o", choices=("table", "wide", "json", "yaml"), default="table")
+    view = made.add_mutually_exclusive_group()
+    view.add_argument(
+        "--by",
+        choices=("node", "model", "namespace", "owner"),
+        help="one row for each of these; default: node, with --namespace owner",
+    )
+    view.add_argument(
+        "--details", "-d", action="store_true", help="the pods of each card, as far as known"
+    )
+    made.add_argument(
+        "--format", choices=("cgpu",), help="print what `kubectl inspect cgpu` prints"
+    )
+    made.add_argument(
+        "--watch",
+        "-w",
+        metavar="SECONDS",
+        type=_seconds,
+        nargs="?",
+        const=_SECONDS,
+        help=f"show it again every {_SECONDS:g} seconds, or as many as given, until Ctrl-C",
+    )
+    made.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    made.add_argument(
+        "--policy", metavar="FILE", help="a policy, whose profiles say which resources are GPUs"
+    )
+    size = made.add_argument_group("stranded cards", "how much a pod needs beside a card:")
+    size.add_argument("--pod-cpu", metavar="CPU", type=_amount, help="default: 1")
+    size.add_argument("--pod-memory", metavar="MEMORY", type=_amount, help="default: 1Gi")
+    add_options(made)
+    return made
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The options; exits with status 2 if they contradict each other."""
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    if options.namespace and (options.by in {"node", "model"} or options.format):
+        view = f"--by {options.by}" if options.by else f"--format {options.format}"
+        parser.error(
+            f"{view} needs the pods of all namespaces to tell what is free: leave --namespace out"
+        )
+    if options.format and (options.by or options.output != "table"):
+        parser.error(f"--format {options.format} has its own columns: leave --by and --output out")
+    if options.format and (options.pod_cpu or options.pod_memory):
+        unused = "--pod-cpu and --pod-memory"
+        parser.error(f"--format {options.format} shows no stranded cards: leave {unused} out")
+    if options.format and options.policy:
+        parser.error(f"--format {options.format} reads no profile: leave --policy out")
+    return options
+
+
+def pod_size(options: argparse.Namespace) -> PodSize:
+    """What a pod needs beside a card."""
+    return PodSize(
+        options.pod_cpu or DEFAULT_POD_SIZE.cpu, options.pod_memory or DEFAULT_POD_SIZE.memory
+    )
+
+
+def _amount(text: str) -> int:
+    amount = amount_of(text)
+    if not amount:
+        raise argparse.ArgumentTypeError(f"{text}: expected an amount such as 500m or 2Gi")
+    return amount
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not LEAST_SECONDS <= seconds <= 86400:  # noqa: PLR2004  # a day
+        raise argparse.ArgumentTypeError(
+            f"{text}: expected a number of seconds, at least {LEAST_SECONDS:g}"
+        )
+    return seconds
+
+
+__all__ = ["main", "make_parser"]
+
+_INCOMPLETE = 3
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+def main(arguments: list[str], wait: Callable[[float], object] = time.sleep) -> int:
+    """Run the command with these arguments; the exit status. `wait` waits so many seconds."""
+    options = parse(arguments)
+    try:
+        profile = load_policy_or_config_map(options.policy, []).profile
+        source = open_source(options)
+        text, status = _output(options, source, profile)
+    except (PolicyError, SourceError) as error:
+        return _fail(error)
+    sys.stdout.write(text)
+    while options.watch:
+        sys.stdout.flush()
+        wait(options.watch)
+        try:
+            text, status = _output(options, source, profile)
+        except SourceError as error:  # the cluster may be back next time
+            _fail(error)
+            continue
+        sys.stdout.write((_CLEAR if sys.stdout.isatty() else "\n") + text)
+    return status
+
+
+def _output(options: argparse.Namespace, source: ObjectSource, profile: Profile) -> tuple[str, int]:
+    """What to print, and the exit status."""
+    if options.format == "cgpu":
+        return _cgpu(options, source), 0
+    usage, missing = read_usage(source, profile, pod_size(options), options.namespace)
+    if options.names:
+        known = {node.name for node in usage.nodes} | {c.node for c in usage.consumers}
+        absent = [name for name in options.names if name not in known]
+        missing += tuple(f"there is no node {name!r} with GPUs" for name in absent)
+        usage = usage.on_nodes(frozenset(options.names))
+    for line in missing:
+        _fail(line)
+    return _written(usage, options), _INCOMPLETE if missing else 0
+
+
+def _cgpu(options: argparse.Namespace, source: ObjectSource) -> str:
+    nodes = (
+        node
+        for node in source.list(NODES)
+        if not options.names
+        or as_text(as_object(node.get("metadata")).get("name")) in options.names
+    )
+    return inspect(nodes, source.list(PODS), details=options.details)
+
+
+def _written(usage: Usage, options: argparse.Namespace) -> str:
+    if options.output in {"json", "yaml"}:
+        return format_document(to_document(usage), options.output)
+    return _tables(usage, options)
+
+
+def _nothing_found(options: argparse.Namespace) -> str:
+    if options.names:  # what is said about them is enough
+        return ""
+    if options.namespace:
+        return f"No GPUs found: no pod in namespace {printable(options.namespace)} asks for any.\n"
+    return "No GPUs found: no node offers any, and no pod asks for any.\n"
+
+
+def _tables(usage: Usage, options: argparse.Namespace) -> str:
+    if not (usage.nodes or usage.consumers):
+        return _nothing_found(options)
+    bars = use_color(options.color, sys.stdout) and _has_blocks()
+    by = options.by or ("owner" if options.namespace or not usage.nodes else "node")
+    if options.details:
+        tables = [cards_table(usage), pods_table(usage)]
+    elif by == "namespace":
+        tables = [namespaces_table(usage)]
+    elif by == "owner":
+        tables = [owners_table(usage)]
+    elif by == "model":
+        tables = [models_table(usage), totals_table(usage)]
+    else:
+        wide = options.output == "wide"
+        tables = [nodes_table(usage, wide=wide), totals_table(usage)]
+    text = join(tables, bars=bars)
+    if bars and max(map(display_width, text.splitlines()), default=0) > _columns():
+        text, bars = join(tables, bars=False), False
+    text = text or "No pods have GPUs of these nodes.\n"
+    return f"{text}\n{LEGEND}" if bars and ALLOCATED in text else text
+
+
+def _columns() -> float:
+    """The width of the terminal; without one there is no limit."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
+
+
+def _has_blocks() -> bool:
+    """Whether standard output can encode the characters of bars."""
+    try:
+        LEGEND.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _fail(message: object) -> int:
+    write_error("gpuward gpus", message)
+    return 2

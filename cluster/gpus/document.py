@@ -1,0 +1,80 @@
+"""An account as plain data, for JSON and YAML."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from cluster.gpus.shares import Amount
+from cluster.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
+
+_NANO = 10**9
+VERSION = 1
+"""Grows when a field changes its meaning or goes away."""
+
+
+def to_document(usage: Usage) -> dict[str, Any]:
+    """The fields that docs/gpus.md describes."""
+    return {
+        "version": VERSION,
+        "nodes": [_node(node) for node in usage.nodes],
+        "consumers": [_consumer(consumer) for consumer in usage.consumers],
+        "totals": [_resource(used, pending=True) for used in usage.totals()],
+    }
+
+
+def _node(node: NodeUsage) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "status": node.status,
+        "model": node.model,
+        "freeCpu": node.free_cpu / _NANO,
+        "freeMemoryBytes": node.free_memory // _NANO,
+        "pods": node.pods,
+        "resources": [_resource(used) for used in node.resources],
+        "cards": [_card(card) for card in node.cards],
+    }
+
+
+def _resource(used: ResourceUsage, *, pending: bool = False) -> dict[str, Any]:
+    known = used.total is not None
+    shown = {
+        "resource": used.resource,
+        "total": _number(used.total),
+        "allocated": _number(used.allocated),
+        "starting": _number(used.starting),
+        "free": _number(used.free) if known else None,
+        "stranded": _number(used.stranded) if known else None,
+        "unavailable": _number(used.unavailable) if known else None,
+    }
+    return {**shown, "pending": _number(used.pending)} if pending else shown
+
+
+def _card(card: CardUsage) -> dict[str, Any]:
+    return {
+        "card": card.card,
+        "model": card.model,
+        "resource": card.resource,
+        "total": _number(card.total),
+        "allocated": _number(card.allocated),
+    }
+
+
+def _consumer(consumer: Consumer) -> dict[str, Any]:
+    return {
+        "namespace": consumer.namespace,
+        "name": consumer.name,
+        "owner": consumer.owner,
+        "node": consumer.node or None,
+        "starting": consumer.is_starting,
+        "pods": list(consumer.pods),
+        "amounts": {name: _number(amount) for name, amount in consumer.amounts.items()},
+        "shares": [
+            {"card": share.card, "resource": share.resource, "amount": _number(share.amount)}
+            for share in consumer.shares
+        ],
+    }
+
+
+def _number(amount: Amount | None) -> int | float | None:
+    return float(amount) if isinstance(amount, Decimal) else amount

@@ -1,0 +1,195 @@
+"""Which cards a node has, where the node itself says more than a number of devices."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from cluster.gpus.claims import Device, cards_by_driver
+from cluster.gpus.pod_requests import amount_of, whole
+from cluster.gpus.shares import FRACTION, VOLCANO_CARDS, VOLCANO_MEMORY, Amount
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM
+from rules.profile.profile import Profile
+
+# Labels that name the model of a node's cards, the most exact first.
+_MODEL_LABELS = (
+    # NVIDIA/k8s-device-plugin docs/gpu-feature-discovery/README.md
+    "nvidia.com/gpu.product",
+    # ROCm/k8s-device-plugin cmd/k8s-node-labeller/README.md
+    "amd.com/gpu.product-name",
+    "beta.amd.com/gpu.product-name",
+    # Alibaba Cloud ACK and the gpushare plugin
+    "aliyun.accelerator/nvidia_name",
+    # koordinator-sh/koordinator apis/extension/device_share.go
+    "node.koordinator.sh/gpu-model",
+    # Clouds name the model before a node exists.
+    "cloud.google.com/gke-accelerator",
+    "cloud.google.com/gke-tpu-accelerator",
+    "karpenter.k8s.aws/instance-gpu-name",
+    "eks.amazonaws.com/instance-gpu-name",
+    "karpenter.azure.com/sku-gpu-name",
+)
+_MAX_CARDS = 1000
+_MAX_CHARACTERS = 200_000
+
+
+class Card(NamedTuple):
+    """One card of a node: its index or UUID, its model if known, and what it has to share."""
+
+    card: str
+    model: str
+    amounts: Mapping[str, int]
+
+
+def model_of(node: Mapping[str, Any], cards: tuple[Card, ...] = ()) -> str:
+    """The model of the node's cards, empty if nothing names it."""
+    labels = as_object(as_object(node.get("metadata")).get("labels"))
+    named = (as_text(labels.get(key)) for key in _MODEL_LABELS)
+    return next(filter(None, named), "") or next((card.model for card in cards if card.model), "")
+
+
+def cards_of(node: Mapping[str, Any]) -> tuple[Card, ...]:
+    """The cards whose shares a scheduler counts one by one; empty where it counts devices only."""
+    annotations = as_object(as_object(node.get("metadata")).get("annotations"))
+    found = [
+        *_ack(as_object(as_object(node.get("status")).get("allocatable"))),
+        *_hami(as_text(annotations.get("hami.io/node-nvidia-register"))),
+        *_volcano(as_text(annotations.get("volcano.sh/node-vgpu-register"))),
+        *_volcano_shared(
+            as_object(as_object(node.get("status")).get("capacity")),
+            as_text(annotations.get("volcano.sh/gpu-unhealthy-ids")),
+        ),
+    ]
+    return tuple(found[:_MAX_CARDS])
+
+
+def _ack(allocatable: Mapping[str, Any]) -> Iterator[Card]:
+    """ACK's cards are equal: the memory of the node divided by their number."""
+    count = whole(amount_of(allocatable.get(CARDS)))
+    memory = whole(amount_of(allocatable.get(GPU_MEM)))
+    cores = whole(amount_of(allocatable.get(GPU_CORE)))
+    for index in range(min(count, _MAX_CARDS)):
+        amounts = {GPU_MEM: memory // count}
+        if cores:
+            amounts[GPU_CORE] = cores // count
+        yield Card(str(index), "", amounts)
+
+
+def _hami(text: str) -> Iterator[Card]:
+    """HAMi's register: a JSON list, before that `UUID,count,memory,cores,type,numa,health:…`."""
+    devices: list[Mapping[str, Any]]
+    if len(text) > _MAX_CHARACTERS:
+        return
+    if text.startswith("["):
+        try:
+            devices = [device for _, device in as_objects(json.loads(text))]
+        except (ValueError, RecursionError):
+            return
+    else:
+        devices = [
+            dict(zip(("id", "count", "devmem", "devcore", "type", "numa", "health"), fields))  # noqa: B905  # later fields follow
+            for fields in (device.split(",") for device in text.split(":"))
+        ]
+    for device in devices:
+        if device.get("health") in (True, "true"):  # a set cannot look up a list
+            amounts = {
+                "nvidia.com/gpumem": whole(amount_of(device.get("devmem"))),
+                "nvidia.com/gpucores": whole(amount_of(device.get("devcore"))),
+            }
+            yield Card(as_text(device.get("id")), as_text(device.get("type")), amounts)
+
+
+def _volcano(text: str) -> Iterator[Card]:
+    """The register of Volcano's vGPU plugin: `UUID,count,memory,type,health[,mode]:…`."""
+    for device in text[:_MAX_CHARACTERS].split(":"):
+        fields = device.split(",")
+        if len(fields) >= 5 and fields[4] == "true":  # noqa: PLR2004  # the fields above
+            amounts = {"volcano.sh/vgpu-memory": whole(amount_of(fields[2]))}
+            yield Card(fields[0], fields[3], {**amounts, "volcano.sh/vgpu-cores": 100})
+
+
+def _volcano_shared(capacity: Mapping[str, Any], unhealthy: str) -> Iterator[Card]:
+    """The equal cards of which Volcano itself divides the memory; `unhealthy` are indices.
+
+    Source: volcano-sh/volcano pkg/scheduler/api/devices/nvidia/gpushare
+    """
+    count = whole(amount_of(capacity.get(VOLCANO_CARDS)))
+    memory = whole(amount_of(capacity.get(VOLCANO_MEMORY)))
+    broken = unhealthy[:_MAX_CHARACTERS].split(",")
+    for index in range(min(count, _MAX_CARDS)):
+        if memory and str(index) not in broken:
+            yield Card(str(index), "", {VOLCANO_MEMORY: memory // count, VOLCANO_CARDS: 1})
+
+
+# Whether a node takes pods, and what kubectl shows as its status.
+
+# The taints by which Kubernetes itself keeps pods away, such as node.kubernetes.io/not-ready; and
+# that of nodes which a cloud has yet to set up.
+_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+def status_of(node: Mapping[str, Any]) -> str:
+    """What `kubectl get nodes` shows, such as `Ready,SchedulingDisabled`."""
+    conditions = as_objects(as_object(node.get("status")).get("conditions"))
+    ready = [as_text(c.get("status")) for _, c in conditions if c.get("type") == "Ready"]
+    known = {"True": "Ready", "False": "NotReady"}.get(ready[0] if ready else "")
+    # kubectl also shows NotReady for Unknown.
+    status = known or ("NotReady" if ready else "Unknown")
+    cordoned = as_object(node.get("spec")).get("unschedulable") is True
+    return f"{status},SchedulingDisabled" if cordoned else status
+
+
+def takes_pods(node: Mapping[str, Any]) -> bool:
+    """Whether the scheduler still puts pods there that tolerate no taint of Kubernetes itself."""
+    spec = as_object(node.get("spec"))
+    return spec.get("unschedulable") is not True and not any(
+        taint.get("effect") in _EFFECTS and as_text(taint.get("key")).startswith(_TAINTS)
+        for _, taint in as_objects(spec.get("taints"))
+    )
+
+
+# How much of each GPU resource a node has.
+
+
+class Total(NamedTuple):
+    """What a node has of a resource, and how much of it pods may use."""
+
+    capacity: Amount
+    allocatable: Amount
+
+
+def node_totals(
+    status: Mapping[str, Any],
+    cards: Iterable[Card],
+    offered: Iterable[Device],
+    shared_cards: Collection[str],
+    profile: Profile,
+) -> Mapping[str, Total]:
+    """The totals of a node by resource.
+
+    They are from its `status`; of resources that are not there, from the `cards` that its device
+    plugin has registered; and from its devices in ResourceSlices, by driver. `shared_cards` are
+    those that KAI has divided.
+    """
+    capacity = as_object(status.get("capacity"))
+    allocatable = as_object(status.get("allocatable"))
+    totals: dict[str, Total] = {}
+    for resource in {**allocatable, **capacity}:
+        if profile.resource(resource) is not None:
+            usable = whole(amount_of(allocatable.get(resource)))
+            totals[resource] = Total(max(whole(amount_of(capacity.get(resource))), usable), usable)
+    registered: dict[str, int] = defaultdict(int)
+    for card in cards:
+        for resource, amount in card.amounts.items():
+            registered[resource] += amount
+    for resource, amount in registered.items():
+        totals.setdefault(resource, Total(amount, amount))
+    for driver, found in cards_by_driver(offered).items():
+        totals[driver] = Total(len(found.offered), len(found.usable))
+    if shared_cards:
+        totals[FRACTION] = Total(len(shared_cards), len(shared_cards))
+    return totals

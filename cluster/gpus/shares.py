@@ -1,0 +1,217 @@
+"""Which card a pod was given, as schedulers record it in annotations of the pod.
+
+The keys are those of `rules.gpu.allocation_keys`. Whole cards of a device plugin have no such
+record: only the kubelet of the node knows which ones it handed out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any, NamedTuple, TypeAlias
+
+from cluster.gpus.pod_requests import Requests, amount_of, whole
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.placement.node_labels import GPU_CORE, GPU_MEM
+
+Amount: TypeAlias = int | Decimal
+PER_CARD = frozenset(
+    {
+        *("nvidia.com/gpumem", "nvidia.com/gpucores"),
+        *("volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores"),
+    }
+)
+"""Resources of HAMi and Volcano whose amount in a pod is for each of its cards."""
+VOLCANO_MEMORY, VOLCANO_CARDS = "volcano.sh/gpu-memory", "volcano.sh/gpu-number"
+"""Resources of cards of which Volcano itself divides the memory."""
+# A pod has few cards. Longer records are not read, so that no tenant makes the command slow.
+_MAX_CHARACTERS, _MAX_SHARES = 20_000, 1000
+_MAX_AMOUNT = 10**15
+
+
+class Share(NamedTuple):
+    """What a pod has of one card. `card` is the card's index or UUID, or KAI's name for it."""
+
+    card: str
+    resource: str
+    amount: Amount
+
+
+def shares_of(pod: Mapping[str, Any], requests: Requests) -> tuple[Share, ...]:
+    """The cards that schedulers recorded for `pod`, each with what the pod has of it.
+
+    `requests` are those of the pod: Volcano records the card alone. A record that cannot be read
+    counts as none: anybody may write annotations.
+    """
+    metadata = as_object(pod.get("metadata"))
+    found: dict[tuple[str, str], Amount] = {}
+    annotations = as_object(metadata.get("annotations"))
+    for key, read in _READERS.items():
+        text = as_text(annotations.get(key))
+        if text and len(text) <= _MAX_CHARACTERS:
+            for share in read(text):
+                place = share.card, share.resource
+                if share.amount:
+                    found[place] = found.get(place, 0) + share.amount
+    if not found:
+        found.update(_ack_before_allocation(annotations))
+        found.update(_volcano_cards(annotations, requests))
+    return tuple(Share(*place, amount) for place, amount in found.items())[:_MAX_SHARES]
+
+
+def allocation_by_card(text: str) -> dict[int, int]:
+    """ACK's record `{container: {card: amount}}`, summed by card; empty if it is none."""
+    shares: dict[int, int] = {}
+    try:
+        for cards in json.loads(text).values():
+            for card, amount in cards.items():
+                if 0 < amount < _MAX_AMOUNT:
+                    shares[int(card)] = shares.get(int(card), 0) + int(amount)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+    return shares
+
+
+def _ack(resource: str) -> Callable[[str], Iterator[Share]]:
+    def read(text: str) -> Iterator[Share]:
+        for card, amount in allocation_by_card(text).items():
+            yield Share(str(card), resource, amount)
+
+    return read
+
+
+def _ack_before_allocation(annotations: Mapping[str, Any]) -> Iterator[tuple[Any, Amount]]:
+    """ACK's older record: one card for all containers of the pod."""
+    card = as_text(annotations.get("ALIYUN_COM_GPU_MEM_IDX"))
+    amount = amount_of(annotations.get("ALIYUN_COM_GPU_MEM_POD"))
+    if card.isdecimal() and amount:
+        yield (card[:10], GPU_MEM), whole(amount)
+
+
+def _volcano_cards(
+    annotations: Mapping[str, Any], requests: Requests
+) -> Iterator[tuple[Any, Amount]]:
+    """Volcano's cards by index, of pods that ask for memory of one, or for whole ones.
+
+    Source: volcano-sh/volcano pkg/scheduler/api/devices/nvidia/gpushare
+    """
+    cards = as_text(annotations.get("volcano.sh/gpu-index"))[:_MAX_CHARACTERS].split(",")
+    if all(card.isdecimal() for card in cards):
+        memory = whole(requests.get(VOLCANO_MEMORY, 0))
+        for card in cards[:_MAX_SHARES]:
+            if memory:
+                yield (card[:10], VOLCANO_MEMORY), memory
+            elif VOLCANO_CARDS in requests:
+                yield (card[:10], VOLCANO_CARDS), 1
+
+
+def _by_uuid(memory: str, cores: str) -> Callable[[str], Iterator[Share]]:
+    """HAMi's form, one part for each container: `UUID,type,memory,cores:…;`."""
+
+    def read(text: str) -> Iterator[Share]:
+        for device in text.replace(";", ":").split(":"):
+            fields = device.split(",")
+            if len(fields) >= 4:  # noqa: PLR2004  # its four fields
+                yield Share(fields[0], memory, whole_number(fields[2]))
+                yield Share(fields[0], cores, whole_number(fields[3]))
+
+    return read
+
+
+def _koordinator(text: str) -> Iterator[Share]:
+    try:
+        cards = as_objects(as_object(json.loads(text)).get("gpu"))
+    except (ValueError, RecursionError):
+        return
+    for _, card in cards:
+        minor = card.get("minor")
+        if not isinstance(minor, int | str):
+            continue
+        for name, value in as_object(card.get("resources")).items():
+            yield Share(str(minor), name, whole(amount_of(value)))
+
+
+_READERS: Mapping[str, Callable[[str], Iterator[Share]]] = {
+    # koordinator-sh/koordinator pkg/util/transformer/ack_pod_transformer_test.go has examples.
+    "scheduler.framework.gpushare.allocation": _ack(GPU_MEM),
+    "gpushare.alibabacloud.com/core-percentage": _ack(GPU_CORE),
+    # Project-HAMi/HAMi pkg/device/devices.go
+    "hami.io/vgpu-devices-allocated": _by_uuid("nvidia.com/gpumem", "nvidia.com/gpucores"),
+    # Project-HAMi/volcano-vgpu-device-plugin pkg/plugin/vgpu/util/types.go, in the same form
+    "volcano.sh/vgpu-ids-new": _by_uuid("volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores"),
+    # koordinator-sh/koordinator apis/extension/device_share.go
+    "scheduling.koordinator.sh/device-allocated": _koordinator,
+}
+
+
+def whole_number(text: str) -> int:
+    """A whole number; 0 for everything else, and for what no card has."""
+    return int(text) if text.isdecimal() and len(text) < len(str(_MAX_AMOUNT)) else 0
+
+
+# Parts of cards that the KAI scheduler hands out.
+#
+# Source: kai-scheduler/KAI-Scheduler pkg/common/constants and pkg/scheduler/api/node_info.
+
+FRACTION = "gpu-fraction"
+"""The annotation, and what is counted: parts of cards, which are no resource; 1 is a card."""
+MEMORY = "gpu-memory"
+"""The annotation, and what is counted on nodes that do not say their cards' memory: MiB."""
+_MEMORY_LABEL = "nvidia.com/gpu.memory"
+_MIB = 2**20
+_GROUP = "runai-gpu-group"
+# Of a card. Without a least part, `1e-999999` would be shown with a million digits.
+_LEAST_PART = Decimal("1e-9")
+
+
+def card_memory(node: Mapping[str, Any]) -> int:
+    """The MiB of each card of `node`, as KAI counts them; 0 if the node does not say it."""
+    labels = as_object(as_object(node.get("metadata")).get("labels"))
+    memory = whole_number(as_text(labels.get(_MEMORY_LABEL)))
+    if memory >= _MIB:  # some releases of the labeller write bytes
+        memory //= _MIB
+    return memory - memory % 100
+
+
+def requested(pod: Mapping[str, Any], memory: int) -> Mapping[str, Amount]:
+    """What `pod` asks KAI for, of all its cards together; `memory` is that of a card of its node.
+
+    The parts of cards, or MiB if `memory` is 0. Empty if the pod asks for neither.
+    """
+    annotations = as_object(as_object(pod.get("metadata")).get("annotations"))
+    if not (request := _of_each_card(annotations, memory)):
+        return request
+    cards = whole_number(as_text(annotations.get("gpu-fraction-num-devices"))) or 1
+    return {name: amount * cards for name, amount in request.items()}
+
+
+def kai_shares(pod: Mapping[str, Any], memory: int) -> Iterator[Share]:
+    """What `pod` has of which card: KAI sets one label for each."""
+    metadata = as_object(pod.get("metadata"))
+    request = _of_each_card(as_object(metadata.get("annotations")), memory)
+    for key, value in as_object(metadata.get("labels")).items() if request else ():
+        if key == _GROUP or key.startswith(f"{_GROUP}/"):
+            for name, amount in request.items():
+                yield Share(as_text(value), name, amount)
+
+
+def _of_each_card(annotations: Mapping[str, Any], memory: int) -> Mapping[str, Amount]:
+    if fraction := _part(annotations.get(FRACTION)):
+        return {FRACTION: fraction}
+    wanted = whole_number(as_text(annotations.get(MEMORY)))
+    if not wanted:
+        return {}
+    if not memory:
+        return {MEMORY: wanted}
+    # KAI rounds parts up, to hundredths of a card, and gives nobody more than a card has.
+    return {FRACTION: Decimal(-(-wanted * 100 // memory)) / 100} if wanted <= memory else {}
+
+
+def _part(value: object) -> Decimal:
+    """A part of a card, less than 1; 0 for everything else."""
+    try:
+        number = Decimal(as_text(value)[:20] or "0")
+        return number if _LEAST_PART <= number < 1 else Decimal(0)
+    except InvalidOperation:  # also where NaN is compared
+        return Decimal(0)

@@ -1,0 +1,273 @@
+"""The rows of the tables: texts by column, from an account."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+from itertools import groupby
+from typing import NamedTuple
+
+from cluster.gpus.shares import Amount
+from cluster.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
+from terminal import printable
+
+_GIB = 2**30 * 10**9
+_MILLI = 10**6
+UNKNOWN = "<unknown>"
+"""As kubectl shows what it does not know."""
+_NONE = "<none>"
+SHARE = "ALLOCATED/TOTAL"
+
+Cell = str | ResourceUsage
+"""A text; or an amount of which something is allocated, which a terminal shows as a bar."""
+
+
+class Table(NamedTuple):
+    """A table: its header and its rows, which are as long."""
+
+    header: tuple[str, ...]
+    rows: list[tuple[Cell, ...]]
+
+
+def nodes_table(usage: Usage, *, wide: bool = False) -> Table:
+    """One row for each GPU resource of each node."""
+    more = ("STARTING", "UNAVAILABLE", "FREE-CPU", "FREE-MEMORY", "PODS") if wide else ()
+    header = ("NAME", "STATUS", "MODEL", "RESOURCE", SHARE, "FREE", "STRANDED", *more)
+    return Table(header, [row for node in usage.nodes for row in _node_rows(node, wide=wide)])
+
+
+def _node_rows(node: NodeUsage, *, wide: bool) -> Iterator[tuple[Cell, ...]]:
+    for used in node.resources:
+        row = (node.name, node.status, node.model or _NONE, used.resource, *_amounts(used))
+        more = (
+            text(used.starting),
+            text(used.unavailable),
+            _cpu(node.free_cpu),
+            f"{node.free_memory / _GIB:.1f}Gi",
+            str(node.pods),
+        )
+        yield (*row, *(more if wide else ()))
+
+
+def models_table(usage: Usage) -> Table:
+    """One row for each GPU resource of each model of cards."""
+    totals: dict[tuple[str, str], tuple[int, ResourceUsage]] = {}
+    for node in usage.nodes:
+        for used in node.resources:
+            key = node.model or _NONE, used.resource
+            count, known = totals.get(key, (0, None))
+            totals[key] = count + 1, used if known is None else known + used
+    header = ("MODEL", "NODES", "RESOURCE", SHARE, "FREE", "STRANDED")
+    return Table(
+        header,
+        [
+            (model, str(count), used.resource, *_amounts(used))
+            for (model, _), (count, used) in sorted(totals.items())
+        ],
+    )
+
+
+def namespaces_table(usage: Usage) -> Table:
+    """One row for each GPU resource of each namespace."""
+    header = ("NAMESPACE", "RESOURCE", "ALLOCATED", "PENDING", "PODS")
+    return Table(header, list(_by(usage.consumers, lambda c: (c.namespace,))))
+
+
+def owners_table(usage: Usage) -> Table:
+    """One row for each GPU resource of each owner of pods."""
+    header = ("NAMESPACE", "OWNER", "RESOURCE", "ALLOCATED", "PENDING", "PODS")
+    return Table(header, list(_by(usage.consumers, lambda c: (c.namespace, c.owner))))
+
+
+def _by(
+    consumers: Iterable[Consumer], key: Callable[[Consumer], tuple[str, ...]]
+) -> Iterator[tuple[str, ...]]:
+    for group, members in groupby(sorted(consumers, key=key), key):
+        amounts: dict[str, tuple[Amount, Amount, int]] = {}
+        for consumer in members:
+            for resource, amount in consumer.amounts.items():
+                has, wants, pods = amounts.get(resource, (0, 0, 0))
+                has, wants = (has + amount, wants) if consumer.node else (has, wants + amount)
+                amounts[resource] = has, wants, pods + max(len(consumer.pods), 1)
+        for resource, (has, wants, pods) in sorted(amounts.items()):
+            yield (*group, resource, text(has), text(wants), str(pods))
+
+
+def totals_table(usage: Usage) -> Table:
+    """One row for each GPU resource of the cluster."""
+    header = ("RESOURCE", SHARE, "FREE", "STRANDED", "UNAVAILABLE", "PENDING")
+    return Table(
+        header,
+        [
+            (used.resource, *_amounts(used), text(used.unavailable), text(used.pending))
+            for used in usage.totals()
+        ],
+    )
+
+
+def cards_table(usage: Usage) -> Table:
+    """One row for each resource of each card whose shares are recorded."""
+    header = ("NODE", "CARD", "MODEL", "RESOURCE", SHARE)
+    return Table(
+        header,
+        [
+            (node.name, card.card, card.model or node.model or _NONE, card.resource, _card(card))
+            for node in usage.nodes
+            for card in node.cards
+        ],
+    )
+
+
+def _card(card: CardUsage) -> ResourceUsage:
+    free = max((card.total or 0) - card.allocated, 0)
+    return ResourceUsage(card.resource, card.total, card.allocated, free=free)
+
+
+def pods_table(usage: Usage) -> Table:
+    """One row for each pod and card; what is on no known card stands under `<unknown>`."""
+    header = ("NODE", "CARD", "RESOURCE", "AMOUNT", "NAMESPACE", "POD", "OWNER")
+    rows = [
+        (consumer.node or _NONE, card, resource, text(amount), *_whose(consumer))
+        for consumer in usage.consumers
+        for card, resource, amount in _places(consumer)
+    ]
+    return Table(header, sorted(rows, key=lambda row: tuple(map(str, row))))
+
+
+def _places(consumer: Consumer) -> Iterator[tuple[str, str, Amount]]:
+    recorded = {share.resource for share in consumer.shares}
+    yield from consumer.shares
+    for resource, amount in consumer.amounts.items():
+        if resource not in recorded:
+            yield (UNKNOWN if consumer.node else _NONE), resource, amount
+
+
+def _whose(consumer: Consumer) -> tuple[str, str, str]:
+    pods = f" ({len(consumer.pods)} pods)" if consumer.pods else ""
+    return consumer.namespace, consumer.name + pods, consumer.owner
+
+
+def _amounts(used: ResourceUsage) -> tuple[Cell, str, str]:
+    if used.total is None:
+        return used, UNKNOWN, UNKNOWN
+    return used, text(used.free), text(used.stranded)
+
+
+def text(amount: Amount) -> str:
+    """An amount as a table shows it."""
+    return f"{amount.normalize():f}" if isinstance(amount, Decimal) else str(amount)
+
+
+def allocated_text(used: ResourceUsage) -> str:
+    """What is allocated, of what total: `3/8`."""
+    total = UNKNOWN if used.total is None else text(used.total)
+    return f"{text(used.allocated)}/{total}"
+
+
+def _cpu(amount: int) -> str:
+    """CPU as kubectl shows it: `3`, or `2500m`."""
+    milli = amount // _MILLI
+    return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
+
+
+# Columns as Go's `text/tabwriter` aligns them, which kubectl and its plugins use.
+
+
+def align(text: str, padding: int = 2, width_of: Callable[[str], int] = len) -> str:
+    """`text` with its tabs replaced by spaces, as a tabwriter with minwidth 0 does.
+
+    A cell ends with a tab. Cells of one column in lines that follow each other get the width of the
+    widest, and `padding` more. What follows the last tab of a line is not aligned. `width_of` gives
+    the width of a cell; Go counts its characters.
+    """
+    lines = [line.split("\t") for line in text.split("\n")]
+    widths = [[0] * (len(cells) - 1) for cells in lines]
+    for column in range(max(map(len, widths))):
+        start = 0
+        while start < len(lines):
+            end = start
+            while end < len(lines) and len(widths[end]) > column:
+                end += 1
+            block = range(start, end)
+            width = max((width_of(lines[row][column]) for row in block), default=0) + padding
+            for row in block:
+                widths[row][column] = width
+            start = max(end, start + 1)
+    return "\n".join(
+        "".join(
+            cell + " " * (width - width_of(cell))
+            for cell, width in zip(cells, line_widths, strict=False)
+        )
+        + cells[-1]
+        for cells, line_widths in zip(lines, widths, strict=True)
+    )
+
+
+# Print tables as kubectl does, with bars if a terminal shows them.
+
+_PADDING = 3  # between columns, as in kubectl
+# The longest valid name, that of a resource: domain, slash, name. One cell widens all rows.
+_MOST_CHARACTERS = 253 + 1 + 63
+_WIDTH = 10
+ALLOCATED, STRANDED, UNAVAILABLE, FREE = "█", "▒", "x", "░"
+LEGEND = f"{ALLOCATED} allocated  {STRANDED} stranded  {FREE} free  {UNAVAILABLE} unavailable\n"
+
+
+def render(table: Table, *, bars: bool = False) -> str:
+    """The lines of `table`; with `bars` each amount of which something is allocated has one."""
+    lines = [table.header, *(tuple(_cell(cell, bars=bars) for cell in row) for row in table.rows)]
+    text = "\n".join("\t".join(map(_bounded, line)) for line in lines)
+    return f"{align(text, _PADDING, display_width)}\n"
+
+
+def _bounded(text: str) -> str:
+    """`text` as a terminal may show it, cut: no API server bounds the name of a pod's owner."""
+    shown = printable(text[: _MOST_CHARACTERS + 1])
+    return shown if len(shown) <= _MOST_CHARACTERS else f"{shown[: _MOST_CHARACTERS - 3]}..."
+
+
+def display_width(text: str) -> int:
+    """The columns that a terminal needs for a text without control characters."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in {"Mn", "Me", "Cf"}:  # drawn upon the one before
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def bar(used: ResourceUsage) -> str:
+    """A bar of ten characters; empty if the total is unknown or 0.
+
+    Whatever is there gets at least one character, so that a little is not taken for nothing.
+    """
+    if not used.total:
+        return ""
+    parts = (
+        (ALLOCATED, min(used.allocated, used.total)),
+        (STRANDED, used.stranded),
+        (UNAVAILABLE, used.unavailable),
+        (FREE, used.free),
+    )
+    shares = [_WIDTH * part / used.total for _, part in parts]
+    lengths = [max(int(share), 1) if share else 0 for share in shares]
+    while sum(lengths) < _WIDTH:
+        rests = [share - length for share, length in zip(shares, lengths, strict=True)]
+        lengths[rests.index(max(rests))] += 1
+    while sum(lengths) > _WIDTH:
+        lengths[lengths.index(max(lengths))] -= 1
+    return "".join(mark * length for (mark, _), length in zip(parts, lengths, strict=True))
+
+
+def _cell(cell: Cell, *, bars: bool) -> str:
+    if isinstance(cell, str):
+        return cell
+    amount = allocated_text(cell)
+    return f"{bar(cell):{_WIDTH}} {amount}" if bars else amount
+
+
+def join(tables: Iterable[Table], *, bars: bool) -> str:
+    """The tables that have rows, with an empty line between them."""
+    return "\n".join(render(table, bars=bars) for table in tables if table.rows)

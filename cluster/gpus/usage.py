@@ -1,0 +1,119 @@
+"""The records of which an account of GPUs is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cluster.gpus.shares import Amount, Share
+
+
+class Consumer(NamedTuple):
+    """A pod, or an allocated claim, that has GPUs or waits for them.
+
+    `node` is empty while it waits. `is_starting` says that it has a node and does not run yet.
+    `amounts` are what the scheduler counts for it, by resource; `shares` what it has of which card,
+    as far as that is recorded. `pods` are those that share a claim.
+    """
+
+    namespace: str
+    name: str
+    owner: str
+    node: str
+    is_starting: bool
+    amounts: Mapping[str, Amount]
+    shares: tuple[Share, ...] = ()
+    pods: tuple[str, ...] = ()
+
+
+class ResourceUsage(NamedTuple):
+    """One GPU resource of one node, or of several.
+
+    - `total`: what the node has, healthy or not; None if nothing says it.
+    - `allocated`: what pods have that are bound to the node and not terminated. `starting` is the
+      part of it that belongs to pods which do not run yet.
+    - `free`: what pods of the size that was asked about can still take.
+    - `stranded`: what would be free if the node had CPU, memory and room for such a pod.
+    - `unavailable`: the rest: unhealthy devices, and devices of nodes that take no pods.
+    - `pending`: what pods ask for that have no node. No node has pending ones.
+    """
+
+    resource: str
+    total: Amount | None
+    allocated: Amount
+    starting: Amount = 0
+    free: Amount = 0
+    stranded: Amount = 0
+    pending: Amount = 0
+
+    @property
+    def unavailable(self) -> Amount:
+        """What is neither allocated, nor free, nor stranded; 0 if the total is unknown."""
+        rest = (self.total or 0) - self.allocated - self.free - self.stranded
+        return max(rest, 0)
+
+    def __add__(self, other: object) -> ResourceUsage:
+        if not isinstance(other, ResourceUsage):
+            return NotImplemented
+        known = [total for total in (self.total, other.total) if total is not None]
+        return ResourceUsage(
+            self.resource,
+            sum(known) if known else None,
+            *(one + another for one, another in zip(self[2:], other[2:], strict=True)),
+        )
+
+
+class CardUsage(NamedTuple):
+    """One card of a node, of which pods have shares; `total` is None if it is unknown."""
+
+    card: str
+    model: str
+    resource: str
+    total: Amount | None
+    allocated: Amount
+
+
+class NodeUsage(NamedTuple):
+    """A node with GPUs. CPU and memory are what the scheduler has left, in units of 1e-9."""
+
+    name: str
+    status: str
+    model: str
+    resources: tuple[ResourceUsage, ...]
+    cards: tuple[CardUsage, ...]
+    free_cpu: int
+    free_memory: int
+    pods: int
+
+
+class Usage(NamedTuple):
+    """An account: the nodes with GPUs by name, and who has GPUs or waits for them.
+
+    `unknown` are sentences that say what could not be counted.
+    """
+
+    nodes: tuple[NodeUsage, ...]
+    consumers: tuple[Consumer, ...]
+    unknown: tuple[str, ...] = ()
+
+    def totals(self) -> tuple[ResourceUsage, ...]:
+        """Each resource of all nodes, with what is asked for by pods without a node."""
+        totals: dict[str, ResourceUsage] = {}
+        for node in self.nodes:
+            for used in node.resources:
+                known = totals.get(used.resource)
+                totals[used.resource] = used if known is None else known + used
+        for consumer in self.consumers:
+            if not consumer.node:
+                for resource, amount in consumer.amounts.items():
+                    used = totals.get(resource) or ResourceUsage(resource, None, 0)
+                    totals[resource] = used._replace(pending=used.pending + amount)
+        return tuple(totals[name] for name in sorted(totals))
+
+    def on_nodes(self, names: frozenset[str]) -> Usage:
+        """The nodes of these names, and who has GPUs there."""
+        return Usage(
+            tuple(node for node in self.nodes if node.name in names),
+            tuple(consumer for consumer in self.consumers if consumer.node in names),
+            self.unknown,
+        )

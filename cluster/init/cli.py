@@ -1,0 +1,177 @@
+"""The command `gpuward init`."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from typing import NamedTuple
+
+from cluster.init.choice import choose
+from cluster.init.documents import note, without_evidence, write_policy, write_values
+from cluster.init.survey import Survey, survey
+from cluster.source.objects import SourceError
+from cluster.source.options import add_options, open_source
+from policies.loading import default_policy
+from terminal import printable, write_error
+from terminal.arguments import CommandParser
+
+# Write the files, or show how they differ from those that there are.
+
+_MAX_BYTES = 1 << 20
+
+
+class FileError(Exception):
+    """A file cannot be read or written; the message says which and why."""
+
+
+class GeneratedFile(NamedTuple):
+    """A file: where it is to be, and its text."""
+
+    path: str
+    text: str
+
+
+class Difference(NamedTuple):
+    """What would change, as a unified diff, empty if nothing.
+
+    `is_evidence` says that the lines are the same but for what stands behind them: what was seen.
+    """
+
+    text: str
+    is_evidence: bool
+
+
+def difference(file: GeneratedFile) -> Difference | None:
+    """What would change in a file; None if there is no such file. Raises FileError."""
+    try:
+        with open(file.path, "rb") as stream:
+            content = stream.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise FileError(f"{file.path}: {error.strerror}") from error
+    if len(content) > _MAX_BYTES:
+        raise FileError(f"{file.path}: larger than {_MAX_BYTES >> 20} MiB")
+    old = content.decode(errors="replace").splitlines(keepends=True)
+    new = file.text.splitlines(keepends=True)
+    changed = difflib.unified_diff(old, new, file.path, f"{file.path} (now)")
+    text = "".join(text if text.endswith("\n") else f"{text}\n" for text in changed)
+    return Difference(
+        text, is_evidence=[*map(without_evidence, old)] == [*map(without_evidence, new)]
+    )
+
+
+def write(file: GeneratedFile) -> None:
+    """Write the file, all or nothing. Raises FileError."""
+    try:
+        folder = os.path.dirname(file.path)
+        os.makedirs(folder or ".", exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=".gpuward-", dir=folder or ".")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(file.text)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, file.path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise FileError(f"{file.path}: {error.strerror}") from error
+
+
+POLICY, VALUES = "gpuward.yaml", "gpuward-values.yaml"
+_DESCRIPTION = f"""\
+Look at a cluster and write a policy ({POLICY}) and values of the chart ({VALUES})
+that fit it. Each line says what was seen. What may be meant otherwise is a comment, for
+you to decide. A file that is there already is not touched: the difference is printed."""
+_EPILOG = """\
+exit status: 0 the files say what the cluster is like, 1 a file differs in more than what was
+seen, also if it was written anew, 2 wrong usage, or the cluster or a file could not be read
+or written"""
+_HEADER = (
+    "Written by `gpuward init`. Lines end with what was seen in the cluster. What is behind `# ` "
+    "was not certain: decide, and remove the two characters."
+)
+_INSTALL = (
+    f"helm install gpuward charts/gpuward -n gpuward-system --create-namespace -f {VALUES} "
+    f"--set-file policyText={POLICY}"
+)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    made = CommandParser(
+        prog="gpuward init",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "--directory", "-d", metavar="DIR", default=".", help="where the files are; default: here"
+    )
+    made.add_argument(
+        "--write",
+        action="store_true",
+        help="print the differences and replace the files; your own changes of them are lost",
+    )
+    add_options(made, namespaced=False)
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command with these arguments; the exit status."""
+    options = make_parser().parse_args(arguments)
+    try:
+        source = open_source(options)
+        found = survey(source, default_policy().profile, from_files=bool(options.files))
+        return _compare_or_write(_files(found, options.directory), replace=options.write)
+    except (SourceError, FileError) as error:
+        write_error("gpuward init", error)
+        return 2
+
+
+def _files(found: Survey, folder: str) -> list[GeneratedFile]:
+    policy, profile = write_policy(found, choose(found))
+    values = write_values(found, profile)
+    missing = [
+        line
+        for resource, why in found.missing.items()
+        for line in note(f"Not known: {resource.name} ({why}).")
+    ]
+    texts = {
+        POLICY: [*note(_HEADER), *missing, *policy],
+        VALUES: [*note(_HEADER), f"# {_INSTALL}", *missing, *values],
+    }
+    return [
+        GeneratedFile(os.path.normpath(os.path.join(folder, name)), "\n".join(lines) + "\n")
+        for name, lines in texts.items()
+    ]
+
+
+def _compare_or_write(files: list[GeneratedFile], *, replace: bool) -> int:
+    """Write files that are not there, and show what differs in the others; the exit status."""
+    status = 0
+    changes = [(file, difference(file)) for file in files]
+    for file, changed in changes:
+        if changed and changed.text:
+            status = status if changed.is_evidence else 1
+            sys.stdout.writelines(f"{printable(text)}\n" for text in changed.text.splitlines())
+        if changed is None or (changed.text and replace):
+            write(file)
+            _say(f"wrote {file.path}")
+        elif changed.text:
+            only = " only in comments about what was seen" if changed.is_evidence else ""
+            end = "and was not changed: --write replaces it"
+            _say(f"{file.path} differs{only}, {end}")
+        else:
+            _say(f"{file.path} is up to date")
+    return status
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{printable(line)}\n")

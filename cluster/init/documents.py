@@ -1,0 +1,257 @@
+"""The text of a policy for a cluster."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from cluster.init import differences
+from cluster.init.choice import Choice, ancestors, nodes_named
+from cluster.init.differences import Entry, is_component, runtime_classes
+from cluster.init.survey import Survey
+from cluster.source.objects import PODS
+from kubeyaml.patch.layout import one_line
+from policies.profiles import ProfileError, built_in, merged_profile
+from rules.placement.node_labels import MODE
+from rules.profile.profile import Profile
+
+# Lines of YAML, each with the evidence for it as a comment.
+
+_WIDTH = 100
+_BEHIND = "  # "
+
+
+def line(text: str, why: str, indent: int = 0) -> str:
+    """A line, with the reason for it."""
+    return f"{' ' * indent}{text}{_BEHIND}{why}"
+
+
+def without_evidence(text: str) -> str:
+    """A line without the reason for it."""
+    return text.partition(_BEHIND)[0].rstrip("\r\n")
+
+
+def item(value: object, why: str, indent: int) -> str:
+    """An item of a list."""
+    return line(f"- {one_line(value)}", why, indent)
+
+
+def commented(lines: Sequence[str]) -> list[str]:
+    """Lines that are there to be uncommented: without the first `# ` they are YAML."""
+    return [f"# {text}" for text in lines]
+
+
+def note(text: str) -> list[str]:
+    """A comment of its own, wrapped."""
+    return [f"# {part}" for part in textwrap.wrap(text, _WIDTH - 2, break_on_hyphens=False)]
+
+
+def section(key: str, certain: Sequence[str], possible: Sequence[str], indent: int) -> list[str]:
+    """A key with its lines; those that are `possible` are commented out."""
+    if not certain and not possible:
+        return []
+    head = f"{' ' * indent}{key}:"
+    return [*([head] if certain else commented([head])), *certain, *commented(possible)]
+
+
+_NAME = "cluster"  # of the profile that is written
+# What a profile replaces if it extends others.
+_REPLACED = ("taints", "affinities", "schedulers")
+_MAX_NAMED = 20
+
+
+def write_policy(survey: Survey, choice: Choice) -> tuple[list[str], Profile]:
+    """The lines of the policy, and its profile as far as it is certain."""
+    names = list(choice.chosen)
+    combined = _combined(names)
+    profile = merged_profile(combined)
+    new = {
+        "taints": differences.taints(survey, profile),
+        "affinities": [],
+        "schedulers": differences.schedulers(survey, profile),
+        "components": differences.components(survey, profile),
+        "runtimeClasses": differences.runtime_classes(survey, profile),
+    }
+    tables = {
+        "nodeModes": differences.node_modes(survey, profile),
+        "resources": differences.resources(survey, profile),
+    }
+    # Of several profiles that one extends, the last replaces what the others say.
+    differs = any(new.values()) or any(tables.values()) or combined != names
+    replaces = differs and len(names) > 1
+    sections = {
+        key: [*_known(names, key), *entries]
+        if key in _REPLACED and (replaces or entries)
+        else entries
+        for key, entries in new.items()
+    }
+    body = [
+        *(text for key, entries in sections.items() for text in _list(key, entries)),
+        *(text for key, entries in tables.items() for text in _table(key, entries)),
+    ]
+    lines = ["apiVersion: gpuward.io/v1", "kind: Policy"]
+    if not names:
+        lines += _nothing(choice)
+    elif not body:
+        lines += ["profiles:", *_names(choice, 2)]
+    else:
+        why = "the built-in profiles below, and what differs from them here"
+        lines += ["profiles:", line(f"- name: {_NAME}", why, 2)]
+        lines += ["    extends:", *_names(choice, 6), *body]
+    lines += _remarks(survey, profile)
+    return lines, profile
+
+
+def _combined(names: list[str]) -> list[Any]:
+    """The profiles, or one that extends them all where they describe the same resources."""
+    try:
+        merged_profile(names or ["nvidia"])
+    except ProfileError:
+        return [{"name": _NAME, "extends": names, **{k: _union(names, k) for k in _REPLACED}}]
+    return names or ["nvidia"]
+
+
+def _union(names: Sequence[str], key: str) -> list[Any]:
+    """The entries of all profiles; what they have in common by `extends` only if none has more."""
+    own = [_inherited(name, key) for name in names]
+    parents = [ancestors(name) for name in names]
+    shared = {
+        p for i, some in enumerate(parents) for p in some if p in set().union(*parents[i + 1 :])
+    }
+    common = [_inherited(name, key) for name in shared]
+    special = [entries for entries in own if entries not in common]
+    unique: list[Any] = []
+    for entries in special or own:
+        unique += [entry for entry in entries if entry not in unique]
+    return unique
+
+
+def _inherited(name: str, key: str) -> list[Any]:
+    """What the built-in profile says, or the last that it extends."""
+    raw = built_in()[name]
+    if key in raw:
+        return list(raw[key])
+    found = (_inherited(parent, key) for parent in reversed(raw.get("extends", ())))
+    return next(found, [])
+
+
+def _known(names: Sequence[str], key: str) -> list[Entry]:
+    return [Entry(value, "of the profiles above") for value in _union(names, key)]
+
+
+def _list(key: str, entries: Sequence[Entry]) -> list[str]:
+    lines = [(item(entry.value, entry.why, 6), entry.certain) for entry in entries]
+    return section(key, [t for t, sure in lines if sure], [t for t, sure in lines if not sure], 4)
+
+
+def _table(key: str, entries: Sequence[Entry]) -> list[str]:
+    lines = [line(one_line(entry.value)[1:-1], entry.why, 6) for entry in entries]
+    return section(key, [], lines, 4)
+
+
+def _names(choice: Choice, indent: int) -> list[str]:
+    certain = [item(name, why, indent) for name, why in choice.chosen.items()]
+    return [*certain, *commented(_possible(choice, indent))]
+
+
+def _possible(choice: Choice, indent: int) -> list[str]:
+    lines = []
+    for name, why in choice.possible.items():
+        contained = [parent for parent in choice.chosen if parent in ancestors(name)]
+        instead = f"instead of {', '.join(contained)}, perhaps: " if contained else "perhaps: "
+        lines.append(item(name, instead + why, indent))
+    return lines
+
+
+def _nothing(choice: Choice) -> list[str]:
+    return commented(
+        [
+            line("profiles:", "nothing was seen that is certain; without profiles: nvidia"),
+            *_possible(choice, 2),
+            *([] if choice.possible else [item("nvidia", "the default; nothing was seen", 2)]),
+        ]
+    )
+
+
+def _remarks(survey: Survey, profile: Profile) -> list[str]:
+    lines = []
+    if unseen := differences.unseen_schedulers(survey, profile):
+        lines += note(f"Not seen, though the profiles name it: the scheduler {', '.join(unseen)}.")
+    if names := [*differences.unknown_resources(survey, profile)]:
+        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        listed = ", ".join(names[:_MAX_NAMED])
+        lines += note(
+            f"Nodes offer {listed}{more}, of which no profile knows. If one is a GPU, describe it "
+            "under `resources` of a profile of your own."
+        )
+    return lines
+
+
+# The text of the chart's values for a cluster.
+
+# API servers never send pods in these: `registration.excludedNamespaces` in the chart's values.
+_ALWAYS_EXCLUDED = {"kube-system", "kube-public", "kube-node-lease"}
+_CERT_MANAGER = "webhook.cert-manager.io"  # cert-manager's charts name its webhook so
+_MAX_LISTED = 5
+
+
+def write_values(survey: Survey, profile: Profile) -> list[str]:
+    """The lines of the values."""
+    lines = [line("mode: warn", "nothing is refused or changed yet; then deny, by docs/install.md")]
+    excluded = _excluded(survey, profile)
+    certain = [item(entry.value, entry.why, 4) for entry in excluded if entry.certain]
+    possible = [item(entry.value, entry.why, 4) for entry in excluded if not entry.certain]
+    if excluded:
+        head = "registration:"
+        lines += [head] if certain else commented([head])
+        lines += section("excludedNamespaces", certain, possible, 2)
+    if _CERT_MANAGER in survey.webhooks:
+        why = f"cert-manager is installed: the webhook {_CERT_MANAGER}"
+        lines += ["certificates:", line("mode: certManager", why, 2)]
+    lines += _inventory(survey, profile)
+    if guarded := [node for node in survey.nodes if MODE in node.labels]:
+        why = f"label {MODE} on {nodes_named(guarded)}: docs/node-guard.md"
+        lines += commented(["nodeGuard:", line("enabled: true", why, 2)])
+    if others := sorted(name for name in survey.webhooks if not name.endswith(".gpuward.io")):
+        more = f" and {len(others) - _MAX_LISTED} more" if len(others) > _MAX_LISTED else ""
+        lines += note(
+            f"Other webhooks: {', '.join(others[:_MAX_LISTED])}{more}. `gpuward doctor` says "
+            "whether gpuward sees what they change."
+        )
+    return lines
+
+
+def _excluded(survey: Survey, profile: Profile) -> list[Entry]:
+    """The namespaces of the GPU platform's DaemonSets; certain if nothing else runs there."""
+    homes: dict[str, list[str]] = {}
+    for workload in survey.daemon_sets:
+        home, account = workload.namespace, workload.service_account
+        if home not in _ALWAYS_EXCLUDED and is_component(profile, home, account):
+            homes.setdefault(home, []).append(workload.name)
+    entries = []
+    for home, names in sorted(homes.items()):
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        seen = f"DaemonSet {names[0]}{more} of the GPU platform"
+        others = sorted(
+            account
+            for namespace, account in survey.accounts
+            if namespace == home and not is_component(profile, home, account)
+        )
+        if PODS in survey.missing:
+            entries.append(Entry(home, f"{seen}; which pods run there is not known", certain=False))
+        elif others:
+            accounts = ", ".join(others[:_MAX_LISTED])
+            why = f"{seen}, and pods of other accounts, to which no rule would apply: {accounts}"
+            entries.append(Entry(home, why, certain=False))
+        else:
+            entries.append(Entry(home, f"{seen}; no other pods"))
+    return entries
+
+
+def _inventory(survey: Survey, profile: Profile) -> list[str]:
+    """Whether the webhook must know runtime classes, as where a name does not say the handler."""
+    if not (named := runtime_classes(survey, profile)):
+        return []
+    why = f"RuntimeClass {named[0].value} is not called as its handler is: docs/other-objects.md"
+    return ["clusterInventory:", line("enabled: true", why, 2)]

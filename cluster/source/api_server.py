@@ -1,0 +1,250 @@
+"""Objects from an API server, page by page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from cluster.api.connection import Connection
+from cluster.api.errors import (
+    ClusterError,
+    ExpiredError,
+    ForbiddenError,
+    MissingError,
+    TooLargeError,
+    UnavailableError,
+    UnreachableError,
+)
+from cluster.source.objects import (
+    DiscoveryError,
+    ListError,
+    MissingRightError,
+    NotServedError,
+    Object,
+    Resource,
+    ResourceNames,
+    SourceError,
+)
+from rules.base.json_values import as_object, as_objects, as_text
+
+# Which resources an API server serves, and in which versions.
+
+
+def served_resources(
+    get: Callable[[str], Object],
+    names: ResourceNames,
+    on_error: Callable[[DiscoveryError], object],
+) -> Iterator[Resource]:
+    """The resources of `names` that there are, each in one version.
+
+    That is the version which its group prefers, or else the first that has the resource: a group
+    prefers one version for all, such as v1beta1, and may have a kind only in v1alpha1. `get` sends
+    a request. Raises ClusterError if the groups are not known; other errors go to `on_error`.
+    """
+    groups = {
+        as_text(group.get("name")): group for _, group in as_objects(get("/apis").get("groups"))
+    }
+    for group, wanted in names.items():
+        found: dict[str, Resource] = {}
+        for version in _versions(groups.get(group, {})) if group else ("v1",):
+            path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+            try:
+                listed = get(path).get("resources")
+            except ClusterError as error:
+                on_error(DiscoveryError(f"resources of {path}", error, group))
+                break
+            for _, served in as_objects(listed):
+                name, kind = as_text(served.get("name")), as_text(served.get("kind"))
+                is_namespaced = served.get("namespaced") is True
+                found.setdefault(name, Resource(name, kind, group, (version,), is_namespaced))
+            if found.keys() >= {*wanted}:
+                break
+        yield from (found[name] for name in wanted if name in found)
+
+
+def _versions(group: Mapping[str, Any]) -> list[str]:
+    """The versions of an API group, the one that it prefers first."""
+    versions = [version for _, version in as_objects(group.get("versions"))]
+    listed = [as_object(group.get("preferredVersion")), *versions]
+    return [*dict.fromkeys(name for each in listed if (name := as_text(each.get("version"))))]
+
+
+# Requests that are sent again if the API server does not answer, or not now.
+
+_ATTEMPTS = 6  # of a request, so that an API server may restart meanwhile
+_MAX_WAIT = 60.0  # seconds
+_MAX_BYTES = 32 << 20  # of an answer; one object has at most about three
+
+
+class RetryingConnection:
+    """Sends requests to an API server that may be sent twice, as they have the same effect then.
+
+    A request that the API server does not answer, or answers with 429 or 5xx, is sent again: after
+    as many seconds as the API server asks for, at most a minute, else after 1, 2, 4, … seconds.
+    If the very first request reaches nobody, the address is wrong, and there is no second one.
+    `wait` waits so many seconds. Errors of the kind `gives_up_on` are raised at once.
+    """
+
+    gives_up_on: type[UnavailableError] | tuple[()] = ()
+
+    def __init__(
+        self, connection: Connection, wait: Callable[[float], object] = time.sleep
+    ) -> None:
+        self._connection = connection
+        self._wait = wait
+        self._has_answered = False
+
+    def request(
+        self, method: str, path: str, body: Object | None = None, sent: str = "application/json"
+    ) -> Object:
+        """The JSON response. Raises ClusterError, as those of `cluster.api.errors`."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                answer = self._connection.request(method, path, body, sent, _MAX_BYTES)
+                self._has_answered = True
+                return answer  # noqa: TRY300  # the loop goes on after an error
+            except UnavailableError as error:
+                is_first = isinstance(error, UnreachableError) and not self._has_answered
+                is_final = is_first or isinstance(error, self.gives_up_on)
+                if is_final or attempt == _ATTEMPTS - 1:
+                    raise
+                seconds = error.retry_after if error.retry_after is not None else 2.0**attempt
+            self._wait(min(seconds, _MAX_WAIT))
+        raise AssertionError("unreachable")
+
+    def get_text(self, path: str) -> str:
+        """The text at a path of the API server; asked for once. Raises ClusterError."""
+        return self._connection.get_text(path, _MAX_BYTES)
+
+
+_PAGE = 250  # objects: of pods about five megabytes
+_MAX_RESTARTS = 5  # of a list, without one more page
+
+
+class ApiServerSource:
+    """The objects of a cluster, as its API server lists them; see `RetryingConnection`."""
+
+    def __init__(
+        self, connection: Connection, wait: Callable[[float], object] = time.sleep
+    ) -> None:
+        self._requests = RetryingConnection(connection, wait)
+
+    def list(
+        self, resource: Resource, namespace: str | None = None, *, labels: str = ""
+    ) -> Iterator[Object]:
+        """The objects of `resource`: see `ObjectSource`. `labels` is a label selector."""
+        has_begun = False
+        for version in resource.versions:
+            try:
+                for item in self._list(resource, version, namespace, labels):
+                    has_begun = True
+                    yield item
+            except ClusterError as error:
+                # Replicas of the API server may differ while it is upgraded: another version would
+                # list again what this one has listed.
+                if isinstance(error, MissingError) and not has_begun:
+                    continue
+                if isinstance(error, ForbiddenError) and not has_begun:
+                    raise MissingRightError(resource, namespace) from error
+                raise ListError(resource, "", str(error)) from error
+            return
+        raise NotServedError(resource)
+
+    def list_all(
+        self,
+        names: ResourceNames,
+        namespace: str | None,
+        on_error: Callable[[SourceError], object],
+    ) -> Iterator[Object]:
+        """The objects of all these resources: see `ObjectSource`."""
+        try:
+            resources = [*served_resources(self._get, names, on_error)]
+        except ClusterError as error:
+            on_error(DiscoveryError("API groups", error))
+            return
+        for resource in resources:
+            home = namespace if resource.is_namespaced else None
+            try:
+                yield from self.list(resource, home)
+            except SourceError as error:
+                on_error(error)
+
+    def get_text(self, path: str) -> str:
+        """The text at a path of the API server, such as its metrics. Raises ClusterError."""
+        return self._requests.get_text(path)
+
+    def _list(
+        self, resource: Resource, version: str, namespace: str | None, labels: str
+    ) -> Iterator[Object]:
+        """The objects in the order of their keys, in which API servers keep them."""
+        group = f"apis/{resource.group}/{version}" if resource.group else f"api/{version}"
+        scope = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
+        selector = f"&{urlencode({'labelSelector': labels})}" if labels else ""
+        path = f"/{group}/{scope}{resource.name}"
+        pages = _Pages(lambda query: self._get(f"{path}?{query}{selector}"))
+        last = ""
+        while (page := pages.next()) is not None:
+            for item in page.objects:
+                key = _key(item)
+                if key > last or not page.may_repeat:
+                    last = max(key, last)
+                    yield {"apiVersion": page.api_version, "kind": resource.kind, **item}
+
+    def _get(self, path: str) -> Object:
+        return self._requests.request("GET", path)
+
+
+class _Page(NamedTuple):
+    api_version: str
+    objects: list[Object]
+    may_repeat: bool
+
+
+class _Pages:
+    """The pages of one list; `get` requests one, by its query.
+
+    The API server forgets the state of a list after some minutes. It then says how to go on with
+    the present state; if it does not, the list begins again, and its pages may repeat objects.
+    """
+
+    def __init__(self, get: Callable[[str], Object]) -> None:
+        self._get = get
+        self._limit = _PAGE
+        self._token: str | None = ""
+        self._may_repeat = False
+        self._restarts = 0
+
+    def next(self) -> _Page | None:
+        """The next page; None after the last."""
+        while self._token is not None:
+            query = {"limit": str(self._limit)} | ({"continue": self._token} if self._token else {})
+            try:
+                answer = self._get(urlencode(query))
+            except ExpiredError as error:
+                if self._restarts == _MAX_RESTARTS:
+                    raise
+                self._restarts += 1
+                self._token = error.continue_token
+                self._may_repeat |= not self._token
+                continue
+            except TooLargeError:
+                if self._limit == 1:
+                    raise
+                self._limit = max(1, self._limit // 4)
+                continue
+            token = (answer.get("metadata") or {}).get("continue")
+            self._token = token or None
+            version = str(answer.get("apiVersion", ""))
+            if not self._may_repeat:
+                self._restarts = 0
+            return _Page(version, answer.get("items") or [], self._may_repeat)
+        return None
+
+
+def _key(item: Object) -> str:
+    """What API servers order the objects of a list by."""
+    metadata = item.get("metadata") or {}
+    namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
+    return f"{namespace}/{name}" if namespace else str(name)

@@ -1,0 +1,167 @@
+"""What a source of Kubernetes objects is, for every command that looks at a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from rules.base.json_values import as_object, as_objects, as_text
+
+Object = dict[str, Any]
+"""A Kubernetes object as JSON, with its `apiVersion` and `kind`."""
+
+
+def without_managed_fields(metadata: Mapping[str, Any]) -> Object:
+    """`metadata` without what API servers write about its fields: up to half of an object."""
+    return {key: value for key, value in metadata.items() if key != "managedFields"}
+
+
+class Resource(NamedTuple):
+    """A resource of the Kubernetes API.
+
+    `name` is what requests and rights call it, such as `pods`; `kind` is what its objects say.
+    `versions` are tried in this order: the first that the API server serves is used.
+    """
+
+    name: str
+    kind: str
+    group: str = ""
+    versions: tuple[str, ...] = ("v1",)
+    is_namespaced: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.name}.{self.group}" if self.group else self.name
+
+
+ResourceNames = Mapping[str, Sequence[str]]
+"""Names of resources by their API group, such as `pods` by the empty text."""
+
+
+class SourceError(Exception):
+    """Objects could not be read; the message says which, why, and what to do about it."""
+
+
+class DiscoveryError(SourceError):
+    """It is not known which resources an API group has; without a group, which groups there are."""
+
+    def __init__(self, what: str, why: object, group: str | None = None) -> None:
+        super().__init__(f"cannot list the {what}: {why}")
+        self.group = group
+
+
+class ListError(SourceError):
+    """A resource could not be listed, or not to its end."""
+
+    def __init__(self, resource: Resource, where: str, why: str) -> None:
+        super().__init__(f"cannot list {resource}{where}: {why}")
+        self.resource = resource
+
+
+class MissingRightError(ListError):
+    """The account must not list a resource."""
+
+    def __init__(self, resource: Resource, namespace: str | None) -> None:
+        where = f" in namespace {namespace}" if namespace else ""
+        needed = f"it needs the right to list {resource}{where or ' in all namespaces'}"
+        if not resource.is_namespaced:
+            needed = f"it needs the right to list {resource}"
+        super().__init__(resource, where, f"the account must not; {needed}")
+
+
+class NotServedError(ListError):
+    """The API server does not know a resource, as when its definition is not installed."""
+
+    def __init__(self, resource: Resource) -> None:
+        super().__init__(resource, "", "the API server does not serve this resource")
+
+
+class ObjectSource(Protocol):
+    """A cluster, or files with what is in one."""
+
+    def list(self, resource: Resource, namespace: str | None = None) -> Iterator[Object]:
+        """The objects of a resource, of one namespace or of all, each once.
+
+        They come as they are read, so that no more than a part of them is in memory. Raises
+        SourceError: MissingRightError and NotServedError, before the first object, say that
+        nothing is known about this resource, while others may well be readable.
+        """
+
+    def list_all(
+        self,
+        names: ResourceNames,
+        namespace: str | None,
+        on_error: Callable[[SourceError], object],
+    ) -> Iterator[Object]:
+        """The objects of all resources of `names` that there are, in its order.
+
+        What cannot be read is given to `on_error`, and the rest is still read. Files are read once,
+        in their order, and give all that they have: they do not say what an object's resource is.
+        """
+
+
+# The built-in resources that commands list.
+
+_REGISTRATION = "admissionregistration.k8s.io"
+_ALLOCATION = "resource.k8s.io"
+# Kubernetes 1.34 has v1; releases before it have the others, if they were switched on.
+_ALLOCATION_VERSIONS = ("v1", "v1beta2", "v1beta1")
+
+NODES = Resource("nodes", "Node", is_namespaced=False)
+PODS = Resource("pods", "Pod")
+NAMESPACES = Resource("namespaces", "Namespace", is_namespaced=False)
+DAEMON_SETS = Resource("daemonsets", "DaemonSet", "apps")
+DEPLOYMENTS = Resource("deployments", "Deployment", "apps")
+ENDPOINTS = Resource("endpointslices", "EndpointSlice", "discovery.k8s.io")
+SLICES = Resource(
+    "resourceslices", "ResourceSlice", _ALLOCATION, _ALLOCATION_VERSIONS, is_namespaced=False
+)
+DEVICE_CLASSES = Resource(
+    "deviceclasses", "DeviceClass", _ALLOCATION, _ALLOCATION_VERSIONS, is_namespaced=False
+)
+CLAIMS = Resource("resourceclaims", "ResourceClaim", _ALLOCATION, _ALLOCATION_VERSIONS)
+CLAIM_TEMPLATES = Resource(
+    "resourceclaimtemplates", "ResourceClaimTemplate", _ALLOCATION, _ALLOCATION_VERSIONS
+)
+RUNTIME_CLASSES = Resource("runtimeclasses", "RuntimeClass", "node.k8s.io", is_namespaced=False)
+CONFIG_MAPS = Resource("configmaps", "ConfigMap")
+GPU_EXCEPTIONS = Resource("gpuexceptions", "GpuException", "gpuward.io", ("v1alpha1",))
+MUTATING = Resource(
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    _REGISTRATION,
+    is_namespaced=False,
+)
+VALIDATING = Resource(
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    _REGISTRATION,
+    is_namespaced=False,
+)
+
+
+# Whether labels match a label selector, as API servers decide it.
+
+
+def matches(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    """Whether `labels` match every term of `selector`; an empty selector matches everything.
+
+    Source: Kubernetes, `staging/src/k8s.io/apimachinery/pkg/labels/selector.go`, Matches.
+    """
+    return all(
+        labels.get(key) == value for key, value in as_object(selector.get("matchLabels")).items()
+    ) and all(_fits(term, labels) for _, term in as_objects(selector.get("matchExpressions")))
+
+
+def _fits(term: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    key, values = as_text(term.get("key")), term.get("values")
+    values = values if isinstance(values, list) else []
+    match term.get("operator"):
+        case "In":
+            return key in labels and labels[key] in values
+        case "NotIn":
+            return key not in labels or labels[key] not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    return False

@@ -1,0 +1,334 @@
+"""The command `gpuward webhooks`: check whether the webhook works, watch it, or remove it."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable
+from functools import partial
+from urllib.parse import urlsplit
+
+from cluster.api.errors import ClusterError, ConfigurationKind, ConfigurationRef
+from cluster.service import add_service_options, seconds
+from cluster.webhooks.check import (
+    CheckReport,
+    check,
+    check_certificate,
+    retry_until_ok,
+    send_sample,
+    summary,
+)
+from cluster.webhooks.comparison import ExpectationError, read_expectation
+from cluster.webhooks.removal import remove
+from terminal import printable, write_error
+from terminal.arguments import CommandParser
+
+# The command `gpuward webhooks check`: check whether the webhook works.
+
+_CHECK_DESCRIPTION = """\
+Read gpuward's webhook configurations, compare them with those that the release should
+have, and call every address that they name, as API servers do: over TLS, trusting only
+their caBundle. The request holds a pod that takes GPUs without requesting them. Nothing
+is created or changed."""
+_CHECK_EPILOG = """\
+The credentials are those that kubectl would use: from a kubeconfig file, or else from
+the pod in which this runs. They must allow getting the configurations.
+
+To compare with what the chart has rendered for this release (gpuward-system is its
+namespace):
+  kubectl get configmap gpuward-registration -n gpuward-system \\
+    -o jsonpath='{.data.expected\\.yaml}' | gpuward webhooks check --expected -
+
+exit status: 0 all is well, 1 something is wrong, 2 wrong usage"""
+_NOT_COMPARED = "note: not compared with what the release should have, see --expected\n"
+
+
+def _add_check_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `check` alone."""
+    parser.add_argument(
+        "--address",
+        metavar="HOST:PORT",
+        type=_address,
+        help="Address to connect to instead of the Service, as with kubectl port-forward.",
+    )
+    parser.add_argument(
+        "--expected",
+        metavar="FILE",
+        help="Also compare the configurations with those in this file, as the chart renders them; "
+        "`-` is standard input.",
+    )
+    parser.add_argument(
+        "--tls-only",
+        action="store_true",
+        help="Only check the certificate: for servers that demand a client certificate.",
+    )
+    parser.add_argument(
+        "--wait",
+        metavar="SECONDS",
+        type=seconds,
+        default=0.0,
+        help="How long to retry until everything works. The default is 0.",
+    )
+
+
+def _check(options: argparse.Namespace, refs: list[ConfigurationRef]) -> int:
+    """Check the webhook and print the results; the exit status."""
+    from cluster.api.client import KubernetesConfigurations  # noqa: PLC0415  # --help needs none of this
+    from cluster.api.connection import Connection  # noqa: PLC0415
+
+    try:
+        expectation = read_expectation(options.expected) if options.expected else None
+        connection = Connection.like_kubectl(options.kubeconfig, options.context)
+    except (ClusterError, ExpectationError) as error:
+        write_error("gpuward webhooks", error)
+        return 1
+    get = KubernetesConfigurations(connection).get_configuration
+    probe = partial(check_certificate if options.tls_only else send_sample, address=options.address)
+    report = retry_until_ok(
+        lambda: check(get, probe, refs, expectation), options.wait, _report_retries()
+    )
+    _print(report, compared=expectation is not None)
+    return 0 if report.ok else 1
+
+
+def _report_retries() -> Callable[[CheckReport], None]:
+    printed = set()
+
+    def on_failure(report: CheckReport) -> None:
+        for line in _error_lines(report, "not yet: "):
+            if line not in printed:  # most attempts fail for the same reason
+                write_error("gpuward webhooks", line)
+            printed.add(line)
+        sys.stderr.flush()
+
+    return on_failure
+
+
+def _print(report: CheckReport, *, compared: bool) -> None:
+    for result in report.results:
+        if result.ok:
+            sys.stdout.write(printable(f"{result.subject}: {result.message}") + "\n")
+    if report.ok:
+        sys.stdout.write(f"the webhook works: {summary(report.entries)}\n")
+        if not compared:
+            sys.stdout.write(_NOT_COMPARED)
+    sys.stdout.flush()
+    for line in _error_lines(report):
+        write_error("gpuward webhooks", line)
+    hints = dict.fromkeys(result.hint for result in report.results if result.hint)
+    for hint in hints:
+        sys.stderr.writelines(f"{printable(line)}\n" for line in hint.split("\n"))
+
+
+def _error_lines(report: CheckReport, prefix: str = "") -> list[str]:
+    return [
+        f"{prefix}{result.subject}: {result.message}" for result in report.results if not result.ok
+    ]
+
+
+def _address(text: str) -> tuple[str, int]:
+    try:
+        place = urlsplit(f"//{text}")
+        host, port = place.hostname, place.port
+    except ValueError:
+        host = port = None
+    if not host or not port or place.path or place.username is not None:
+        raise argparse.ArgumentTypeError(f"{text}: expected HOST:PORT")
+    return host, port
+
+
+# The command `gpuward webhooks watch`: report changes of the webhook configurations.
+
+_WATCH_DESCRIPTION = """\
+Compare gpuward's webhook configurations with those that this release should have, every
+ten seconds. Differences that persist are logged, become a Kubernetes Event, and set a
+metric to 0. With --policy, a policy that cannot be used is logged and becomes an Event.
+Nothing is changed. The certificate controller does the same, so this command is for
+clusters without it."""
+_WATCH_EPILOG = """\
+The credentials are those of the pod in which this runs, or of a kubeconfig file. They must
+allow getting the configurations, and creating events in the namespace of the pod. The
+events are about the pod that the variables POD_NAMESPACE, POD_NAME and POD_UID name;
+without them, none is created."""
+
+
+def _add_watch_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `watch`."""
+    parser.add_argument(
+        "--expected",
+        metavar="FILE",
+        required=True,
+        help="The webhook configurations that this release should have, as the chart renders them.",
+    )
+    parser.add_argument(
+        "--policy",
+        metavar="FILE",
+        help="The policy of the webhook, to report also if that cannot be used.",
+    )
+    add_service_options(parser, 10.0, "comparisons")
+    parser.add_argument(
+        "--settle-seconds",
+        metavar="SECONDS",
+        type=seconds,
+        default=180.0,
+        help="Seconds for which a difference must persist before it is reported, so that an "
+        "upgrade is no change. The default is 180.",
+    )
+
+
+def _watch(options: argparse.Namespace) -> int:
+    """Watch until SIGTERM or SIGINT; the exit status."""
+    from cluster.api.connection import Connection  # noqa: PLC0415  # --help needs none of this
+    from cluster.service import Service, repeat, run_or_report  # noqa: PLC0415
+    from cluster.webhooks.watch import make_policy_watch, make_watch  # noqa: PLC0415
+
+    def make() -> Service:
+        connection = Connection.in_cluster(options.kubeconfig)
+        watch = make_watch(connection, options.expected, options.settle_seconds, options.interval)
+        policy_watch = make_policy_watch(connection, options.policy) if options.policy else None
+
+        def compare() -> None:
+            watch.compare()
+            if policy_watch is not None:
+                policy_watch.check()
+
+        return Service(repeat(compare, options.interval), lambda: watch.alive, watch.metrics)
+
+    return run_or_report(make, options.status_port, "webhooks")
+
+
+_DESCRIPTION = """\
+Delete gpuward's webhook configurations, so that the API server no longer calls it.
+A configuration that does not exist is no failure. Those of others are not deleted."""
+_EPILOG = """\
+The credentials are those that kubectl would use: from a kubeconfig file, or else from
+the pod in which this runs. A tool that keeps the chart applied, such as Argo CD, creates
+the configurations again.
+
+exit status: 0 none exists any more, 1 one may still exist, 2 wrong usage
+
+The same with kubectl alone:
+  kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration gpuward \\
+    --ignore-not-found"""
+# Validating first, because only this one refuses objects.
+_OPTIONS = {ConfigurationKind.VALIDATING: "validating", ConfigurationKind.MUTATING: "mutating"}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the subcommand; the exit status."""
+    options = make_parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.run
+    return run(options)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = CommandParser(
+        prog="gpuward webhooks", description="The webhook configurations of a cluster."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    check = commands.add_parser(
+        "check",
+        help="call the webhook as API servers do, and say whether it works",
+        description=_CHECK_DESCRIPTION,
+        epilog=_CHECK_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    check.set_defaults(run=lambda options: _check(options, _refs(options)))
+    watch = commands.add_parser(
+        "watch",
+        help="report changes of gpuward's webhook configurations, for use in a pod",
+        description=_WATCH_DESCRIPTION,
+        epilog=_WATCH_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    watch.set_defaults(run=_watch)
+    _add_watch_options(watch)
+    remove = commands.add_parser(
+        "remove",
+        help="delete gpuward's webhook configurations",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    remove.set_defaults(run=_run_removal)
+    for command in (check, remove):
+        _add_configurations(command)
+    _add_check_options(check)
+    return parser
+
+
+def _add_configurations(command: argparse.ArgumentParser) -> None:
+    for option in _OPTIONS.values():
+        command.add_argument(
+            f"--{option}-configuration",
+            metavar="NAME[,NAME]",
+            type=_names,
+            default="gpuward",
+            help=f"Names of the {option} webhook configurations. The default is gpuward.",
+        )
+    command.add_argument("--kubeconfig", metavar="FILE", help="The kubeconfig file to use.")
+    command.add_argument("--context", metavar="NAME", help="The context in it to use.")
+
+
+def _refs(options: argparse.Namespace) -> list[ConfigurationRef]:
+    return [
+        ConfigurationRef(kind, name)
+        for kind, option in _OPTIONS.items()
+        for name in getattr(options, f"{option}_configuration")
+    ]
+
+
+def _names(text: str) -> list[str]:
+    names = [name for part in text.split(",") if (name := part.strip())]
+    if not names:
+        raise argparse.ArgumentTypeError("expected a name")
+    return names
+
+
+def _run_removal(options: argparse.Namespace) -> int:
+    remaining = _remove(options, _refs(options))
+    if remaining:
+        for line in _kubectl_hint(options, remaining).splitlines():
+            sys.stderr.write(f"{printable(line)}\n")
+    return 1 if remaining else 0
+
+
+def _remove(options: argparse.Namespace, refs: list[ConfigurationRef]) -> list[ConfigurationRef]:
+    """Delete the configurations and print what happens; returns those that may remain."""
+    from cluster.api.client import KubernetesConfigurations  # noqa: PLC0415  # --help needs none of this
+    from cluster.api.connection import Connection  # noqa: PLC0415
+
+    printed = set()
+
+    def on_deleted(ref: ConfigurationRef, outcome: str) -> None:
+        sys.stdout.write(f"{_kubectl_name(ref)}: {outcome}\n")
+
+    def on_failed(ref: ConfigurationRef, reason: str) -> None:
+        line = f"{_kubectl_name(ref)}: not deleted: {reason}"
+        if line not in printed:  # most attempts fail for the same reason
+            write_error("gpuward webhooks", line)
+        printed.add(line)
+
+    try:
+        connection = Connection.like_kubectl(options.kubeconfig, options.context)
+    except ClusterError as error:
+        write_error("gpuward webhooks", error)
+        return refs
+    cluster = KubernetesConfigurations(connection)
+    return remove(cluster, refs, on_deleted=on_deleted, on_failed=on_failed)
+
+
+def _kubectl_hint(options: argparse.Namespace, remaining: list[ConfigurationRef]) -> str:
+    command = ["kubectl", "delete", *map(_kubectl_name, remaining), "--ignore-not-found"]
+    for option in ("kubeconfig", "context"):
+        if value := getattr(options, option):
+            command += [f"--{option}", value]
+    text = "With sufficient rights, delete them by hand; kubectl does not check whose they are:"
+    return f"{text}\n  {shlex.join(command)}\n"
+
+
+def _kubectl_name(ref: ConfigurationRef) -> str:
+    """The configuration as kubectl names it."""
+    return f"{ref.kind.value}/{ref.name}"

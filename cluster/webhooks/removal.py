@@ -1,0 +1,62 @@
+"""Delete webhook configurations, so that the API server no longer calls the webhook."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from cluster.api.errors import ClusterError, ConfigurationRef, Configurations
+from webhook.registration import WEBHOOK_NAME_SUFFIX
+
+# Seconds between attempts: new RBAC rights take a moment to have an effect.
+RETRY_SECONDS = (1.0, 3.0)
+
+
+class NotGpuwardError(Exception):
+    """The configuration of this name does not belong to gpuward."""
+
+
+def remove(
+    cluster: Configurations,
+    refs: Sequence[ConfigurationRef],
+    *,
+    on_deleted: Callable[[ConfigurationRef, str], None],
+    on_failed: Callable[[ConfigurationRef, str], None],
+    retry_seconds: Sequence[float] = RETRY_SECONDS,
+) -> list[ConfigurationRef]:
+    """Delete the configurations `refs`, each independently; returns those that may remain.
+
+    `on_deleted` and `on_failed` are called with each and what happened. What the cluster refuses
+    is tried again after each pause in `retry_seconds`.
+    """
+    foreign, remaining = [], list(refs)
+    for pause in (0.0, *retry_seconds):
+        time.sleep(pause)
+        current, remaining = remaining, []
+        for ref in current:
+            try:
+                on_deleted(ref, _remove(cluster, ref))
+            except NotGpuwardError as error:
+                on_failed(ref, str(error))
+                foreign.append(ref)
+            except ClusterError as error:
+                on_failed(ref, str(error))
+                remaining.append(ref)
+        if not remaining:
+            break
+    return foreign + remaining
+
+
+def _remove(cluster: Configurations, ref: ConfigurationRef) -> str:
+    """Delete one configuration; returns what happened, in words."""
+    configuration = cluster.get_configuration(ref)
+    if configuration is None:
+        return "did not exist"
+    names = [webhook["name"] for webhook in configuration.get("webhooks") or ()]
+    if foreign := [name for name in names if not name.endswith(WEBHOOK_NAME_SUFFIX)]:
+        raise NotGpuwardError(f"not gpuward's: it contains the webhook {foreign[0]}")
+    # With its uid, so that a newer configuration of the same name is not deleted unchecked.
+    finalizers = cluster.delete_configuration(ref, configuration["metadata"]["uid"])
+    if finalizers:
+        raise ClusterError(f"its finalizers keep it: {', '.join(finalizers)}")
+    return "deleted"

@@ -1,1 +1,0 @@
-"""The controller for GpuExceptions: which of them the policy accepts, and who is told."""

@@ -1,0 +1,50 @@
+"""The table of all subcommands. It imports nothing, for the import path is not yet set."""
+
+from __future__ import annotations
+
+# Subcommand -> its module, the extra that installs its dependencies, and a description.
+COMMANDS = {
+    "lint": ("lint.cli", "", "find faults in GPU manifests"),
+    "fix": ("lint.fix.cli", "", "fix faults in files, in place"),
+    "baseline": ("lint.baseline.cli", "", "list known findings, so that only new ones fail"),
+    "lsp": ("lint.language_server.cli", "lsp", "serve an editor: findings, fixes, explanations"),
+    "audit": ("cluster.audit.cli", "cluster", "find faults in what a cluster runs"),
+    "serve": ("webhook.cli", "webhook", "run the admission webhook"),
+    "certs": (
+        "cluster.controllers.certs_command",
+        "certs",
+        "make, renew and check the certificates of the webhook",
+    ),
+    "webhooks": (
+        "cluster.webhooks.cli",
+        "certs",
+        "check whether the webhook works, watch or remove it",
+    ),
+    "exceptions": (
+        "cluster.controllers.gpu_exceptions",
+        "certs",
+        "run the controller that accepts GpuExceptions",
+    ),
+    "gpus": (
+        "cluster.gpus.cli",
+        "cluster",
+        "show the GPUs of a cluster, and who has them",
+    ),
+    "init": (
+        "cluster.init.cli",
+        "cluster",
+        "write a policy and chart values for a cluster",
+    ),
+    "doctor": ("cluster.doctor.cli", "cluster", "check that a cluster is fit for GPUs"),
+    "inventory": (
+        "cluster.controllers.inventory",
+        "certs",
+        "run the controller that lists other objects for the webhook",
+    ),
+    "hook": ("lint.hooks.cli", "", "evaluate commits and pushes, as Git hooks"),
+    "policy": ("lint.policy.cli", "", "check, show, test and compare policies"),
+    "explain": ("reports.explain", "", "explain what a rule does and why"),
+    "rules": ("lint.rules_command", "", "list the rules"),
+    "completion": ("gpuward.completion", "completion", "print what completes commands in a shell"),
+    "manual": ("gpuward.manual", "", "print the manual page"),
+}

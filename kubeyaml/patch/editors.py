@@ -1,0 +1,236 @@
+"""Edits of one collection, in block style or in flow style."""
+
+import re
+from typing import Any, Final
+
+from kubeyaml.model import Place
+from kubeyaml.patch.layout import (
+    Look,
+    block,
+    block_entry,
+    block_item,
+    children,
+    flow,
+    pretty_flow,
+    scalar,
+)
+from kubeyaml.patch.model import PatchError, Splice
+from kubeyaml.patch.source_text import SourceText, refuse_comments_inside
+
+# Edits of a collection in block style: entries on lines of their own.
+
+_COLON: Final = re.compile(r"[ \t]*:")
+_DASH: Final = re.compile(r"(?:\s|#.*)*+-")
+_DASHES: Final = re.compile(r"[- \t]*")
+
+
+class BlockEditor:
+    """Plans edits of the entries of the block collection at `place`.
+
+    Each method returns splices, or raises PatchError. A key is a name or the index of an item.
+    """
+
+    def __init__(self, source: SourceText, place: Place, look: Look) -> None:
+        self._source = source
+        self._place = place
+        self._look = look
+        self._column = source.column(place.start)
+
+    def add(self, key: str | int, value: Any) -> list[Splice]:
+        """Put a new entry below the others, or an item above the one that has its index."""
+        source, place = self._source, self._place
+        if source.between(place.start, place.start + 1) == "?":
+            raise PatchError("the mapping has a key behind a question mark")
+        if isinstance(key, str):
+            lines = block_entry(key, value, self._column, self._look)
+            return [source.insert_lines(place.end, lines)]
+        lines = block_item(value, self._column, self._look)
+        if key == len(children(place)):
+            return [source.insert_lines(place.end, lines)]
+        start = self._header(key)[0]
+        text = source.line_break.join(lines) + source.line_break + " " * self._column
+        return [Splice(start, start, text.lstrip(" "))]
+
+    def replace(self, key: str | int, value: Any, *, discard: bool = False) -> list[Splice]:
+        """Replace the value of an entry; `discard` the comments in it."""
+        source, old = self._source, _child(self._place, key)
+        behind = self._header(key)[1]
+        gap = source.between(behind, old.start)
+        if not discard:
+            refuse_comments_inside(source, old)
+        if old.style == "block":
+            return self._replace_block(old, behind, scalar(value))
+        if not value or not isinstance(value, dict | list):
+            blank = "" if old.end > old.start else " "
+            return [Splice(old.start, old.end, blank + scalar(value, old.style))]
+        self._refuse_text_behind(old)
+        if gap.strip(" \t"):
+            raise PatchError("the value is not on the line of its key")
+        if isinstance(key, int):
+            lines = block(value, self._column + len("- "), self._look)
+            return [Splice(behind, old.end, " " + source.line_break.join(lines).lstrip(" "))]
+        indent = self._look.step if isinstance(value, dict) else self._look.dash
+        lines = block(value, self._column + indent, self._look)
+        return [Splice(behind, old.end), source.insert_lines(old.end, lines)]
+
+    def remove(self, key: str | int) -> list[Splice]:
+        """Remove an entry, which must not be the only one, with all its lines."""
+        source, old = self._source, _child(self._place, key)
+        self._refuse_text_behind(old)
+        start = self._header(key)[0]
+        line = source.line_start(start)
+        before = source.between(line, start)
+        if not before.strip(" "):
+            return [Splice(line, source.line_end(old.end))]
+        following = [child for child in children(self._place) if child.start > old.end]
+        if not _DASHES.fullmatch(before) or not following:
+            raise PatchError("the entry does not begin on a line of its own")
+        # The first entry of an item stands beside the dash, and the second one takes its place.
+        if isinstance(key, int):
+            stop = self._header(key + 1)[0]
+        else:
+            stop = min(child.key_start for child in following)
+        if source.between(source.line_end(old.end), stop).strip():
+            raise PatchError("a comment stands below the entry, which begins beside a dash")
+        return [Splice(start, stop)]
+
+    def _header(self, key: str | int) -> tuple[int, int]:
+        """The start of an entry, and the end of its colon or dash."""
+        source, child = self._source, _child(self._place, key)
+        if isinstance(key, str):
+            colon = _COLON.match(source.text, child.key_end)
+            if colon is None:
+                raise PatchError("the key stands behind a question mark")
+            return child.key_start, colon.end()
+        if key == 0:
+            return self._place.start, self._place.start + 1
+        previous = _child(self._place, key - 1)
+        dash = _DASH.match(source.text, previous.end)
+        if dash is None:
+            raise PatchError("the dash of the item is not where it is expected")
+        return dash.end() - 1, dash.end()
+
+    def _replace_block(self, old: Place, behind: int, text: str) -> list[Splice]:
+        source = self._source
+        start, stop = source.line_start(old.start), source.line_end(old.end)
+        self._refuse_text_behind(old)
+        if start <= behind:
+            return [Splice(old.start, old.end, text)]
+        return [Splice(behind, behind, " " + text), Splice(start, stop)]
+
+    def _refuse_text_behind(self, entry: Place) -> None:
+        rest = self._source.rest_of_line(entry.end)
+        if rest and not rest.startswith("#"):
+            raise PatchError("something else stands on the line on which the value ends")
+
+
+def _child(place: Place, key: str | int) -> Place:
+    inside: Any = place.inside
+    child: Place = inside[key]
+    return child
+
+
+# Edits of a collection in flow style, between brackets: also all edits of JSON.
+
+
+class FlowEditor:
+    """Plans edits of the entries of the flow collection at `place`.
+
+    Each method returns splices, or raises PatchError. A key is a name or the index of an item.
+    """
+
+    def __init__(self, source: SourceText, place: Place, look: Look) -> None:
+        self._source = source
+        self._place = place
+        brackets = source.between(place.start, place.start + 1) + source.between(
+            place.end - 1, place.end
+        )
+        if brackets not in {"{}", "[]"}:
+            raise PatchError("the mapping has no braces")
+        self._entries = sorted(children(place), key=lambda child: child.start)
+        self._starts = [e.key_start if e.key_start >= 0 else e.start for e in self._entries]
+        if self._starts and source.between(self._starts[-1], self._starts[-1] + 1) == '"':
+            look = look._replace(is_json=look.is_json or brackets == "{}")
+        self._look = look
+
+    def add(self, key: str | int, value: Any) -> list[Splice]:
+        """Put a new entry behind the others, or an item before the one that has its index."""
+        if not self._entries:
+            return self._add_first(key, value)
+        number = key if isinstance(key, int) else len(self._entries)
+        if number < len(self._entries):
+            text = self._entry(key, value, number)
+            start = self._starts[number]
+            return [Splice(start, start, text + "," + (self._gap(number) or " "))]
+        last = self._entries[-1].end
+        self._refuse_comments(last, self._place.end)
+        gap = self._gap(len(self._entries) - 1)
+        if not gap and not self._look.is_minified:
+            gap = " "
+        return [Splice(last, last, "," + gap + self._entry(key, value, number - 1))]
+
+    def replace(self, key: str | int, value: Any, *, discard: bool = False) -> list[Splice]:
+        """Replace the value of an entry; `discard` the comments in it."""
+        inside: Any = self._place.inside
+        old: Place = inside[key]
+        if not discard:
+            refuse_comments_inside(self._source, old)
+        blank = "" if old.end > old.start else " "
+        if isinstance(value, str) and not self._look.is_json:
+            return [Splice(old.start, old.end, blank + scalar(value, old.style))]
+        text = self._written(value, self._indentation(old.start))
+        return [Splice(old.start, old.end, blank + text)]
+
+    def remove(self, key: str | int) -> list[Splice]:
+        """Remove an entry and the comma that separates it from another."""
+        inside: Any = self._place.inside
+        old: Place = inside[key]
+        number = self._entries.index(old)
+        if len(self._entries) == 1:
+            start, stop = self._place.start + 1, self._place.end - 1
+        elif number:
+            start, stop = self._entries[number - 1].end, old.end
+        else:
+            start, stop = self._starts[0], self._starts[1]
+        self._refuse_comments(start, self._starts[number])
+        self._refuse_comments(old.end, stop)
+        return [Splice(start, stop)]
+
+    def _add_first(self, key: str | int, value: Any) -> list[Splice]:
+        start, stop = self._place.start, self._place.end
+        self._refuse_comments(start, stop)
+        whole = {key: value} if isinstance(key, str) else [value]
+        return [Splice(start, stop, self._written(whole, self._indentation(start)))]
+
+    def _entry(self, key: str | int, value: Any, like: int) -> str:
+        """The text of a new entry, on as many lines as the entry number `like` suggests."""
+        gap, look = self._gap(like), self._look
+        column = self._source.column(self._starts[like]) if "\n" in gap else None
+        text = self._written(value, column)
+        if isinstance(key, int):
+            return text
+        name = flow(key, look)
+        return f"{name}:{text}" if look.is_minified else f"{name}: {text}"
+
+    def _written(self, value: Any, column: int | None) -> str:
+        if column is None or not self._look.is_json or self._look.is_minified:
+            return flow(value, self._look)
+        return pretty_flow(value, self._look, column, self._source.line_break)
+
+    def _indentation(self, offset: int) -> int | None:
+        """The indentation of the line of `offset`, None if the document is on one line."""
+        source = self._source
+        if "\n" not in source.between(source.start, source.end).strip():
+            return None
+        line = source.between(source.line_start(offset), offset)
+        return len(line) - len(line.lstrip(" "))
+
+    def _gap(self, number: int) -> str:
+        """The blanks before an entry, without comma."""
+        start = self._entries[number - 1].end if number else self._place.start + 1
+        self._refuse_comments(start, self._starts[number])
+        return self._source.between(start, self._starts[number]).replace(",", "", 1)
+
+    def _refuse_comments(self, start: int, stop: int) -> None:
+        if "#" in self._source.between(start, stop):
+            raise PatchError("a comment stands between the brackets")

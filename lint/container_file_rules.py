@@ -1,0 +1,136 @@
+"""Evaluate Dockerfiles, compose files and scripts: `--also`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lint.linter import RULE_NAMES, Linter
+from lint.suppressions import Suppression, Suppressions, comments_in_text, find_suppressions
+from reports.findings import LocatedFinding, SuppressedFinding, reported
+from reports.results import InputNotEvaluated, Remark
+from rules.base.json_values import Path
+from rules.container_files import (
+    RULES,
+    compose_gpu,
+    image_visible_devices,
+    node_mode_by_kubectl,
+    run_gpu,
+)
+from rules.engine.rule_set import ActiveRule
+from rules.finding import Action
+from rules.objects.object_ref import ObjectRef
+from sources.container_files import (
+    COMPOSE,
+    DOCKERFILE,
+    SHELL,
+    PlacedSetting,
+    UnreadableError,
+    compose_settings,
+    dockerfile_settings,
+    is_ci_file,
+    kind_of,
+    script_settings,
+)
+from sources.manifests import File, Span
+from sources.sources import Source, UnreadFile
+
+_RULES_OF = {
+    DOCKERFILE: (image_visible_devices.RULE.name,),
+    COMPOSE: (compose_gpu.RULE.name,),
+    SHELL: (run_gpu.RULE.name, node_mode_by_kubectl.RULE.name),
+}
+_OBJECT_KINDS = {DOCKERFILE: "Dockerfile", COMPOSE: "Compose file", SHELL: "Script"}
+
+
+def evaluate(linter: Linter, files: Iterable[UnreadFile]) -> None:
+    """Add to the linter's results what is found in `files`."""
+    active = map(linter.policy.activate, RULES)
+    rules = {rule.rule.name: rule for rule in active if rule.action is not Action.OFF}
+    for file in files:
+        source = file.read()
+        if not isinstance(source, Source):
+            linter.results.not_evaluated.append(InputNotEvaluated(file.name, 0, 0, source.why))
+            continue
+        kind = kind_of(file.name)
+        linter.results.file_names.append(file.name)
+        linter.results.container_files += 1
+        own = [rules[name] for name in _RULES_OF[kind] if name in rules]
+        _FileEvaluation(linter, File(source), kind, own).run()
+
+
+class _FileEvaluation:
+    """One file, and the rules about it that the policy has not turned off."""
+
+    def __init__(self, linter: Linter, file: File, kind: str, rules: list[ActiveRule]) -> None:
+        self._linter = linter
+        self._file = file
+        self._kind = kind
+        self._rules = rules
+        self._comments: dict[int, Suppressions] = {}
+
+    def run(self) -> None:
+        """Add what the rules say to the results."""
+        results, name = self._linter.results, self._file.source.name
+        try:
+            for placed in self._settings():
+                for active in self._rules:
+                    if isinstance(placed.setting, active.rule.subject):
+                        self._evaluate(placed, active)
+        except UnreadableError as error:
+            line, column = self._file.position(error.offset)
+            results.not_evaluated.append(InputNotEvaluated(name, line, column, str(error)))
+        for comments in self._comments.values():
+            for comment, message in comments.faults(RULE_NAMES):
+                line, column = self._file.position(comment.start)
+                results.remarks.append(Remark("warning", name, line, column, message))
+
+    def _settings(self) -> Iterator[PlacedSetting]:
+        text, name = self._file.source.text, self._file.source.name
+        profile = self._linter.policy.profile
+        ref = ObjectRef(_OBJECT_KINDS[self._kind], "", "", name)
+        if self._kind == DOCKERFILE:
+            return dockerfile_settings(text, ref, profile)
+        if self._kind == COMPOSE:
+            return compose_settings(text, ref, profile)
+        return script_settings(text, ref, profile, is_ci=is_ci_file(name))
+
+    def _evaluate(self, placed: PlacedSetting, active: ActiveRule) -> None:
+        setting = placed.setting
+        for found in active.rule.check(setting, self._linter.context):
+            action = min(found.action, active.action)
+            finding = found.with_rule(active.rule.name, setting, action, fixable=False)
+            span, comments, paths = self._place(placed)
+            where = (self._file.source.name, span, self._file.excerpt(span))
+            located = LocatedFinding(reported(finding), *where, owner=setting.object)
+            if comment := _covering(comments, paths, active):
+                self._linter.results.suppressed += 1
+                entry = SuppressedFinding(located, comment.reason)
+                self._linter.results.suppressed_findings.append(entry)
+            else:
+                self._linter.results.findings.append(located)
+
+    def _place(self, placed: PlacedSetting) -> tuple[Span, Suppressions, list[Path]]:
+        """Where the setting is, the comments around it, and the paths that may be covered."""
+        document = placed.document
+        if document is not None:
+            if document.start not in self._comments:
+                found = find_suppressions(self._file, document, document.end)
+                self._comments[document.start] = found
+            span = self._file.locate(document, placed.path)
+            return span, self._comments[document.start], [placed.path]
+        if 0 not in self._comments:
+            self._comments[0] = comments_in_text(self._file)
+        span = self._file.span(placed.start, placed.end)
+        lines = {self._file.position(placed.statement)[0], span.line}
+        return span, self._comments[0], [(line,) for line in lines]
+
+
+def _covering(
+    comments: Suppressions, paths: Iterable[Path], active: ActiveRule
+) -> Suppression | None:
+    """The comment that covers one of `paths`; None if none does."""
+    for path in paths:
+        if comment := comments.covering(path, active):
+            comment.used.add(active.rule.name)
+            return comment
+    return None

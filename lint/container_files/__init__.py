@@ -1,1 +1,0 @@
-"""Lint files that build images or start containers without Kubernetes: `--also`."""

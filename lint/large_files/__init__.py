@@ -1,1 +1,0 @@
-"""Read large files in parts: documents, and the items of a List, in flat memory."""

@@ -1,0 +1,128 @@
+"""Gather what the manifests of a run say about other objects, before any of them is evaluated.
+
+Only documents that name a kind of an inventory are parsed, so that this costs a search of the text
+for all others.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from typing import Any
+
+from kubeyaml import YamlError, read, split
+from reports.results import InputNotEvaluated, Remark, Results
+from rules.inventory.inventory import EMPTY, KINDS, ConfigMap, Inventory
+from rules.placement.node_labels import GPU_MEM
+from rules.placement.selected_cards import add_shares
+from rules.profile.context import Context
+from rules.profile.profile import Profile
+from rules.workloads.referred_objects import add_objects, new_builder
+from sources.kustomization_files import Kustomizations
+from sources.sources import DISK, LARGE, MAX_BYTES, Input, Source, UnreadFile
+
+_CONFIG_MAP = ConfigMap.__name__
+
+
+def gather(
+    inputs: Iterable[Input],
+    results: Results,
+    profile: Profile,
+    context: Context,
+    kustomizations: Kustomizations,
+) -> Inventory:
+    """What `inputs` say about objects; what it lacks is remarked in `results`.
+
+    Standard input is left out, which can be read only once.
+    """
+    gatherer = _Gatherer(profile, context, kustomizations)
+    try:
+        for source in _texts(inputs, gatherer.may_matter):
+            gatherer.add(source)
+    except Exception as error:  # noqa: BLE001  # a bug of ours must not hide what rules find without
+        why = f"please report it: {type(error).__name__}: {error}"
+        why = f"gpuward itself failed to read what objects refer to, {why}"
+        results.not_evaluated.append(InputNotEvaluated("", 0, 0, why))
+        return EMPTY
+    if missing := gatherer.builder.what_is_missing():
+        results.remarks.append(Remark("warning", "", 1, 1, missing))
+    return gatherer.builder.inventory()
+
+
+class _Gatherer:
+    def __init__(self, profile: Profile, context: Context, kustomizations: Kustomizations) -> None:
+        variables = (*profile.visible_devices, *profile.alternative_variables)
+        self._variables = frozenset(name.partition("*")[0] for name in variables)
+        self.builder = new_builder(profile)
+        self._context = context
+        self._kustomizations = kustomizations
+        self._kind = _search_of_kinds(kind for kind in KINDS if kind != _CONFIG_MAP)
+        self._config_map = _search_of_kinds([_CONFIG_MAP])
+
+    def may_matter(self, text: str) -> bool:
+        if self._kind(text):
+            return True
+        # Most ConfigMaps set no variable that matters.
+        sets_variable = self._config_map(text) and any(name in text for name in self._variables)
+        return bool(sets_variable) or _may_share(text)
+
+    def add(self, source: Source) -> None:
+        context = self._context
+        if not source.is_rendering:
+            context = self._kustomizations.context_of(source.name, context)
+        if context.is_patch:
+            return  # a patch says only a part of what its object says
+        for chunk in split(source.text):
+            if not self.may_matter(chunk.text):
+                continue
+            try:
+                document = read(chunk)
+            except YamlError:
+                continue  # the linter reports it
+            if document is not None:
+                add_objects(self.builder, document.value, context.namespace, source.home)
+                if _may_share(chunk.text):
+                    add_shares(self.builder, document.value, context.namespace)
+
+
+def _may_share(text: str) -> bool:
+    """Whether `text` may have a pod that asks for a share of a card on nodes of a pool."""
+    return GPU_MEM in text and "nodeSelector" in text
+
+
+def _search_of_kinds(kinds: Iterable[str]) -> Callable[[str], Any]:
+    """The search of a text for one of `kinds`, in YAML or JSON, or for a list of them.
+
+    The pattern begins with a fixed text, which Python looks for much faster.
+    """
+    return re.compile(rf"""kind["']?\s*:\s*["']?(?:{"|".join(sorted(kinds))})""").search
+
+
+def _texts(inputs: Iterable[Input], may_matter: Callable[[str], bool]) -> Iterator[Source]:
+    """The inputs that can be read twice, as far as their text may matter."""
+    for given in inputs:
+        if isinstance(given, UnreadFile):
+            yield from _texts_of_file(given, may_matter)
+        elif isinstance(given, Source) and may_matter(given.text):
+            yield given
+
+
+def _texts_of_file(given: UnreadFile, may_matter: Callable[[str], bool]) -> Iterator[Source]:
+    try:
+        status = os.stat(given.name)
+        if not stat.S_ISREG(status.st_mode):
+            return
+        if status.st_size >= LARGE:
+            parts = import_module("sources.large_files").in_parts((given,))
+            yield from (p for p in parts if isinstance(p, Source) and may_matter(p.text))
+            return
+        content = DISK.read(given.name, MAX_BYTES + 1)
+    except OSError:
+        return  # the linter reports it
+    if may_matter(content.decode(errors="replace")) and given.refusal() is None:
+        source = given.source(content)
+        if isinstance(source, Source):
+            yield source

@@ -1,5 +1,0 @@
-"""One HTML page for people. It loads nothing and needs no script; with one, it can be filtered."""
-
-from lint.report.html.page import write
-
-__all__ = ["write"]

@@ -1,0 +1,88 @@
+"""A policy: which rules act, how, and for whom. It is resolved once into a rule set."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from rules.base.words import matches_any
+from rules.catalog.index import CATALOG
+from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
+from rules.finding import Action, FixScope
+from rules.profile.context import NO_OPTIONS
+from rules.profile.profile import Profile
+from rules.rule import Rule
+
+SECURITY_FAMILIES = ("bypass", "security", "sharing")
+"""Rules of these protect other tenants: an exception to one must name the namespaces it is for."""
+
+
+class RuleSettings(NamedTuple):
+    """What a policy says about one rule; None where it says nothing."""
+
+    action: Action | None = None
+    fix: bool | None = None
+    options: Mapping[str, Any] = NO_OPTIONS
+    suppressible: bool = True
+
+
+class Delegation(NamedTuple):
+    """Exceptions that owners of the `namespaces` may make to `rules`, by GpuException objects.
+
+    Each lasts at most `longest_days` from the day on which it was created. With `needs_approval`,
+    somebody with the right to approve it must have done so.
+    """
+
+    rules: tuple[str, ...]
+    namespaces: tuple[str, ...]
+    longest_days: int
+    needs_approval: bool = True
+
+    def covers(self, rule: str, namespace: str) -> bool:
+        """Whether owners of `namespace` may make exceptions to `rule`."""
+        return rule in self.rules and matches_any(self.namespaces, namespace)
+
+
+class Policy(NamedTuple):
+    """One policy, checked, with its profiles merged."""
+
+    profile: Profile
+    rules: Mapping[str, RuleSettings] = MappingProxyType({})
+    exceptions: tuple[PolicyException, ...] = ()
+    delegations: tuple[Delegation, ...] = ()
+    catalog: str | None = None
+    on_rule_error: Literal["allow", "deny"] = "allow"
+    workloads: Literal["warn", "fix", "deny"] = "warn"
+    void_every_container: bool = False
+    contact: str = ""
+    docs_url: str = ""
+    nag: bool = False
+
+    def rule_set(self) -> RuleSet:
+        """The rules that are not off, as they act."""
+        active = (self.activate(rule) for rule in CATALOG)
+        return RuleSet(
+            rules=tuple(rule for rule in active if rule.action is not Action.OFF),
+            profile=self.profile,
+            exceptions=self.exceptions,
+        )
+
+    def activate(self, rule: Rule[Any]) -> ActiveRule:
+        """The rule as it acts, perhaps not at all: its action may be off."""
+        settings = self.rules.get(rule.name, RuleSettings())
+        action = rule.action if settings.action is None else settings.action
+        scope = {None: FixScope.SAFE, False: FixScope.NONE, True: FixScope.ALL}[settings.fix]
+        if self.catalog is not None and parse_version(rule.since) > parse_version(self.catalog):
+            action, scope = min(action, Action.AUDIT), FixScope.NONE
+        options, needs = {**rule.options, **settings.options}, rule.needs
+        if "every_container" in rule.options:
+            options["every_container"] = self.void_every_container
+            needs = () if self.void_every_container else needs
+        return ActiveRule(rule, action, scope, options, settings.suppressible, needs)
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """A dotted version for comparison, 1 as good as 1.0; ValueError if it is none."""
+    parts = [int(part) for part in text.split(".")]
+    while parts and not parts[-1]:
+        parts.pop()
+    return tuple(parts)

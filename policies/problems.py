@@ -1,0 +1,97 @@
+"""Explain what a JSON Schema finds: the path of each problem, and a message for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+from rules.base.json_values import Path, display
+
+# Suggest a known word for a misspelled one.
+
+
+def did_you_mean(word: str, known: Iterable[str], fallback: str = "") -> str:
+    """Return `did you mean "…"?` with the word of `known` that is most similar to `word`.
+
+    Returns `fallback` if none is similar.
+    """
+    import difflib  # noqa: PLC0415  # import it only for a misspelled word
+
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f'did you mean "{close[0]}"?' if close else fallback
+
+
+Problem: TypeAlias = tuple[Path, str]
+_TYPE_WORDS = {
+    "object": "an object",
+    "array": "a list",
+    "string": "text",
+    "boolean": "true or false",
+    "integer": "a whole number",
+}
+# What the patterns and lengths of the schemas require, by the key of the value.
+_EXPECTED_FORMS = {
+    "catalog": 'a version such as "0.1"',
+    "contact": "one line of at most 200 characters",
+    "docsUrl": "an address such as https://wiki.example.com/gpus, of at most 500 characters",
+    "expires": "a date such as 2030-12-31",
+    "name": "a name of small letters, digits and dashes",
+    "reason": "a reason in words",
+}
+# The patterns of list items, which have no key: namespaces and service accounts.
+_NAME_OR_PATTERN = "a name, or a pattern with a part of a name"
+# What a keyword with one value requires.
+_REQUIRED = {
+    "const": "{}",
+    "maximum": "at most {}",
+    "minimum": "at least {}",
+    "maxItems": "at most {} items",
+}
+
+
+def schema_problems(error: Any) -> Iterator[Problem]:
+    """The problems that `error`, a ValidationError of jsonschema, stands for."""
+    path = tuple(error.absolute_path)
+    if error.validator == "additionalProperties":
+        known = list(error.schema.get("properties", ()))
+        for key in sorted(set(error.instance) - set(known)):
+            yield (*path, key), f"unknown key {key!r}{suggestion(key, known)}"
+    elif error.validator == "oneOf" and error.context:
+        # Explain the branch with the right type; else the one whose error lies deepest.
+        nearest = max(error.context, key=lambda cause: len(cause.absolute_path))
+        for cause in [c for c in error.context if c.validator != "type"] or [nearest]:
+            yield from schema_problems(cause)
+    elif error.validator == "required":
+        missing = next(key for key in error.validator_value if key not in error.instance)
+        yield path, f"the key {missing!r} is missing"
+    else:
+        yield path, _explanation(error, str(path[-1]) if path else "policy")
+
+
+def _explanation(error: Any, key: str) -> str:
+    value, expected = error.instance, error.validator_value
+    actual = "is empty" if value is None else f"is {display(value)}"
+    if error.validator == "not":
+        return f"there is no {key}: bundles take its place, as in extends: [strict]"
+    if error.validator == "type":
+        hint = (
+            "; quote it" if expected == "string" and isinstance(value, bool | float | int) else ""
+        )
+        return f"this should be {_TYPE_WORDS[expected]} and {actual}{hint}"
+    if error.validator == "enum":
+        if isinstance(value, bool):
+            hint = "; quote it, because YAML reads off and on as booleans"
+        else:
+            hint = suggestion(str(value), expected)
+        return f"this should be one of {', '.join(expected)} and {actual}{hint}"
+    if error.validator in _REQUIRED:
+        return f"this should be {_REQUIRED[error.validator].format(expected)} and {actual}"
+    if error.validator in {"pattern", "maxLength"}:
+        return f"this should be {_EXPECTED_FORMS.get(key, _NAME_OR_PATTERN)} and {actual}"
+    return "this must not be empty"  # the only other keywords of the schemas are minima of 1
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown `word`: empty if no known word is similar."""
+    hint = did_you_mean(word, known)
+    return hint and f"; {hint}"

@@ -1,0 +1,181 @@
+"""What all reports list: findings, their fingerprints, and whatever else a user must not miss."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from reports.findings import LEVELS, LocatedFinding
+from reports.formats import Style, affected, rule_page
+from reports.results import NotFixed, Results
+from sources.sources import STANDARD_INPUT
+from terminal import printable
+
+# Fingerprints, by which other programs recognise a finding that they have seen before.
+
+
+def fingerprints(findings: Iterable[LocatedFinding]) -> list[str]:
+    """The fingerprint of each finding, in their order.
+
+    It comes from the finding's identity, so it stays the same when lines move. Findings of the
+    same identity, such as those about two versions of one object, are counted: GitLab shows only
+    one finding of a fingerprint.
+    """
+    seen: Counter[str] = Counter()
+    found = []
+    for located in findings:
+        identity = located.finding.identity
+        seen[identity] += 1
+        number = f"|{seen[identity]}" if seen[identity] > 1 else ""
+        found.append(fingerprint(f"{identity}{number}"))
+    return found
+
+
+def fingerprint(identity: str) -> str:
+    """The SHA-256 of `identity`, in hexadecimal."""
+    return hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()
+
+
+# What became of fixes, for the reports for people.
+
+
+def fixed_files(results: Results) -> Iterator[tuple[str, str]]:
+    """Each file that has been fixed, with the rules whose findings are gone."""
+    rules: dict[str, Counter[str]] = {}
+    for fixed in results.fixed:
+        rules.setdefault(fixed.file, Counter())[fixed.finding.rule] += 1
+    for file, counts in rules.items():
+        yield file, ", ".join(f"{rule} ({n})" if n > 1 else rule for rule, n in counts.items())
+
+
+def why_not_fixed(entry: NotFixed) -> str:
+    """The rules whose fixes are missing, and why."""
+    return f"{', '.join(entry.rules)}: {entry.reason}"
+
+
+# What the reports for other programs list: findings, and whatever else a user must not miss.
+
+NOT_EVALUATED = "not-evaluated"
+NOT_FIXED = "not-fixed"
+NOT_WRITTEN = "not-written"
+REMARK = "remark"
+_NO_RULES = (NOT_EVALUATED, NOT_FIXED, NOT_WRITTEN, REMARK)
+
+
+class Entry(NamedTuple):
+    """One thing to report, with every control character of its texts escaped.
+
+    - `level`: error, warning or note.
+    - `code`: the rule; for what no rule reports, one of the words above.
+    - `file`: relative to the working folder if it is in there, with slashes; empty for standard
+      input, of which nobody has the lines.
+    - `line`, `column`, `end_line`, `end_column`: from 1; the end is the first character after the
+      field. All are 0 if the entry is about a whole file.
+    - `object`: the Kubernetes object, empty if there is none.
+    - `help`: what to do about it; may be empty.
+    - `fingerprint`: the same in every format, as long as the fault is the same.
+    """
+
+    level: str
+    code: str
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    object: str
+    message: str
+    help: str
+    fingerprint: str
+
+    @property
+    def description(self) -> str:
+        """Message and help as one text."""
+        return f"{self.message}. Help: {self.help}" if self.help else self.message
+
+    @property
+    def page(self) -> str:
+        """The address of the rule's page; empty if there is no rule."""
+        return "" if self.code in _NO_RULES else rule_page(self.code)
+
+
+def entries(results: Results, style: Style) -> Iterator[Entry]:
+    """Findings first, notes only if the style asks for them, then all that no rule reports."""
+    for located, mark in zip(results.findings, fingerprints(results.findings), strict=True):
+        if located.level != "note" or style.notes:
+            yield finding_entry(located, mark)
+    yield from other_entries(results, style)
+
+
+def other_entries(results: Results, style: Style) -> Iterator[Entry]:
+    """Remarks, and what could not be evaluated, fixed or written."""
+    for remark in results.remarks:
+        if remark.level != "note" or style.notes:
+            yield _entry(remark.level, REMARK, remark[1:4], remark.message)
+    for failed in results.not_evaluated:
+        yield _entry("error", NOT_EVALUATED, failed[:3], f"not evaluated: {failed.message}")
+    for left in results.not_fixed:
+        message = f"not fixed: {why_not_fixed(left)}"
+        yield _entry("warning", NOT_FIXED, left[:3], message, "; ".join(left.by_hand))
+    for failed in results.not_written:
+        yield _entry("error", NOT_WRITTEN, failed[:3], f"not written: {failed.message}")
+
+
+def title(found: Iterable[Entry]) -> str:
+    """How many entries there are of each level, in words."""
+    levels = [entry.level for entry in found]
+    counts = ((levels.count(level), level) for level in LEVELS.values())
+    parts = [f"{count} {level}{'s'[count == 1 :]}" for count, level in counts if count]
+    return ", ".join(parts) or "no findings"
+
+
+def finding_entry(located: LocatedFinding, mark: str) -> Entry:
+    """The entry of one finding with its fingerprint."""
+    finding, span, excerpt = located.finding, located.span, located.excerpt
+    return Entry(
+        level=located.level,
+        code=finding.rule,
+        file=relative_path(located.file),
+        line=span.line,
+        column=span.column,
+        end_line=excerpt.end_line,
+        end_column=excerpt.end_column,
+        object=printable(affected(located)),
+        message=printable(finding.message),
+        help=printable(finding.help),
+        fingerprint=mark,
+    )
+
+
+def _entry(
+    level: str, code: str, where: tuple[str, int, int], message: str, advice: str = ""
+) -> Entry:
+    file, line, column = where
+    path = relative_path(file)
+    return Entry(
+        level=level,
+        code=code,
+        file=path,
+        line=line,
+        column=column,
+        end_line=line,
+        end_column=column,
+        object="",
+        message=printable(message),
+        help=printable(advice),
+        fingerprint=fingerprint(f"{code}|{path}|{message}"),
+    )
+
+
+def relative_path(name: str) -> str:
+    """The file called `name`, as repositories call it; empty for standard input."""
+    if name in {STANDARD_INPUT, ""}:
+        return ""
+    path = os.path.normpath(name)
+    here = os.path.join(os.path.abspath(""), "")
+    if os.path.isabs(path) and path.startswith(here):
+        path = path[len(here) :]
+    return printable(path.replace(os.sep, "/"))

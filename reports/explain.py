@@ -1,0 +1,71 @@
+"""The command `gpuward explain RULE`; of a family, it lists the rules."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from policies.problems import did_you_mean
+from reports.findings import LEVELS
+from rules.all_rules import ALL_RULES
+from rules.finding import Action
+from rules.rule import Rule
+from terminal import write_error
+from terminal.arguments import CommandParser
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = CommandParser(
+        prog="gpuward explain",
+        description="Say what a rule does and why, or which rules a family has.",
+    )
+    parser.add_argument("rule", metavar="RULE")
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    """Print what the named rule does and why, or the rules of a family; the exit status."""
+    wanted = make_parser().parse_args(arguments).rule
+    rules = {rule.name: rule for rule in ALL_RULES}
+    if members := [rule for rule in ALL_RULES if rule.family == wanted]:
+        sys.stdout.write(_family(wanted, members))
+        return 0
+    if wanted not in rules:
+        hint = did_you_mean(wanted, rules, "gpuward rules lists them all")
+        write_error("gpuward", f"there is no rule {wanted!r}; {hint}")
+        return 2
+    sys.stdout.write(explanation(rules[wanted]))
+    return 0
+
+
+def _family(name: str, members: Sequence[Rule[Any]]) -> str:
+    width = max(len(rule.name) for rule in members)
+    lines = sorted(f"  {rule.name:<{width}}  {rule.summary}\n" for rule in members)
+    return f"{name} is a family of rules. `gpuward explain RULE` explains one:\n\n{''.join(lines)}"
+
+
+def explanation(rule: Rule[Any]) -> str:
+    """The whole text about `rule`, as shown to people and written into the manual."""
+    action = rule.action
+    lead = "off" if action is Action.OFF else f"{action.word} ({LEVELS[action]} when linting)"
+    parts = [f"{rule.name}: {rule.summary}", f"By default: {lead}. Since catalog {rule.since}."]
+    for heading, text in rule.documentation.items():
+        if heading and text:
+            parts.append(f"{heading}\n{text}")
+    if rule.options:
+        defaults = ", ".join(
+            f"{name}: {list(value) if isinstance(value, tuple) else value}"
+            for name, value in rule.options.items()
+        )
+        parts.append(f"Defaults\n{defaults}")
+    return "\n\n".join(parts) + "\n"
+
+
+def markdown(rule: Rule[Any]) -> str:
+    """The same as Markdown, under the name of the rule."""
+    sections = rule.documentation.items()
+    parts = [f"## {heading}\n\n{text}" for heading, text in sections if heading and text]
+    return "\n\n".join([f"# {rule.name}", f"{rule.summary[:1].upper()}{rule.summary[1:]}.", *parts])

@@ -1,0 +1,87 @@
+"""Reports: one module per format, each with `write(out, results, style)`."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TextIO
+
+from reports.findings import LocatedFinding
+from reports.results import Results
+from sources.sources import STANDARD_INPUT
+from terminal import printable
+
+FORMATS = (
+    *("text", "json", "yaml", "concise", "summary", "statistics"),
+    *("html", "sarif", "github", "gitlab", "junit", "markdown", "rdjson"),
+)
+WITH_EDITS = frozenset({"sarif", "rdjson"})
+"""The formats that have the edits which fix a finding; these take time to find."""
+HOME = "https://github.com/gpuward/gpuward"
+
+
+class Style(NamedTuple):
+    """Options of the reports.
+
+    `fail_on` is the lowest level that makes the exit status 1. `quiet` leaves out of reports for
+    people what is no finding and no failure.
+    """
+
+    color: bool = False
+    hyperlinks: bool = False
+    notes: bool = False
+    quiet: bool = False
+    fail_on: str = "error"
+
+
+Writer = Callable[[TextIO, Results, Style], None]
+
+
+def position(located: LocatedFinding) -> str:
+    """FILE:LINE:COLUMN; empty for what a program wrote to standard input, as nobody has its lines.
+
+    It is empty for objects of a cluster, too. Reports then say where the finding is by its object
+    and its JSON Pointer.
+    """
+    name = located.file
+    if name in {STANDARD_INPUT, ""} and located.finding.object:
+        return ""
+    return f"{name}:{located.span.line}:{located.span.column}"
+
+
+def place(file: str, line: int, column: int) -> str:
+    """FILE:LINE:COLUMN and a space, to begin a line with; empty if there is no file."""
+    if not file:
+        return ""
+    return f"{file}:{line}:{column}: " if line else f"{file}: "
+
+
+def affected(located: LocatedFinding) -> str:
+    """The finding's object, its owner, and how many other objects of the owner have the fault."""
+    object_, others = located.finding.object, located.objects - 1
+    if located.owner == object_:
+        return f"{object_} and {others} that it owns" if others else str(object_)
+    and_others = f" and {others} other{'s'[others == 1 :]}" if others else ""
+    return f"{object_}{and_others} of {located.owner}"
+
+
+def rule_page(rule: str) -> str:
+    """The address of the page about `rule` in the documentation."""
+    return f"{HOME}/blob/main/docs/rules/{rule}.md"
+
+
+def many(count: int, what: str) -> str:
+    """The number with the noun `what`, in the plural unless it is 1."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+# Tables of texts, for people.
+
+_GAP = "  "
+_MAX_WIDTH = 60
+
+
+def write_table(out: TextIO, lines: Sequence[tuple[str, ...]]) -> None:
+    """Write `lines` in columns. A cell wider than `_MAX_WIDTH` pushes the rest of its line."""
+    cells = [[printable(cell) for cell in line] for line in lines]
+    widths = [min(_MAX_WIDTH, max(map(len, column))) for column in zip(*cells, strict=True)]
+    for line in cells:
+        padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        out.write(_GAP.join(padded).rstrip() + "\n")

@@ -1,0 +1,31 @@
+"""Workflow commands of GitHub Actions, which become annotations of a run and a pull request."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from reports.entries import Entry, entries
+from reports.formats import Style
+from reports.results import Results
+
+_COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
+_DATA = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_PROPERTY = _DATA | str.maketrans({":": "%3A", ",": "%2C"})
+
+
+def write(out: TextIO, results: Results, style: Style) -> None:
+    """Write one command for each entry."""
+    for entry in entries(results, style):
+        properties = ",".join(f"{key}={value}" for key, value in _properties(entry).items())
+        where = f"{entry.object}: " if entry.object else ""
+        message = f"{where}{entry.description}".translate(_DATA)
+        out.write(f"::{_COMMANDS[entry.level]} {properties}::{message}\n")
+
+
+def _properties(entry: Entry) -> dict[str, str | int]:
+    properties: dict[str, str | int] = {"title": f"gpuward: {entry.code}".translate(_PROPERTY)}
+    if entry.file:
+        properties["file"] = entry.file.translate(_PROPERTY)
+        if entry.line:
+            properties |= {"line": entry.line, "col": entry.column}
+    return properties

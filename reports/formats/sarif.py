@@ -1,0 +1,173 @@
+"""SARIF 2.1.0, which GitHub's code scanning and other dashboards read."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from importlib import metadata
+from typing import Any, TextIO
+from urllib.parse import quote
+
+from reports.entries import Entry, finding_entry, fingerprints, other_entries
+from reports.explain import explanation
+from reports.findings import LEVELS, LocatedFinding
+from reports.formats import HOME, Style, rule_page
+from reports.results import Results
+from rules.finding import Action
+from rules.rule import Rule
+
+_SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+# The name has the version of how fingerprints are made.
+_FINGERPRINT = "gpuwardIdentity/v1"
+_Json = dict[str, Any]
+
+
+def write(out: TextIO, results: Results, style: Style) -> None:
+    """Write one run.
+
+    It has all findings, also those that comments or a baseline suppress; notes only if the style
+    asks for them. What no rule reports is a notification of the tool.
+    """
+    shown = list(_shown(results, style))
+    names = sorted({located.finding.rule for located, _, _ in shown})
+    rules = {located.finding.rule: located.rule for located, _, _ in shown}
+    index = {name: number for number, name in enumerate(names)}
+    log = {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": _driver([rules[name] for name in names])},
+                "invocations": [_invocation(results, style)],
+                "columnKind": "unicodeCodePoints",
+                "results": [
+                    _result(located, mark, index[located.finding.rule], suppressions)
+                    for located, mark, suppressions in shown
+                ],
+            }
+        ],
+    }
+    json.dump(log, out, indent=2)
+    out.write("\n")
+
+
+def _shown(results: Results, style: Style) -> list[tuple[LocatedFinding, str, list[_Json]]]:
+    """Each finding with its fingerprint and what suppresses it."""
+    suppressed = results.suppressed_findings
+    found = [*results.findings, *(entry.located for entry in suppressed)]
+    suppressions: list[list[_Json]] = [[] for _ in results.findings]
+    suppressions += [[{"kind": entry.kind, "justification": entry.reason}] for entry in suppressed]
+    marked = zip(found, fingerprints(found), suppressions, strict=True)
+    return [item for item in marked if item[0].level != "note" or style.notes]
+
+
+def _driver(rules: list[Rule[Any]]) -> dict[str, Any]:
+    driver: dict[str, Any] = {"name": "gpuward", "informationUri": HOME}
+    with suppress(metadata.PackageNotFoundError):  # run from a clone
+        driver["semanticVersion"] = metadata.version("gpuward")
+    driver["rules"] = [_rule(rule) for rule in rules]
+    return driver
+
+
+def _rule(rule: Rule[Any]) -> dict[str, Any]:
+    summary = f"{rule.summary[:1].upper()}{rule.summary[1:]}."
+    reason = rule.documentation.get("Why it matters", "").split("\n\n")[0]
+    parts = [f"## {head}\n\n{text}" for head, text in rule.documentation.items() if head and text]
+    enabled = rule.action is not Action.OFF
+    return {
+        "id": rule.name,
+        "name": rule.name.title().replace("-", ""),
+        "shortDescription": {"text": summary},
+        # Code scanning requires it, and shows it beside each alert.
+        "fullDescription": {"text": " ".join(f"{summary} {reason}".split())},
+        "help": {"text": explanation(rule), "markdown": "\n\n".join(parts)},
+        "helpUri": rule_page(rule.name),
+        "defaultConfiguration": {
+            "enabled": enabled,
+            "level": LEVELS[rule.action] if enabled else "none",
+        },
+        "properties": {"tags": [rule.family, "kubernetes", "gpu"]},
+    }
+
+
+def _result(
+    located: LocatedFinding, mark: str, rule_index: int, suppressions: list[_Json]
+) -> dict[str, Any]:
+    entry = finding_entry(located, mark)
+    result = {
+        "ruleId": entry.code,
+        "ruleIndex": rule_index,
+        "level": entry.level,
+        "message": _message(entry.description),
+        "locations": [_location(entry)],
+        "partialFingerprints": {_FINGERPRINT: mark},
+        "suppressions": suppressions,
+    }
+    if located.edits and entry.file:
+        result["fixes"] = [_fix(located, entry.file)]
+    return result
+
+
+def _fix(located: LocatedFinding, file: str) -> dict[str, Any]:
+    """The edits that fix the finding, all in its file."""
+    replacements = [
+        {
+            "deletedRegion": {
+                "startLine": edit.line,
+                "startColumn": edit.column,
+                "endLine": edit.end_line,
+                "endColumn": edit.end_column,
+            },
+            "insertedContent": {"text": edit.text},
+        }
+        for edit in located.edits
+    ]
+    change = {"artifactLocation": _artifact(file), "replacements": replacements}
+    return {"description": _message(located.finding.fix), "artifactChanges": [change]}
+
+
+def _invocation(results: Results, style: Style) -> dict[str, Any]:
+    return {
+        "executionSuccessful": not (results.not_evaluated or results.not_written),
+        "toolExecutionNotifications": [
+            {
+                "level": entry.level,
+                "message": _message(entry.description),
+                "locations": [_location(entry)] if entry.file else [],
+                "descriptor": {"id": entry.code},
+            }
+            for entry in other_entries(results, style)
+        ],
+    }
+
+
+def _message(text: str) -> dict[str, str]:
+    """A plain message: braces are doubled, and nothing in it is a link."""
+    return {"text": text.replace("{", "{{").replace("}", "}}").replace("](", "] (")}
+
+
+def _location(entry: Entry) -> dict[str, Any]:
+    location: dict[str, Any] = {}
+    if entry.file:
+        physical: dict[str, Any] = {"artifactLocation": _artifact(entry.file)}
+        if entry.line:
+            physical["region"] = {
+                "startLine": entry.line,
+                "startColumn": entry.column,
+                "endLine": entry.end_line,
+                "endColumn": entry.end_column,
+            }
+        location["physicalLocation"] = physical
+    if entry.object:
+        location["logicalLocations"] = [{"fullyQualifiedName": entry.object, "kind": "object"}]
+    return location
+
+
+def _artifact(file: str) -> dict[str, str]:
+    """The place of a file: a URI reference, relative to the root of the source if it can be."""
+    uri = quote(file)
+    if file.startswith("/"):
+        return {"uri": f"file://{uri}"}
+    return {"uri": f"./{uri}" if ":" in file.partition("/")[0] else uri, "uriBaseId": "%SRCROOT%"}

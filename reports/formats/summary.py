@@ -1,0 +1,76 @@
+"""Two tables for operators: faults by namespace, owner and rule; and the rules with their sums.
+
+Remarks come from no rule. They are in the first table, so that its levels are those of the sums.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple, TextIO
+
+from reports.entries import REMARK
+from reports.findings import ACTIONS, LEVELS, LocatedFinding
+from reports.formats import Style, write_table
+from reports.formats.text import write_rest
+from reports.results import Remark, Results
+from rules.finding import Action
+
+_NONE = "<none>"
+
+
+class _Row(NamedTuple):
+    """One line of the first table: most severe first within an owner."""
+
+    namespace: str
+    owner: str
+    severity: int
+    rule: str
+
+
+def write(out: TextIO, results: Results, style: Style) -> None:
+    """Write `results`, notes only if the style asks for them, then the rest of the text report."""
+    shown = [f for f in results.findings if f.level != "note" or style.notes]
+    remarks = [r for r in results.remarks if r.level != "note" or style.notes]
+    if shown or remarks:
+        write_table(out, _by_owner(shown, remarks))
+        out.write("\n")
+    if shown:
+        write_table(out, _by_rule(shown))
+        out.write("\n")
+    write_rest(out, results, style)
+
+
+def _by_owner(
+    findings: Iterable[LocatedFinding], remarks: Iterable[Remark]
+) -> list[tuple[str, ...]]:
+    objects = Counter(_Row(_NONE, _NONE, -ACTIONS[r.level], REMARK) for r in remarks)
+    for located in findings:
+        row = _row(located)
+        objects[row] = max(objects[row], located.objects)
+    head = ("NAMESPACE", "OWNER", "LEVEL", "RULE", "OBJECTS")
+    lines = [
+        (row.namespace, row.owner, LEVELS[Action(-row.severity)], row.rule, str(count))
+        for row, count in sorted(objects.items())
+    ]
+    return [head, *lines]
+
+
+def _row(located: LocatedFinding) -> _Row:
+    owner = located.owner
+    namespace = owner.namespace if owner else ""
+    name = f"{owner.kind}/{owner.name or _NONE}" if owner else ""
+    severity = -located.finding.action
+    return _Row(namespace or _NONE, name or _NONE, severity, located.finding.rule)
+
+
+def _by_rule(findings: Iterable[LocatedFinding]) -> list[tuple[str, ...]]:
+    rows: dict[tuple[int, str], set[_Row]] = defaultdict(set)
+    for row in map(_row, findings):
+        rows[row.severity, row.rule].add(row)
+    head = ("LEVEL", "RULE", "NAMESPACES", "OWNERS")
+    lines = [
+        (LEVELS[Action(-severity)], rule, str(len({r.namespace for r in found})), str(len(found)))
+        for (severity, rule), found in sorted(rows.items())
+    ]
+    return [head, *lines]

@@ -1,0 +1,163 @@
+"""A report for people: what is wrong, where, why, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TextIO
+
+from reports.entries import fixed_files, why_not_fixed
+from reports.findings import LocatedFinding
+from reports.formats import Style, affected, many, place, position, rule_page
+from reports.results import Results
+from terminal import printable
+
+_COLORS = {"error": "1;31", "warning": "1;33", "note": "1;36", "fixed": "1;32"}
+_COLORS |= {"dim": "2", "bold": "1"}
+_WIDTH = 100
+
+
+def write(out: TextIO, results: Results, style: Style) -> None:
+    """Write `results`, notes only if the style asks for them; the last line sums up."""
+    paint = _Paint(style)
+    explained: set[str] = set()
+    for located in results.findings:
+        if located.level != "note" or style.notes:
+            first = located.finding.rule not in explained
+            explained.add(located.finding.rule)
+            out.write("\n".join(_finding(located, paint, explain=first)) + "\n\n")
+    write_rest(out, results, style)
+
+
+def write_rest(out: TextIO, results: Results, style: Style) -> None:
+    """Write what comes after the findings: remarks, what was not evaluated, and the sums."""
+    paint = _Paint(style)
+    for remark in results.remarks:
+        if remark.level != "note" or style.notes:
+            where = printable(place(remark.file, remark.line, remark.column))
+            out.write(f"{paint(remark.level, remark.level)}: {where}{printable(remark.message)}\n")
+    skipped = [] if style.quiet else results.skipped
+    out.writelines(
+        f"{paint('dim', 'skipped')}: {printable(f'{passed.file}: {passed.why}')}\n"
+        for passed in skipped
+    )
+    for failed in results.not_evaluated:
+        where = printable(place(failed.file, failed.line, failed.column))
+        out.write(f"{paint('error', 'not evaluated')}: {where}{printable(failed.message)}\n")
+    _write_fixes(out, results, paint)
+    if not style.quiet:
+        out.write(_summary(results, style) + "\n")
+
+
+def _write_fixes(out: TextIO, results: Results, paint: _Paint) -> None:
+    out.writelines(
+        f"{paint('fixed', 'fixed')}: {printable(f'{file}: {rules}')}\n"
+        for file, rules in fixed_files(results)
+    )
+    for entry in results.not_fixed:
+        where = printable(place(entry.file, entry.line, entry.column))
+        why = printable(why_not_fixed(entry))
+        out.write(f"{paint('warning', 'not fixed')}: {where}{why}\n")
+        out.writelines(f"  by hand: {printable(edit)}\n" for edit in entry.by_hand)
+    for failed in results.not_written:
+        where = printable(place(failed.file, failed.line, failed.column))
+        out.write(f"{paint('error', 'not written')}: {where}{printable(failed.message)}\n")
+
+
+class _Paint:
+    """Colours and hyperlinks, or none."""
+
+    def __init__(self, style: Style) -> None:
+        self._style = style
+
+    def __call__(self, color: str, text: str) -> str:
+        return f"\x1b[{_COLORS[color]}m{text}\x1b[0m" if self._style.color else text
+
+    def link(self, address: str, text: str) -> str:
+        """`text` that leads to `address`, by the control sequence OSC 8."""
+        if not self._style.hyperlinks:
+            return text
+        return f"\x1b]8;;{address}\x1b\\{text}\x1b]8;;\x1b\\"
+
+
+def _finding(located: LocatedFinding, paint: _Paint, *, explain: bool) -> Iterator[str]:
+    finding, span = located.finding, located.span
+    rule = paint.link(rule_page(finding.rule), finding.rule)
+    head = paint(located.level, f"{located.level}[{rule}]")
+    yield f"{head}: {paint('bold', printable(finding.message))}"
+    holder = affected(located) + (f", {finding.container}" if finding.container else "")
+    where = position(located)
+    if not where or located.rendered_by:  # the place may be that of a template, or of its parent
+        holder = f"{holder}: {located.pointer_in_object}"
+    gutter = " " * len(_line_number(span.line))
+    yield printable(f"{gutter}--> {f'{where}   {holder}' if where else holder}")
+    yield from _excerpt(located, gutter, paint)
+    if located.rendered_by:
+        command = printable(located.rendered_by)
+        yield f"{gutter} = rendered: line {located.rendered_line} of `{command}`"
+    if explain:
+        why = located.rule.documentation.get("Why it matters", "").split("\n\n")[0]
+        yield from _wrapped(gutter, "why", " ".join(why.split()))
+    if finding.help or finding.fixable:
+        fix = f" [fixable: {finding.fix}]" if finding.fixable else ""
+        yield from _wrapped(gutter, "help", printable(finding.help) + fix)
+    if explain:
+        yield f"{gutter} = more: gpuward explain {finding.rule}"
+
+
+def _excerpt(located: LocatedFinding, gutter: str, paint: _Paint) -> Iterator[str]:
+    excerpt = located.excerpt
+    yield f"{gutter} |"
+    yield f"{_line_number(located.span.line)} | {_flat(excerpt.text)}"
+    yield f"{gutter} | {' ' * excerpt.start}{paint(located.level, '^' * excerpt.width)}"
+
+
+def _line_number(line: int) -> str:
+    return str(line) if line else " "  # of an object in a cluster
+
+
+def _flat(text: str) -> str:
+    """`text` with every character one column wide, so that the caret is at the right column."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _wrapped(gutter: str, label: str, text: str) -> Iterator[str]:
+    import textwrap  # noqa: PLC0415  # most files have no findings
+
+    first = f"{gutter} = {label}: "
+    lines = textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    yield from lines
+
+
+def _summary(results: Results, style: Style) -> str:
+    hidden = results.count("note") and not style.notes
+    shown = [f for f in results.findings if f.level != "note" or style.notes]
+    parts = [
+        *([many(results.files, "file")] if results.files or not results.objects else []),
+        *([many(results.renderings, "rendering")] if results.renderings else []),
+        many(results.objects, "object"),
+        many(results.pods, "pod"),
+        many(results.count("error"), "error"),
+        many(results.count("warning"), "warning"),
+        many(results.count("note"), "note") + (" (--notes shows them)" if hidden else ""),
+        f"{sum(located.finding.fixable for located in shown)} fixable",
+        f"{results.suppressed} suppressed",
+    ]
+    if results.fixed:
+        parts.insert(-1, f"{len(results.fixed)} fixed")
+    if results.components:
+        parts.insert(3, f"{results.components} of them components, not evaluated")
+    if results.baselined:
+        parts.append(f"{results.baselined} in the baseline")
+    if results.excepted:
+        parts.append(f"{results.excepted} excepted")
+    if results.not_evaluated:
+        parts.append(f"{len(results.not_evaluated)} not evaluated")
+    policy = f"policy {printable(results.policy)}: " if results.policy else ""
+    return f"{policy}{', '.join(parts)}, {results.seconds:.2f} s"

@@ -1,0 +1,112 @@
+"""Reports into files: `--output FORMAT=FILE`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable
+from importlib import import_module
+from io import StringIO
+from typing import NamedTuple
+
+from reports.formats import FORMATS, Style, Writer
+from reports.results import Results
+from sources.manifests import File
+from sources.sources import ENDINGS, Source, UnreadFile, UsageError
+from terminal import write_error
+
+_STANDARD_OUTPUT = "-"
+_OTHER = "name another file"
+
+
+class Output(NamedTuple):
+    """A report to write into a file."""
+
+    format: str
+    file: str
+
+
+class Outputs(NamedTuple):
+    """The reports that go to files, and the format of the report on standard output."""
+
+    files: list[Output]
+    on_standard_output: str
+
+    @property
+    def formats(self) -> set[str]:
+        """The formats of all reports."""
+        return {self.on_standard_output, *(output.format for output in self.files)}
+
+    def write(self, results: Results, style: Style) -> bool:
+        """Write each report into its file; whether all could be written.
+
+        One that cannot be written is an error on standard error; the others are still written.
+        """
+        written = [_write(output, results, style) for output in self.files]
+        return all(written)
+
+
+def plan(options: argparse.Namespace, paths: Iterable[str]) -> Outputs:
+    """The reports that the options ask for, if `paths` are linted.
+
+    Raises UsageError for a value of `--output` that is no FORMAT=FILE, a file that is named twice,
+    is linted or holds a manifest, and more than one report on standard output.
+    """
+    form: str = options.format or "text"
+    files = []
+    used = {os.path.realpath(path): "is a file to lint" for path in paths if os.path.isfile(path)}
+    for value in options.outputs:
+        output = _parse(value)
+        is_file = output.file != _STANDARD_OUTPUT
+        target = os.path.realpath(output.file) if is_file else _STANDARD_OUTPUT
+        if target in used:
+            raise UsageError(f"--output {value}: {output.file} {used[target]}; {_OTHER}")
+        used[target] = "has another report"
+        if is_file:
+            if _holds_manifest(target):
+                raise UsageError(f"--output {value}: {output.file} holds a manifest; {_OTHER}")
+            files.append(output)
+        elif options.format or options.diff or options.patch:
+            raise UsageError(
+                f"--output {value}: standard output is taken by --format, --diff or --patch"
+            )
+        else:
+            form = output.format
+    return Outputs(files, form)
+
+
+def _holds_manifest(file: str) -> bool:
+    """Whether there is a file that a folder of manifests may have, and no report of an earlier run.
+
+    What cannot be parsed may be a manifest that somebody is writing.
+    """
+    if not file.lower().endswith(ENDINGS) or not os.path.isfile(file):
+        return False
+    source = UnreadFile(file, file).read()
+    if isinstance(source, Source):
+        return next(File(source).manifests(), None) is not None
+    return True
+
+
+def _parse(value: str) -> Output:
+    form, _, file = value.partition("=")
+    if form not in FORMATS or not file:
+        raise UsageError(
+            f"--output {value}: write it as FORMAT=FILE, such as sarif=lint.sarif; "
+            f"the formats are {', '.join(FORMATS)}"
+        )
+    return Output(form, file)
+
+
+def _write(output: Output, results: Results, style: Style) -> bool:
+    writer: Writer = import_module(f"reports.formats.{output.format}").write
+    text = StringIO()
+    writer(text, results, style)
+    try:
+        with open(output.file, "wb") as file:
+            file.write(text.getvalue().encode())
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        write_error("gpuward", f"--output {output.format}={output.file}: not written: {why}")
+        return False
+    return True

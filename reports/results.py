@@ -1,0 +1,194 @@
+"""The results of a run of the linter, for all report formats."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kubeyaml import Document
+from reports.findings import ACTIONS, LocatedFinding, ReportedFinding, SuppressedFinding
+from rules.base.json_values import Path, as_object
+from rules.engine.bounds import oversized_reason
+from rules.engine.evaluation import EvaluationResult
+from rules.profile.profile import Profile
+from rules.workloads.discovery import find_subjects, flatten_lists
+from sources.manifests import File, UnparsedDocument
+from sources.sources import SkippedFile, Source
+
+MAX_FINDINGS = 100_000
+"""More are not reported, so that the memory of a run has a bound: each takes about 3 kB."""
+_TOO_MANY = (
+    "more findings than {:,} in this run: from here on none is reported; lint fewer files at once, "
+    "or accept what is known with a baseline"
+)
+_SKIPPED = "; the report names what was skipped"
+
+
+class Remark(NamedTuple):
+    """A message about a file or about the run that comes from no rule."""
+
+    level: str
+    file: str
+    line: int
+    column: int
+    message: str
+
+
+class InputNotEvaluated(NamedTuple):
+    """Input that could not be evaluated: unreadable, not parsable, or a rule failed on it."""
+
+    file: str
+    line: int
+    column: int
+    message: str
+
+
+class FixedFinding(NamedTuple):
+    """A finding whose fix has been written into its file."""
+
+    file: str
+    finding: ReportedFinding
+
+
+class NotFixed(NamedTuple):
+    """A document whose fixes cannot be written, and how to make them by hand."""
+
+    file: str
+    line: int
+    column: int
+    rules: tuple[str, ...]
+    reason: str
+    by_hand: tuple[str, ...]
+
+
+class Results:
+    """The results of one run."""
+
+    def __init__(self) -> None:
+        self.findings: list[LocatedFinding] = []
+        self.remarks: list[Remark] = []
+        self.skipped: list[SkippedFile] = []
+        self.not_evaluated: list[InputNotEvaluated] = []
+        self.fixed: list[FixedFinding] = []
+        self.not_fixed: list[NotFixed] = []
+        self.not_written: list[InputNotEvaluated] = []
+        self.file_names: list[str] = []
+        self.renderings = 0
+        self.container_files = 0
+        self.objects = 0
+        self.pods = 0
+        self.components = 0
+        self.other_objects = 0
+        self.gpu_exceptions = 0
+        self.policy = ""
+        self.suppressed = 0
+        self.baselined = 0
+        self.suppressed_findings: list[SuppressedFinding] = []
+        self.excepted = 0
+        self.seconds = 0.0
+
+    def add(self, later: "Results") -> None:
+        """Add the results of inputs that come after those of these results."""
+        for name, value in vars(later).items():
+            if isinstance(value, list | int):
+                setattr(self, name, getattr(self, name) + value)
+        self.leave_out_further_findings()
+
+    def leave_out_further_findings(self) -> None:
+        """Drop findings beyond MAX_FINDINGS, and report so as input that was not evaluated."""
+        if len(self.findings) <= MAX_FINDINGS:
+            return
+        first = self.findings[MAX_FINDINGS]
+        del self.findings[MAX_FINDINGS:]
+        why = _TOO_MANY.format(MAX_FINDINGS)
+        if not any(item.message == why for item in self.not_evaluated):
+            span = first.span
+            self.not_evaluated.append(InputNotEvaluated(first.file, span.line, span.column, why))
+
+    @property
+    def files(self) -> int:
+        """How many files were read."""
+        return len(self.file_names)
+
+    def count(self, level: str) -> int:
+        """How many findings and remarks there are of `level`."""
+        levels = [located.level for located in self.findings]
+        return levels.count(level) + sum(1 for remark in self.remarks if remark.level == level)
+
+    @property
+    def fixable(self) -> int:
+        """How many findings can be fixed under this policy."""
+        return sum(1 for located in self.findings if located.finding.fixable)
+
+    @property
+    def nothing_to_evaluate(self) -> str:
+        """Why there was nothing to evaluate; empty if there was something, readable or not."""
+        evaluated = self.pods or self.other_objects or self.gpu_exceptions
+        if evaluated or self.container_files or self.not_evaluated:
+            return ""
+        found = "no Kubernetes object"
+        if self.objects:
+            found = f"{self.objects} Kubernetes object{'s'[self.objects == 1 :]}, "
+            found += "none of which rules are about"
+        return f"nothing to evaluate: {found}{_SKIPPED if self.skipped else ''}"
+
+    def status(self, fail_on: str) -> int:
+        """3 if something was not evaluated or written, 1 if a finding reaches `fail_on`, else 0."""
+        if self.not_evaluated or self.not_written:
+            return 3
+        worst = [located.finding.action for located in self.findings]
+        worst += [ACTIONS[remark.level] for remark in self.remarks]
+        return int(any(action >= ACTIONS[fail_on] for action in worst))
+
+
+# What the linter could not evaluate in a document, with its place.
+
+TEMPLATE = "a chart's template: lint the chart with --render"
+
+
+def report_unparsed(results: Results, source: Source, document: UnparsedDocument) -> None:
+    """Report a document that is no YAML. A chart's template that nobody named is only skipped."""
+    why = document.why
+    if document.is_template:
+        skipped = SkippedFile(source.name, TEMPLATE)
+        if not source.is_named:
+            if skipped not in results.skipped[-1:]:
+                results.skipped.append(skipped)
+            return
+        why = f"{TEMPLATE} ({why})"
+    where = (source.name, document.line, document.column)
+    results.not_evaluated.append(InputNotEvaluated(*where, why))
+
+
+def oversized_object(file: File, document: Document, profile: Profile) -> InputNotEvaluated | None:
+    """The first object of the document that admission would not evaluate for its size.
+
+    Objects in which there is nothing to evaluate, such as definitions of resources and dashboards,
+    may be of any size.
+    """
+    size = document.place.end - document.place.start
+    for raw, path in flatten_lists(as_object(document.value), ()):
+        why = oversized_reason(raw, size)
+        if why and next(find_subjects({**raw}, profile), None) is not None:
+            return too_large(file, document, path, why)
+    return None
+
+
+def too_large(file: File, document: Document, path: Path, why: str) -> InputNotEvaluated:
+    """The object at `path`, which is not evaluated because of `why`."""
+    span = file.locate(document, path)
+    why = f"gpuward cannot evaluate this object because of {why}"
+    return InputNotEvaluated(file.source.name, span.line, span.column, why)
+
+
+def unread_parts(
+    file: File, document: Document, result: EvaluationResult
+) -> Iterator[InputNotEvaluated]:
+    """The fields that rules could not read, and the rules that failed."""
+    name = file.source.name
+    for field in result.malformed_fields:
+        span = file.locate(document, field.path)
+        why = f"{field.object}: {field.why}"
+        yield InputNotEvaluated(name, span.line, span.column, why)
+    for failure in result.failures:
+        line, _ = file.position(document.start)
+        why = f"the rule {failure.rule} failed here, please report it: {failure.error}"
+        yield InputNotEvaluated(name, line, 1, why)

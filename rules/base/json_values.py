@@ -1,0 +1,233 @@
+"""JSON values: paths in them, edits to them, and reading those of unknown structure."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from json.encoder import encode_basestring_ascii
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+# JSON documents, paths in them, and edits to them. Nothing here depends on Kubernetes.
+#
+# An `Edit` is a change that somebody requests for one version of a document. `apply` makes a
+# batch of edits and returns the new document and the JSON Patch (RFC 6902) that produces it. It
+# is stricter than the patch library of the Kubernetes API server: an edit that does not fit the
+# document raises EditError here, so the API server never receives it.
+
+# `Any` inside lists and objects: a recursive alias would need a cast at every step of a path.
+Json: TypeAlias = dict[str, Any] | list[Any] | str | int | float | bool | None
+Path: TypeAlias = tuple[str | int, ...]
+Operation: TypeAlias = dict[str, Any]
+
+
+class EditError(ValueError):
+    """An edit that does not fit the document it was made for."""
+
+
+class Edit(NamedTuple):
+    """One change: put `value` at `path`, append it to the list at `path`, or remove `path`."""
+
+    kind: Literal["put", "append", "remove"]
+    path: Path
+    value: Any = None
+
+
+def put(path: Path, value: Json) -> Edit:
+    """An edit that sets a member of an object, with missing parents, or replaces an element."""
+    return Edit("put", path, value)
+
+
+def append(path: Path, value: Json) -> Edit:
+    """An edit that appends `value` to the list at `path`, which `apply` creates if missing."""
+    return Edit("append", path, value)
+
+
+def remove(path: Path) -> Edit:
+    """An edit that removes the member or element at `path`, which must exist."""
+    return Edit("remove", path)
+
+
+def value_at(document: Json, path: Path) -> Json:
+    """The value at `path`. Raises KeyError, IndexError or TypeError if there is none."""
+    node: Any = document
+    for step in path:
+        node = node[step]
+    return node  # type: ignore[no-any-return]  # only the caller knows the type
+
+
+def find_value(document: Json, path: Path) -> Json:
+    """The value at `path`, or None if there is none."""
+    try:
+        return value_at(document, path)
+    except (LookupError, TypeError):
+        return None
+
+
+def pointer(path: Path) -> str:
+    """The JSON Pointer (RFC 6901) of `path`."""
+    steps = list(map(str, path))
+    plain = "/".join(("", *steps))
+    if "~" in plain or plain.count("/") > len(path):
+        return "/".join(["", *[step.replace("~", "~0").replace("/", "~1") for step in steps]])
+    return plain
+
+
+def apply(document: Json, edits: Iterable[Edit]) -> tuple[Json, list[Operation]]:
+    """A new document with all `edits` made, and the JSON Patch operations in order.
+
+    All paths refer to `document` as given: `apply` makes removals last and from the end, so the
+    indices of list elements stay valid. `document` is not changed; unchanged parts of the result
+    are the same Python objects as in `document`. Raises EditError if an edit does not fit the
+    document or if two edits change the same place.
+    """
+    batch = list(edits)
+    for edit in batch:
+        _check_fits(document, edit)
+    if len(batch) > 1:
+        _check_disjoint(batch)
+    working = _PatchBuilder(document)
+    removals = []
+    for edit in batch:
+        if edit.kind == "remove":
+            removals.append(edit)
+        else:
+            working.write(edit)
+    for edit in sorted(removals, key=_sort_key, reverse=True):
+        working.remove(edit.path)
+    return working.document, working.operations
+
+
+def _sort_key(edit: Edit) -> list[tuple[bool, int, str]]:
+    return [(isinstance(s, str), s if isinstance(s, int) else 0, str(s)) for s in edit.path]
+
+
+def _check_disjoint(batch: Sequence[Edit]) -> None:
+    written = [e.path for e in batch if e.kind != "append"]
+    places = set(written)
+    if len(places) < len(written):
+        raise EditError("two edits write to one place")
+    depths = {len(path) for path in places}
+    for edit in batch:
+        target = edit.path if edit.kind == "append" else edit.path[:-1]
+        if any(depth <= len(target) and target[:depth] in places for depth in depths):
+            raise EditError(f"an edit at {pointer(edit.path)} lies inside another edit")
+
+
+def _check_fits(document: Json, edit: Edit) -> None:
+    """Raise EditError if `edit` does not fit `document` as given.
+
+    Its path must not lead through an element that another edit of the batch appends.
+    """
+    if not edit.path and not (edit.kind == "append" and isinstance(document, list)):
+        raise EditError("the document itself cannot be replaced or removed")
+    node: Any = document
+    for step in edit.path:
+        if isinstance(node, dict) and isinstance(step, str):
+            node = node.get(step)
+        elif isinstance(node, list) and isinstance(step, int) and 0 <= step < len(node):
+            node = node[step]
+        elif node is not None or isinstance(step, int):
+            raise EditError(f"{pointer(edit.path)} does not fit the document")
+
+
+class _PatchBuilder:
+    """A document to which edits are applied. It copies each node at most once, before a change."""
+
+    def __init__(self, document: Json) -> None:
+        self.operations: list[Operation] = []
+        self._root = [document]  # a list, so that the document itself has a parent
+        self._copied: set[int] = set()
+
+    @property
+    def document(self) -> Json:
+        """The document as it is now."""
+        return self._root[0]
+
+    def write(self, edit: Edit) -> None:
+        path, value = edit.path, edit.value
+        parent, step, depth = self._reach(path)
+        existing = parent[step] if isinstance(parent, list) else parent.get(step)
+        if edit.kind == "append":
+            if isinstance(existing, list):
+                if id(existing) not in self._copied:
+                    existing = parent[step] = existing.copy()
+                    self._copied.add(id(existing))
+                existing.append(value)
+                self._record("add", (*path, "-"), value)
+                return
+            if existing is not None:
+                raise EditError(f"{pointer(path)} is not a list")
+            value = [value]
+        # One operation adds the highest missing parent, with everything below it. The missing steps
+        # are names, because `_check_fits` refuses a missing list element.
+        for missing in reversed(path[depth:]):
+            value = {str(missing): value}
+        parent[step] = value
+        is_new = existing is None and isinstance(parent, dict)
+        self._record("add" if is_new else "replace", path[:depth], value)
+
+    def remove(self, path: Path) -> None:
+        parent, step, depth = self._reach(path)
+        if depth < len(path) or (isinstance(parent, dict) and step not in parent):
+            raise EditError(f"{pointer(path)} does not exist")
+        del parent[step]
+        self._record("remove", path)
+
+    def _reach(self, path: Path) -> tuple[Any, Any, int]:
+        """The parent of the value at `path`, the step from it to the value, and the step's depth.
+
+        If a part of `path` is missing, they are those of the first missing part. All nodes on the
+        way are copies, so the caller may change them.
+        """
+        node: Any = self._root
+        for depth, step in enumerate((0, *path)):
+            if isinstance(node, dict) and isinstance(step, str):
+                child = node.get(step)
+            elif isinstance(node, list) and isinstance(step, int) and 0 <= step < len(node):
+                child = node[step]
+            else:
+                raise EditError(f"{pointer(path)} does not fit the document")
+            if depth == len(path) or (child is None and depth):  # at depth 0 null is the document
+                break
+            if isinstance(child, (dict, list)) and id(child) not in self._copied:
+                child = node[step] = child.copy()
+                self._copied.add(id(child))
+            node = child
+        return node, step, depth
+
+    def _record(self, kind: str, path: Path, *value: Json) -> None:
+        operation: Operation = {"op": kind, "path": pointer(path)}
+        if value:
+            operation["value"] = value[0]
+        self.operations.append(operation)
+
+
+# Read JSON of unknown structure, and display it in messages.
+#
+# A value of the wrong type counts as absent, so rules need not check types before they read.
+
+# A text as a JSON string, much faster than `json.dumps`.
+quote = encode_basestring_ascii
+
+
+def as_object(value: Any) -> Mapping[str, Any]:
+    """`value` if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_objects(value: Any) -> list[tuple[int, Mapping[str, Any]]]:
+    """The objects in the list `value` with their indices; empty if `value` is no list."""
+    if not isinstance(value, list):
+        return []
+    return [(index, item) for index, item in enumerate(value) if isinstance(item, dict)]
+
+
+def as_text(value: Any) -> str:
+    """`value` if it is a string, else the empty string."""
+    return value if isinstance(value, str) else ""
+
+
+def display(value: Any, limit: int = 60) -> str:
+    """The tenant's `value` for a message: quoted, on one line, at most `limit` characters."""
+    # Quoting makes a text longer, never shorter, so the rest would be cut off anyway.
+    is_text = isinstance(value, str)
+    quoted = quote(value[:limit]) if is_text else json.dumps(value, default=str)
+    return quoted if len(quoted) <= limit else f'{quoted[: limit - 4]}…"'

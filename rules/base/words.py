@@ -1,0 +1,87 @@
+"""Patterns in which `*` matches any characters, placeholders, and misspelt words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from rules.base.caching import MAX_ENTRIES, MAX_KEY_LENGTH
+
+# Patterns in which `*` matches any characters, and texts that contain placeholders.
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether `text` matches `pattern`, in which each `*` matches any characters, or none.
+
+    Takes time linear in both lengths, because tenants write the texts.
+    """
+    if "*" not in pattern:
+        return text == pattern
+    first, *middle, last = pattern.split("*")
+    if not text.startswith(first) or len(text) < len(first) + len(last):
+        return False
+    position, end = len(first), len(text) - len(last)
+    for piece in middle:
+        start = text.find(piece, position, end)
+        if start < 0:
+            return False
+        position = start + len(piece)
+    return text.endswith(last)
+
+
+def matches_any(patterns: Iterable[str], text: str) -> bool:
+    """Whether `text` matches one of `patterns`."""
+    if type(patterns) is tuple and len(text) <= MAX_KEY_LENGTH:
+        return _matches_any_cached(patterns, text)
+    return any(matches(pattern, text) for pattern in patterns)
+
+
+@lru_cache(maxsize=MAX_ENTRIES)
+def _matches_any_cached(patterns: tuple[str, ...], text: str) -> bool:
+    return any(matches(pattern, text) for pattern in patterns)
+
+
+def has_placeholder(value: str) -> bool:
+    """Whether `value` contains a template placeholder, such as `${POOL}` or `{{ .pool }}`."""
+    return "$" in value or "{{" in value
+
+
+# Compare words that users may have misspelt with the right ones.
+
+# A word in which more letters differ is another word.
+MOST_SLIPS = 2
+_NO_LETTERS = r"[^a-z0-9]+"
+
+
+def nearest_word(word: str, known: Iterable[str]) -> str | None:
+    """The first of `known` that `word` may be meant for; None if none is near.
+
+    A word that differs only in case and punctuation is nearer than one of other letters.
+    """
+    words = list(known)
+    letters = _letters(word)
+    for other in words:
+        if letters == _letters(other):
+            return other
+    for slips in range(1, MOST_SLIPS + 1):
+        for other in words:
+            if slips < len(other) - 1 and within_slips(slips, letters, _letters(other)):
+                return other
+    return None
+
+
+def within_slips(slips: int, one: str, other: str) -> bool:
+    """Whether inserting, removing or changing at most `slips` letters turns `one` into `other`."""
+    if abs(len(one) - len(other)) > slips:
+        return False
+    if not one or not other:
+        return True
+    if one[0] == other[0]:
+        return within_slips(slips, one[1:], other[1:])
+    ways = ((one[1:], other), (one, other[1:]), (one[1:], other[1:]))
+    return any(within_slips(slips - 1, *way) for way in ways)
+
+
+def _letters(word: str) -> str:
+    return re.sub(_NO_LETTERS, "", word.lower())

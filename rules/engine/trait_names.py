@@ -1,0 +1,139 @@
+"""Which annotations, labels, variables, images and commands rules may read.
+
+All others have no influence on what rules find, whatever their values.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+from rules.base.caching import BoundedCache
+from rules.base.traits import (
+    KNOWN_CLAIMS,
+    KNOWN_CONFIG_MAPS,
+    KNOWN_LIMIT_RANGES,
+    KNOWN_NODES,
+    KNOWN_QUEUES,
+    KNOWN_QUOTAS,
+    KNOWN_SHARE_POOLS,
+    PROFILE_ENFORCED_LABELS,
+    PROFILE_SCHEDULERS,
+)
+from rules.engine.traits import key_traits, traits_of_variable
+from rules.gpu.images import image_name, image_tag, vendor_of_image
+from rules.gpu.launchers import LAUNCHER_MARKS, LAUNCHERS_BY_IMAGE
+from rules.inventory.inventory import (
+    ConfigMap,
+    Inventory,
+    LimitRange,
+    LocalQueue,
+    NodeSurvey,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceQuota,
+    SharePool,
+)
+from rules.objects.pod import MIRROR
+from rules.profile.profile import Profile
+
+# Keys that rules read although nothing in them says so.
+_OTHER_KEYS = (MIRROR, "app.kubernetes.io/managed-by", "hami.io/webhook")
+# The same of variables.
+_OTHER_VARIABLES = ("TF_FORCE_UNIFIED_MEMORY", "CUDF_PANDAS_RMM_MODE")
+# Rules that tell ordinary images apart.
+RULES_ABOUT_EVERY_IMAGE = frozenset({"untrusted-gpu-image"})
+# Of a container that mounts no path of the node: one of them is in every command of interest.
+_COMMAND_MARKS = (
+    *LAUNCHER_MARKS,
+    *("--rmm-managed-memory", "CUDA_VISIBLE_DEVICES", "MIG-", "sleep", "tail"),
+)
+_COMMAND_MARK = re.compile("|".join(map(re.escape, _COMMAND_MARKS)).encode())
+
+
+class NameTable(BoundedCache[str, bool]):
+    """Whether rules may read something, by its name."""
+
+    def __init__(self, may_be_read: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._may_be_read = may_be_read
+
+    def __missing__(self, name: str) -> bool:
+        """The answer for a new `name`."""
+        return self.store(name, self._may_be_read(name))
+
+
+def read_keys(profile: Profile) -> NameTable:
+    """The keys of annotations and labels that rules may read with `profile`."""
+    fractions = profile.fractions
+    optional = (key for f in fractions for key in (f.target, f.portion, f.memory, f.cards))
+    known = frozenset(
+        (
+            *_OTHER_KEYS,
+            *profile.request_annotations,
+            *(key for key in optional if key),
+            *(reference.annotation for reference in profile.injected_references),
+        )
+    )
+    return NameTable(lambda key: key in known or bool(key_traits(key)))
+
+
+def read_variables(profile: Profile) -> NameTable:
+    """The variables whose values rules may read with `profile`.
+
+    Rules may also read every variable to which `$(NAME)` in another text refers.
+    """
+    known = frozenset(_OTHER_VARIABLES)
+    return NameTable(lambda name: name in known or bool(traits_of_variable(name, profile)))
+
+
+def is_ordinary_image(image: str) -> bool:
+    """Whether only `RULES_ABOUT_EVERY_IMAGE`, and exceptions, tell `image` from others like it."""
+    is_latest = image_tag(image) == "latest"
+    return not (is_latest or vendor_of_image(image) or is_launcher_image(image))
+
+
+def is_launcher_image(image: str) -> bool:
+    """Whether a container of `image` may run a known launcher without naming it."""
+    return image_name(image) in LAUNCHERS_BY_IMAGE
+
+
+def may_read_command(text: bytes) -> bool:
+    """Whether rules may find something in `text`, the `command` or `args` of a container in JSON.
+
+    That holds for containers whose image is of no launcher, in pods that mount no path of the node,
+    and for texts without escape sequences for letters.
+    """
+    return _COMMAND_MARK.search(text) is not None
+
+
+# The traits that do not come from a pod: what its profile says, and which objects are known.
+
+_TRAITS: Mapping[type, int] = {
+    ConfigMap: KNOWN_CONFIG_MAPS,
+    LimitRange: KNOWN_LIMIT_RANGES,
+    LocalQueue: KNOWN_QUEUES,
+    NodeSurvey: KNOWN_NODES,
+    ResourceClaim: KNOWN_CLAIMS,
+    ResourceClaimTemplate: KNOWN_CLAIMS,
+    ResourceQuota: KNOWN_QUOTAS,
+    SharePool: KNOWN_SHARE_POOLS,
+}
+
+
+def inventory_traits(inventory: Inventory) -> int:
+    """The traits of every subject that is evaluated with `inventory`."""
+    return inventory.once(_inventory_traits, None) if inventory else 0
+
+
+def _inventory_traits(inventory: Inventory, _argument: None) -> int:
+    traits = 0
+    for kind in inventory.records:
+        traits |= _TRAITS.get(kind, 0)
+    return traits
+
+
+def profile_traits(profile: Profile) -> int:
+    """The traits of every subject that is evaluated with `profile`."""
+    traits = PROFILE_SCHEDULERS if profile.schedulers else 0
+    if any(affinity.enforce for affinity in profile.affinities):
+        traits |= PROFILE_ENFORCED_LABELS
+    return traits

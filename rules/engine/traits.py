@@ -1,0 +1,278 @@
+"""Extract the traits of a pod, from its plain data if well-formed and else from its view."""
+
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from rules.base.caching import cached_by_text
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.quantity import Quantity
+from rules.base.traits import (
+    ALIYUN_PREFIX,
+    ANNOTATION_WORDS,
+    CLAIM,
+    CUDA_IMAGE,
+    CUSTOM_SCHEDULER,
+    DEVICE_CLAIM,
+    ENV_FROM,
+    EPHEMERAL,
+    GPU,
+    GPU_ANNOTATION,
+    GPU_KEY,
+    GPU_RESOURCE,
+    GPU_VARIABLE,
+    GPU_WORKLOAD,
+    HOST_PATH,
+    INIT,
+    KEY_WORDS,
+    LD_PREFIX,
+    LD_VARIABLE,
+    NATIVE_TAINT_PREFIX,
+    NODE_AGENT,
+    NODE_SELECTION,
+    NVIDIA_CARD,
+    ODD_AMOUNT,
+    OTHER_GPU_RESOURCE,
+    OWN_PREFIX,
+    POD_FIELD_TRAITS,
+    PRIVILEGED,
+    QUOTA,
+    REQUIRED,
+    SEVERAL_GPUS,
+    SHARE,
+    TOLERATION,
+    UNKNOWN_RESOURCE,
+    VARIABLE_WORDS,
+)
+from rules.base.words import matches_any
+from rules.gpu.devices import NATIVE, Device, devices, parse_devices
+from rules.gpu.images import is_cuda_image
+from rules.objects.container import POD_SPEC, Container, is_host_process
+from rules.objects.kubernetes_objects import KubernetesObject, Quota
+from rules.objects.pod import DEFAULT_SCHEDULER, Pod
+from rules.profile.profile import Profile
+from rules.workloads.pod_search import Subject
+
+# The traits that a container's resources give a pod.
+
+_ONE = 10**9  # in the unit of `Quantity.nano`
+
+
+def resource_traits(
+    limits: Mapping[str, Any], requests: Mapping[str, Any], known: Mapping[str, Device], claims: Any
+) -> int:
+    """The traits of a container with these resources and claims; `known` are its `devices`."""
+    traits = CLAIM if claims else 0
+    if len(known) > 1:
+        traits |= SEVERAL_GPUS
+    for name in {*limits, *requests} - NATIVE:
+        traits |= _single_resource_traits(name, known.get(name))
+    return traits
+
+
+def _single_resource_traits(name: str, device: Device | None) -> int:
+    traits = SHARE if name.startswith(ALIYUN_PREFIX) else 0
+    if device is None:
+        return traits | UNKNOWN_RESOURCE
+    traits |= GPU_RESOURCE
+    if name != NVIDIA_CARD:
+        traits |= OTHER_GPU_RESOURCE
+    if device.resource.sharing == "share":
+        traits |= SHARE
+    if not device.is_plain_count:
+        traits |= ODD_AMOUNT
+    for amount in (device.limit, device.request):
+        if isinstance(amount, Quantity) and amount.nano > _ONE:
+            traits |= SEVERAL_GPUS
+    return traits
+
+
+# Extract the traits that a container has because of the names of its variables.
+
+_NAME = itemgetter("name")
+
+
+def variable_traits(env: Any, profile: Profile) -> int:
+    """The traits of a container with the list `env`."""
+    names, traits = _variable_names(env), 0
+    found = set(map(profile.variable_traits.get, names))
+    if None in found:  # some of the names were not met before
+        found = {traits_of_variable(name, profile) for name in names}
+    for traits_of_one in found:
+        traits |= traits_of_one or 0
+    return traits
+
+
+def _variable_names(env: Any) -> set[str]:
+    """The names in `env`; in the usual case at a tenth of what it costs to look at each entry."""
+    try:
+        return set(map(_NAME, env or ()))
+    except (LookupError, TypeError):  # not all are entries with a name
+        return {as_text(entry.get("name")) for _, entry in as_objects(env)}
+
+
+def traits_of_variable(name: Any, profile: Profile) -> int:
+    """The traits of a container that sets the variable `name`."""
+    name = as_text(name)
+    traits = LD_VARIABLE if name.startswith(LD_PREFIX) else 0
+    has_gpu_word = any(word in name for word in VARIABLE_WORDS)
+    is_known = profile.visible_variable(name) is not None
+    if has_gpu_word or is_known or matches_any(profile.alternative_variables, name):
+        traits |= GPU_VARIABLE
+    return profile.variable_traits.store(name, traits)
+
+
+_POD_FIELDS = frozenset(POD_FIELD_TRAITS)
+_ROLE_TRAITS = {"init": INIT, "app": 0, "ephemeral": EPHEMERAL}
+_FIELD_TRAITS = tuple((field, _ROLE_TRAITS[role]) for (field,), role in POD_SPEC.container_lists)
+
+
+class PodTraits(NamedTuple):
+    """The traits of a pod, and where they come from: an edit of one part leaves the others known.
+
+    `containers` has the traits of the variables, of the resources and of the other fields of each,
+    and its GPU resources, which are parsed for them.
+    """
+
+    all: int
+    spec: int
+    metadata: int
+    containers: list[tuple[int, int, int, dict[str, Device]]]
+
+
+def traits_of(subject: Subject) -> int:
+    """The traits of `subject`; those of a pod are computed once and stored in its view."""
+    if isinstance(subject, KubernetesObject):
+        return subject.kind_trait or _workload_traits(subject)
+    if not isinstance(subject, Pod):
+        return QUOTA if isinstance(subject, Quota) else DEVICE_CLAIM
+    if subject.traits is None:
+        traits = _pod_spec_traits(subject) | _pod_metadata_traits(subject)
+        if subject.container_traits is None:
+            of_containers = 0
+            for container in subject.containers:
+                of_containers |= _container_traits(container)
+            subject.container_traits = of_containers
+        subject.traits = traits | subject.container_traits
+    return subject.traits
+
+
+def _workload_traits(workload: KubernetesObject) -> int:
+    traits = 0
+    for pod in workload.pods:
+        of_pod = traits_of(pod)
+        if of_pod & GPU and not pod.is_component:
+            traits |= GPU_WORKLOAD
+        if of_pod & HOST_PATH and workload.object.kind == "DaemonSet":
+            traits |= NODE_AGENT
+    return traits
+
+
+def raw_traits(spec: Mapping[str, Any], metadata: Mapping[str, Any], profile: Profile) -> PodTraits:
+    """The traits of a well-formed pod.
+
+    `spec` and `metadata` must have passed `fast_path.well_formed_pod`. No view is made.
+    """
+    own, by_metadata = _spec_traits(spec), _metadata_traits(metadata, profile)
+    traits, containers = own | by_metadata, []
+    for field, role_traits in _FIELD_TRAITS:
+        for raw in spec.get(field) or ():
+            by_variables, by_resources = variable_traits(raw.get("env"), profile), 0
+            resources, devices_by_name = raw.get("resources"), {}
+            if resources:
+                limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+                claims = resources.get("claims")
+                if claims or not (NATIVE.issuperset(limits) and NATIVE.issuperset(requests)):
+                    devices_by_name = parse_devices(limits, requests, profile)
+                    by_resources = resource_traits(limits, requests, devices_by_name, claims)
+            others = role_traits | _other_traits(raw)
+            traits |= by_variables | by_resources | others
+            containers.append((by_variables, by_resources, others, devices_by_name))
+    return PodTraits(traits, own, by_metadata, containers)
+
+
+def set_traits(pod: Pod, traits: PodTraits) -> None:
+    """Store the results of `raw_traits` in the view of the same pod."""
+    pod.traits, pod.spec_traits, pod.metadata_traits = traits.all, traits.spec, traits.metadata
+    for container, known in zip(pod.containers, traits.containers, strict=True):
+        container.variable_traits, container.resource_traits = known[:2]
+        container.other_traits, container.devices = known[2:]
+
+
+def _spec_traits(spec: Mapping[str, Any]) -> int:
+    traits = 0
+    for field in _POD_FIELDS.intersection(spec):
+        if spec[field]:
+            traits |= POD_FIELD_TRAITS[field]
+    affinity = spec.get("affinity")
+    if affinity and as_object(as_object(affinity).get("nodeAffinity")).get(REQUIRED) is not None:
+        traits |= NODE_SELECTION
+    scheduler = spec.get("schedulerName")
+    if scheduler and scheduler != DEFAULT_SCHEDULER:
+        traits |= CUSTOM_SCHEDULER
+    for _, toleration in as_objects(spec.get("tolerations")):
+        if not as_text(toleration.get("key")).startswith(NATIVE_TAINT_PREFIX):
+            traits |= TOLERATION
+    traits |= PRIVILEGED if is_host_process(spec) else 0
+    for _, volume in as_objects(spec.get("volumes")):
+        if "hostPath" in volume:
+            traits |= HOST_PATH
+    return traits
+
+
+def _pod_spec_traits(pod: Pod) -> int:
+    if pod.spec_traits is None:
+        pod.spec_traits = _spec_traits(pod.spec)
+    return pod.spec_traits
+
+
+def _pod_metadata_traits(pod: Pod) -> int:
+    if pod.metadata_traits is None:
+        pod.metadata_traits = _metadata_traits(pod.metadata, pod.profile)
+    return pod.metadata_traits
+
+
+def _metadata_traits(metadata: Mapping[str, Any], profile: Profile) -> int:
+    annotations = as_object(metadata.get("annotations"))
+    traits = 0 if profile.request_annotations.isdisjoint(annotations) else GPU_ANNOTATION
+    for keys in (annotations, as_object(metadata.get("labels"))):
+        for key in keys:
+            traits |= key_traits(key)
+    return traits
+
+
+@cached_by_text
+def key_traits(key: str) -> int:
+    """The traits of a pod with the annotation or label `key`."""
+    if key.startswith(OWN_PREFIX):
+        return 0
+    lower = key.lower()
+    return GPU_KEY if any(word in lower for word in (*KEY_WORDS, *ANNOTATION_WORDS)) else 0
+
+
+def _container_traits(container: Container) -> int:
+    raw, profile = container.raw, container.profile
+    if container.resource_traits is None:
+        container.resource_traits = resource_traits(
+            container.limits, container.requests, devices(container), container.claims
+        )
+    if container.variable_traits is None:
+        container.variable_traits = variable_traits(raw.get("env"), profile)
+    if container.other_traits is None:
+        container.other_traits = _ROLE_TRAITS[container.role] | _other_traits(raw)
+    return container.resource_traits | container.variable_traits | container.other_traits
+
+
+def _other_traits(raw: Mapping[str, Any]) -> int:
+    traits = 0
+    sources = raw.get("envFrom")
+    for _, source in as_objects(sources) if sources else ():
+        traits |= GPU_VARIABLE if source.get("prefix") else ENV_FROM
+    if is_cuda_image(as_text(raw.get("image"))):
+        traits |= CUDA_IMAGE
+    security = raw.get("securityContext")
+    if security and isinstance(security, dict):
+        added = as_object(security.get("capabilities")).get("add")
+        if security.get("privileged") is True or added or is_host_process(raw):
+            traits |= PRIVILEGED
+    return traits

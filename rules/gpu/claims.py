@@ -1,0 +1,72 @@
+"""Which device classes have GPUs, and which claims a pod declares and uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rules.base.json_values import as_objects, as_text
+from rules.gpu.devices import DEVICE_CLASS_PREFIX
+from rules.inventory.inventory import DeviceClass, Inventory, ResourceClaim, ResourceClaimTemplate
+from rules.objects.pod import Pod
+from rules.profile.profile import Profile, Resource
+
+# Which device classes of claims have GPUs.
+
+# The vendor of classes that a profile names by a pattern only: they may have any devices.
+OTHER = "other"
+
+
+def is_gpu_class(name: str, profile: Profile, inventory: Inventory) -> bool:
+    """Whether `profile` knows the class, or the resource that its DeviceClass names."""
+    return any(_is_gpu(resource) for resource in _resources(name, profile, inventory))
+
+
+def is_partition_class(name: str, profile: Profile, inventory: Inventory) -> bool:
+    """Whether the devices of the class are parts of cards, of which a node has many."""
+    resources = _resources(name, profile, inventory)
+    return any(resource is not None and resource.sharing == "partition" for resource in resources)
+
+
+def is_gpu_resource(name: str, profile: Profile) -> bool:
+    """Whether `profile` knows the resource, and not merely that it is some device class."""
+    return _is_gpu(profile.resource(name))
+
+
+def _resources(name: str, profile: Profile, inventory: Inventory) -> Iterator[Resource | None]:
+    """What `profile` knows of the class `name`, and of the resource that its DeviceClass names."""
+    yield profile.resource(f"{DEVICE_CLASS_PREFIX}{name}")
+    known = inventory.find(DeviceClass, name)
+    if known is not None:
+        yield profile.resource(known.extended_resource)
+
+
+def _is_gpu(resource: Resource | None) -> bool:
+    return resource is not None and resource.vendor != OTHER
+
+
+# The resource claims that a pod declares, and that its containers use by name.
+
+FIELD = "resourceClaims"
+
+
+def declared_claims(pod: Pod) -> list[tuple[int, Mapping[str, Any]]]:
+    """The entries of `resourceClaims` with their indices."""
+    return as_objects(pod.spec.get(FIELD))
+
+
+def used_claims(pod: Pod) -> frozenset[str]:
+    """The names of the claims that containers use."""
+    return frozenset(as_text(claim.get("name")) for c in pod.containers for _, claim in c.claims)
+
+
+def device_classes(
+    entry: Mapping[str, Any], inventory: Inventory, namespace: str
+) -> frozenset[str]:
+    """The device classes of the claim, or of the template, that an entry of a pod refers to."""
+    claim = inventory.find(ResourceClaim, as_text(entry.get("resourceClaimName")), namespace)
+    if claim is not None:
+        return claim.classes
+    template = as_text(entry.get("resourceClaimTemplateName"))
+    found = inventory.find(ResourceClaimTemplate, template, namespace)
+    return found.classes if found else frozenset()

@@ -1,0 +1,293 @@
+"""The commands in a script that start containers with GPUs, or label nodes."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from rules.base.json_values import display
+from rules.finding import Finding
+from rules.gpu.visibility import Visibility, parse_visibility
+from rules.gpu.volumes import clean_path, is_gpu_file
+from rules.objects.file_settings import ContainerSetting
+from rules.profile.profile import VisibleDevices
+
+# The words of commands in the text of a script. Every function is linear in its input.
+
+# The words of a command: quoted texts, escaped characters and others, up to what ends the command.
+_WORD = r"""[ \t]* (?: \\\r?\n [ \t]* )*
+    ((?: "(?:[^"\\]|\\.){0,4096}" | '[^']{0,4096}' | \\[^\n] | [^\s"'\\;|&()<>`] )+)"""
+_MAX_WORDS = 200
+# A word of a script, or the end of a line. A quotation that is never closed goes to the end.
+_SCRIPT_WORD = r"""
+    \n | (?: "(?:[^"\\]|\\.?)*+(?:"|\Z) | '[^']*(?:'|\Z) | \\.? | [^\s"'\\]++ )++"""
+# A text that is one word: nothing in it quotes, escapes or separates.
+_ONE_WORD = r"""[^\s"'\\]+"""
+# Programs whose arguments are texts, or names of programs that they do not start.
+_MENTIONING = frozenset({"echo", "printf", "pip", "pip3", "which"})
+# How far back the beginning of a line is looked for
+_MAX_LINE = 1000
+
+Span = tuple[int, int]
+
+
+class ScriptWord(NamedTuple):
+    """A word between blanks; `is_mention` if it may be part of a text, and start nothing."""
+
+    text: str
+    is_mention: bool
+
+
+def find_commands(text: str, start: str) -> Iterator[tuple[list[str], list[Span]]]:
+    """The commands in `text` that begin where the pattern `start` matches, without comments.
+
+    Of each its words, unquoted, and where they are; at least one.
+    """
+    end = 0
+    for match in _pattern(start).finditer(text):
+        if match.start() < end or _is_comment(text, match.start()):
+            continue
+        spans = list(_words(text, match.start()))
+        end = spans[-1][1] if spans else match.end()
+        if spans:
+            yield [_unquoted(text[a:b]) for a, b in spans], spans
+
+
+def script_words(text: str) -> Iterable[ScriptWord]:
+    """The words of a script, without quotes; those in a quotation that has blanks are mentions.
+
+    So are those behind `echo` and its like, up to the end of the command.
+    """
+    if _pattern(_ONE_WORD).fullmatch(text):  # most arguments are
+        return (ScriptWord(text, is_mention=False),)
+    return _script_words(text)
+
+
+def _script_words(text: str) -> Iterator[ScriptWord]:
+    mentions, separators = False, (";", "|", "&")
+    for match in _pattern(_SCRIPT_WORD).finditer(text.replace("\\\n", " ")):
+        parts = match[0].split()
+        for part in parts:
+            yield ScriptWord(part.strip("\"'"), mentions or len(parts) > 1)
+        name = match[0].lstrip("(;|&`$").rpartition("/")[2]
+        ends = not parts or match[0].startswith(separators) or match[0].endswith(separators)
+        mentions = name in _MENTIONING or (mentions and not ends)
+
+
+def _words(text: str, start: int) -> Iterator[tuple[int, int]]:
+    """Where the words of the command at `start` are."""
+    for _ in range(_MAX_WORDS):
+        match = _pattern(_WORD).match(text, start)
+        if not match or match[1].startswith("#"):
+            return
+        yield match.span(1)
+        start = match.end()
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """The pattern, compiled when it is needed: few pods and files are searched for commands."""
+    return re.compile(text, re.DOTALL | (re.VERBOSE if text in (_WORD, _SCRIPT_WORD) else 0))
+
+
+def _unquoted(word: str) -> str:
+    return re.sub(r"\\(.)|[\"']", r"\1", word)
+
+
+def _is_comment(text: str, offset: int) -> bool:
+    """Whether the line of `offset` has begun a comment before it."""
+    start = max(0, offset - _MAX_LINE)
+    line = text[max(start, text.rfind("\n", start, offset) + 1) : offset].lstrip()
+    return line.startswith(("#", "//")) or " #" in line
+
+
+# Commands that start containers with GPUs, in the text of a script or as a list of words.
+#
+# Every function is linear in its input.
+
+_TOOLS = frozenset({"docker", "podman", "nerdctl", "ctr"})
+_VERBS = frozenset({"run", "create"})
+_CONTAINER_TOOL = r"(?<![\w.-])(?:docker|podman|nerdctl|ctr)(?=[ \t])"
+# Before the verb: options of the tools themselves that take a word
+_TOOL_OPTIONS = frozenset(
+    {"-n", "--namespace", "-a", "--address", "-H", "--host", "-c", "--context", "--config"}
+    | {"-l", "--log-level", "--connection", "--url", "--root", "--storage-driver"}
+)
+# Options of `run` that take no word
+_FLAGS = frozenset(
+    {"--rm", "--detach", "--interactive", "--tty", "--init", "--privileged", "--read-only"}
+    | {"--publish-all", "--no-healthcheck", "--oom-kill-disable", "--sig-proxy", "--quiet"}
+    | {"--disable-content-trust", "--replace", "--net-host", "--rootfs", "--null-io", "--no-hosts"}
+    | {"--http-proxy", "--tls-verify", "--env-host", "--rmi", "--no-pivot", "--with-ns", "--cni"}
+)
+_FLAG_LETTERS = frozenset("ditPqR")
+_GPU_OPTIONS = {"--gpus": "--gpus", "--runtime": "--runtime", "--device": "--device"}
+_ENVIRONMENT = frozenset({"-e", "--env"})
+
+
+class RunOption(NamedTuple):
+    """An option of a command that starts a container.
+
+    - `tool`: the command, such as `docker run`.
+    - `name`, `value`: the option, or the variable that it sets; None if it only passes one on.
+    - `is_variable`: whether `name` is a variable.
+    - `word`: the index of the word of the command that has the option, from 0.
+    """
+
+    tool: str
+    name: str
+    value: str | None
+    is_variable: bool
+    word: int
+
+
+class FoundOption(NamedTuple):
+    """An option in a text, where it is, and where its command begins."""
+
+    option: RunOption
+    start: int
+    end: int
+    command: int
+
+
+def find_run_options(text: str) -> Iterator[FoundOption]:
+    """The options of all commands in `text` that may give a container GPUs."""
+    if not any(tool in text for tool in _TOOLS):  # cheaper than the pattern
+        return
+    for words, spans in find_commands(text, _CONTAINER_TOOL):
+        for option in run_options(words):
+            yield FoundOption(option, *spans[option.word], spans[0][0])
+
+
+def run_options(words: Sequence[str]) -> Iterator[RunOption]:
+    """The options in `words`, of which the first is the tool, that may give a container GPUs."""
+    tool = words[0].rpartition("/")[2] if words else ""
+    position = 1
+    while position < len(words) and words[position].startswith("-"):
+        position += 2 if words[position] in _TOOL_OPTIONS else 1
+    if words[position : position + 1] in (["container"], ["containers"]):
+        position += 1
+    verb = words[position] if position < len(words) else ""
+    if tool not in _TOOLS or verb not in _VERBS:
+        return
+    command = f"{tool} {verb}"
+    position += 1
+    while position < len(words) and words[position].startswith("-") and words[position] != "--":
+        word = words[position]
+        name, equals, value = word.partition("=")
+        index = position
+        position += 1
+        if not equals and not _is_flag(word):
+            value = words[position] if position < len(words) else ""
+            position += 1
+        if option := _option(command, name, value, index):
+            yield option
+
+
+def gives_gpu(option: RunOption, known: VisibleDevices | None) -> bool:
+    """Whether `option` gives the new container a GPU; `known` is what is known of its variable."""
+    if option.is_variable:
+        # A variable without a value is passed on, and nobody knows which it has.
+        return known is not None and (
+            option.value is None or parse_visibility(option.value, known) is Visibility.GRANTED
+        )
+    value = option.value or ""
+    if option.name == "--device":
+        return is_gpu_device(value)
+    return option.name == "--gpus" or value.startswith("nvidia")
+
+
+def is_gpu_device(text: str) -> bool:
+    """Whether `text` is a device file of a GPU, perhaps with `:` and more, or a CDI device."""
+    kind, equals, _ = text.partition("=")
+    if equals and not text.startswith("/"):
+        return "gpu" in kind.partition("/")[2]
+    path = clean_path(text.partition(":")[0])
+    return path.startswith("/dev/") and is_gpu_file(path)
+
+
+def _option(command: str, name: str, value: str, index: int) -> RunOption | None:
+    if name in _ENVIRONMENT:
+        variable, equals, text = value.partition("=")
+        return RunOption(command, variable, text if equals else None, is_variable=True, word=index)
+    if name in _GPU_OPTIONS:
+        return RunOption(command, name, value, is_variable=False, word=index)
+    return None
+
+
+def _is_flag(word: str) -> bool:
+    if word.startswith("--"):
+        return word in _FLAGS
+    return len(word) > 1 and _FLAG_LETTERS.issuperset(word[1:])
+
+
+# Commands that label nodes, in the text of a script.
+
+_KUBECTL = r"(?<![\w.-])(?:kubectl|oc)(?=[ \t])"
+_NODES = frozenset({"node", "nodes", "no"})
+# Options of kubectl, and of `label`, that take a word.
+_LABEL_OPTIONS = frozenset(
+    {"-n", "--namespace", "--context", "--kubeconfig", "--cluster", "--user", "-s", "--server"}
+    | {"--as", "--as-group", "--token", "--request-timeout", "-v"}
+    | {"-l", "--selector", "--field-selector", "-f", "--filename", "-k", "--kustomize"}
+    | {"-o", "--output", "--field-manager", "--resource-version", "--template"}
+)
+
+
+class FoundLabel(NamedTuple):
+    """A label that a command sets or removes: None as `value`. `span` is that of the word."""
+
+    name: str
+    value: str | None
+    overwrites: bool
+    span: Span
+    command: int
+
+
+def find_node_labels(text: str) -> Iterator[FoundLabel]:
+    """The labels that `kubectl label nodes` sets or removes anywhere in `text`."""
+    for words, spans in find_commands(text, _KUBECTL):
+        places = list(_arguments(words))
+        arguments = [words[place] for place in places]
+        if arguments[:1] != ["label"] or not arguments[1:]:
+            continue
+        if arguments[1].partition("/")[0] not in _NODES:
+            continue
+        overwrites = any(word in ("--overwrite", "--overwrite=true") for word in words)
+        for place in places[2:]:
+            name, equals, value = words[place].partition("=")
+            if equals:
+                yield FoundLabel(name, value, overwrites, spans[place], spans[0][0])
+            elif name.endswith("-"):
+                yield FoundLabel(name[:-1], None, overwrites, spans[place], spans[0][0])
+
+
+def _arguments(words: list[str]) -> Iterator[int]:
+    """The indices of the words after the command that are neither options nor their values."""
+    position = 1
+    while position < len(words):
+        if not words[position].startswith("-"):
+            yield position
+        elif words[position] in _LABEL_OPTIONS:
+            position += 1
+        position += 1
+
+
+# Settings by which files that are no manifests give containers GPUs.
+
+
+def uncounted_gpus(setting: ContainerSetting, message: str) -> Iterator[Finding]:
+    """Yield `setting` unless it is a variable that gives no GPU.
+
+    `message` has `{holder}` and `{what}`, the setting with its value.
+    """
+    value, known = setting.value, setting.variable
+    if known and value is not None and parse_visibility(value, known) is not Visibility.GRANTED:
+        return
+    what = f"{setting.name}={display(value)}" if value else setting.name
+    yield Finding(
+        path=(),
+        key=setting.name,
+        message=message.format(holder=setting.holder, what=what),
+        help="on a cluster, run it as a pod that requests a GPU in resources.limits",
+    )

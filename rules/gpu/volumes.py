@@ -1,0 +1,216 @@
+"""What a pod mounts: paths of the node, device files, and memory."""
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rules.base.json_values import Path, as_object, as_text
+from rules.gpu.commands import expand
+from rules.objects.container import Container
+from rules.objects.pod import Pod
+
+# Which paths of the node a pod mounts into its containers.
+
+# Characters of the longest path that a kernel accepts (limits.h, PATH_MAX).
+LONGEST_PATH = 4096
+_LONGEST = 5
+_PROCESS_FOLDERS = (["root"], ["cwd"])
+
+
+class HostMount(NamedTuple):
+    """A container sees `path` of the node through `volume`; `field` is the volume's path field."""
+
+    container: Container
+    volume: str
+    path: str
+    field: Path
+    read_only: bool
+
+    @property
+    def key(self) -> str:
+        """The `key` of findings about the volume."""
+        return f"volume.{self.volume}"
+
+
+def host_mounts(pod: Pod) -> Sequence[HostMount]:
+    """Every mount of a hostPath volume in a container. The path includes `subPath`.
+
+    A volume that no container mounts is left out, and so is a path that no kernel accepts.
+    """
+    if pod.host_mounts is None:
+        pod.host_mounts = tuple(_host_mounts(pod))
+    mounts: tuple[HostMount, ...] = pod.host_mounts
+    return mounts
+
+
+def _host_mounts(pod: Pod) -> Iterator[HostMount]:
+    volumes = {as_text(v.get("name")): (i, p) for i, v in pod.volumes if (p := host_path(v))}
+    if not volumes:
+        return
+    for container in pod.containers:
+        for _, mount in container.mounts:
+            name = as_text(mount.get("name"))
+            if name in volumes:
+                index, path = volumes[name]
+                node_path = _join(path, _sub_path(container, mount))
+                if len(node_path) > LONGEST_PATH:
+                    continue
+                field = (*pod.path, "volumes", index, "hostPath", "path")
+                yield HostMount(container, name, node_path, field, mount.get("readOnly") is True)
+
+
+def by_volume(mounts: Iterable[HostMount]) -> Iterator[tuple[HostMount, ...]]:
+    """`mounts` in one group for each volume."""
+    groups: dict[str, list[HostMount]] = {}
+    for mount in mounts:
+        groups.setdefault(mount.volume, []).append(mount)
+    return map(tuple, groups.values())
+
+
+def containers_of(mounts: Iterable[HostMount]) -> tuple[Container, ...]:
+    """The containers that have `mounts`."""
+    return tuple(mount.container for mount in mounts)
+
+
+def _sub_path(container: Container, mount: Mapping[str, Any]) -> str:
+    """The mounted part of the volume; empty, which means all of it, if the pod does not show it."""
+    sub_path = as_text(mount.get("subPath"))
+    return sub_path or expand(container, as_text(mount.get("subPathExpr"))) or ""
+
+
+def _join(path: str, sub_path: str) -> str:
+    """The cleaned path of `sub_path` in `path`, which is clean.
+
+    Many mounts may show parts of one long path, so it is not cleaned for each of them.
+    """
+    if not sub_path:
+        return path
+    if path == "/" or path.startswith("/proc") or ".." in sub_path:
+        return clean_path(f"{path}/{sub_path}")
+    below = posixpath.normpath("/" + sub_path.lstrip("/"))
+    return path if below == "/" else path + below
+
+
+def host_path(volume: Mapping[str, Any]) -> str | None:
+    """The path on the node that `volume` shows, as `clean_path` writes it; None if none."""
+    path = as_object(volume.get("hostPath")).get("path")
+    cleaned = clean_path(path) if isinstance(path, str) and path else ""
+    return cleaned if 0 < len(cleaned) <= LONGEST_PATH else None
+
+
+def clean_path(path: str) -> str:
+    """`path` without `.`, `..`, doubled or trailing slashes, always absolute.
+
+    The root and the working directory of a process in `/proc` count as the root of the node.
+    """
+    path = posixpath.normpath("/" + path.lstrip("/"))
+    if not path.startswith("/proc/"):
+        return path
+    # A path can lead through many processes, so their parts are skipped and not cut off.
+    parts = path.split("/")
+    start = 1
+    while length := _length_of_process_root(parts[start : start + _LONGEST]):
+        start += length
+    return "/" + "/".join(parts[start:])
+
+
+def _length_of_process_root(parts: list[str]) -> int:
+    """How many of `parts` lead to the root or working directory of a process; 0 if none do.
+
+    They are `proc`, a process, perhaps `task` and a thread, then `root` or `cwd`.
+    """
+    if parts[0:1] != ["proc"]:
+        return 0
+    length = 5 if parts[2:3] == ["task"] else 3
+    return length if parts[length - 1 : length] in _PROCESS_FOLDERS else 0
+
+
+# Which files of a node are the device files of GPUs and other accelerators.
+
+# The directories that contain them, and much else.
+TREES = ("/dev", "/")
+# The files by which programs, such as virtual machines, drive devices of any kind themselves.
+_PASSED_THROUGH = r"/dev/vfio(/.+)?"
+# Where NVIDIA's operator keeps the files of the driver, those of the devices among them
+# (NVIDIA/gpu-operator assets/state-driver/0500_daemonset.yaml).
+DRIVER_ROOTS = frozenset(
+    f"{run}/nvidia{part}"
+    for run in ("/run", "/var/run")
+    for part in ("", "/driver", "/driver/dev", "/driver/dev/dri")
+)
+_NVIDIA_FILE = r"/dev/nvidia(\d+|ctl|-.+)"
+_GPU_FILE = r"""(?x)/dev/(
+        nvidia(\d+|ctl|-.+) | dxg               # NVIDIA, natively and under WSL
+      | dri(/.*)? | m?kfd                       # AMD, Intel, Hygon
+      | v?davinci(\d+|_manager.*)               # Huawei Ascend
+      | accel(\d+|/.*)? | hl(\d+|_controlD\d+)  # Intel Gaudi, Google TPU
+      | neuron\d+ | cambricon_.+ | iluvatar\d* | mxcd  # AWS, Cambricon, Iluvatar, MetaX
+      | gcu(\d+(vid\d+)?|ctl)? | mtgpu\.?\d*    # Enflame, Moore Threads
+      | biren(-m|/.*)? | xpu(\d+|ctrl) | vastai.* # Biren, Kunlunxin, Vastai
+      | nvhost-(.+-)?gpu | nvgpu(/.*)?          # NVIDIA's Tegra
+      | apex_\d+ | tenstorrent(/.*)? | rngd(/.*)?  # Coral, Tenstorrent, Furiosa
+      | char/(195|226):\d+                      # NVIDIA and DRM, by their numbers
+    )"""
+# Without the file of a card these give no access to one.
+_HELPER = r"/dev/nvidia(ctl|-uvm.*|-modeset|-caps(/.*)?)"
+MAJOR_NUMBERS = (195, 226)
+"""The numbers by which the kernel knows the devices of NVIDIA's driver and of DRM."""
+
+
+def is_gpu_file(path: str) -> bool:
+    """Whether the cleaned `path` is a device file of a GPU, or a directory of GPU drivers.
+
+    NVIDIA's files count below any directory: a driver may have its own root.
+    """
+    return (
+        path in DRIVER_ROOTS
+        or re.fullmatch(_GPU_FILE, path) is not None
+        or re.fullmatch(_NVIDIA_FILE, path[max(path.rfind("/dev/nvidia"), 0) :]) is not None
+    )
+
+
+def is_passed_through(path: str) -> bool:
+    """Whether the cleaned `path` is a file of devices that are passed through, maybe GPUs."""
+    return re.fullmatch(_PASSED_THROUGH, path) is not None
+
+
+def is_helper_file(path: str) -> bool:
+    """Whether the cleaned `path` is a file that NVIDIA's driver needs beside that of a card."""
+    return re.fullmatch(_HELPER, path) is not None
+
+
+# The shared memory of a pod: volumes in memory, and what its containers have at /dev/shm.
+
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a path in a container, not a file that we make
+# Characters of the longest path that a kernel accepts (limits.h, PATH_MAX).
+_LONGEST_PATH = 4096
+
+
+class MemoryVolume(NamedTuple):
+    """An `emptyDir` in memory: its position in `volumes`, its name, the `emptyDir` as written."""
+
+    position: int
+    name: str
+    source: Mapping[str, Any]
+
+
+def memory_volumes(pod: Pod) -> Iterator[MemoryVolume]:
+    """The volumes of `pod` that are in memory. Those of huge pages are not counted."""
+    for index, volume in pod.volumes:
+        source = as_object(volume.get("emptyDir"))
+        if source.get("medium") == "Memory":
+            yield MemoryVolume(index, as_text(volume.get("name")), source)
+
+
+def shared_memory_mount(container: Container) -> Mapping[str, Any] | None:
+    """The mount at /dev/shm, or at the directory above it; None if there is none."""
+    for _, mount in container.mounts:
+        path = as_text(mount.get("mountPath"))
+        if len(path) <= _LONGEST_PATH and _clean(path) in {SHARED_MEMORY, "/dev"}:
+            return mount
+    return None
+
+
+def _clean(path: str) -> str:
+    return posixpath.normpath("/" + path.lstrip("/"))

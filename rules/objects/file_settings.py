@@ -1,0 +1,52 @@
+"""Views of what files that are no manifests say about containers and nodes."""
+
+from typing import NamedTuple
+
+from rules.objects.object_ref import ObjectRef
+from rules.profile.profile import VisibleDevices
+
+# A view of a setting of a container in a file that is no manifest.
+
+
+class ContainerSetting(NamedTuple):
+    """What a Dockerfile, a compose file or a script sets for a container.
+
+    - `object`: the file, as a kind and a name.
+    - `holder`: what has the setting in messages, such as `service "web"`.
+    - `name`, `value`: the variable or the option. The value is None if nobody can know it, and
+      empty for an option without one.
+    - `variable`: what is known about it, if it is a variable of a container runtime.
+    """
+
+    object: ObjectRef
+    holder: str
+    name: str
+    value: str | None
+    variable: VisibleDevices | None = None
+
+    @property
+    def stable_path(self) -> str:
+        """What the setting belongs to, for the identity of findings."""
+        return self.holder
+
+
+# A view of a command of a script that labels nodes.
+
+
+class LabelCommand(NamedTuple):
+    """One label of a command `kubectl label nodes`.
+
+    - `object`: the file, as a kind and a name.
+    - `value`: what the label becomes; None if the command removes it.
+    - `overwrites`: whether the command may change a label that is there already.
+    """
+
+    object: ObjectRef
+    label: str
+    value: str | None
+    overwrites: bool
+
+    @property
+    def stable_path(self) -> str:
+        """What the label belongs to, for the identity of findings."""
+        return "kubectl label"

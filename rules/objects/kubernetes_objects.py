@@ -1,0 +1,168 @@
+"""Read-only views of objects for rules that are not about their pods."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from rules.base.json_values import Json, Path, as_object, as_objects, as_text, find_value
+from rules.objects.object_ref import ObjectRef
+from rules.objects.pod import Pod
+from rules.profile.profile import Profile
+
+# A read-only view of a ResourceClaim, or of the claim in a ResourceClaimTemplate.
+
+GROUP = "resource.k8s.io"
+# Kind -> the path of the claim's spec.
+CLAIM_PATHS: Mapping[str, tuple[str, ...]] = {
+    "ResourceClaim": ("spec",),
+    "ResourceClaimTemplate": ("spec", "spec"),
+}
+
+_MAX_NAME = 63  # characters: the name is a label of DNS
+
+
+class DeviceRequest(NamedTuple):
+    """A request of a claim: its `fields`, which are at `path` of the manifest, and its name.
+
+    An alternative has the name of the request, a slash, and its own. Where the API server accepts
+    no name, as one that is missing or there twice, it is the index: `#1`.
+    """
+
+    path: Path
+    fields: Mapping[str, Any]
+    name: str
+
+
+class DeviceClaim:
+    """A claim for devices. `spec` is at `path` of the manifest."""
+
+    def __init__(
+        self, owner: ObjectRef, profile: Profile, spec: Mapping[str, Any], path: Path
+    ) -> None:
+        self.object = owner
+        self.profile = profile
+        self.spec = spec
+        self.path = path
+        self.stable_path = ".".join(CLAIM_PATHS[owner.kind])
+        self.results_by_rule: dict[str, Any] = {}
+        """What each rule has said about this view, filled by `engine.evaluation`."""
+
+    def refresh(self, manifest: Json, _edited: Iterable[Path]) -> None:
+        """Show this claim as it is in `manifest`, which edits have made of the previous one."""
+        spec = as_object(find_value(manifest, self.path))
+        if spec is not self.spec:
+            self.spec, self.results_by_rule = spec, {}
+
+    def requests(self) -> Iterator[DeviceRequest]:
+        """Every request, and every alternative of one.
+
+        Until v1beta1 a request has the fields itself, and since v1beta2 in `exactly`.
+        """
+        listed = as_object(self.spec.get("devices")).get("requests")
+        for index, name, request in _named(listed):
+            path = (*self.path, "devices", "requests", index)
+            yield DeviceRequest(path, request, name)
+            yield DeviceRequest((*path, "exactly"), as_object(request.get("exactly")), name)
+            for number, own_name, alternative in _named(request.get("firstAvailable")):
+                place = (*path, "firstAvailable", number)
+                yield DeviceRequest(place, alternative, f"{name}/{own_name}")
+
+
+def _named(listed: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+    """The index, a name of its own, and the fields of each entry of a list."""
+    names: set[str] = set()
+    for index, entry in as_objects(listed):
+        name = as_text(entry.get("name"))[:_MAX_NAME]
+        if not name or name in names:
+            name = f"#{index}"
+        names.add(name)
+        yield index, name, entry
+
+
+# A read-only view of an object as a whole, for rules that are not about its pods.
+
+_JOB_SPECS: Mapping[str, Path] = {
+    "Job": ("spec",),
+    "CronJob": ("spec", "jobTemplate", "spec"),
+}
+
+
+class KubernetesObject:
+    """The object `raw`, which is at `path` of the manifest.
+
+    - `kind_trait`: the trait of its kind, 0 for a workload.
+    - `pods`: those of a workload; they are subjects of their own as well.
+    """
+
+    stable_path = ""
+    # Filled by `engine.bounds`.
+    steps: int | None = None
+
+    def __init__(
+        self,
+        owner: ObjectRef,
+        profile: Profile,
+        raw: Mapping[str, Any],
+        path: Path = (),
+        *,
+        kind_trait: int = 0,
+        pods: tuple[Pod, ...] = (),
+    ) -> None:
+        self.object = owner
+        self.profile = profile
+        self.raw = raw
+        self.path = path
+        self.kind_trait = kind_trait
+        self.pods = pods
+        self.results_by_rule: dict[str, Any] = {}
+        """What each rule has said about this view, filled by `engine.evaluation`."""
+
+    def refresh(self, manifest: Json, edited: Collection[Path]) -> None:
+        """Show this object as it is in `manifest`, which edits have made of the previous one."""
+        raw = as_object(find_value(manifest, self.path))
+        if raw is not self.raw:
+            self.raw, self.results_by_rule = raw, {}
+            for pod in self.pods:
+                pod.refresh(manifest, edited)
+
+    @property
+    def job_spec(self) -> tuple[Path, Mapping[str, Any]] | None:
+        """The path and the spec of the Job; None for other kinds, and for a part of an object."""
+        steps = _JOB_SPECS.get(self.object.kind)
+        if steps is None or any(pod.is_partial for pod in self.pods):
+            return None
+        spec = self.raw
+        for step in steps:
+            spec = as_object(spec.get(str(step)))
+        return (*self.path, *steps), spec
+
+
+# A read-only view of a ResourceQuota.
+
+# How the keys of a quota begin that limit a resource of pods.
+LIMITS, REQUESTS = "limits.", "requests."
+
+
+class Quota:
+    """A ResourceQuota."""
+
+    stable_path = "spec.hard"
+
+    def __init__(
+        self,
+        owner: ObjectRef,
+        profile: Profile,
+        hard: Mapping[str, Any],
+        path: Path = ("spec", "hard"),
+    ) -> None:
+        self.object = owner
+        self.profile = profile
+        self.hard = hard
+        self.path = path
+        self.results_by_rule: dict[str, Any] = {}
+        """What each rule has said about this view, filled by `engine.evaluation`."""
+
+    def refresh(self, manifest: Json, _edited: Iterable[Path]) -> None:
+        """Show this quota as it is in `manifest`, which edits have made of the previous one."""
+        hard = as_object(find_value(manifest, self.path))
+        if hard is not self.hard:
+            self.hard, self.results_by_rule = hard, {}

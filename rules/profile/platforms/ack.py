@@ -1,0 +1,110 @@
+"""What Alibaba Cloud's Container Service for Kubernetes (ACK) requires for shared GPUs."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from rules.profile.platforms.records import Feature, Minimum, OperatingSystem, Source
+
+ALIBABA = "Alibaba Cloud"
+SHARING_COMPONENT = Source(ALIBABA, "Manage the shared GPU scheduling component", "2026-06-23")
+COMPUTING_POWER_PAGE = Source(
+    ALIBABA, "Allocate computing power by scheduling shared GPU", "2026-03-26"
+)
+REGISTERED_CLUSTERS = Source(ALIBABA, "Shared GPU scheduling in registered clusters")
+
+# Both lists have fifteen regions. Thirteen are the same.
+_REGIONS_OF_BOTH = {
+    "cn-beijing": "China (Beijing)",
+    "cn-shanghai": "China (Shanghai)",
+    "cn-hangzhou": "China (Hangzhou)",
+    "cn-zhangjiakou": "China (Zhangjiakou)",
+    "cn-shenzhen": "China (Shenzhen)",
+    "cn-chengdu": "China (Chengdu)",
+    "cn-heyuan": "China (Heyuan)",
+    "cn-hongkong": "China (Hong Kong)",
+    "ap-southeast-5": "Indonesia (Jakarta)",
+    "ap-southeast-1": "Singapore",
+    "us-east-1": "US (Virginia)",
+    "us-west-1": "US (Silicon Valley)",
+    "ap-northeast-1": "Japan (Tokyo)",
+}
+_ALIBABA_LINUX = OperatingSystem(
+    "Alibaba Cloud Linux", ("alibaba cloud linux", "aliyun linux"), ("2", "3")
+)
+
+# The page's list of Kubernetes versions is empty.
+MEMORY_ISOLATION = Feature(
+    name="ack-memory-isolation",
+    title="isolation of GPU memory by cGPU",
+    source=SHARING_COMPONENT,
+    minimums=(
+        Minimum("driver", "418.87.01"),
+        Minimum("containerd", "1.4.3"),
+        Minimum("docker", "19.03.5"),
+    ),
+    operating_systems=(
+        _ALIBABA_LINUX,
+        OperatingSystem("CentOS", ("centos",), ("7.6", "7.7", "7.9")),
+        OperatingSystem("Ubuntu", ("ubuntu",), ("22.04",)),
+    ),
+    regions=MappingProxyType(
+        {
+            **_REGIONS_OF_BOTH,
+            "cn-wulanchabu": "China (Wulanchabu)",
+            "eu-central-1": "Germany (Frankfurt)",
+        }
+    ),
+    card_families=("P", "T", "V", "A", "H"),
+    max_pods_per_card=20,
+)
+
+COMPUTING_POWER = Feature(
+    name="ack-computing-power",
+    title="allocation of computing power by cGPU",
+    source=COMPUTING_POWER_PAGE,
+    minimums=(
+        Minimum("kubernetes", "1.20"),
+        Minimum("kube-scheduler", "1.28.1-aliyun-5.6-998282b9", cluster="1.28"),
+        Minimum("kube-scheduler", "v1.26.3-aliyun-4.1-a520c096", cluster="1.26"),
+        Minimum("kube-scheduler", "1.24.3-ack-2.0", cluster="1.24"),
+        Minimum("kube-scheduler", "1.22.15-ack-2.0", cluster="1.22"),
+        Minimum("kube-scheduler", "1.20.4-ack-8.0", cluster="1.20"),
+        Minimum("ack-ai-installer", "1.2.0", after=True),
+        Minimum("cgpu", "1.0.5"),
+    ),
+    regions=MappingProxyType(
+        {
+            **_REGIONS_OF_BOTH,
+            "ap-southeast-7": "Thailand (Bangkok)",
+            "cn-shanghai-finance-1": "China East 2 Finance",
+        }
+    ),
+)
+
+# The container-optimized edition of Alibaba Cloud Linux 3.
+CONTAINER_OPTIMIZED = Feature(
+    name="ack-container-optimized",
+    title="isolation of GPU memory on the container-optimized edition of Alibaba Cloud Linux 3",
+    source=SHARING_COMPONENT,
+    minimums=(Minimum("ack-ai-installer", "1.12.6"),),
+)
+
+REGISTERED = Feature(
+    name="ack-registered",
+    title="shared GPU scheduling in registered clusters",
+    source=REGISTERED_CLUSTERS,
+    minimums=(Minimum("kubernetes", "1.22"),),
+    operating_systems=(
+        _ALIBABA_LINUX,
+        OperatingSystem("CentOS", ("centos",), ("7.6", "7.7")),
+        OperatingSystem("Ubuntu", ("ubuntu",), ("16.04", "18.04")),
+    ),
+)
+
+FEATURES = (MEMORY_ISOLATION, COMPUTING_POWER, CONTAINER_OPTIMIZED, REGISTERED)
+
+# What a node with the value of `ack.node.gpu.schedule` needs, whatever the cluster.
+FEATURES_BY_MODE = MappingProxyType(
+    {"cgpu": (MEMORY_ISOLATION,), "core_mem": (MEMORY_ISOLATION, COMPUTING_POWER)}
+)

@@ -1,0 +1,42 @@
+"""Into which partitions GKE divides the GPUs of a node pool."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from rules.profile.platforms.records import Source
+
+GKE_PLUGIN = Source(
+    "Google Cloud",
+    "container-engine-accelerators at 09e2ab1, partition_gpu/partition_gpu.go",
+    url="https://github.com/GoogleCloudPlatform/container-engine-accelerators",
+)
+MIG_GUIDE = Source(
+    "NVIDIA",
+    "MIG user guide, supported GPUs and profiles",
+    url="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html",
+)
+
+_OF_80_GB = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
+
+# By the value of `cloud.google.com/gke-accelerator`. GKE's program for partitions does not compare
+# a size with the card; NVIDIA's guide says which cards have it, and which cards have none.
+PARTITIONS = MappingProxyType(
+    {
+        "nvidia-tesla-a100": ("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"),
+        "nvidia-a100-80gb": _OF_80_GB,
+        "nvidia-h100-80gb": _OF_80_GB,
+        "nvidia-h100-mega-80gb": _OF_80_GB,
+        "nvidia-h200-141gb": ("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"),
+        "nvidia-b200": ("1g.23gb", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"),
+        "nvidia-gb200": ("1g.23gb", "1g.47gb", "2g.47gb", "3g.93gb", "4g.93gb", "7g.186gb"),
+        "nvidia-rtx-pro-6000": ("1g.24gb", "2g.48gb", "4g.96gb"),
+        "nvidia-l4": (),
+        "nvidia-tesla-t4": (),
+        "nvidia-tesla-v100": (),
+        "nvidia-tesla-p100": (),
+        "nvidia-tesla-p4": (),
+    }
+)
+SIZES = frozenset(size for sizes in PARTITIONS.values() for size in sizes)
+"""Every size that is known, whichever card has it."""

@@ -1,0 +1,180 @@
+"""What NVIDIA's DRA driver refuses in the parameters that a claim has for it.
+
+The driver decodes them strictly and then validates them, in its webhook, if that is installed, and
+again on the node. Sources: `cmd/webhook/main.go` and `api/nvidia.com/resource/v1beta1` of
+kubernetes-sigs/dra-driver-nvidia-gpu, commit 3fe9487. What depends on feature gates of the
+driver is not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from rules.base.json_values import Path, as_text, display
+from rules.base.quantity import Malformed, Quantity, parse
+from rules.base.words import has_placeholder, nearest_word
+
+GROUP = "resource.nvidia.com"
+API_VERSION = f"{GROUP}/v1beta1"
+GPU, MIG = "GpuConfig", "MigDeviceConfig"
+# The other kinds, whose fields differ from release to release.
+OTHER_KINDS = (
+    *("VfioDeviceConfig", "LocalIPCConfig"),
+    *("ComputeDomainChannelConfig", "ComputeDomainDaemonConfig"),
+)
+TIME_SLICING, MPS = "TimeSlicing", "MPS"
+STRATEGIES = (TIME_SLICING, MPS)
+INTERVALS = ("Default", "Short", "Medium", "Long")
+SLICING_FIELD, MPS_FIELD = "timeSlicingConfig", "mpsConfig"
+SHARING_FIELDS = {GPU: ("strategy", SLICING_FIELD, MPS_FIELD), MIG: ("strategy", MPS_FIELD)}
+PERCENTAGE = "defaultActiveThreadPercentage"
+MEMORY, MEMORY_BY_DEVICE = "defaultPinnedDeviceMemoryLimit", "defaultPerDevicePinnedMemoryLimit"
+# Where fields belong that are written one level too high.
+HOMES: Mapping[str, tuple[str, ...]] = {
+    "sharing": ("strategy", SLICING_FIELD, MPS_FIELD),
+    SLICING_FIELD: ("interval",),
+    MPS_FIELD: (PERCENTAGE, MEMORY, MEMORY_BY_DEVICE),
+}
+LEAST_MEMORY = 2**20  # bytes: the driver hands whole mebibytes to the MPS daemon
+
+
+class Fault(NamedTuple):
+    """What is wrong at `path` of the parameters.
+
+    `text` completes "the parameters". A fault that is not certain may be none for a release of
+    the driver that is newer than the sources.
+    """
+
+    path: Path
+    text: str
+    help: str
+    is_certain: bool = True
+
+
+def faults(parameters: Mapping[str, Any]) -> Iterator[Fault]:
+    """What the driver refuses in `parameters`."""
+    api_version, kind = as_text(parameters.get("apiVersion")), as_text(parameters.get("kind"))
+    if has_placeholder(api_version) or has_placeholder(kind):
+        return
+    if not api_version or not kind:
+        lacking = "kind" if api_version else "apiVersion"
+        advice = f"write apiVersion: {API_VERSION} and a kind, such as {GPU}"
+        yield Fault((), f"have no {lacking}", advice)
+    elif api_version.partition("/")[0] != GROUP:
+        text = f"have the apiVersion {display(api_version)}, which it does not know"
+        yield Fault(("apiVersion",), text, f"write {API_VERSION}")
+    elif api_version == API_VERSION and kind not in OTHER_KINDS:
+        yield from _faults_of(kind, parameters)
+
+
+def _faults_of(kind: str, parameters: Mapping[str, Any]) -> Iterator[Fault]:
+    if kind not in SHARING_FIELDS:
+        kinds = (*SHARING_FIELDS, *OTHER_KINDS)
+        right = nearest_word(kind, kinds)
+        advice = f"write {right}" if right else f"write one of {', '.join(kinds)}"
+        text = f"have the kind {display(kind)}, which it does not know"
+        yield Fault(("kind",), text, advice, is_certain=right is not None)
+        return
+    yield from _unknown_fields(parameters, ("apiVersion", "kind", "sharing"), ())
+    sharing = yield from _object(parameters, "sharing", ())
+    if sharing is not None:
+        yield from _faults_of_sharing(sharing, SHARING_FIELDS[kind])
+
+
+def _faults_of_sharing(sharing: Mapping[str, Any], fields: tuple[str, ...]) -> Iterator[Fault]:
+    place: Path = ("sharing",)
+    yield from _unknown_fields(sharing, fields, place)
+    strategy = sharing.get("strategy")
+    yield from _choice(sharing, "strategy", STRATEGIES, place, is_required=True)
+    for field, owner in ((SLICING_FIELD, TIME_SLICING), (MPS_FIELD, MPS)):
+        settings = (yield from _object(sharing, field, place)) if field in fields else None
+        if settings is None:
+            continue
+        if strategy in STRATEGIES and strategy != owner:
+            text = f"have {field} beside the strategy {strategy}"
+            advice = f"remove {field}, or write strategy: {owner}"
+            yield Fault((*place, field), text, advice)
+        elif field == SLICING_FIELD:
+            yield from _unknown_fields(settings, ("interval",), (*place, field))
+            yield from _choice(settings, "interval", INTERVALS, (*place, field))
+        else:
+            yield from _faults_of_mps(settings, (*place, field))
+
+
+def _faults_of_mps(settings: Mapping[str, Any], place: Path) -> Iterator[Fault]:
+    yield from _unknown_fields(settings, (PERCENTAGE, MEMORY, MEMORY_BY_DEVICE), place)
+    share = settings.get(PERCENTAGE)
+    if not (share is None or _is_placeholder(share)) and not _is_percentage(share):
+        text = f"have {display(f'{PERCENTAGE}: {share}')}"
+        yield Fault((*place, PERCENTAGE), text, "write a whole number from 0 to 100")
+    yield from _memory(settings, MEMORY, place)
+    by_device = yield from _object(settings, MEMORY_BY_DEVICE, place)
+    for device in by_device or ():
+        yield from _memory(by_device or {}, device, (*place, MEMORY_BY_DEVICE))
+
+
+def _is_percentage(value: Any) -> bool:
+    return type(value) in {int, float} and 0 <= value <= 100 and value == int(value)  # noqa: PLR2004
+
+
+def _memory(settings: Mapping[str, Any], field: str, place: Path) -> Iterator[Fault]:
+    value = settings.get(field)
+    amount = None if value is None else parse(value)
+    is_small = isinstance(amount, Quantity) and amount.value < LEAST_MEMORY
+    if is_small or isinstance(amount, Malformed):
+        fault = "less than a mebibyte" if is_small else "which is no quantity"
+        text = f"have {display(f'{field}: {value}')}, {fault}"
+        yield Fault((*place, field), text, "write an amount of memory, such as 10Gi")
+
+
+def _object(
+    parent: Mapping[str, Any], field: str, place: Path
+) -> Generator[Fault, None, Mapping[str, Any] | None]:
+    """The object in `field`; None if there is none, or something else, which is a fault."""
+    value = parent.get(field)
+    if isinstance(value, Mapping):
+        return value
+    if value is not None and not _is_placeholder(value):
+        text = f"have {display(field)}, which is no object"
+        yield Fault((*place, field), text, f"write the fields of {display(field)} below it")
+    return None
+
+
+def _choice(
+    parent: Mapping[str, Any],
+    field: str,
+    choices: tuple[str, ...],
+    place: Path,
+    *,
+    is_required: bool = False,
+) -> Iterator[Fault]:
+    value = parent.get(field)
+    if value is None:
+        if is_required:
+            text = f"have {place[-1]} without {field}"
+            yield Fault(place, text, f"write {field}: {' or '.join(choices)}")
+        return
+    if value in choices or _is_placeholder(value):
+        return
+    right = nearest_word(as_text(value), choices)
+    advice = f"write {right}" if right else f"write one of {', '.join(choices)}"
+    yield Fault((*place, field), f"have {display(f'{field}: {value}')}", advice)
+
+
+def _unknown_fields(
+    parent: Mapping[str, Any], known: tuple[str, ...], place: Path
+) -> Iterator[Fault]:
+    for field in parent:
+        if field in known:
+            continue
+        right = nearest_word(field, known)
+        homes = [home for home, inner in HOMES.items() if field in inner]
+        home, is_known = next((h for h in homes if h in known), None), bool(homes)
+        advice = f"write {right}" if right else f"move it into {home}" if home else "remove it"
+        text = f"have the field {display(field)}, which it does not know"
+        yield Fault((*place, field), text, advice, is_certain=bool(right) or is_known)
+
+
+def _is_placeholder(value: Any) -> bool:
+    return isinstance(value, str) and has_placeholder(value)

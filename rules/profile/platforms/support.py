@@ -1,0 +1,142 @@
+"""Whether a version, a region, an operating system or a card is one that a feature supports.
+
+Every answer is one of three. What a table does not mention, or a text that cannot be read, is
+UNKNOWN and never SUPPORTED.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import Enum
+
+from rules.profile.platforms.cards import find_card
+from rules.profile.platforms.records import (
+    Advisory,
+    Component,
+    Feature,
+    Minimum,
+    OperatingSystem,
+    Version,
+    compare,
+    parse_version,
+)
+
+_NUMBERS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,3}", re.ASCII)
+_MAX_OS_IMAGE = 200
+
+
+class Support(Enum):
+    """Whether a feature works with something."""
+
+    SUPPORTED = "ok"
+    UNSUPPORTED = "unsupported"
+    UNKNOWN = "not known"
+
+
+def minimum_of(feature: Feature, component: Component, cluster: str = "") -> Minimum | None:
+    """The oldest `component` with which `feature` works; None if its page states none.
+
+    `cluster` is the version of Kubernetes, on which the minimum may depend.
+    """
+    minimums = [minimum for minimum in feature.minimums if minimum.component == component]
+    version = parse_version(cluster)
+    series = ".".join(map(str, version.numbers[:2])) if version else ""
+    return next((minimum for minimum in minimums if minimum.cluster in {"", series}), None)
+
+
+def version_support(
+    feature: Feature, component: Component, version: str, cluster: str = ""
+) -> Support:
+    """Whether `version` of `component` is new enough for `feature`; UNSUPPORTED means too old."""
+    minimum = minimum_of(feature, component, cluster)
+    stated = parse_version(version)
+    oldest = parse_version(minimum.version) if minimum else None
+    if minimum is None or stated is None or oldest is None:
+        return Support.UNKNOWN
+    order = compare(stated, oldest)
+    if order is None:
+        return Support.UNKNOWN
+    too_old = order < 0 or (order == 0 and minimum.after)
+    return Support.UNSUPPORTED if too_old else Support.SUPPORTED
+
+
+def affecting(advisories: Iterable[Advisory], version: str) -> list[Advisory] | None:
+    """Those of the bulletins that concern `version`; None if that cannot be said of each.
+
+    A preview that none concerns by its numbers is not known: it may be older than the fixes of
+    earlier releases.
+    """
+    if (stated := parse_version(version)) is None:
+        return None
+    found = []
+    for advisory in advisories:
+        fixed = parse_version(advisory.fixed)
+        order = compare(stated, fixed) if fixed else None
+        if order is None:
+            return None
+        if order < 0 and not _is_backported(advisory, stated):
+            found.append(advisory)
+    return None if stated.is_preview and not found else found
+
+
+def _is_backported(advisory: Advisory, stated: Version) -> bool:
+    fixes = filter(None, map(parse_version, advisory.backports))
+    return any(
+        fix.numbers[:2] == stated.numbers[:2] and compare(stated, fix) in {0, 1} for fix in fixes
+    )
+
+
+def runtime_support(feature: Feature, runtime: str) -> Support:
+    """`version_support` of a node's `containerRuntimeVersion`, such as `containerd://1.6.28`."""
+    name, separator, version = runtime.partition("://")
+    if separator and name == "containerd":
+        return version_support(feature, "containerd", version)
+    if separator and name == "docker":
+        return version_support(feature, "docker", version)
+    return Support.UNKNOWN
+
+
+def region_support(feature: Feature, region: str) -> Support:
+    """Whether `feature` is offered in the region with the identifier `region`."""
+    if not feature.regions or not region:
+        return Support.UNKNOWN
+    return Support.SUPPORTED if region in feature.regions else Support.UNSUPPORTED
+
+
+def os_support(feature: Feature, os_image: str) -> Support:
+    """Whether `feature` works on the operating system that a node states as `osImage`.
+
+    UNKNOWN for a text without the minor version that the page demands, such as `CentOS Linux 7`.
+    """
+    text = os_image[:_MAX_OS_IMAGE].lower()
+    if not feature.operating_systems or not text.strip():
+        return Support.UNKNOWN
+    for system in feature.operating_systems:
+        if any(word in text for word in system.words):
+            return _version_of_system(system, text)
+    # Alibaba's own container-optimized systems are editions of its Linux.
+    return Support.UNKNOWN if "lifsea" in text else Support.UNSUPPORTED
+
+
+def _version_of_system(system: OperatingSystem, text: str) -> Support:
+    start = max(text.find(word) for word in system.words)
+    found = _NUMBERS.search(text, start)
+    if found is None:
+        return Support.UNKNOWN
+    stated = found[0].split(".")
+    listed = [version.split(".") for version in system.versions]
+    if any(stated[: len(version)] == version for version in listed):
+        return Support.SUPPORTED
+    if any(version[: len(stated)] == stated for version in listed):
+        return Support.UNKNOWN
+    return Support.UNSUPPORTED
+
+
+def card_support(feature: Feature, name: str) -> Support:
+    """Whether `feature` works with the card `name`, as labels of nodes have it."""
+    card = find_card(name)
+    if card is None or not feature.card_families:
+        return Support.UNKNOWN
+    listed = card.model.startswith(feature.card_families)
+    return Support.SUPPORTED if listed else Support.UNSUPPORTED

@@ -1,1 +1,0 @@
-"""Traits: the bits that say which rules can concern a pod."""

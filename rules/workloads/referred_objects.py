@@ -1,0 +1,39 @@
+"""Find the objects that other objects refer to, and add them to an inventory."""
+
+from __future__ import annotations
+
+from rules.base.json_values import Json, as_object, as_text
+from rules.inventory.builder import InventoryBuilder, NodeCollector, VariableNames
+from rules.objects.object_ref import object_ref
+from rules.profile.profile import Profile
+from rules.workloads.discovery import flatten_lists
+
+
+def variables_of_runtimes(profile: Profile) -> VariableNames:
+    """The variables that container runtimes read."""
+    return VariableNames((*profile.visible_devices, *profile.alternative_variables))
+
+
+def new_builder(profile: Profile) -> InventoryBuilder:
+    """An empty inventory, for what rules compare with other objects under `profile`.
+
+    Of nodes these are the labels that say something about GPUs, and the GPU resources.
+    """
+    affinities = (affinity.key for affinity in profile.affinities)
+    labels = (*profile.node_labels, *profile.node_modes, *affinities)
+    nodes = NodeCollector(dict.fromkeys(labels), profile.resources)
+    return InventoryBuilder(variables_of_runtimes(profile), nodes)
+
+
+def add_objects(
+    builder: InventoryBuilder, manifest: Json, namespace: str | None, unnamed: str = ""
+) -> None:
+    """Add `manifest`, or the objects of the List that it is, to the inventory of `builder`.
+
+    `namespace` is where objects go that name none; if that is not known, `unnamed` stands for it.
+    """
+    for raw, _ in flatten_lists(as_object(manifest), ()):
+        kind, group = as_text(raw.get("kind")), as_text(raw.get("apiVersion")).rpartition("/")[0]
+        ref = object_ref(kind, group, as_object(raw.get("metadata")), namespace)
+        name = as_text(as_object(raw.get("metadata")).get("name"))
+        builder.add(kind, group, ref.namespace or unnamed, name, raw)

@@ -1,0 +1,1 @@
+"""What gpuward reads: files, Git trees, charts and kustomizations, and the manifests in them."""

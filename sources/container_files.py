@@ -1,0 +1,445 @@
+"""Dockerfiles, compose files and scripts: which files they are, and what they give containers."""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kubeyaml import Document, YamlError, read, split
+from rules.base.json_values import Path, as_object, as_objects, as_text
+from rules.gpu.images import is_cuda_image
+from rules.gpu.scripts import (
+    RunOption,
+    find_node_labels,
+    find_run_options,
+    gives_gpu,
+    is_gpu_device,
+    run_options,
+)
+from rules.objects.file_settings import ContainerSetting, LabelCommand
+from rules.objects.object_ref import ObjectRef
+from rules.profile.profile import Profile
+from sources.paths import is_excluded
+from sources.sources import UnreadFile, UsageError
+
+# Which files are Dockerfiles, compose files and scripts.
+
+DOCKERFILE, COMPOSE, SHELL = KINDS = ("dockerfile", "compose", "shell")
+_PATTERNS = {
+    DOCKERFILE: re.compile(r"(.+[.-])?(dockerfile|containerfile)([.-](?!dockerignore$).+)?"),
+    COMPOSE: re.compile(r"(.+[.-])?compose([.-].+)?\.ya?ml"),
+    SHELL: re.compile(
+        r".+\.(sh|bash|zsh|ksh|mk)|(gnu)?makefile|justfile|jenkinsfile|taskfile\.ya?ml"
+        r"|(azure|bitbucket)-pipelines\.ya?ml|cloudbuild\.ya?ml|\.(gitlab-ci|travis|drone)\.ya?ml"
+    ),
+}
+_CI_FOLDERS = (".github/workflows", ".github/actions", ".circleci", ".gitlab", ".buildkite")
+
+
+def kind_of(name: str) -> str:
+    """The kind of the file called `name`, empty for every other file."""
+    base = os.path.basename(name).lower()
+    kinds = (kind for kind, pattern in _PATTERNS.items() if pattern.fullmatch(base))
+    return next(kinds, SHELL if is_ci_file(name) else "")
+
+
+def is_ci_file(name: str) -> bool:
+    """Whether the file is YAML that a CI system reads."""
+    folder = os.path.dirname(os.path.abspath(name)).replace(os.sep, "/") + "/"
+    base = os.path.basename(name).lower()
+    is_in_folder = any(f"/{known}/" in folder for known in _CI_FOLDERS)
+    is_known = is_in_folder or _PATTERNS[SHELL].fullmatch(base) is not None
+    return is_known and base.endswith((".yaml", ".yml"))
+
+
+class ContainerFiles:
+    """The files of some kinds at the paths of a run, which are no manifests."""
+
+    def __init__(self, kinds: str) -> None:
+        """`kinds` are words with commas. Raises UsageError for one that is unknown."""
+        self._kinds = set(kinds.split(","))
+        if unknown := sorted(self._kinds.difference(KINDS)):
+            raise UsageError(f"--also {unknown[0]}: the kinds are {', '.join(KINDS)}")
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the file called `name` is of one of the kinds."""
+        return kind_of(name) in self._kinds
+
+    def find(
+        self,
+        paths: Iterable[str],
+        exclude: Collection[str],
+        is_wanted: Callable[[str], bool] | None = None,
+    ) -> Iterator[UnreadFile]:
+        """The files at `paths`, each once.
+
+        Of hidden folders, only those of CI systems are looked into.
+        """
+        seen = set()
+        for path in paths:
+            for name in _files(path) if os.path.isdir(path) else [path]:
+                if name in seen or name not in self or (is_wanted and not is_wanted(name)):
+                    continue
+                if not any(is_excluded(name, pattern) for pattern in exclude):
+                    seen.add(name)
+                    yield UnreadFile(name, path)
+
+
+def _files(root: str) -> Iterator[str]:
+    for here, folders, files in os.walk(root):
+        inside = os.path.relpath(here, root).replace(os.sep, "/")
+        folders[:] = sorted(name for name in folders if _is_visited(f"{inside}/{name}"))
+        for name in sorted(files):
+            yield os.path.normpath(os.path.join(here, name))
+
+
+def _is_visited(folder: str) -> bool:
+    """Whether the files in `folder`, or some below it, may be looked at."""
+    parts = folder.removeprefix("./").split("/")
+    hidden = next((i for i, part in enumerate(parts) if part.startswith(".")), None)
+    if hidden is None:
+        return True
+    path = "/".join(parts[hidden:]) + "/"
+    return any(path.startswith(f"{f}/") or f"{f}/".startswith(path) for f in _CI_FOLDERS)
+
+
+# Settings of containers with their places in a text.
+
+
+class PlacedSetting(NamedTuple):
+    """A setting, and the offsets of its text.
+
+    `statement` is where the instruction or the command begins that it is a part of. In YAML,
+    `document` and `path` say where it is instead.
+    """
+
+    setting: ContainerSetting | LabelCommand
+    start: int = 0
+    end: int = 0
+    statement: int = 0
+    document: Document | None = None
+    path: Path = ()
+
+
+class UnreadableError(Exception):
+    """A file that cannot be read; the message is the reason, `offset` where it is."""
+
+    def __init__(self, reason: str, offset: int = 0) -> None:
+        super().__init__(reason)
+        self.offset = offset
+
+
+# Read which services of a compose file get GPUs.
+
+_RESERVED = ("deploy", "resources", "reservations")
+
+
+def compose_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[PlacedSetting]:
+    """What gives services GPUs. Raises UnreadableError for what is no YAML."""
+    try:
+        for chunk in split(text):
+            document = read(chunk)
+            services = as_object(document.value).get("services") if document else None
+            for name, raw in as_object(services).items():
+                holder = f'service "{name}"'
+                for path, key, value in _settings(as_object(raw)):
+                    known = profile.visible_variable(key)
+                    if known or path[0] != "environment":
+                        setting = ContainerSetting(file, holder, key, value, known)
+                        place: Path = ("services", name, *path)
+                        yield PlacedSetting(setting, document=document, path=place)
+    except YamlError as error:
+        raise UnreadableError(error.message, error.offset) from error
+
+
+def _settings(service: Mapping[str, Any]) -> Iterator[tuple[Path, str, str | None]]:
+    """The path, the name and the value of each setting that may give a GPU."""
+    if gpus := service.get("gpus"):
+        yield ("gpus",), "gpus", as_text(gpus)
+    if as_text(service.get("runtime")).startswith("nvidia"):
+        yield ("runtime",), "runtime", as_text(service.get("runtime"))
+    if service.get("privileged") is True and is_cuda_image(as_text(service.get("image"))):
+        yield ("privileged",), "privileged", ""
+    devices = service.get("devices")
+    for index, entry in enumerate(devices if isinstance(devices, list) else ()):
+        source = as_text(entry) or as_text(as_object(entry).get("source"))
+        if is_gpu_device(source):
+            yield ("devices", index), "devices", source
+    reserved: Any = service
+    for key in _RESERVED:
+        reserved = as_object(as_object(reserved).get(key))
+    for index, entry in as_objects(reserved.get("devices")):
+        if _is_gpu(entry):
+            yield (*_RESERVED, "devices", index), "deploy.resources.reservations.devices", ""
+    yield from _environment(service.get("environment"))
+
+
+def _is_gpu(device: Mapping[str, Any]) -> bool:
+    capabilities = device.get("capabilities")
+    words = capabilities if isinstance(capabilities, list) else []
+    driver = as_text(device.get("driver"))
+    return "gpu" in words or "nvidia" in driver or any("gpu" in as_text(w) for w in words)
+
+
+def _environment(raw: Any) -> Iterator[tuple[Path, str, str | None]]:
+    if isinstance(raw, list):
+        for index, entry in enumerate(raw):
+            name, equals, value = as_text(entry).partition("=")
+            yield ("environment", index), name, value if equals else None
+    for name, value in as_object(raw).items():
+        yield ("environment", name), name, None if value is None else str(value)
+
+
+# Read which commands of a script, and settings of a CI file, give GPUs or label nodes.
+
+_VARIABLE = re.compile(
+    r"^[ \t]*(?:-[ \t]+)?[\"']?(\w+_VISIBLE_\w+)[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE
+)
+# `container: {options: --gpus all}` of GitHub's jobs
+_OPTIONS = re.compile(r"^[ \t]*options[ \t]*:[ \t]*[\"']?([^\n\"'#]*)", re.MULTILINE)
+
+
+def script_settings(
+    text: str, file: ObjectRef, profile: Profile, *, is_ci: bool
+) -> Iterator[PlacedSetting]:
+    """The options of commands in `text` that concern GPUs, and if it `is_ci` also its variables."""
+    for found in find_run_options(text):
+        if setting := _setting(found.option, file, profile):
+            yield PlacedSetting(setting, found.start, found.end, found.command)
+    for label in find_node_labels(text):
+        command = LabelCommand(file, label.name, label.value, label.overwrites)
+        yield PlacedSetting(command, *label.span, label.command)
+    for match in _VARIABLE.finditer(text) if is_ci else ():
+        known = profile.visible_variable(match[1])
+        if known:
+            setting = ContainerSetting(file, "a job", match[1], match[2], known)
+            yield PlacedSetting(setting, match.start(1), match.end(), match.start(1))
+    for match in _OPTIONS.finditer(text) if is_ci else ():
+        for option in run_options(["docker", "run", *match[1].split()]):
+            if setting := _setting(option._replace(tool="a job"), file, profile):
+                yield PlacedSetting(setting, *match.span(1), match.start(1))
+
+
+def _setting(option: RunOption, file: ObjectRef, profile: Profile) -> ContainerSetting | None:
+    """The setting that `option` is, None if it gives no GPU."""
+    known = profile.visible_variable(option.name) if option.is_variable else None
+    if not gives_gpu(option, known):
+        return None
+    holder = option.tool if option.tool == "a job" else f"`{option.tool}`"
+    return ContainerSetting(file, holder, option.name, option.value, known)
+
+
+# Split a Dockerfile into its instructions.
+#
+# No package that is still maintained reads Dockerfiles without a program of another language, and
+# little is needed: https://docs.docker.com/reference/dockerfile/
+
+_ESCAPE = re.compile(r"#\s*escape\s*=\s*([\\`])", re.IGNORECASE)
+_HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
+_WITH_HEREDOC = ("RUN", "COPY", "ADD")
+
+
+class Instruction(NamedTuple):
+    """An instruction; `offsets` are where its lines begin in `text` and in the file."""
+
+    word: str
+    text: str
+    offsets: list[tuple[int, int]]
+
+    @property
+    def start(self) -> int:
+        """The offset in the file at which the instruction begins."""
+        return self.offsets[0][1]
+
+    def place(self, index: int) -> int:
+        """The offset in the file of the character at `index` of `text`."""
+        at, start = self.offsets[bisect_right(self.offsets, index, key=lambda pair: pair[0]) - 1]
+        return start + index - at
+
+
+def instructions(text: str) -> Iterator[Instruction]:
+    """The instructions of a Dockerfile, without comments, and without here-documents."""
+    first = _ESCAPE.match(text)
+    escape = first[1] if first else "\\"
+    parts: list[str] = []
+    offsets: list[tuple[int, int]] = []
+    length = offset = 0
+    waiting: list[str] = []  # the words that end here-documents
+    for line in text.splitlines(keepends=True):
+        begin, offset = offset, offset + len(line)
+        content = line.strip()
+        if waiting:
+            if content == waiting[0]:
+                waiting.pop(0)
+            continue
+        if content.startswith("#") or not content:
+            continue
+        begin += len(line) - len(line.lstrip())
+        is_continued = content.endswith(escape)
+        content = f"{content[:-1]} " if is_continued else content
+        offsets.append((length, begin))
+        parts.append(content)
+        length += len(content)
+        if not is_continued:
+            instruction = _instruction(parts, offsets)
+            yield instruction
+            if instruction.word in _WITH_HEREDOC:
+                waiting = [match[2] for match in _HEREDOC.finditer(instruction.text)]
+            parts, offsets, length = [], [], 0
+    if parts:
+        yield _instruction(parts, offsets)
+
+
+def _instruction(parts: list[str], offsets: list[tuple[int, int]]) -> Instruction:
+    text = "".join(parts)
+    return Instruction(next(iter(text.split(maxsplit=1)), "").upper(), text, offsets)
+
+
+# Read which variables a Dockerfile gives the containers of its images by default.
+
+_PAIR = re.compile(r"([\w.-]+)=((?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|[^\s\"'\\])*)")
+_LEGACY = re.compile(r"\s*([\w.-]+)\s+(.*)")
+_ARG = re.compile(r"([\w.-]+)(?:=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|\S*))?")
+_REFERENCE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:(:?[-+])([^}]*))?\})")
+_USED = re.compile(r"--(?:from=|mount=\S{0,300}?\bfrom=)([^\s,]+)")
+# Far more than any Dockerfile has, and bounds what a hostile one may cost.
+_MAX_INSTRUCTIONS = 5_000
+_MAX_VARIABLES = 2_000
+_MAX_STAGES = 200
+_MAX_REFERENCES_IN = 1_000  # characters of a value in which references are replaced
+_MAX_VALUE = 4_097
+
+
+class _Value(NamedTuple):
+    """A variable's value, None if nobody can know it, and where it is set."""
+
+    value: str | None
+    start: int
+    end: int
+    statement: int
+
+
+class _Stage:
+    """One stage of a build: what it has inherited, and what its instructions add."""
+
+    def __init__(self, name: str, base: _Stage | None = None) -> None:
+        self.name = name
+        self.environment: dict[str, _Value] = dict(base.environment) if base else {}
+        self.arguments: dict[str, str | None] = {}
+        self.is_used = False
+
+    def expand(self, text: str) -> str | None:
+        """`text` with its references replaced; None if it depends on what nobody can know."""
+        text = _unquoted(text)
+        if len(text) > _MAX_REFERENCES_IN:
+            return text[:_MAX_VALUE]
+        unknown = []
+
+        def replace(match: re.Match[str]) -> str:
+            value = self._value(match[1] or match[2])
+            operator, other = match[3] or "", match[4] or ""
+            if operator:
+                return (value or other) if operator.endswith("-") else other * bool(value)
+            if value is None:
+                unknown.append(match)
+            return value or ""
+
+        expanded = _REFERENCE.sub(replace, text)[:_MAX_VALUE]
+        return None if unknown else expanded
+
+    def _value(self, name: str) -> str | None:
+        known = self.environment.get(name)
+        return known.value if known else self.arguments.get(name, "")
+
+
+class _Build:
+    """The stages of a Dockerfile."""
+
+    def __init__(self) -> None:
+        self.stages: list[_Stage] = []
+        self._start = _Stage("")  # has the arguments above the first stage
+        self._by_name: dict[str, _Stage] = {}
+        self._variables = 0
+
+    def add(self, instruction: Instruction) -> None:
+        """Read the next instruction. Raises UnreadableError."""
+        stage = self.stages[-1] if self.stages else self._start
+        if instruction.word == "FROM":
+            self._begin_stage(instruction)
+        elif instruction.word == "ARG":
+            for match in _ARG.finditer(instruction.text, len("ARG")):
+                self._count(instruction)
+                default = None if match[2] is None else stage.expand(match[2])
+                outer = None if stage is self._start else self._start.arguments.get(match[1])
+                stage.arguments[match[1]] = outer if default is None else default
+        elif instruction.word == "ENV" and self.stages:
+            values = dict(self._variables_of(stage, instruction))
+            stage.environment.update(values)  # within one instruction they do not see each other
+        elif instruction.word in ("COPY", "RUN", "ADD"):
+            for match in _USED.finditer(instruction.text):
+                if used := self._by_name.get(match[1].lower()):
+                    used.is_used = True
+
+    def _begin_stage(self, instruction: Instruction) -> None:
+        if len(self.stages) >= _MAX_STAGES:
+            raise UnreadableError(f"it has more than {_MAX_STAGES} stages", instruction.start)
+        words = [word for word in instruction.text.split()[1:] if not word.startswith("--")]
+        image = self._start.expand(words[0]) if words else ""
+        base = self._by_name.get((image or "").lower())
+        if base:
+            base.is_used = True
+        name = words[2] if [word.lower() for word in words[1:2]] == ["as"] and words[2:] else ""
+        stage = _Stage(name, base)
+        self._by_name[str(len(self.stages))] = stage
+        if name:
+            self._by_name[name.lower()] = stage
+        self.stages.append(stage)
+
+    def _variables_of(
+        self, stage: _Stage, instruction: Instruction
+    ) -> Iterator[tuple[str, _Value]]:
+        first = next(iter(instruction.text.split(maxsplit=2)[1:2]), "")
+        pattern = _PAIR if "=" in first else _LEGACY
+        for match in pattern.finditer(instruction.text, len("ENV")):
+            self._count(instruction)
+            start, end = instruction.place(match.start(1)), instruction.place(match.end() - 1) + 1
+            yield match[1], _Value(stage.expand(match[2]), start, end, instruction.start)
+
+    def _count(self, instruction: Instruction) -> None:
+        self._variables += 1
+        if self._variables > _MAX_VARIABLES:
+            raise UnreadableError(f"it has more than {_MAX_VARIABLES} variables", instruction.start)
+
+
+def dockerfile_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[PlacedSetting]:
+    """The visible-devices variables of the images that a Dockerfile can build.
+
+    These are those of the last stage, and of stages that no other stage uses. Raises
+    UnreadableError for a file that is too large.
+    """
+    build = _Build()
+    for number, instruction in enumerate(instructions(text)):
+        if number >= _MAX_INSTRUCTIONS:
+            why = f"it has more than {_MAX_INSTRUCTIONS} instructions"
+            raise UnreadableError(why, instruction.start)
+        build.add(instruction)
+    stages = build.stages
+    seen = set()
+    for number, stage in enumerate(stages, 1):
+        if stage.is_used and number < len(stages):
+            continue
+        named = f'stage "{stage.name}"' if stage.name else f"stage {number}"
+        holder = named if len(stages) > 1 else "the image"
+        for name, value in stage.environment.items():
+            known = profile.visible_variable(name)
+            if known and value.start not in seen:
+                seen.add(value.start)
+                setting = ContainerSetting(file, holder, name, value.value, known)
+                yield PlacedSetting(setting, value.start, value.end, value.statement)
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)|[\"']", r"\1", text)

@@ -1,0 +1,311 @@
+"""Which files differ from a revision or are staged, as inputs of the linter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, cached_property
+
+from sources.git.command import GitError, git, git_line, git_records
+from sources.git.trees import (
+    LINK,
+    SUBMODULE,
+    Blobs,
+    Entry,
+    GitTree,
+    commit_entries,
+    index_entries,
+    written_out,
+)
+from sources.paths import is_excluded
+from sources.sources import (
+    ENDINGS,
+    KUSTOMIZATIONS,
+    MAX_BYTES,
+    SkippedSource,
+    Source,
+    UnreadableSource,
+    UsageError,
+    source_of,
+)
+
+# Which files differ from a revision: `gpuward lint --changed-since`.
+
+_DIFF = (
+    *("diff", "--name-only", "-z", "--no-renames", "--no-relative"),
+    *("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"),
+)
+# `git diff` may write the index, to note that a touched file is the same; then a hook runs.
+_NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}")
+_MAX_LINKS = 40  # as Linux follows
+_UNTRACKED = ("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/")
+
+
+class ChangedFiles:
+    """The files that differ from the commit `base`, in the repository at `root`."""
+
+    def __init__(self, root: str, base: str) -> None:
+        self._root = root
+        self._base = base
+        self._changed = {
+            *self._paths(_differing(base, "d")),
+            *self._paths(git_records(*_UNTRACKED)),
+        }
+        self._way_to_folder = cache(_way)
+
+    def has(self, name: str) -> bool:
+        """Whether the file differs, or a link on the way to it, or the submodule it is in."""
+        folder, base = os.path.split(name)
+        *links, real_folder = self._way_to_folder(folder)
+        place = os.path.join(real_folder, base)
+        way = [*links, *(_way(place) if os.path.islink(place) else [place])]
+        changed = self._changed
+        return not changed.isdisjoint(way) or not changed.isdisjoint(_folders_above(way[-1]))
+
+    def any_in(self, folder: str) -> bool:
+        """Whether a file in the folder, or below, differs or is gone."""
+        inside = os.path.join(os.path.realpath(folder), "")
+        if any(path.startswith(inside) for path in self._gone):
+            return True
+        files = (os.path.join(here, name) for here, _, names in os.walk(folder) for name in names)
+        return any(map(self.has, files))
+
+    @cached_property
+    def _gone(self) -> set[str]:
+        return set(self._paths(_differing(self._base, "D")))
+
+    def _paths(self, names: Iterable[bytes]) -> Iterator[str]:
+        return (os.path.join(self._root, os.fsdecode(name).rstrip("/")) for name in names)
+
+
+def changed_since(revision: str, paths: Iterable[str]) -> ChangedFiles:
+    """The files that differ from where the history of HEAD left `revision`.
+
+    This includes what is not committed, files that git neither tracks nor ignores, all files of a
+    submodule whose commit differs, and links if a link or file on their way does.
+
+    Raises UsageError outside of a repository, for a revision that does not exist, and for one of
+    `paths` that is not in the repository.
+    """
+    option = f"--changed-since {revision}"
+    try:
+        root = git_line("rev-parse", "--show-toplevel")
+    except GitError as error:
+        raise UsageError(f"{option}: {error}") from error
+    for path in paths:
+        if path != "-" and os.path.commonpath((os.path.realpath(path), root)) != root:
+            raise UsageError(f"{option}: {path} is outside of the repository {root}")
+    return ChangedFiles(root, _merge_base(revision, option))
+
+
+def _way(path: str) -> list[str]:
+    """The absolute path of each link on the way to `path`, and what they lead to, without links."""
+    links: list[str] = []
+    place, rest = os.sep, _parts(os.path.join(os.getcwd(), path))
+    while rest:
+        place = os.path.normpath(os.path.join(place, rest.pop()))
+        if os.path.islink(place):
+            if len(links) == _MAX_LINKS:
+                break
+            links.append(place)
+            rest += _parts(os.readlink(place))
+            place = os.path.dirname(place)
+    return [*links, place]
+
+
+def _parts(path: str) -> list[str]:
+    """The parts of `path`, the last one first; an absolute path begins with the root."""
+    root = [os.sep] if path.startswith(os.sep) else []
+    return [*filter(None, reversed(path.split(os.sep))), *root]
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    """The folders that `path` is in, one of which may be a submodule."""
+    while (above := os.path.dirname(path)) != path:
+        yield above
+        path = above
+
+
+def _differing(base: str, kinds: str) -> Iterator[bytes]:
+    """The files that differ from `base`, of these `kinds` in the words of `--diff-filter`."""
+    chosen = (f"--diff-filter={kinds}", base, "--")
+    return git_records(*_NO_HOOKS, *_without_filters(), *_DIFF, *chosen)
+
+
+def _merge_base(revision: str, option: str) -> str:
+    try:
+        commit = git_line("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+    except GitError as error:
+        why = "there is no such commit; in CI, fetch the branch first"
+        raise UsageError(f"{option}: {why} ({error})") from error
+    try:
+        return git_line("merge-base", commit, "HEAD")
+    except GitError as error:
+        why = "it has no common ancestor with HEAD; in a shallow clone, fetch more history"
+        raise UsageError(f"{option}: {why}") from error
+
+
+def _without_filters() -> Iterator[str]:
+    """Options that turn off each filter of the configuration.
+
+    To compare a file of the work tree, git runs the filters that `.gitattributes` names.
+    """
+    for key in git("config", "--null", "--name-only", "--list").split(b"\0"):
+        name, _, field = os.fsdecode(key).rpartition(".")
+        if not name.startswith("filter."):
+            continue
+        if "=" in name:
+            raise GitError(f"the filter {name!r} of the configuration cannot be turned off")
+        yield from ("-c", f"{name}.{field}={'false' if field == 'required' else ''}")
+
+
+# Changed files of a Git tree, as inputs of the linter.
+
+
+def changed_sources(
+    tree: GitTree, before: Mapping[str, Entry], exclude: Collection[str] = ()
+) -> Iterator[Source | SkippedSource | UnreadableSource]:
+    """The manifests of `tree` that `before`, which has entries by path, does not have like this.
+
+    So are changed submodules. The names are relative to the working folder; those that fit a
+    pattern of `exclude` are left out.
+    """
+    for path in sorted(changed_paths(tree, before)):
+        if _is_manifest(path) or tree.entries[path].mode == SUBMODULE:
+            name = os.path.relpath(os.path.join(tree.root, path))
+            if not any(is_excluded(name, pattern) for pattern in exclude):
+                yield _source(tree, path, name)
+
+
+def changed_paths(tree: GitTree, before: Mapping[str, Entry]) -> set[str]:
+    """The paths of `tree` that `before` does not have like this.
+
+    So are links if a link or file on their way has changed.
+    """
+    changed = {path for path, entry in tree.entries.items() if entry != before.get(path)}
+    links = (path for path, entry in tree.entries.items() if entry.mode == LINK)
+    ways = {path: tree.way(os.path.join(tree.root, path)) for path in links}
+    return changed | {path for path, way in ways.items() if not changed.isdisjoint(way)}
+
+
+def _is_manifest(path: str) -> bool:
+    return path.lower().endswith(ENDINGS) or os.path.basename(path) in KUSTOMIZATIONS
+
+
+def _source(tree: GitTree, path: str, name: str) -> Source | SkippedSource | UnreadableSource:
+    entry = tree.entries[path]
+    if entry.mode == SUBMODULE:
+        return SkippedSource(name, "a submodule: lint it in its own repository")
+    if entry.is_conflict:
+        return UnreadableSource(name, "a merge conflict that is not resolved")
+    if entry.mode == LINK and not tree.is_file(name):
+        return UnreadableSource(name, "a link that leads to no file of the repository")
+    try:
+        content = tree.read(name, MAX_BYTES + 1)
+    except OSError as error:
+        return UnreadableSource(name, (error.strerror or str(error)).lower())
+    return source_of(name, content, tree)
+
+
+# What the next commit would have: `gpuward lint --staged`.
+
+
+class StagedFiles:
+    """The index of the repository around the working folder, which `before` was committed of."""
+
+    def __init__(self, tree: GitTree, before: Mapping[str, Entry]) -> None:
+        self.tree = tree
+        self._before = before
+
+    def sources(
+        self, paths: Collection[str], exclude: Collection[str]
+    ) -> Iterator[Source | SkippedSource | UnreadableSource]:
+        """The manifests that the next commit would add or change, with their staged contents.
+
+        `paths`, if not empty, are the files and folders that count. Raises UsageError for one
+        outside of the repository.
+        """
+        root = self.tree.root
+        folders = [os.path.realpath(path) for path in paths]
+        for path, folder in zip(paths, folders, strict=True):
+            if path == "-" or os.path.commonpath((folder, root)) != root:
+                raise UsageError(f"{path} is outside of the repository, so nothing in it is staged")
+        for source in changed_sources(self.tree, self._before, exclude):
+            place = os.path.abspath(source.name)
+            if not folders or any(os.path.commonpath((place, f)) == f for f in folders):
+                yield source
+
+    def has(self, name: str) -> bool:
+        """Whether the next commit would add, change or remove the file."""
+        return self.tree.target(name) in self._differing
+
+    def any_in(self, folder: str) -> bool:
+        """The same for a file in the folder, or below."""
+        inside = self.tree.target(folder)
+        return inside is not None and self._any_below(inside)
+
+    def relative(self, names: Iterable[str]) -> list[str]:
+        """The names from the working folder on, which a copy of it has too; others as they are."""
+        root, here = os.path.join(self.tree.root, ""), os.path.realpath(os.curdir)
+        real = (os.path.join(os.path.realpath(name), "") for name in names)
+        return [
+            os.path.relpath(path, here) if path.startswith(root) else path[:-1] for path in real
+        ]
+
+    @contextmanager
+    def written_out(self, names: Collection[str], also: Collection[str]) -> Iterator[None]:
+        """Work in a copy of the folders that have a file called as one of `names`.
+
+        The files `also` are copied with them. If the next commit changes nothing in all of these,
+        nothing is copied. Raises GitError.
+        """
+        marked = {os.path.dirname(path) for path in self.tree.entries if _base(path) in names}
+        others = {self.tree.target(name) for name in also}
+        if others.isdisjoint(self._differing) and not any(map(self._any_below, marked)):
+            marked = set()
+        paths = [
+            path
+            for path in self.tree.entries
+            if path in others or not marked.isdisjoint(_folders_of(path))
+        ]
+        with written_out(self.tree, paths):
+            yield
+
+    def _any_below(self, path: str) -> bool:
+        prefix = f"{path}/" if path else ""
+        return any(path.startswith(prefix) for path in self._differing)
+
+    @cached_property
+    def _differing(self) -> set[str]:
+        """The paths that the next commit would add, change or remove."""
+        gone = self._before.keys() - self.tree.entries.keys()
+        return changed_paths(self.tree, self._before) | gone
+
+
+@contextmanager
+def staged_files() -> Iterator[StagedFiles]:
+    """What is staged. Raises GitError outside of a repository with a work tree."""
+    root = git_line("rev-parse", "--show-toplevel")
+    with Blobs() as blobs:
+        before = commit_entries("HEAD") if _has_commits() else {}
+        yield StagedFiles(GitTree(root, index_entries(), blobs), before)
+
+
+def _has_commits() -> bool:
+    try:
+        git("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    except GitError:
+        return False
+    return True
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _folders_of(path: str) -> Iterator[str]:
+    """Every folder that the path is in, from the root of the repository on; the root is empty."""
+    while path:
+        path = path.rpartition("/")[0]
+        yield path

@@ -1,0 +1,123 @@
+"""Run git such that nothing of the repository executes.
+
+A repository that somebody else wrote can name programs for git to run: a file monitor, converters
+and diff programs, and transports that fetch missing objects. The options and variables here turn
+them off. Commands that compare also need `--no-ext-diff --no-textconv`. Hooks run only when
+something is written: of the commands here, only `git diff` does, which notes touched files in the
+index, and must run without hooks.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryFile
+from typing import IO
+
+from sources.sources import UsageError
+
+MAX_LISTING = 64 * 1024 * 1024
+"""The most bytes of a listing, which is enough for half a million files."""
+_READ = 1 << 16
+_MAX_ERRORS = 1 << 16
+_OPTIONS = (
+    "--no-pager",
+    "--no-optional-locks",
+    "--no-replace-objects",  # a pushed replacement would hide the object that it replaces
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "safe.bareRepository=explicit"),  # no repository that is content of another one
+    *("-c", "protocol.allow=never"),
+    *("-c", "core.bigFileThreshold=16m"),  # git streams larger objects
+)
+ENVIRONMENT = {
+    "LC_ALL": "C",
+    "GIT_ALLOW_PROTOCOL": "none",  # wins over `protocol.NAME.allow`, which the repository may set
+    "GIT_LITERAL_PATHSPECS": "0",  # some editors set it for hooks
+    "GIT_NO_LAZY_FETCH": "1",  # old versions of git ignore it
+    "GIT_TERMINAL_PROMPT": "0",
+}
+
+
+class GitError(UsageError):
+    """Git is not installed, or says that it cannot do what was asked; the message says why."""
+
+
+def git(*arguments: str, stdin: bytes = b"") -> bytes:
+    """The output of `git ARGUMENTS` in the working folder. Raises GitError if it fails."""
+    with _started(arguments) as process:
+        output, errors = process.communicate(stdin)
+    if process.returncode:
+        raise GitError(_failure(arguments, errors))
+    return output
+
+
+def git_line(*arguments: str) -> str:
+    """The only line of the output. Raises GitError."""
+    return os.fsdecode(git(*arguments).removesuffix(b"\n"))
+
+
+def git_records(*arguments: str, limit: int = MAX_LISTING) -> Iterator[bytes]:
+    """The records of an output that ends each with NUL, as with `-z`.
+
+    Raises GitError if git fails, or if its output is longer than `limit` bytes.
+    """
+    # Not a pipe: git waits until somebody reads its warnings, of which there may be one for a file.
+    with TemporaryFile() as errors, _started(arguments, errors) as process:
+        output = pipe(process.stdout)
+        rest, size = b"", 0
+        while chunk := output.read(_READ):
+            size += len(chunk)
+            if size > limit:
+                raise GitError(f"git {arguments[0]} lists more than {limit >> 20} MiB of names")
+            *records, rest = (rest + chunk).split(b"\0")
+            yield from records
+        if process.wait():
+            errors.seek(0)
+            raise GitError(_failure(arguments, errors.read(_MAX_ERRORS)))
+
+
+@contextmanager
+def _started(
+    arguments: tuple[str, ...], errors: int | IO[bytes] = subprocess.PIPE
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of git, which ends with the block."""
+    process = start_git(*arguments, errors=errors)
+    with process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def start_git(
+    *arguments: str, errors: int | IO[bytes] = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
+    """A process of git with pipes. The caller ends it. Raises GitError without git.
+
+    `errors` is where its messages go, as `stderr` of `Popen`.
+    """
+    try:
+        return subprocess.Popen(  # noqa: S603  # the arguments are ours
+            ("git", *_OPTIONS, *arguments),  # noqa: S607  # git is where the user has it
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, **ENVIRONMENT},
+        )
+    except OSError as error:
+        raise GitError(f"git cannot be run: {(error.strerror or str(error)).lower()}") from error
+
+
+def pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    """One of the pipes of a process that `start_git` has started."""
+    if stream is None:
+        raise ValueError("this process has no such pipe")
+    return stream
+
+
+def _failure(arguments: tuple[str, ...], errors: bytes) -> str:
+    message = errors.decode(errors="replace").strip() or "it failed and does not say why"
+    return f"git {arguments[0]}: {message.removeprefix('fatal: ')}"

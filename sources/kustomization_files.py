@@ -1,0 +1,188 @@
+"""What kustomizations say about files: which are patches, and what the linter does not read.
+
+Only the kustomizations in the folder of a file and above it are asked, because kustomize loads no
+file from outside its folder.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kubeyaml import YamlError, read, split
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.traits import KEY_WORDS
+from rules.gpu.images import is_cuda_image
+from rules.profile.context import Context
+from sources.sources import (
+    ENDINGS,
+    KUSTOMIZATIONS,
+    MAX_BYTES,
+    STANDARD_INPUT,
+    FileTree,
+    SkippedFile,
+)
+
+# The fields of a kustomization by which it makes or changes objects in ways that concern GPUs.
+
+# What these make or change cannot be known without rendering. Fields that are not here, such as
+# `namePrefix`, `namespace`, `replicas` and `configMapGenerator`, change nothing that gives a GPU.
+_ALWAYS = (
+    "commonAnnotations",
+    "components",
+    "configurations",
+    "generators",
+    "helmCharts",
+    "helmChartInflationGenerator",
+    "replacements",
+    "transformers",
+    "vars",
+)
+
+
+def fields_about_gpus(kustomization: Mapping[str, Any]) -> tuple[str, ...]:
+    """The fields of `kustomization` that may give a pod a GPU, or take one away."""
+    return tuple(sorted(_fields(kustomization)))
+
+
+def _fields(raw: Mapping[str, Any]) -> Iterator[str]:
+    yield from (field for field in _ALWAYS if raw.get(field))
+    if _has_gpu_key(raw.get("commonLabels")):
+        yield "commonLabels"
+    # With `fields`, labels become entries of any map, such as a nodeSelector or limits.
+    labels = [entry for _, entry in as_objects(raw.get("labels"))]
+    if any(entry.get("fields") or _has_gpu_key(entry.get("pairs")) for entry in labels):
+        yield "labels"
+    for field in ("images", "imageTags"):
+        if any(_is_about_gpus(entry) for _, entry in as_objects(raw.get(field))):
+            yield field
+
+
+def _has_gpu_key(labels: Any) -> bool:
+    return any(word in str(key).lower() for key in as_object(labels) for word in KEY_WORDS)
+
+
+def _is_about_gpus(image: Mapping[str, Any]) -> bool:
+    """Whether `image` brings another image, or a tag that makes its image one with CUDA."""
+    name, tag = as_text(image.get("name")), as_text(image.get("newTag"))
+    suffix = as_text(image.get("tagSuffix"))
+    return bool(as_text(image.get("newName"))) or is_cuda_image(f"{name}:{tag}{suffix}")
+
+
+RENDER = "lint its folder with --render"
+
+
+class Kustomization(NamedTuple):
+    """What one kustomization says.
+
+    Its paths are absolute. `inline` counts the patches written in it; `fields` are those by which
+    it makes or changes objects in other ways.
+    """
+
+    resources: tuple[str, ...] = ()
+    patches: tuple[str, ...] = ()
+    inline: int = 0
+    fields: tuple[str, ...] = ()
+
+
+class Kustomizations:
+    """The kustomizations around the files of a run, each read once."""
+
+    def __init__(self, tree: FileTree) -> None:
+        self._tree = tree
+        self._patches: dict[str, frozenset[str]] = {}
+        self._real_folders: dict[str, str] = {}
+
+    def context_of(self, name: str, context: Context) -> Context:
+        """`context`, which says whether the file `name` is a patch of a kustomization."""
+        if name == STANDARD_INPUT:
+            return context
+        file = self._real_path(name)
+        is_patch = file in self._patches_around(os.path.dirname(file))
+        return context._replace(is_patch=True) if is_patch else context
+
+    def _real_path(self, name: str) -> str:
+        """`real_path(name)` of the tree, which asks the system about each folder again."""
+        folder, base = os.path.split(name)
+        real = self._real_folders.get(folder)
+        if real is None:
+            real = self._real_folders[folder] = self._tree.real_path(folder)
+        file = os.path.join(real, base)
+        return self._tree.real_path(file) if self._tree.is_link(file) else file
+
+    def _patches_around(self, folder: str) -> frozenset[str]:
+        """The patches that the kustomizations in `folder` and above it name."""
+        known = self._patches.get(folder)
+        if known is None:
+            known = frozenset()
+            above = os.path.dirname(folder)
+            if above != folder and not os.path.exists(os.path.join(folder, ".git")):
+                known = self._patches_around(above)
+            for name in KUSTOMIZATIONS:
+                own = self._read(os.path.join(folder, name))
+                known |= frozenset(own.patches) - frozenset(own.resources)
+            self._patches[folder] = known
+        return known
+
+    def passed_over_by(self, name: str) -> Iterator[SkippedFile]:
+        """What the file `name`, if it is a kustomization, names and the linter cannot evaluate."""
+        if os.path.basename(name) not in KUSTOMIZATIONS:
+            return
+        real = self._tree.real_path(name)
+        own = self._read(real)
+        for path in dict.fromkeys((*own.resources, *own.patches)):
+            inner = os.path.relpath(path, os.path.dirname(real))
+            shown = os.path.join(os.path.dirname(name), inner)
+            if not self._tree.is_file(path):
+                continue
+            if not path.lower().endswith(ENDINGS):
+                why = f"{name} names it, and it does not end in .yaml or .json: name it to lint it"
+                yield SkippedFile(os.path.normpath(shown), why)
+            elif path in own.patches and self._is_json_patch(path):
+                yield SkippedFile(os.path.normpath(shown), f"a JSON patch of {name}: {RENDER}")
+        if own.inline:
+            yield SkippedFile(name, f"its patches that are written in it: {RENDER}")
+        if own.fields:
+            fields = " and ".join(filter(None, (", ".join(own.fields[:-1]), own.fields[-1])))
+            yield SkippedFile(name, f"it makes or changes objects by {fields}: {RENDER}")
+
+    def _is_json_patch(self, path: str) -> bool:
+        return isinstance(next(documents(self._tree, path), None), list)
+
+    def _read(self, path: str) -> Kustomization:
+        if not self._tree.is_file(path):
+            return Kustomization()
+        raw = as_object(next(documents(self._tree, path), None))
+        entries = [as_text(entry) for entry in _listed(raw.get("patchesStrategicMerge"))]
+        inline = 0
+        for field in ("patches", "patchesJson6902"):
+            for _, entry in as_objects(raw.get(field)):
+                entries.append(as_text(entry.get("path")))
+                inline += bool(entry.get("patch"))
+        inline += sum("\n" in entry for entry in entries)
+        resources = (as_text(entry) for entry in _listed(raw.get("resources")))
+        folder = os.path.dirname(path)
+        paths = (self._paths(folder, resources), self._paths(folder, entries))
+        return Kustomization(*paths, inline, fields_about_gpus(raw))
+
+    def _paths(self, folder: str, entries: Iterable[str]) -> tuple[str, ...]:
+        """The absolute paths of `entries`, which may also be texts of several lines."""
+        names = (entry for entry in entries if entry and "\n" not in entry and "\0" not in entry)
+        return tuple(self._tree.real_path(os.path.join(folder, name)) for name in names)
+
+
+def documents(tree: FileTree, path: str) -> Iterator[Any]:
+    """The values in the file at `path` of `tree`, up to what cannot be read."""
+    try:
+        content = tree.read(path, MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            return
+        for chunk in split(content.decode("utf-8")):
+            document = read(chunk)
+            if document is not None:
+                yield document.value
+    except (OSError, UnicodeDecodeError, YamlError):
+        return  # if the file is to be linted, the linter reports it
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,238 @@
+"""The Kubernetes objects in a text, the position of each path, and what reports show of it."""
+
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from kubeyaml import Document, LimitError, Lines, Place, YamlError, read, split
+from rules.base.json_values import Path
+from sources.sources import Source, has_placeholder
+
+# Pieces of a text, and what reports show of them.
+
+_EXCERPT = 120  # characters
+_LINES_AROUND = 2
+# How far the lines around are searched; longer ones are hardly for people.
+_MAX_LINE = 1_000  # characters
+# To count the bytes before a column takes time; a longer line is hardly for people.
+_MAX_BYTE_COLUMN = 10_000
+
+
+class Span(NamedTuple):
+    """A piece of a text: offsets, and line and column of its start, from 1."""
+
+    start: int
+    end: int
+    line: int
+    column: int
+
+
+class Excerpt(NamedTuple):
+    """The text at a span: what reports show of it, and where it ends.
+
+    - `text`: the part of the first line around the span, which begins at the index `start` in it
+      and has `width` characters there, at least 1.
+    - `before`, `after`: up to two lines on each side of that line.
+    - `end_line`, `end_column`: the first character after the span.
+    - `start_byte`, `end_byte`: its columns in bytes of UTF-8, from 1; 0 if they are too large.
+    """
+
+    text: str
+    start: int
+    width: int
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    end_line: int
+    end_column: int
+    start_byte: int
+    end_byte: int
+
+
+def excerpt_at(text: str, span: Span) -> Excerpt:
+    """What `text` has at `span`. The work does not grow with the length of lines."""
+    line_start = span.start - span.column + 1
+    start = max(line_start, span.start - _EXCERPT // 2)
+    line_end = text.find("\n", span.start, start + _EXCERPT)
+    piece = text[start : line_end if line_end >= 0 else start + _EXCERPT].rstrip("\r")
+    inside = text[span.start : span.end]
+    last = inside.rfind("\n")
+    return Excerpt(
+        text=piece,
+        start=span.start - start,
+        width=max(1, min(len(inside), len(piece) - (span.start - start))),
+        before=_lines_before(text, line_start),
+        after=_lines_after(text, span.start),
+        end_line=span.line + inside.count("\n"),
+        end_column=len(inside) - last if last >= 0 else span.column + len(inside),
+        start_byte=_byte_column(text, span.start),
+        end_byte=_byte_column(text, span.end),
+    )
+
+
+def _lines_before(text: str, start: int) -> tuple[str, ...]:
+    """The lines above the line that begins at `start`."""
+    first = max(0, start - _MAX_LINE)
+    lines = text[first:start].rsplit("\n", _LINES_AROUND + 1)[:-1]
+    return tuple(line[:_EXCERPT].rstrip("\r") for line in lines[first > 0 :][-_LINES_AROUND:])
+
+
+def _lines_after(text: str, offset: int) -> tuple[str, ...]:
+    """The lines below the line of `offset`."""
+    stop = offset + _MAX_LINE
+    lines = text[offset:stop].split("\n", _LINES_AROUND + 1)
+    if stop < len(text) or not lines[-1]:
+        lines.pop()
+    return tuple(line[:_EXCERPT].rstrip("\r") for line in lines[1 : _LINES_AROUND + 1])
+
+
+def _byte_column(text: str, offset: int) -> int:
+    start = text.rfind("\n", max(0, offset - _MAX_BYTE_COLUMN), offset) + 1
+    if not start and offset > _MAX_BYTE_COLUMN:
+        return 0
+    if text.isascii():
+        return offset - start + 1
+    return len(text[start:offset].encode(errors="surrogatepass")) + 1
+
+
+# Find the Kubernetes objects in a text, and the position of a path of one in the text.
+
+MAX_DOCUMENTS = 20_000
+# Two escapes that make one character; an escaped backslash is stepped over.
+_PAIR = r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+
+
+# How much longer than the character the two escapes are.
+_ESCAPES_LENGTH = len(r"\ud83d\ude00") - 1
+
+
+class UnparsedDocument(NamedTuple):
+    """A document that could not be parsed."""
+
+    line: int
+    column: int
+    why: str
+    is_template: bool = False
+    """whether it is no YAML, and has placeholders as a chart's template"""
+
+
+class File:
+    """A source that converts offsets to lines and columns."""
+
+    def __init__(self, source: Source) -> None:
+        self.original = source
+        # JSON writes what lies beyond 16 bits as two escapes, which YAML has no place for.
+        if source.text.lstrip().startswith(("{", "[")):
+            source = source._replace(text=re.sub(_PAIR, _join_surrogates, source.text))
+        self.source = source
+        self._shift = 0
+
+    def shifted(self, shift: int) -> "File":
+        """The same for documents that were read where they stood `shift` characters earlier."""
+        view = File(self.original)
+        view._shift = shift
+        view._lines = self._lines
+        return view
+
+    @cached_property
+    def _lines(self) -> Lines:
+        """Line breaks, counted once."""
+        return Lines(self.source.text)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """The line and the column of an offset, both from 1."""
+        line, column = self._lines.at(offset + self._shift)
+        part = self.source.part
+        if part is None:
+            return line, column
+        return line + part.lines, column + part.columns * (line == part.line)
+
+    def line_start(self, number: int) -> int:
+        """The offset of the line `number`, from 1; the end of the text if it has fewer lines."""
+        return self._lines.start(number)
+
+    def span(self, start: int, end: int) -> Span:
+        """The piece between two offsets."""
+        return Span(start + self._shift, end + self._shift, *self.position(start))
+
+    def excerpt(self, span: Span) -> Excerpt:
+        """The text at `span`."""
+        part = self.source.part
+        if part is None:
+            return excerpt_at(self.source.text, span)
+        above = span.line - part.lines - part.line
+        columns = 0 if above else part.columns
+        excerpt = excerpt_at(self.source.text, span._replace(column=span.column - columns))
+        before = excerpt.before[max(0, len(excerpt.before) - above) :]
+        if not columns:
+            return excerpt._replace(before=before)
+        end = excerpt.end_column + columns * (excerpt.end_line == span.line)
+        return excerpt._replace(before=before, end_column=end, start_byte=0, end_byte=0)
+
+    def original_offset(self, offset: int) -> int:
+        """Where the character at `offset` of the source is in the original."""
+        return offset + _ESCAPES_LENGTH * bisect_left(self._joined, offset)
+
+    @cached_property
+    def _joined(self) -> list[int]:
+        """The offsets of characters that the original writes as two escapes."""
+        joined: list[int] = []
+        if self.source.text != self.original.text:
+            for pair in re.finditer(_PAIR, self.original.text):
+                if pair[1]:
+                    joined.append(pair.start() - _ESCAPES_LENGTH * len(joined))
+        return joined
+
+    def manifests(self) -> Iterator[Document | UnparsedDocument]:
+        """Every Kubernetes object in the file; other documents are skipped silently."""
+        for number, chunk in enumerate(split(self.source.text)):
+            if number >= MAX_DOCUMENTS:
+                line, _ = self.position(chunk.start)
+                yield UnparsedDocument(line, 1, f"more than {MAX_DOCUMENTS} documents in one file")
+                return
+            try:
+                document = read(chunk)
+            except YamlError as error:
+                line, column = self.position(min(error.offset, len(self.source.text)))
+                is_template = (
+                    self.source.is_template
+                    and has_placeholder(chunk.text)
+                    and not isinstance(error, LimitError)
+                )
+                yield UnparsedDocument(line, column, error.message, is_template)
+                continue
+            if document is not None and _is_kubernetes(document.value):
+                yield document
+
+    def locate(self, document: Document, path: Path) -> Span:
+        """The position of `path`, or of its nearest parent that exists.
+
+        It is the value of a scalar, and the key of a collection or a parent.
+        """
+        place, complete = document.place.nearest(path)
+        if complete and not place.is_collection and place.end > place.start:
+            return self.span(place.start, place.end)
+        if place.key_start >= 0:
+            return self.span(place.key_start, place.key_end)
+        return self.span(place.start, _first_key_end(place))
+
+
+def _join_surrogates(pair: re.Match[str]) -> str:
+    character: str = json.loads(f'"{pair[1]}"') if pair[1] else pair[0]
+    return character
+
+
+def _is_kubernetes(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("kind"), str)
+        and (isinstance(value.get("apiVersion"), str) or isinstance(value.get("spec"), dict))
+    )
+
+
+def _first_key_end(place: Place) -> int:
+    if isinstance(place.inside, dict) and place.inside:
+        return max(place.start, next(iter(place.inside.values())).key_end)
+    return place.end

@@ -1,0 +1,1 @@
+"""Render charts and kustomizations with the programs of the user."""

@@ -1,0 +1,209 @@
+"""Render charts with `helm template`."""
+
+from __future__ import annotations
+
+import glob
+import math
+import os
+import re
+import shlex
+import stat
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from rules.base.json_values import as_object
+from sources.kustomization_files import documents
+from sources.rendering.programs import TOO_LONG, ProgramError, find_program, is_late, run
+from sources.sources import DISK, Source, UnreadableSource
+
+CHART = "Chart.yaml"
+_MAX_MESSAGE = 400
+_MAX_FILES = 20_000
+_MAX_CI = 50
+# Where helm says that it failed: `(name/templates/pod.yaml:3:5)`, or without line or column.
+_PLACE = re.compile(r"([^\s/()<>\":]+)/((?:[^\s/()<>\":]+/)*[^\s/()<>\":]+)(?::(\d+))?(?::(\d+))?")
+_REMEDIES = {
+    "missing in charts/": "`helm dependency build {folder}` fetches it, which gpuward never does",
+    "kubeVersion": "choose another version of Kubernetes with --kube-version",
+    "": "`{command}` shows it; if it needs values or a namespace, give them with --values, --set "
+    "and --namespace, or values in the chart's ci/NAME-values.yaml",
+}
+
+
+class ChartOptions(NamedTuple):
+    """What the user gives to helm."""
+
+    values: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
+    kube_version: str = ""
+    namespace: str = ""
+
+
+class RenderedChart(NamedTuple):
+    """One rendering of the chart in `folder`; of its values files, later ones win."""
+
+    source: Source
+    folder: str
+    values_files: tuple[str, ...]
+
+
+def is_library(folder: str) -> bool:
+    """Whether the chart only has templates for other charts, so that nothing can be rendered."""
+    content = next(documents(DISK, os.path.join(folder, CHART)), None)
+    return as_object(content).get("type") == "library"
+
+
+def render_chart(
+    folder: str, options: ChartOptions, root: str, deadline: float = math.inf
+) -> Iterator[RenderedChart | UnreadableSource]:
+    """The renderings of a chart: with the user's values, else its defaults and each of its `ci`.
+
+    Charts that cannot be rendered with their defaults are common. If one of the files in `ci` can,
+    the failure of the defaults is not reported. `root` is the folder that no link may lead out of.
+    After `deadline`, a `time.monotonic()` in seconds, nothing is rendered, and no
+    rendering lasts longer.
+    """
+    file = os.path.join(folder, CHART)
+    try:
+        helm = find_program("helm")
+        _check_files(folder, root)
+    except ProgramError as error:
+        yield UnreadableSource(file, f"a chart: {error}")
+        return
+    of_ci = [] if options.values or options.sets else _values_of_ci(folder)
+    if len(of_ci) > _MAX_CI:
+        why = f"more than {_MAX_CI} files ci/*-values.yaml: give those that matter with --values"
+        yield UnreadableSource(file, why)
+        of_ci = []
+    failed: UnreadableSource | None = None
+    is_rendered = False
+    for values in (options.values, *((name,) for name in of_ci)):
+        if is_late(deadline):
+            yield UnreadableSource(file, TOO_LONG)
+            break
+        rendered = _render(helm, folder, options._replace(values=values), deadline)
+        is_rendered = is_rendered or isinstance(rendered, RenderedChart)
+        if values == options.values and isinstance(rendered, UnreadableSource):
+            failed = rendered
+        else:
+            yield rendered
+    if failed and not is_rendered:
+        yield failed
+
+
+def _values_of_ci(folder: str) -> list[str]:
+    return sorted(glob.glob(os.path.join(glob.escape(folder), "ci", "*-values.yaml")))
+
+
+def _render(
+    helm: str, folder: str, options: ChartOptions, deadline: float
+) -> RenderedChart | UnreadableSource:
+    if any("\n" in file or "\r" in file for file in options.values):
+        why = "a chart: a values file has a line break in its name, which helm does not take"
+        return UnreadableSource(os.path.join(folder, CHART), why)
+    arguments = [f"--values={_as_csv(file)}" for file in options.values]
+    arguments += [f"--set={value}" for value in options.sets]
+    if options.kube_version:
+        arguments.append(f"--kube-version={options.kube_version}")
+    if options.namespace:
+        arguments.append(f"--namespace={options.namespace}")
+    command = shlex.join(["helm", "template", folder, *arguments])
+    try:
+        text = run([helm, "template", os.path.abspath(folder), *arguments], deadline=deadline)
+    except ProgramError as error:
+        return _failure(folder, command, str(error))
+    own = os.path.join(folder, "values.yaml")
+    source = Source(command, text, is_rendering=True)
+    return RenderedChart(source, folder, (own, *options.values))
+
+
+def _as_csv(path: str) -> str:
+    """`path` as a record of CSV, which is how helm reads it: several files are split at commas."""
+    return '"{}"'.format(path.replace('"', '""')) if "," in path or '"' in path else path
+
+
+def _failure(folder: str, command: str, message: str) -> UnreadableSource:
+    """Why the chart cannot be rendered, at the template that failed if the message names it."""
+    remedy = next(advice for word, advice in _REMEDIES.items() if word in message)
+    lines = [line for line in message.splitlines() if line.strip() and "--debug" not in line]
+    short = " ".join(" ".join(lines).removeprefix("Error: ").split())
+    if len(short) > _MAX_MESSAGE:
+        short = f"{short[:_MAX_MESSAGE]}…"
+    why = f"the chart cannot be rendered: {short}; {remedy.format(folder=folder, command=command)}"
+    for place in _PLACE.finditer(message):
+        file = os.path.join(folder, place[2])
+        if os.path.isfile(file):
+            return UnreadableSource(file, why, int(place[3] or 1), int(place[4] or 1))
+    return UnreadableSource(os.path.join(folder, CHART), why)
+
+
+def _check_files(folder: str, root: str) -> None:
+    """Raise ProgramError if something in the chart is not what helm may read.
+
+    helm follows links: those to files may not lead out of `root`; those to folders are refused,
+    because what is in such a folder may be any link again.
+    """
+    inside = os.path.realpath(root)
+    count = 0
+    for here, folders, files in os.walk(folder):
+        count += len(folders) + len(files)
+        if count > _MAX_FILES:
+            raise ProgramError(f"it has more than {_MAX_FILES} files")
+        for name in folders:
+            if os.path.islink(path := os.path.join(here, name)):
+                raise ProgramError(f"{path} is a link to a folder: put the folder in its place")
+        for name in files:
+            path = os.path.join(here, name)
+            if os.path.islink(path):
+                target = os.path.realpath(path)
+                if os.path.commonpath((target, inside)) != inside:
+                    raise ProgramError(f"{path} is a link that leads out of {root}")
+            if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+                raise ProgramError(f"{path} is not a regular file")
+
+
+# Which files of a chart helm leaves out, as the chart's `.helmignore` says.
+#
+# This explains why a file is in no rendering; what helm renders is up to helm.
+
+_FILE = ".helmignore"
+_HIDDEN = "templates/.?*"  # which helm ignores in every chart
+_MAX_BYTES = 64 * 1024
+
+
+def ignored_by_helm(chart: str) -> Callable[[str], bool]:
+    """Whether helm leaves out a file of the folder `chart`, by its path in it."""
+    try:
+        text = DISK.read(os.path.join(chart, _FILE), _MAX_BYTES).decode(errors="replace")
+    except OSError:
+        text = ""
+    lines = (line.strip() for line in (*text.splitlines(), _HIDDEN))
+    patterns = [line.replace("[^", "[!") for line in lines if line and not line.startswith("#")]
+
+    def is_ignored(path: str) -> bool:
+        parts = path.split("/")
+        return any(
+            _is_named(parts[: end + 1], patterns, is_folder=end + 1 < len(parts))
+            for end in range(len(parts))
+        )
+
+    return is_ignored
+
+
+def _is_named(parts: list[str], patterns: list[str], *, is_folder: bool) -> bool:
+    """Whether a pattern names the file or folder: the first one that decides does, as in helm."""
+    for pattern in patterns:
+        rule = pattern.removeprefix("!")
+        fits = (is_folder or not rule.endswith("/")) and _fits(rule.removesuffix("/"), parts)
+        if fits != pattern.startswith("!"):
+            return True
+    return False
+
+
+def _fits(rule: str, parts: list[str]) -> bool:
+    """Whether `rule` fits a path; without a slash in it, the name at its end."""
+    if "/" not in rule:
+        return fnmatchcase(parts[-1], rule)
+    wanted = rule.removeprefix("/").split("/")
+    return len(wanted) == len(parts) and all(map(fnmatchcase, parts, wanted))

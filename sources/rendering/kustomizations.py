@@ -1,0 +1,241 @@
+"""Render kustomizations with `kubectl kustomize` or `kustomize build`."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from rules.base.json_values import as_object, as_objects, as_text
+from sources.kustomization_files import documents
+from sources.rendering.programs import ProgramError, find_program, run
+from sources.sources import DISK, KUSTOMIZATIONS, Source, UnreadableSource
+
+_PARTS = ("resources", "bases", "components")
+_PATCHES = ("patches", "patchesStrategicMerge", "patchesJson6902")
+# Fields that name files, which kustomize may also load from addresses
+_FILES = (
+    *(*_PARTS, *_PATCHES, "crds", "configurations", "generators", "transformers", "validators"),
+    *("openapi", "replacements", "configMapGenerator", "secretGenerator", "helmCharts"),
+)
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|git@|git::")
+_MAX_MESSAGE = 400
+
+
+class Kustomization(NamedTuple):
+    """One kustomization; paths are relative to where `file` is.
+
+    - `folders`: those of the kustomizations that it includes.
+    - `resources`, `patches`: the files that it names.
+    - `inline`: the patches written in it, each with its path in the file.
+    - `prefix`, `suffix`: what it puts around the names of objects.
+    - `remote`: something that is not in any folder here, so that kustomize would have to load it.
+    """
+
+    file: str
+    folders: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    patches: tuple[str, ...] = ()
+    inline: tuple[tuple[tuple[str | int, ...], str], ...] = ()
+    is_component: bool = False
+    remote: str = ""
+    prefix: str = ""
+    suffix: str = ""
+
+    @property
+    def folder(self) -> str:
+        """The folder that the kustomization is in."""
+        return os.path.dirname(self.file) or "."
+
+
+class RenderedKustomization(NamedTuple):
+    """The rendering of a kustomization, which comes first in `parts`, and all that it includes."""
+
+    source: Source
+    parts: tuple[Kustomization, ...]
+
+    @property
+    def files(self) -> Iterator[str]:
+        """Every file that is evaluated by this rendering."""
+        for part in self.parts:
+            yield from (part.file, *part.resources, *part.patches)
+
+
+def read_kustomization(file: str) -> Kustomization:
+    """What the kustomization says."""
+    raw = as_object(next(documents(DISK, file), None))
+    folder = os.path.dirname(file)
+    folders, resources, remote = [], [], _address(raw)
+    for field in _PARTS:
+        for entry in filter(None, map(as_text, _listed(raw.get(field)))):
+            path = os.path.normpath(os.path.join(folder, entry))
+            if os.path.isdir(path):
+                folders.append(path)
+            elif os.path.isfile(path):
+                resources.append(path)
+            else:
+                remote = remote or entry
+    patches, inline = [], []
+    for place, text in _patches(raw):
+        name = os.path.normpath(os.path.join(folder, text))
+        if "\n" in text or place[-1] == "patch":
+            inline.append((place, text))
+        elif os.path.isfile(name):
+            patches.append(name)
+    is_component = raw.get("kind") == "Component"
+    lists = (tuple(folders), tuple(resources), tuple(patches), tuple(inline))
+    names = (as_text(raw.get("namePrefix")), as_text(raw.get("nameSuffix")))
+    return Kustomization(file, *lists, is_component, remote, *names)
+
+
+def all_parts(top: Kustomization) -> tuple[Kustomization, ...]:
+    """The kustomization and all that it includes, each once, the outer ones first."""
+    parts = {os.path.realpath(top.folder): top}
+    waiting = [top]
+    for part in waiting:
+        for folder in part.folders:
+            real = os.path.realpath(folder)
+            file = kustomization_in(folder)
+            if real not in parts and file:
+                parts[real] = read_kustomization(file)
+                waiting.append(parts[real])
+    return tuple(parts.values())
+
+
+def kustomization_in(folder: str) -> str:
+    """The file of the kustomization in `folder`; empty if there is none."""
+    names = (os.path.normpath(os.path.join(folder, name)) for name in KUSTOMIZATIONS)
+    return next(filter(os.path.isfile, names), "")
+
+
+class RenderedParts(NamedTuple):
+    """Which kustomizations are rendered, each with its parts.
+
+    - `tops`: those that no other one includes.
+    - `bases`: all others but components. They are also rendered in the tops that include them.
+    """
+
+    tops: list[tuple[Kustomization, ...]]
+    bases: list[tuple[Kustomization, ...]]
+
+
+def choose_rendered(found: Collection[Kustomization]) -> RenderedParts:
+    """Which of the kustomizations are rendered.
+
+    Of those that include each other, one is a top, so that kustomize says what is wrong.
+    """
+    included = {os.path.realpath(folder) for one in found for folder in one.folders}
+    chosen = RenderedParts([], [])
+    covered: set[str] = set()
+    for one in sorted(found, key=lambda one: os.path.realpath(one.folder) in included):
+        real = os.path.realpath(one.folder)
+        if one.is_component:
+            continue
+        parts = all_parts(one)
+        (chosen.bases if real in covered else chosen.tops).append(parts)
+        covered |= {os.path.realpath(part.folder) for part in parts}
+    return chosen
+
+
+def render_kustomization(
+    parts: tuple[Kustomization, ...], deadline: float = math.inf
+) -> RenderedKustomization | UnreadableSource:
+    """The rendering of the first of `parts`, or why there is none by `deadline`."""
+    top = parts[0]
+    for part in parts:
+        if part.remote:
+            why = f"a kustomization whose {part.remote} is not here, and gpuward loads nothing"
+            return UnreadableSource(part.file, f"{why} from elsewhere: put it into the repository")
+    try:
+        program = find_program("kubectl", "kustomize")
+        verb = "kustomize" if os.path.basename(program) == "kubectl" else "build"
+        name = os.path.basename(program)
+        command = shlex.join([name, verb, top.folder])
+        text = run([program, verb, os.path.abspath(top.folder)], deadline=deadline)
+    except ProgramError as error:
+        message = " ".join(str(error).split()).removeprefix("error: ").removeprefix("Error: ")
+        # kustomize says what it was doing first, and what went wrong last.
+        short = f"…{message[-_MAX_MESSAGE:]}" if len(message) > _MAX_MESSAGE else message
+        return UnreadableSource(top.file, f"the kustomization cannot be rendered: {short}")
+    return RenderedKustomization(Source(command, text, is_rendering=True), parts)
+
+
+def _patches(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """The path of each patch in the kustomization, and the patch or the name of its file."""
+    for field in _PATCHES:
+        for index, entry in enumerate(_listed(raw.get(field))):
+            if isinstance(entry, str):
+                yield (field, index), entry
+        for index, entry in as_objects(raw.get(field)):
+            for key in ("path", "patch"):
+                if text := as_text(entry.get(key)):
+                    yield (field, index, key), text
+
+
+def _address(raw: Mapping[str, Any]) -> str:
+    """The first address in a field that names files."""
+    waiting = [raw.get(field) for field in _FILES]
+    for value in waiting:
+        if isinstance(value, str) and "\n" not in value and _ADDRESS.match(value):
+            return value
+        if isinstance(value, dict):
+            waiting.extend(v for key, v in value.items() if key not in ("patch", "literals"))
+        elif isinstance(value, list):
+            waiting.extend(value)
+    return ""
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+# How kustomizations rename objects: by `namePrefix` and `nameSuffix`.
+
+_MAX_LENGTH = 253  # of a name in Kubernetes
+_MAX_RENAMINGS = 100
+# kustomize leaves the names of these as they are
+_FIXED = ("APIService", "CustomResourceDefinition", "Namespace")
+
+
+class Renaming(NamedTuple):
+    """What is put around a name."""
+
+    prefix: str = ""
+    suffix: str = ""
+
+    def rename(self, kind: str, name: str) -> str:
+        """The name of the object after it is rendered."""
+        return name if kind in _FIXED else f"{self.prefix}{name}{self.suffix}"
+
+    def may_give(self, rendered: str) -> bool:
+        """Whether an object may be called `rendered` afterwards."""
+        is_long = len(rendered) > len(self.prefix) + len(self.suffix)
+        return is_long and rendered.startswith(self.prefix) and rendered.endswith(self.suffix)
+
+    def strip(self, rendered: str) -> str:
+        """The name in the files of what is called `rendered` afterwards."""
+        return rendered.removeprefix(self.prefix).removesuffix(self.suffix)
+
+
+def renamings(parts: tuple[Kustomization, ...]) -> dict[str, list[Renaming]]:
+    """How the first of `parts` renames the objects of each part, by the file of the part.
+
+    A part that is included several times has several renamings. Beyond the bounds there are none:
+    then the objects are not recognised in the rendering.
+    """
+    folders = {os.path.realpath(part.folder): part for part in parts}
+    found: dict[str, list[Renaming]] = {part.file: [] for part in parts}
+    waiting = [(parts[0], Renaming())]
+    for part, outer in waiting:
+        own = Renaming(outer.prefix + part.prefix, part.suffix + outer.suffix)
+        known = found[part.file]
+        is_long = len(own.prefix) + len(own.suffix) > _MAX_LENGTH
+        if is_long or own in known or len(known) == _MAX_RENAMINGS:
+            continue
+        known.append(own)
+        included = (folders.get(os.path.realpath(folder)) for folder in part.folders)
+        waiting.extend((inner, own) for inner in included if inner)
+    return found

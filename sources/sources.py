@@ -1,0 +1,268 @@
+"""Texts that gpuward reads, where they are from, and what it does not read."""
+
+import os
+import re
+import stat
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeAlias
+
+# Where the files of a run are: on disk, or elsewhere, such as in the index of Git.
+
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
+_PIECE = 1 << 16
+
+
+class FileTree(Protocol):
+    """Files by their paths, which are absolute or relative to the working folder."""
+
+    def real_path(self, path: str) -> str:
+        """The absolute path without links."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is something at `path`, even a link that leads nowhere."""
+
+    def is_link(self, path: str) -> bool:
+        """Whether there is a symbolic link."""
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a regular file, perhaps at the end of links."""
+
+    def read(self, path: str, limit: int) -> bytes:
+        """The content of a regular file, up to `limit` bytes. Raises OSError."""
+
+
+class DiskTree:
+    """The files on disk."""
+
+    def real_path(self, path: str) -> str:
+        """The absolute path without links."""
+        return os.path.realpath(path)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is something at `path`, even a link that leads nowhere."""
+        return os.path.lexists(path)
+
+    def is_link(self, path: str) -> bool:
+        """Whether there is a symbolic link."""
+        return os.path.islink(path)
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a regular file, perhaps at the end of links."""
+        return os.path.isfile(path)
+
+    def read(self, path: str, limit: int) -> bytes:
+        """The content of a regular file, up to `limit` bytes. Raises OSError."""
+        # Most files are small, and to make a file object of one takes longer than to read it.
+        descriptor = os.open(path, _READ)
+        try:
+            pieces = []
+            while limit and (piece := os.read(descriptor, min(limit, _PIECE))):
+                pieces.append(piece)
+                limit -= len(piece)
+        finally:
+            os.close(descriptor)
+        return b"".join(pieces)
+
+
+DISK = DiskTree()
+
+
+# Texts that the linter reads, and what it does not read.
+
+MAX_BYTES = 10 * 1024 * 1024
+LARGE = 4 << 20
+"""From how many bytes on a file is cut. A List of this size has too many nodes to read at once."""
+ENDINGS = (".yaml", ".yml", ".json")
+KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+STANDARD_INPUT = "<stdin>"
+# An object must have an apiVersion, unless an escape or a tag hides the word.
+_MAY_BE_KUBERNETES = re.compile(r"apiVersion|\\|!").search
+# The names of the format that git-lfs reads: today's, and two older ones.
+_LFS_POINTERS = (
+    "version https://git-lfs.github.com/spec/",
+    "version https://hawser.github.com/spec/",
+    "version http://git-media.io/v/",
+)
+_LFS_POINTER_SIZE = 1024
+_PLACEHOLDER = r"(?m)^[^#\n]*\{\{"
+
+
+class UsageError(Exception):
+    """Wrong usage of the command line; the message says why."""
+
+
+class SkippedFile(NamedTuple):
+    """A file that is not evaluated on purpose, although a user may expect it to be."""
+
+    file: str
+    why: str
+
+
+class Part(NamedTuple):
+    """Where the text of a source is, if it is a part of its file.
+
+    - `lines`: what to add to a line of the text to have that of the file.
+    - `line`: the first line of the text that is in the file; those above are gpuward's own.
+    - `columns`: what to add to a column in this line.
+    - `items`: how many items of the List come before.
+    - `is_first`: whether no other part of the file comes before.
+    """
+
+    lines: int
+    line: int = 1
+    columns: int = 0
+    items: int = 0
+    is_first: bool = False
+
+
+class Source(NamedTuple):
+    """One text and the name by which reports call it.
+
+    `is_named`: the user has named the file itself. `is_template`: it is in a chart's `templates`.
+    `is_rendering`: no file has the text; `name` is the command that writes it. `part` says where
+    the text is in its file, if it is not all of it.
+    """
+
+    name: str
+    text: str
+    is_named: bool = False
+    is_template: bool = False
+    is_rendering: bool = False
+    part: Part | None = None
+
+    @property
+    def home(self) -> str:
+        """What stands for the namespace of objects that name none: their folder, or rendering."""
+        folder = f"the folder {os.path.dirname(self.name) or '.'}"
+        place = "standard input" if self.name == STANDARD_INPUT else folder
+        return f"the output of {self.name}" if self.is_rendering else place
+
+
+class SkippedSource(NamedTuple):
+    """Something that is not read on purpose, and why."""
+
+    name: str
+    why: str
+
+
+class UnreadableSource(NamedTuple):
+    """Something that could not be read, and why; where in it, if that is known."""
+
+    name: str
+    why: str
+    line: int = 0
+    column: int = 0
+
+
+class UnreadFile(NamedTuple):
+    """A file to read: below `path`, which the user has named, or that file itself."""
+
+    name: str
+    path: str
+
+    def read(self) -> Source | SkippedSource | UnreadableSource:
+        """The text of the file."""
+        if (refused := self.refusal()) is not None:
+            return refused
+        try:
+            return self.source(DISK.read(self.name, MAX_BYTES + 1))
+        except OSError as error:
+            return UnreadableSource(self.name, (error.strerror or str(error)).lower())
+
+    def refusal(self) -> UnreadableSource | None:
+        """Why the file must not be read; None if it may."""
+        why = ""
+        try:
+            if self.name != self.path and _leads_outside(self.name, self.path):
+                why = "a link that leads out of the folder; name its target to lint it"
+            elif self.name != self.path and not stat.S_ISREG(os.stat(self.name).st_mode):
+                why = "not a regular file"
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+        return UnreadableSource(self.name, why) if why else None
+
+    def source(self, content: bytes) -> Source | SkippedSource | UnreadableSource:
+        """The file with its content, of which up to MAX_BYTES + 1 bytes are given."""
+        return source_of(self.name, content, DISK, is_named=self.name == self.path)
+
+
+class StandardInput(NamedTuple):
+    """Standard input, which `stream` reads up to so many bytes of."""
+
+    name: str
+    stream: Callable[[int], bytes]
+
+    def read(self) -> Source | UnreadableSource:
+        """The text on standard input."""
+        return self.source(self.stream(MAX_BYTES + 1))
+
+    def source(self, content: bytes) -> Source | UnreadableSource:
+        """The same, if `content` has been read already."""
+        return _decoded(self.name, content)
+
+
+Input: TypeAlias = Source | SkippedSource | UnreadableSource | UnreadFile | StandardInput
+
+
+def may_be_large(given: Input) -> bool:
+    """Whether the input has, or may have, so many bytes that it is cut."""
+    if isinstance(given, StandardInput):
+        return True
+    if not isinstance(given, UnreadFile):
+        return False
+    try:
+        status = os.stat(given.name)
+    except OSError:
+        return False  # reading it says why
+    return stat.S_ISREG(status.st_mode) and status.st_size >= LARGE
+
+
+def has_placeholder(text: str) -> bool:
+    """Whether `text` has `{{` outside comments, as templates do."""
+    return "{{" in text and re.search(_PLACEHOLDER, text) is not None
+
+
+def source_of(
+    name: str, content: bytes, tree: FileTree, *, is_named: bool = False
+) -> Source | SkippedSource | UnreadableSource:
+    """The file `name` of `tree` with its content, of which up to MAX_BYTES + 1 bytes are given."""
+    source = _decoded(name, content)
+    if not isinstance(source, Source):
+        return source
+    if not is_named and name.lower().endswith(".json") and not _MAY_BE_KUBERNETES(source.text):
+        return SkippedSource(name, "")  # another tool's JSON, which may well not be JSON
+    is_template = has_placeholder(source.text) and _is_chart_template(name, tree)
+    return source._replace(is_named=is_named, is_template=is_template)
+
+
+def _decoded(name: str, content: bytes) -> Source | UnreadableSource:
+    if len(content) > MAX_BYTES:
+        why = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
+        if name == STANDARD_INPUT:
+            why += ": give it in parts, such as one namespace after the other"
+        return UnreadableSource(name, why)
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return UnreadableSource(name, f"not UTF-8 (byte {error.start})")
+    if len(text) <= _LFS_POINTER_SIZE and text.lstrip().startswith(_LFS_POINTERS):
+        why = "a Git LFS pointer: its content is not here; git lfs pull fetches it"
+        return UnreadableSource(name, why)
+    return Source(name, text)
+
+
+def _leads_outside(name: str, root: str) -> bool:
+    if not os.path.islink(name):
+        return False
+    inside = os.path.realpath(root)
+    return os.path.commonpath((os.path.realpath(name), inside)) != inside
+
+
+def _is_chart_template(name: str, tree: FileTree) -> bool:
+    folder = os.path.dirname(os.path.abspath(name))
+    while folder != os.path.dirname(folder):
+        above, own = os.path.split(folder)
+        if own == "templates" and tree.is_file(os.path.join(above, "Chart.yaml")):
+            return True
+        folder = above
+    return False

@@ -1,0 +1,291 @@
+"""Turn what the rules found into a decision: allow, fix, warn or refuse, as the mode says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from rules.base.json_values import Operation, apply, as_object, as_objects, as_text, find_value, put
+from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
+from rules.engine.evaluation import EvaluationResult, RuleFailure, introduced
+from rules.engine.fixing import check, fix
+from rules.engine.rule_set import RuleSet
+from rules.finding import Action, Finding
+from webhook.admission.decision import CLEAN, NO_TEXTS, NOT_EVALUATED, Decision, Outcome, Reason
+from webhook.admission.messages import (
+    causes,
+    denial,
+    failure_warning,
+    fix_warnings,
+    limit_warnings,
+    warning,
+)
+from webhook.admission.request import AdmissionRequest, fixable_containers
+from webhook.admission.review import AdmissionReview
+
+# Whether a second `kubectl apply` of the same file would fail because a Pod was fixed.
+#
+# Kubernetes lets almost nothing of a Pod change. The second apply asks for what the file says
+# again:
+# a value that a fix removed or replaced, or a list without what a fix added to it. The API server
+# refuses that, by client-side and server-side apply alike. What a fix added where the file has
+# nothing stays (all seen on a real API server).
+
+SECOND_APPLY = (
+    "gpuward: a second `kubectl apply` of this file will fail, because a Pod cannot change back to "
+    "what the file says; write the fixes into the file"
+)
+# What shows that `kubectl apply` created an object: an annotation of client-side apply, and the
+# operation of a field manager, with server-side apply.
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+APPLY = "Apply"
+# Lists that apply replaces as a whole; it merges the others by the names of their elements.
+_REPLACED_LISTS = ("/spec/tolerations/", "/spec/affinity/")
+# The API server itself adds tolerations of these keys to every pod, before any webhook and again
+# with every update.
+_DEFAULT_TOLERATIONS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+
+
+def second_apply_fails(manifest: Any, operations: Iterable[Operation]) -> bool:
+    """Whether `manifest`, a new Pod, was applied from a file that `operations` contradict."""
+    metadata = as_object(manifest.get("metadata"))
+    return _is_applied(metadata) and any(_contradicts(manifest, o) for o in operations)
+
+
+def _is_applied(metadata: Mapping[str, Any]) -> bool:
+    """Whether `kubectl apply` created the object, client-side or server-side."""
+    if LAST_APPLIED in as_object(metadata.get("annotations")):
+        return True
+    managers = as_objects(metadata.get("managedFields"))
+    return any(manager.get("operation") == APPLY for _, manager in managers)
+
+
+def _contradicts(manifest: Any, operation: Operation) -> bool:
+    if operation["op"] != "add":
+        return True
+    path = as_text(operation["path"])
+    *parents, last = path.split("/")[1:]
+    if not path.startswith(_REPLACED_LISTS) or not (last == "-" or last.isdigit()):
+        return False
+    steps = tuple(int(step) if step.isdigit() else step for step in parents)
+    existing = as_objects(find_value(manifest, steps))
+    return any(element.get("key") not in _DEFAULT_TOLERATIONS for _, element in existing)
+
+
+# Decisions that refuse nothing: with or without a patch, and with warnings as the mode allows.
+
+# Without these fixes a pod lacks nothing but a default, so nobody has to do anything about it.
+DEFAULTS = frozenset({"affinity-default", "toleration-default"})
+WOULD_BE_REFUSED = "would be refused in mode deny: "
+
+
+def allow(
+    request: AdmissionRequest,
+    result: EvaluationResult,
+    findings: Sequence[Finding],
+    by_rule: Mapping[str, str],
+    fixed: Sequence[Finding] = (),
+    operations: Sequence[Operation] = (),
+    verbs: Mapping[str, str] = NO_TEXTS,
+    unmentioned: Collection[str] = (),
+) -> Decision:
+    """A decision that refuses nothing and warns as far as the mode allows.
+
+    `verbs` says, by the identity of a finding, what would happen to the object. `unmentioned` are
+    rules that cause no warning about what would be fixed.
+    """
+    if not (by_rule or result.failures):
+        return CLEAN
+    lines: list[str] = []
+    if request.mode is not Action.AUDIT:
+        reported = [finding for finding in findings if finding.action >= Action.WARN]
+        lines += [warning(f, verbs.get(f.identity) or _verb(request, f)) for f in reported]
+        lines += _fix_lines(request, fixed, operations, unmentioned)
+        lines += [failure_warning(failure) for failure in result.failures]
+    silent: Outcome = "audited" if fixed or findings or result.failures else "excepted"
+    without_patch: Outcome = "warned" if lines else silent
+    return Decision(
+        "fixed" if operations else without_patch,
+        warnings=limit_warnings(lines),
+        operations=operations,
+        annotations=by_rule,
+        rule_outcomes=by_rule,
+        findings=findings,
+        fixed=fixed,
+        failures=result.failures,
+    )
+
+
+def _fix_lines(
+    request: AdmissionRequest,
+    fixed: Sequence[Finding],
+    operations: Sequence[Operation],
+    unmentioned: Collection[str],
+) -> list[str]:
+    """What is fixed, or would be."""
+    if not operations:
+        mentioned = (finding for finding in fixed if finding.rule not in unmentioned)
+        return fix_warnings(mentioned, "would be fixed")
+    lines = fix_warnings(fixed, "fixed")
+    if request.is_pod and second_apply_fails(request.object, operations):
+        lines.append(SECOND_APPLY)
+    return lines
+
+
+def _verb(request: AdmissionRequest, finding: Finding) -> str:
+    """What mode deny would do to the object, unless the API server refuses it by itself."""
+    spared = request.mode is not Action.DENY and finding.action is Action.DENY
+    ours = request.is_validated and not finding.api_refuses
+    return WOULD_BE_REFUSED if ours and spared else ""
+
+
+# Decisions about objects that gpuward did not evaluate, or not completely.
+#
+# A pod or a claim for devices is refused in mode deny, because anything may be hidden in it.
+# Everything else is admitted with a warning.
+
+TOO_LARGE, TIMEOUT = "too-large", "timeout"
+"""In place of a rule's name, why an object was not evaluated."""
+# Operations of a patch; each takes the API server longer than gpuward.
+MAX_OPERATIONS = 1_000
+
+
+def too_large(request: AdmissionRequest) -> str:
+    """Why the objects of the request are too large to be evaluated; empty if they are not."""
+    size = request.review.size
+    return oversized_reason(request.object, size) or oversized_reason(request.old, size)
+
+
+def not_evaluated(
+    review: AdmissionReview, mode: Action, reason: str, *, because: str = TOO_LARGE
+) -> Decision:
+    """The decision about an object that is not evaluated, `because` of a bound or of time."""
+    line = f"gpuward [{because}] cannot evaluate this object because of {reason}"
+    reasons = (Reason(because, NOT_EVALUATED),)
+    if (review.is_pod or review.is_claim) and mode is Action.DENY:
+        by_rule = {because: "denied"}
+        return Decision(
+            "denied",
+            allowed=False,
+            message=line,
+            annotations=by_rule,
+            rule_outcomes=by_rule,
+            reasons=reasons,
+        )
+    warnings = [] if mode is Action.AUDIT else [line]
+    by_rule = {because: NOT_EVALUATED}
+    return Decision(
+        "not-evaluated",
+        warnings=warnings,
+        annotations=by_rule,
+        rule_outcomes=by_rule,
+        reasons=reasons,
+    )
+
+
+# Evaluate the object of a request by the rules, within the bounds on what is evaluated.
+
+
+def decide_within_bounds(
+    decide: Callable[[AdmissionRequest], Decision],
+    request: AdmissionRequest,
+    steps: StepLimit | None,
+) -> Decision:
+    """What `decide` answers; that the object is not evaluated, if it exceeds a bound.
+
+    TooManyStepsError if `steps` is given and runs out.
+    """
+    reason = too_large(request)
+    if not reason:
+        try:
+            return decide(request._replace(steps=steps or StepLimit()))
+        except TooManyStepsError:
+            if steps is not None:
+                raise
+            reason = f"its size: the rules take more than {MAX_STEPS:,} steps"
+    # A pod that exists already may be labelled, however large it is.
+    if request.is_pod and request.is_unchanged:
+        return CLEAN
+    return not_evaluated(request.review, request.mode, reason)
+
+
+def evaluate(request: AdmissionRequest, rules: RuleSet) -> EvaluationResult:
+    """What the rules say about the object, or about what an update changes in it."""
+    context, steps = request.context, request.steps
+    if request.mode is not Action.DENY and request.is_pod:
+        # In mode deny the fixes would be made first, so what they remove is not reported.
+        only = fixable_containers(request)
+        result = fix(request.object, rules, context, only=only, steps=steps).remaining
+    else:
+        result = check(request.object, rules, context, steps=steps)
+    if request.old is not None and result.findings:
+        before = check(request.old, rules, context, steps=steps)
+        result.findings = introduced(result.findings, before.findings)
+    return result
+
+
+# The decision that refuses an object.
+
+
+def refuse(
+    result: EvaluationResult,
+    denied: Sequence[Finding],
+    by_rule: Mapping[str, str],
+    failures: Sequence[RuleFailure] = (),
+    verbs: Mapping[str, str] = NO_TEXTS,
+) -> Decision:
+    """Refuse an object because of the findings `denied`, and of `failures`.
+
+    Further findings of `result` are warnings, if their action asks for one. `verbs` says, by the
+    identity of a finding, what would happen to the object.
+    """
+    reasons = {finding.identity for finding in denied}
+    warned = (
+        finding
+        for finding in result.findings
+        if finding.action >= Action.WARN and finding.identity not in reasons
+    )
+    return Decision(
+        "denied",
+        allowed=False,
+        message=denial(denied, failures, verbs),
+        causes=causes(denied),
+        warnings=limit_warnings(warning(finding) for finding in warned),
+        annotations=by_rule,
+        rule_outcomes=by_rule,
+        findings=result.findings,
+        failures=result.failures,
+    )
+
+
+# The annotation on a fixed pod that names the rules which fixed it.
+#
+# Nobody reads the warnings about pods that controllers create, so the pod itself carries a record.
+
+FIXED_ANNOTATION = "gpuward.io/fixed"
+# With more characters in annotations, one more might exceed the API server's 256 KiB.
+MAX_ANNOTATION_CHARACTERS = 60 << 10
+
+
+def annotation_operations(
+    manifest: Any, fixed: Sequence[Finding], known: Collection[str]
+) -> list[Operation]:
+    """The operations that add the annotation to a fixed pod; none if nothing was fixed.
+
+    When the API server calls the webhook again for the same pod, names are added to those that are
+    there. Names that are not in `known`, the names of all rules, are dropped.
+    """
+    if not fixed:
+        return []
+    metadata = manifest.get("metadata")
+    listed = as_object(metadata).get("annotations")
+    if not all(part is None or isinstance(part, dict) for part in (metadata, listed)):
+        return []  # no API server sends such an object
+    annotations = as_object(listed)
+    size = sum(len(key) + len(as_text(value)) for key, value in annotations.items())
+    if size > MAX_ANNOTATION_CHARACTERS:
+        return []
+    present = as_text(annotations.get(FIXED_ANNOTATION)).split(",")
+    earlier = [name for name in present if name in known]
+    names = ",".join(dict.fromkeys((*earlier, *(finding.rule for finding in fixed))))
+    return apply(manifest, [put(("metadata", "annotations", FIXED_ANNOTATION), names)])[1]
