@@ -18,8 +18,7 @@ from rules.rule import Rule
 BUNDLES = ("essential", "recommended", "strict", "ack")
 
 _STRICT_ACTIONS = {Action.WARN: "deny", Action.AUDIT: "warn"}
-# What `strict` does with these rules is not what it does with others of their default action. None:
-# what they do by default.
+# Rules that `strict` treats unlike others with the same default action. None: as by default.
 _OTHER_STRICT_ACTIONS = {
     "no-fitting-node": None,  # may no longer be true when it is said
     "affinity-default": None,  # a note about what admission sets
