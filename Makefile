@@ -45,12 +45,10 @@ check: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/rumdl check .
-	$(BIN)/python -m tools.catalog_index --check
-	$(BIN)/python -m tools.profiles --check
-	$(BIN)/python -m tools.generate --check
+	$(BIN)/python -m tools.catalog_and_profiles --check
+	$(BIN)/python -m tools.doc_pages --check
 	$(BIN)/python -m tools.chart_files --check
-	$(BIN)/python -m tools.dashboard --check
-	$(BIN)/python -m tools.terminal_pictures --check
+	$(BIN)/python -m tools.pictures --check
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix-only .
@@ -58,17 +56,14 @@ format: .venv/.dev
 	$(BIN)/rumdl check --fix .
 
 docs: .venv/.dev
-	$(BIN)/python -m tools.catalog_index
-	$(BIN)/python -m tools.profiles
-	$(BIN)/python -m tools.generate
+	$(BIN)/python -m tools.catalog_and_profiles
+	$(BIN)/python -m tools.doc_pages
 	$(BIN)/python -m tools.chart_files
-	$(BIN)/python -m tools.dashboard
-	$(BIN)/python -m tools.chart_readme
-	$(BIN)/python -m tools.terminal_pictures
+	$(BIN)/python -m tools.pictures
 
 # Writes golden files of cases: those that are missing, or with RULES="RULE RULE/CASE …" these.
 cases: .venv/.dev
-	@$(BIN)/python -m tools.catalog_index
+	@$(BIN)/python -m tools.catalog_and_profiles
 	$(BIN)/python -m tools.update_cases $(RULES)
 
 bench: .venv/.dev

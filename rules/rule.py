@@ -91,7 +91,7 @@ def define_rule(
     check: Check[Pod],
     *,
     action: Action,
-    since: str,
+    since: str = ...,
     needs: tuple[int, ...],
     supersedes: tuple[str, ...] = (),
     options: Mapping[str, Any] = NO_OPTIONS,
@@ -105,7 +105,7 @@ def define_rule(
     *,
     subject: type[S],
     action: Action,
-    since: str,
+    since: str = ...,
     needs: tuple[int, ...],
     supersedes: tuple[str, ...] = (),
     options: Mapping[str, Any] = NO_OPTIONS,
@@ -113,7 +113,9 @@ def define_rule(
 ) -> Rule[S]: ...
 
 
-def define_rule(check: Check[Any], *, subject: type[Any] = Pod, **fields: Any) -> Rule[Any]:
+def define_rule(
+    check: Check[Any], *, subject: type[Any] = Pod, since: str = "", **fields: Any
+) -> Rule[Any]:
     """The rule of the module that `check` is in.
 
     The name is that of the module, with dashes; the summary is the first line of its docstring.
@@ -121,7 +123,8 @@ def define_rule(check: Check[Any], *, subject: type[Any] = Pod, **fields: Any) -
     - `subject`: what the rule is about, Pod (default), Quota, DeviceClaim, KubernetesObject,
       ContainerSetting or LabelCommand.
     - `action`: what happens by default.
-    - `since`: the version of the catalog that brought the rule; it never changes.
+    - `since`: the version of the catalog that brought the rule. `make docs` fills it in, and it
+      never changes.
     - `needs`: an AND of ORs. Each entry is one or several traits, joined by `|`; the engine runs
       the rule only for a subject that has at least one trait of *every* entry. API servers do
       not even send pods that meet the `needs` of no rule: they are a promise, not a hint.
@@ -134,7 +137,7 @@ def define_rule(check: Check[Any], *, subject: type[Any] = Pod, **fields: Any) -
     title = (sys.modules[check.__module__].__doc__ or "").partition("\n")[0].rstrip(".")
     summary = title[:1].lower() + title[1:]
     name = _name_of(check.__module__)
-    return Rule(name=name, summary=summary, subject=subject, check=check, **fields)
+    return Rule(name=name, summary=summary, subject=subject, since=since, check=check, **fields)
 
 
 def indexed_rule(

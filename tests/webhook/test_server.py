@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from prometheus_client.parser import text_string_to_metric_families
 
 from gpuward import __version__
 from rules.base.json_values import Json
 from rules.catalog.index import CATALOG
 from tests.testkit.admission.caller import REVIEW
 from tests.testkit.admission.server import Serve, serving
+from tests.testkit.chart.monitoring import documented_labels
 from tests.testkit.paths import DOCS
 from webhook.admission.decider import Decider
 from webhook.admission.decision import RULE_OUTCOMES, Decision
@@ -361,3 +363,9 @@ async def test_the_manual_lists_exactly_the_existing_metrics(serve: Serve) -> No
     manual = (DOCS / "webhook-server.md").read_text(encoding="utf-8")
     table = manual.partition("\n## Metrics\n")[2].partition("\n\nThe chart comes")[0]
     assert sorted(re.findall(r"`(gpuward_\w+)`", table)) == sorted(kinds)
+    assert (await (await server.connect()).post("/mutate/deny")).status == 200
+    documented = documented_labels()
+    for family in text_string_to_metric_families((await server.probe("/metrics")).body.decode()):
+        ending = "_total" if family.type == "counter" else ""
+        for sample in family.samples if family.name.startswith("gpuward_") else ():
+            assert sample.labels.keys() - {"le"} == documented[family.name + ending], family.name

@@ -4,17 +4,36 @@ A bundle sets rules and nothing else. `profiles` in a bundle are those that it i
 extends it must run them, so that the chart and the linter always read the same profiles.
 """
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from kubeyaml import Chunk, read
+from policies.policy import SECURITY_FAMILIES
 from policies.profiles import merged_profile
+from rules.catalog.index import CATALOG
+from rules.finding import Action
 from rules.profile.profile import Profile
+from rules.rule import Rule
 
-_FOLDER = os.path.dirname(__file__)
 BUNDLES = ("essential", "recommended", "strict", "ack")
+
+_STRICT_ACTIONS = {Action.WARN: "deny", Action.AUDIT: "warn"}
+# Rules that `strict` treats unlike others with the same default action. None: as by default.
+_OTHER_STRICT_ACTIONS = {
+    "no-fitting-node": None,  # may no longer be true when it is said
+    "affinity-default": None,  # a note about what admission sets
+    "toleration-default": None,  # the same
+    "idle-gpu-holder": None,  # people work in such pods
+    "shared-memory-exceeds-limit": "warn",  # nobody can mean it
+}
+_REFUSED_ON_ACK = (
+    "mixed-families",
+    "node-mode-mismatch",
+    "unknown-node-label-value",
+    "gpu-count-label",
+    "memory-exceeds-card",
+    "placement-label",
+)
 
 
 class Setting(NamedTuple):
@@ -26,12 +45,31 @@ class Setting(NamedTuple):
 
 @cache
 def bundle(name: str) -> Mapping[str, Any]:
-    """Return the bundle called `name`, one of `BUNDLES`, as parsed YAML."""
-    with open(os.path.join(_FOLDER, f"{name}.yaml"), encoding="utf-8") as file:
-        document = read(Chunk(file.read()))
-    raw: Any = document and document.value
-    content: Mapping[str, Any] = raw
-    return content
+    """Return the bundle called `name`, one of `BUNDLES`, as a policy."""
+    head = {"apiVersion": "gpuward.io/v1", "kind": "Policy"}
+    if name == "ack":
+        refused = {rule: {"action": "deny"} for rule in _REFUSED_ON_ACK}
+        return {**head, "profiles": ["ack"], "rules": refused}
+    settings_in: dict[str, Callable[[Rule[Any]], dict[str, Any]]] = {
+        "essential": _essential_settings,
+        "recommended": lambda _: {},
+        "strict": _strict_settings,
+    }
+    found = {rule.name: settings_in[name](rule) for rule in CATALOG}
+    return {**head, "rules": {rule: settings for rule, settings in found.items() if settings}}
+
+
+def _essential_settings(rule: Rule[Any]) -> dict[str, Any]:
+    """Only rules that refuse by default are on."""
+    return {} if rule.action is Action.DENY else {"action": "off"}
+
+
+def _strict_settings(rule: Rule[Any]) -> dict[str, Any]:
+    """Warnings refuse, notes warn, rules of hygiene note; no comment lifts what protects others."""
+    usual = "audit" if rule.family == "hygiene" else _STRICT_ACTIONS.get(rule.action)
+    action = _OTHER_STRICT_ACTIONS.get(rule.name, usual)
+    settings: dict[str, Any] = {} if action is None else {"action": action}
+    return settings | ({"suppressible": False} if rule.family in SECURITY_FAMILIES else {})
 
 
 def rule_settings(raw: Mapping[str, Any]) -> dict[str, dict[tuple[str, ...], Setting]]:

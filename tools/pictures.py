@@ -1,12 +1,38 @@
-"""An SVG of a terminal in which commands printed something."""
+"""Draw the pictures in docs/images: `python -m tools.pictures`.
+
+- An SVG of each terminal is drawn from what commands print about docs/example-cluster.yaml. With
+  `--check`, only report those that are stale. The commands are real, and so is what they print, but
+  for the seconds that they take.
+- With `--report`, the picture of the HTML report about the examples is taken instead, in headless
+  Chromium.
+"""
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from html import escape
+from pathlib import Path
 from typing import NamedTuple
+
+from tools.generated_files import ROOT, write_or_compare
+
+DOCS = ROOT / "docs"
+CLUSTER = "example-cluster.yaml"
+PICTURES = {
+    "gpus": (f"gpuward gpus --from {CLUSTER}",),
+    "gpus-cards": (f"gpuward gpus -d t4-1 dra-1 --from {CLUSTER}",),
+    "audit": (f"gpuward audit --from {CLUSTER}",),
+    "doctor": (f"gpuward doctor --from {CLUSTER}",),
+    "init": (f"gpuward init --from {CLUSTER}", "cat gpuward.yaml"),
+}
+_SECONDS = re.compile(r"\d+\.\d\d s$", re.MULTILINE)
 
 _LETTER, _LINE, _MARGIN, _SIZE = 8.4, 20, 20, 14
 _COLUMNS = 190  # longer lines go on in the next, as on a terminal
@@ -17,6 +43,57 @@ _BAR = re.compile(r"[█▒░x]{10}|[█▒░]|x(?= unavailable)")
 _SGR = re.compile(r"\x1b\[([\d;]*)m")
 _COLORS = {"31": "#e06c75", "32": "#98c379", "33": "#e5a84b", "36": "#6cb6ff", "2": _PROMPT}
 _BOLD = "1"
+
+
+def main(arguments: list[str]) -> int:
+    """Draw the pictures, or compare them if `arguments` is `["--check"]`; the exit status."""
+    if arguments == ["--report"]:
+        take_report_picture()
+        return 0
+    terminals = (
+        (DOCS / "images" / f"{name}.svg", draw(list(_outputs(commands))))
+        for name, commands in PICTURES.items()
+    )
+    return write_or_compare(terminals, arguments)
+
+
+def take_report_picture() -> None:
+    """Write docs/images/html-report.png."""
+    from tests.testkit.browser import browser  # noqa: PLC0415  # only this needs a browser
+
+    command = (sys.executable, "-m", "gpuward", "lint", "--format", "html", "examples/")
+    report = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=False).stdout
+    with tempfile.TemporaryDirectory() as folder, browser() as running:
+        file = Path(folder) / "report.html"
+        file.write_bytes(report)
+        with running.new_page(viewport={"width": 1000, "height": 900}) as page:
+            page.goto(file.as_uri())
+            page.screenshot(path=DOCS / "images" / "html-report.png")
+
+
+def _outputs(commands: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Each command, and what it prints; they run in one new folder, one after another."""
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}",
+        "FORCE_COLOR": "1",
+        "PYTHONUTF8": "1",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(DOCS / CLUSTER, folder)
+        for command in commands:
+            done = subprocess.run(
+                command.split(),
+                cwd=folder,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                check=False,
+            )
+            # Python itself ends a program that failed with status 1.
+            if done.returncode not in {0, 1, 3} or "Traceback" in done.stdout:
+                raise SystemExit(f"{command}: status {done.returncode}: {done.stdout}")
+            yield command, _SECONDS.sub("0.20 s", done.stdout)
 
 
 class _Letter(NamedTuple):
@@ -80,3 +157,7 @@ def _spans(line: list[_Letter]) -> Iterator[str]:
         fill = f' fill="{color}"' if color else ""
         weight = ' font-weight="bold"' if is_bold else ""
         yield f"<tspan {place}{fill}{weight}>{escape(text)}</tspan>"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
