@@ -19,8 +19,7 @@ from reports.formats import Style, Writer
 from reports.outputs import plan
 from sources.policy_file import PolicyChoice
 from sources.sources import UsageError
-from terminal import use_color, use_hyperlinks, write_error
-from terminal.arguments import CommandParser
+from terminal import CommandParser, use_color, use_hyperlinks, write_error
 
 _DESCRIPTION = """\
 Evaluate the pods, workloads, quotas, LimitRanges and claims of a cluster by the rules of

@@ -15,8 +15,7 @@ from typing import Any
 
 from certs.serving import ServingCertificate
 from cluster.service_options import STATUS_PORT, port
-from terminal import printable, write_error
-from terminal.arguments import CommandParser
+from terminal import CommandParser, printable, write_error
 
 _EPILOG = (
     "An option that is missing is read from an environment variable: --namespace from "

@@ -27,11 +27,10 @@ from policies.controller_files import (
     parse_exceptions,
 )
 from policies.gpu_exceptions import Acceptance, Reason, acceptances
-from policies.loading import PolicyError
+from policies.loading import PolicyError, load_policy_file
 from policies.policy import Policy
-from policies.policy_files import load_policy_file
 from rules.base.json_values import as_object, as_objects
-from terminal.arguments import CommandParser
+from terminal import CommandParser
 
 # The condition `Accepted` of a GpuException.
 

@@ -41,8 +41,7 @@ from rules.base.json_values import as_object
 from rules.inventory.inventory import Inventory
 from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder, variables_of_runtimes
-from terminal import write_error
-from terminal.arguments import CommandParser
+from terminal import CommandParser, write_error
 
 # List what the webhook is to know of other objects.
 

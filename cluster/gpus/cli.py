@@ -31,12 +31,10 @@ from cluster.gpus.usage import Usage
 from cluster.source.objects import NODES, PODS, ObjectSource, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
-from policies.loading import PolicyError
-from policies.policy_files import load_policy_or_config_map
+from policies.loading import PolicyError, load_policy_or_config_map
 from rules.base.json_values import as_object, as_text
 from rules.profile.profile import Profile
-from terminal import printable, use_color, write_error
-from terminal.arguments import CommandParser
+from terminal import CommandParser, printable, use_color, write_error
 
 # The options of `gpuward gpus`.
 

@@ -21,8 +21,7 @@ from cluster.webhooks.check import (
 )
 from cluster.webhooks.comparison import ExpectationError, read_expectation
 from cluster.webhooks.removal import remove
-from terminal import printable, write_error
-from terminal.arguments import CommandParser
+from terminal import CommandParser, printable, write_error
 
 # The command `gpuward webhooks check`: check whether the webhook works.
 

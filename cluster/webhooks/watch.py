@@ -18,8 +18,7 @@ from cluster.api.errors import ClusterError, ConfigurationRef, Object
 from cluster.api.events import EventSource
 from cluster.service import metrics_of
 from cluster.webhooks.comparison import Expectation, ExpectationError, differences, read_expectation
-from policies.loading import PolicyError
-from policies.policy_files import parse_policy, read_policy_file
+from policies.loading import PolicyError, parse_policy, read_policy_file
 
 _REMIND_SECONDS = 1800.0  # below the hour for which API servers keep an event
 # After so many intervals without a comparison, the last result says nothing any more.
