@@ -143,8 +143,7 @@ def _selects(pod: Pod, labels: Mapping[str, Callable[[str], bool]]) -> bool:
 # The pools of nodes of ACK on which pods share cards, as far as manifests name them.
 #
 # A pool is known by `nodeSelector` alone, if one of its labels is the mode `core_mem` or names a
-# node
-# pool. A pod with required node affinity is in no known pool, because it may require more.
+# node pool. A pod with required node affinity is in no known pool, because it may require more.
 
 if TYPE_CHECKING:
     from rules.inventory.builder import InventoryBuilder
