@@ -44,9 +44,8 @@ import pytest
 
 from rules.base.json_values import Path as Place
 from rules.base.json_values import pointer, value_at
-from rules.catalog.checks import CatalogError, checked
 from rules.catalog.index import CATALOG
-from rules.catalog.order import OPT_IN_FIXES, ORDER, REPORTS, SAFE_FIXES
+from rules.catalog.order import OPT_IN_FIXES, ORDER, REPORTS, SAFE_FIXES, CatalogError, checked
 from rules.engine.bounds import StepLimit
 from rules.engine.evaluation import pod_from_raw, well_formed_pod
 from rules.engine.exceptions import suppress_nothing
