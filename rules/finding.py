@@ -69,7 +69,9 @@ class Finding(_FindingFields):
 
     A rule gives:
 
-    - `path`: the field at fault, or where a missing one belongs.
+    - `path`: the field at fault. If that is missing, its place directly below a field that exists:
+      `spec.tolerations` of a pod without tolerations, but not `spec.affinity.nodeAffinity` of one
+      without `affinity`.
     - `key`: the field, variable or resource at fault, without list indices. No two findings about
       one container share a key, so some rules put a word in front, such as `count.`.
     - `message`: what is wrong; it must make sense on its own.

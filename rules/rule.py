@@ -135,7 +135,8 @@ def define_rule(
       ask for GPUs in a field of their own, such as the `gpu` of Spark's driver.
     """
     title = (sys.modules[check.__module__].__doc__ or "").partition("\n")[0].rstrip(".")
-    summary = title[:1].lower() + title[1:]
+    # A sentence begins with a capital; a name such as CUDA_VISIBLE_DEVICES keeps its own.
+    summary = title if title[1:2].isupper() else title[:1].lower() + title[1:]
     name = _name_of(check.__module__)
     return Rule(name=name, summary=summary, subject=subject, since=since, check=check, **fields)
 

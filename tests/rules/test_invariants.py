@@ -200,7 +200,11 @@ def test_a_finding_points_at_a_field_or_directly_below_one(case: Case) -> None:
             try:
                 node = node[step]
             except (KeyError, IndexError):
-                assert depth == len(finding.path), pointer(finding.path)
+                assert depth == len(finding.path), (
+                    f"{finding.rule} points at {pointer(finding.path)}, but there is no "
+                    f"{pointer(finding.path[:depth])}: point at the field at fault, or directly "
+                    "below the last field that exists"
+                )
 
 
 @for_each_case(ALL)
