@@ -17,7 +17,7 @@ from cluster.api.connection import Connection
 from cluster.api.errors import ClusterError, Object
 from cluster.audit.audit import AuditResult, audit
 from cluster.audit.policy_reports import KINDS
-from cluster.audit.sinks import keep, kept_findings
+from cluster.audit.sinks import findings_to_store, store_findings
 from cluster.service import Service, metrics_of, repeat, run_or_report
 from cluster.service_options import STATUS_PORT
 from cluster.source.api_server import ApiServerSource
@@ -208,7 +208,7 @@ def _audit(
     source = ApiServerSource(connection, connection.wait)
     only_refused = options.mode == "deny"
     result = audit(source, policy, options.namespace, only_refused=only_refused)
-    for done in keep(
+    for done in store_findings(
         connection,
         result,
         options.namespace,
@@ -219,7 +219,7 @@ def _audit(
         wait=connection.wait,
     ):
         _log.info("kept", what=done)
-    return AuditRun(result, kept_findings(result, notes=options.notes))
+    return AuditRun(result, findings_to_store(result, notes=options.notes))
 
 
 class _StoppableConnection(Connection):
