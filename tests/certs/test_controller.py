@@ -27,11 +27,9 @@ from certs.keypairs import bundle, fingerprint, is_issued_by
 from certs.rotation import renewal_time
 from certs.secrets import decode, encode_authority, encode_serving
 from certs.serving import ServingCertificate
+from cluster.control_loop import LeaderElection, serve_status
 from cluster.controllers import certs_command
-from cluster.controllers.certificate_status import Status
 from cluster.controllers.certificates import CaBundlePublisher, served_certificates
-from cluster.controllers.leader_election import LeaderElection
-from cluster.service import serve_status
 from tests.testkit.certs.fake_cluster import (
     CONFIG,
     CONFIGURATIONS,
@@ -194,7 +192,7 @@ def test_a_refusal_is_counted_and_retried(log: list[Any]) -> None:
     cluster.refuse = "secrets"
     assert not running.reconcile()
     assert log[-1]["event"] == "reconciliation failed"
-    assert b"gpuward_certs_reconciliation_failures_total 1" in running.status.metrics()
+    assert b"gpuward_certs_reconciliation_failures_total 1" in running.metrics()
     cluster.refuse = None
     assert running.reconcile()
     assert cluster.stored.leaf
@@ -267,9 +265,10 @@ async def test_the_served_certificates_of_replicas(tmp_path: Path) -> None:
 
 
 def test_health_and_metrics() -> None:
-    time = FakeTime()
-    status = Status(time.clocks.now, time.monotonic, 150)
-    with serve_status(0, alive=lambda: status.alive, metrics=status.metrics) as server:
+    cluster, time = MemoryCluster(), FakeTime()
+    replicas: dict[str, str | None] = {}
+    running = controller(cluster, time, replicas=lambda: replicas)
+    with serve_status(0, alive=lambda: running.alive, metrics=running.metrics) as server:
         url = f"http://127.0.0.1:{server.server_address[1]}"
 
         def get(path: str) -> tuple[int, str]:
@@ -281,16 +280,16 @@ def test_health_and_metrics() -> None:
                     return error.code, error.read().decode()
 
         assert get("/healthz") == (200, "ok\n")
-        time.passed += 151 * MINUTE / 60
-        assert get("/healthz")[0] == 503
-        status.finish(failed=True)
+        time.passed += 5 * MINUTE
+        assert get("/healthz")[0] == 503, "no pass has begun for a long time"
+        cluster.refuse = "secrets"
+        assert not running.reconcile()
         assert get("/healthz")[0] == 200, "a refused request is no reason for a restart"
-        cluster = MemoryCluster()
-        controller(cluster, time).reconcile()
+        cluster.refuse = None
+        assert running.reconcile()
         assert cluster.stored.leaf
-        status.observe(
-            cluster.stored, {"a": fingerprint(cluster.stored.leaf.certificate), "b": None}
-        )
+        replicas |= {"a": fingerprint(cluster.stored.leaf.certificate), "b": None}
+        assert running.reconcile()
         text = get("/metrics")[1]
         assert "\ngpuward_certs_replicas 2.0\n" in text
         assert "\ngpuward_certs_replicas_current 1.0\n" in text
@@ -330,7 +329,7 @@ def test_every_option_is_explained_in_a_sentence() -> None:
 
 
 LOG = """
-from cluster.service import log_as_json
+from cluster.control_loop import log_as_json
 from cluster.controllers import certificates
 log_as_json()
 certificates._log.info("secret written", secret="gpuward-tls")

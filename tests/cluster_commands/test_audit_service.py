@@ -147,7 +147,7 @@ def test_our_own_bug_ends_no_service(tmp_path: Path) -> None:
         assert audits.controller.alive
         audits.keep = lambda _: None
         assert audits.again()["findings"] == FINDINGS
-    assert logs[0]["event"] == "audit failed"
+    assert logs[0]["event"] == "audit incomplete"
 
 
 def test_a_service_ends_in_the_middle_of_an_audit(tmp_path: Path) -> None:
