@@ -225,6 +225,21 @@ def test_the_lease_has_one_holder_at_a_time() -> None:
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("two", 2)
 
 
+def test_a_holder_stops_long_before_another_takes_over() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    one, two = (leader_election(cluster, time, name) for name in ("one", "two"))
+    assert one.acquire()
+    assert not two.acquire()
+    time.passed += 29 * MINUTE / 60
+    assert one.held
+    time.passed += 2 * MINUTE / 60
+    assert not one.held
+    time.passed += 28 * MINUTE / 60
+    assert not two.acquire()
+    time.passed += 2 * MINUTE / 60
+    assert two.acquire()
+
+
 def test_a_released_lease_can_be_acquired_at_once() -> None:
     cluster, time = MemoryCluster(), FakeTime()
     one, two = (leader_election(cluster, time, name) for name in ("one", "two"))

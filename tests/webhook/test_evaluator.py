@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,9 @@ import pytest_asyncio
 from tests.testkit.admission.caller import REVIEW
 from tests.testkit.admission.reviews import container, deployment, pod, review_body, variable
 from tests.testkit.admission.server import RunningServer, Serve, serving, wait_until
+from webhook.admission.answer import Answer
 from webhook.admission.review import MalformedReviewError, decode_head
+from webhook.evaluator.evaluator import Evaluator, NotEvaluatedError, Task
 from webhook.reload.policy import PolicyReloader
 
 # Longer than any test, in seconds.
@@ -223,6 +226,26 @@ async def test_a_review_is_not_begun_too_late(
     assert "visible-devices-env" in (await first)["status"]["message"]
     assert "[timeout]" in (await late)["status"]["message"]
     assert server.service.handler.evaluator.ended_workers == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [("?timeout=100s", 80), ("", 8), ("?timeout=100m", 8), ("?timeout=1000s", 8)],
+)
+async def test_the_answer_is_sent_before_the_api_server_gives_up(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, query: str, seconds: float
+) -> None:
+    deadlines: list[float] = []
+
+    async def refuse(_self: Evaluator, task: Task, tenant: str) -> Answer:
+        deadlines.append(task.deadline)
+        raise NotEvaluatedError(tenant)
+
+    monkeypatch.setattr(Evaluator, "answer", refuse)
+    server = await serve()
+    before = time.monotonic()
+    await answered(server, f"/validate/deny{query}")
+    assert before + seconds <= deadlines[0] <= time.monotonic() + seconds
 
 
 async def test_a_process_that_is_gone_is_replaced(serve: Serve) -> None:
