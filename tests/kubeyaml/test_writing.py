@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from kubeyaml import Chunk, read
+from kubeyaml.model import Json
 from kubeyaml.writing import write
 
 
 def test_entries_stay_in_their_order_and_repeated_values_are_written_out() -> None:
-    labels = {"z": "1", "a": "N"}
+    labels: Json = {"z": "1", "a": "N"}
     assert write({"c": labels, "b": labels, "é": [1.5, None, "two words"]}) == (
         "c:\n  z: '1'\n  a: 'N'\nb:\n  z: '1'\n  a: 'N'\né:\n- 1.5\n- null\n- two words\n"
     )
