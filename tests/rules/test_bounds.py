@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rules.engine.bounds import LARGE_OBJECT_BYTES, oversized_reason, steps_of
+from rules.objects.pod import Pod
 from rules.workloads.discovery import find_subjects
 from tests.testkit.workload_table import PROFILE
 
@@ -16,6 +17,7 @@ def steps(**spec: Any) -> int:
     container = {"name": "main", "image": "example/x", **spec.pop("container", {})}
     manifest = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container], **spec}}
     (subject,) = find_subjects(manifest, PROFILE, "home")
+    assert isinstance(subject, Pod)
     return steps_of(subject)
 
 
