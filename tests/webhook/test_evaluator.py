@@ -20,7 +20,13 @@ from tests.testkit.admission.reviews import container, deployment, pod, review_b
 from tests.testkit.admission.server import RunningServer, Serve, serving, wait_until
 from webhook.admission.answer import Answer
 from webhook.admission.review import MalformedReviewError, decode_head
-from webhook.evaluator.evaluator import Evaluator, NotEvaluatedError, Task
+from webhook.evaluator.evaluator import (
+    MAX_BYTES_OF_TENANT,
+    MAX_WAITING_BYTES,
+    Evaluator,
+    NotEvaluatedError,
+    Task,
+)
 from webhook.reload.policy import PolicyReloader
 
 # Longer than any test, in seconds.
@@ -293,6 +299,27 @@ async def test_more_waiting_reviews_than_allowed_are_not_evaluated(
     response = await answered(server, "/validate/deny")
     assert "the many large objects that wait" in response["status"]["message"]
     assert (await answered(server, "/validate/warn"))["warnings"]
+
+
+@pytest.mark.usefixtures("endless")
+async def test_what_all_tenants_let_wait_has_a_limit_in_bytes(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The chart gives a replica eight times as much memory.
+    assert 4 * MAX_BYTES_OF_TENANT <= MAX_WAITING_BYTES <= 128 << 20
+    bodies = [
+        json.dumps(review_body(LARGE, namespace=tenant), separators=(",", ":")).encode()
+        for tenant in ("one", "two")
+    ]
+    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_WAITING_BYTES", sum(map(len, bodies)) - 1)
+    server = await serve()
+    stopped = await stop_worker(server)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(answered(server, "/validate/deny?timeout=900s", bodies[0]))
+        await wait_until(partial(is_waiting, server, 1))
+        refused = await answered(server, "/validate/deny", bodies[1])
+        assert "the many large objects that wait" in refused["status"]["message"]
+        os.kill(stopped, signal.SIGCONT)
 
 
 async def test_the_process_evaluates_by_the_active_policy(serve: Serve, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import copy
 import io
@@ -335,6 +336,13 @@ def test_without_a_host_the_server_listens_on_ipv4_and_ipv6() -> None:
     with listening_socket(":0") as listening:
         for host in hosts:
             socket.create_connection((host, listening.getsockname()[1])).close()
+
+
+async def test_a_closed_server_leaves_no_task(tmp_path: Path) -> None:
+    async with serving(tmp_path) as start:
+        server = await start()
+        assert (await (await server.connect()).post("/mutate/deny")).status == 200
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_dry_runs_are_counted_apart(serve: Serve) -> None:
