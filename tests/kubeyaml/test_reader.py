@@ -387,6 +387,15 @@ def test_nesting_up_to_the_limit_is_read() -> None:
     assert document("[" * 100 + "]" * 100).value
     assert "levels deep" in refusal("[" * 101 + "]" * 101)[0]
     assert document("[" * 3 + "]" * 3, Limits(max_depth=3)).value == [[[]]]
+    for limit in (2, 3):
+        assert document("{a: " * limit + "}" * limit, Limits(max_depth=limit)).value
+        deeper = "{a: " * (limit + 1) + "}" * (limit + 1)
+        assert "levels deep" in refusal(deeper, Limits(max_depth=limit))[0]
+
+
+def test_the_start_of_a_line() -> None:
+    lines = Lines("ab\ncd\ne")
+    assert [lines.start(line) for line in (1, 2, 3, 4)] == [0, 3, 6, 7]
 
 
 def test_aliases_cannot_pile_up_depth() -> None:

@@ -67,7 +67,7 @@ def test_a_text_that_rules_read_has_a_limit(field: str) -> None:
 
 def test_a_field_that_is_not_counted_counts_as_nothing() -> None:
     def reason(containers: int) -> str:
-        spec = {"containers": [{"env": []}] * containers}
+        spec: dict[str, Any] = {"containers": [{"env": []}] * containers}
         manifest = {"apiVersion": "v1", "kind": "Pod", "spec": spec}
         return oversized_reason(manifest, LARGE_OBJECT_BYTES + 1)
 
