@@ -1,7 +1,5 @@
 """Measure the reviews that take the webhook longest, and what a flood of them does to others.
 
-    python -m benchmarks.admission.heavy [--megabytes 1.5] [--seconds 10]
-
 First, each heavy review is decided in a process of its own, in every mode and by both webhooks. The
 program prints the twenty that took longest, with their CPU time and the memory that they added.
 Then one client sends ordinary reviews to a server at a steady rate, twice: alone, and while other
