@@ -1,7 +1,5 @@
 """Which findings an exception of a policy accepts, or a comment suppresses."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable, Iterator
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """Amounts of one resource: which the API server refuses, and how to fix them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which device classes have GPUs, and which claims a pod declares and uses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

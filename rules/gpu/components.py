@@ -1,7 +1,5 @@
 """The parts of the GPU platform itself: its pods, device plugins, exporters and webhooks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

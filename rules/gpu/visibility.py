@@ -5,8 +5,6 @@ precedence follows the kubelet: the device plugin's variables come first, then `
 `env`; the last one wins.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter

@@ -1,7 +1,5 @@
 """Edits of visible-devices variables, and what messages advise users to do instead."""
 
-from __future__ import annotations
-
 from rules.base.json_values import Edit, append, put, remove
 from rules.finding import Fix
 from rules.gpu.devices import requests_gpu, uses_device_plugin

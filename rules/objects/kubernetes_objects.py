@@ -80,10 +80,7 @@ def _named(listed: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
 
 # A read-only view of an object as a whole, for rules that are not about its pods.
 
-_JOB_SPECS: Mapping[str, Path] = {
-    "Job": ("spec",),
-    "CronJob": ("spec", "jobTemplate", "spec"),
-}
+_JOB_SPECS: Mapping[str, Path] = {"Job": ("spec",), "CronJob": ("spec", "jobTemplate", "spec")}
 
 
 class KubernetesObject:

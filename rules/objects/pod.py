@@ -3,8 +3,6 @@
 A field of the wrong type reads as empty. `workloads.discovery` reports it once, with its path.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any

@@ -9,12 +9,7 @@ from rules.base.traits import NATIVE_TAINT_PREFIX
 from rules.base.words import has_placeholder, matches
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
-from rules.placement.node_affinity import (
-    expression_values,
-    expressions,
-    is_empty,
-    required_terms,
-)
+from rules.placement.node_affinity import expression_values, expressions, is_empty, required_terms
 from rules.workloads.object_kinds import OBJECT_KINDS, NodeFields
 
 # What an object says about nodes: its own labels, if it is a Node, or those of new nodes.

@@ -3,8 +3,6 @@
 The semantics are those of `core/v1` (`Toleration.ToleratesTaint`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any

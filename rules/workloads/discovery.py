@@ -6,8 +6,6 @@ no table holds all their kinds. `kinds` has the tables, and the kinds that the s
 `object_kinds` has the kinds that rules are about as a whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -18,20 +18,13 @@ References
 - https://github.com/NVIDIA/k8s-device-plugin/issues/68
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.traits import NODE_AGENT
-from rules.finding import Action, Finding
 from rules.gpu.components import device_plugin_words
-from rules.objects.kubernetes_objects import KubernetesObject
 from rules.placement.tolerations import display_taint, taints_of_maker
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
-def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(workload: KubernetesObject, _context: Context) -> Findings:
     """Yield each taint of the plugin's nodes that it does not tolerate."""
     words = device_plugin_words(workload)
     for pod in workload.pods if words else ():
@@ -45,6 +38,4 @@ def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
             )
 
 
-RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE_AGENT,)
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_AGENT,))

@@ -21,23 +21,18 @@ References
 - https://github.com/Project-HAMi/HAMi/issues/160
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.traits import WEBHOOK_CONFIGURATION
-from rules.finding import Action, Finding
 from rules.gpu.components import OWN, PEERS, PODS, core_resources, entry_name, known_entries
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 
 
-def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each entry whose outage blocks system pods."""
     for index, entry in known_entries(subject, (*OWN, *PEERS)):
         if as_text(entry.get("failurePolicy")) not in ("", "Fail") or entry.get("matchConditions"):
@@ -89,10 +84,4 @@ def _expressions(selector: Any) -> list[Mapping[str, Any]]:
     return [e for _, e in as_objects(as_object(selector).get("matchExpressions"))]
 
 
-RULE = define_rule(
-    check,
-    subject=KubernetesObject,
-    action=Action.WARN,
-    since="0.1",
-    needs=(WEBHOOK_CONFIGURATION,),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(WEBHOOK_CONFIGURATION,))

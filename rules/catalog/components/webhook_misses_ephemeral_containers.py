@@ -16,23 +16,16 @@ References
 - https://kubernetes.io/docs/concepts/workloads/pods/ephemeral-containers/
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import WEBHOOK_CONFIGURATION
-from rules.finding import Action, Finding
 from rules.gpu.components import OWN, PODS, core_resources, entry_name, known_entries
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 EPHEMERAL = "pods/ephemeralcontainers"
 COVERING = frozenset({EPHEMERAL, "pods/*", "*/*", "*/ephemeralcontainers"})
 
 
-def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each entry for pods that leaves ephemeral containers out."""
     for index, entry in known_entries(subject, OWN):
         misses = COVERING.isdisjoint(core_resources(entry, "UPDATE"))
@@ -47,10 +40,4 @@ def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
             )
 
 
-RULE = define_rule(
-    check,
-    subject=KubernetesObject,
-    action=Action.WARN,
-    since="0.1",
-    needs=(WEBHOOK_CONFIGURATION,),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(WEBHOOK_CONFIGURATION,))

@@ -18,23 +18,16 @@ References
 - Kubernetes, `pkg/apis/admissionregistration/validation/validation.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import WEBHOOK_CONFIGURATION
-from rules.finding import Action, Finding
 from rules.gpu.components import OWN, PEERS, entry_name, known_entries
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 FIELD = "sideEffects"
 ACCEPTED = ("None", "NoneOnDryRun")
 
 
-def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each entry that may have side effects."""
     for index, entry in known_entries(subject, (*OWN, *PEERS)):
         value = entry.get(FIELD)
@@ -51,10 +44,4 @@ def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
         )
 
 
-RULE = define_rule(
-    check,
-    subject=KubernetesObject,
-    action=Action.WARN,
-    since="0.1",
-    needs=(WEBHOOK_CONFIGURATION,),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(WEBHOOK_CONFIGURATION,))

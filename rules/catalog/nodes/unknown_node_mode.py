@@ -20,21 +20,14 @@ References
 - NVIDIA/k8s-device-plugin, `docs/gpu-feature-discovery/README.md`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import NODE, NODE_POOL, RESOURCE_FLAVOR
 from rules.base.words import has_placeholder, nearest_word
-from rules.finding import Action, Finding
-from rules.objects.kubernetes_objects import KubernetesObject
 from rules.placement.node_labels import node_labels, offered_resources, stated_values
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
-def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each label with an unknown value, once for each pool."""
     modes = subject.profile.node_modes
     reported: set[str] = set()
@@ -58,9 +51,5 @@ def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
 
 
 RULE = define_rule(
-    check,
-    subject=KubernetesObject,
-    action=Action.WARN,
-    since="0.1",
-    needs=(NODE | NODE_POOL | RESOURCE_FLAVOR,),
+    check, action=Action.WARN, since="0.1", needs=(NODE | NODE_POOL | RESOURCE_FLAVOR,)
 )

@@ -25,27 +25,22 @@ References
 - Kubernetes, `validateLimitRangeResourceName` in `pkg/apis/core/validation/validation.go`
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import Edit, Path, as_object, as_objects, as_text, display, put, remove
 from rules.base.traits import LIMIT_RANGE
-from rules.finding import Action, Finding, Fix
 from rules.gpu.amounts import api_refuses_name
 from rules.gpu.resource_names import misspelt_resources
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Fix, KubernetesObject, define_rule
 
 # A name is reported in the first field that has it. The API server copies `max` into `default`, and
 # both `default` and `min` into `defaultRequest`.
 FIELDS = ("max", "default", "min", "defaultRequest", "maxLimitRequestRatio")
 
 
-def check(limit_range: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(limit_range: KubernetesObject, _context: Context) -> Findings:
     """Yield each misspelt name, once for all fields of an item of `spec.limits`."""
     for index, item in as_objects(as_object(limit_range.raw.get("spec")).get("limits")):
         fields = {f: amounts for f in FIELDS if (amounts := as_object(item.get(f)))}
@@ -78,10 +73,5 @@ def _renaming(path: Path, fields: Mapping[str, Mapping[str, Any]], name: str, ri
 
 
 RULE = define_rule(
-    check,
-    subject=KubernetesObject,
-    action=Action.WARN,
-    since="0.1",
-    needs=(LIMIT_RANGE,),
-    supersedes=("limit-range-gpu",),
+    check, action=Action.WARN, since="0.1", needs=(LIMIT_RANGE,), supersedes=("limit-range-gpu",)
 )

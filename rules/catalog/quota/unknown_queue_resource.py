@@ -20,21 +20,14 @@ References
 - kubernetes-sigs/kueue, `pkg/scheduler/flavorassigner/flavorassigner.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import Path, display
 from rules.base.traits import CLUSTER_QUEUE
-from rules.finding import Action, Finding
 from rules.gpu.quotas import covered_resources
 from rules.gpu.resource_names import misspelt_resources
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
-def check(queue: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(queue: KubernetesObject, _context: Context) -> Findings:
     """Yield each misspelt name once, where it stands first."""
     places: dict[str, Path] = {}
     for path, name in covered_resources(queue):
@@ -50,6 +43,4 @@ def check(queue: KubernetesObject, _context: Context) -> Iterator[Finding]:
         )
 
 
-RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(CLUSTER_QUEUE,)
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLUSTER_QUEUE,))

@@ -23,22 +23,17 @@ References
 - https://kubernetes.io/docs/concepts/policy/resource-quotas/#resource-quota-for-extended-resources
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterator
 
 from rules.base.json_values import display, put, remove
 from rules.base.traits import QUOTA
 from rules.base.words import matches_any
-from rules.finding import Action, Finding, Fix
 from rules.gpu.resource_names import misspelt_resources
-from rules.objects.kubernetes_objects import LIMITS, REQUESTS, Quota
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.objects.kubernetes_objects import LIMITS, REQUESTS
+from rules.rule import Action, Context, Finding, Findings, Fix, Quota, define_rule
 
 
-def check(quota: Quota, _context: Context) -> Iterator[Finding]:
+def check(quota: Quota, _context: Context) -> Findings:
     """Yield each key with a misspelt name."""
     names = {key: _resource(key) for key in quota.hard if "/" in key}
     misspelt = misspelt_resources(names.values(), quota.profile)
@@ -74,10 +69,5 @@ def _key_for(name: str, key: str, quota: Quota) -> str:
 
 
 RULE = define_rule(
-    check,
-    subject=Quota,
-    action=Action.WARN,
-    since="0.1",
-    needs=(QUOTA,),
-    supersedes=("quota-inert-key",),
+    check, action=Action.WARN, since="0.1", needs=(QUOTA,), supersedes=("quota-inert-key",)
 )

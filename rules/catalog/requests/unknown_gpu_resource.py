@@ -30,23 +30,16 @@ References
 - NVIDIA, "Multi-Instance GPU User Guide", names of profiles
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterator
 
 from rules.base.json_values import Edit, display, put, remove
 from rules.base.traits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
-from rules.finding import Action, Finding, Fix
 from rules.gpu.amounts import api_refuses_amounts
 from rules.gpu.resource_names import misspelt_resources
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each misspelt name, once for limits and requests together."""
     for container in pod.containers:
         names = (*container.limits, *container.requests)

@@ -23,24 +23,16 @@ References
 - https://github.com/canonical/microk8s/issues/2160
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display, remove
 from rules.base.quantity import Quantity
 from rules.base.traits import ODD_AMOUNT
 from rules.base.words import matches_any
-from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import Device, devices
 from rules.gpu.visibility import Visibility, visibility, visible_variables
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each GPU resource of which a container requests zero."""
     for container in pod.containers:
         if container.role == "ephemeral":

@@ -19,21 +19,14 @@ References
 - https://cloud.google.com/kubernetes-engine/docs/how-to/timesharing-gpus
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import NODE_SELECTION
 from rules.base.words import has_placeholder, nearest_word
-from rules.finding import Action, Finding
-from rules.objects.pod import Pod
 from rules.placement.node_labels import offered_resources, selected_modes, stated_values
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each unknown value that the pod selects, once for each label."""
     if pod.is_placed:
         return

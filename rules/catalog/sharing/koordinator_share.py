@@ -22,18 +22,12 @@ References
 - koordinator-sh/koordinator, `pkg/webhook/pod/validating/verify_device_resource.go`
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rules.base.quantity import Quantity
 from rules.base.traits import SHARE
-from rules.finding import Action, Finding
 from rules.gpu.devices import devices
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 PREFIX = "koordinator.sh/"
 GPU, CARDS = f"{PREFIX}gpu", f"{PREFIX}gpu.shared"
@@ -42,7 +36,7 @@ NPU_CORE = "huawei.com/npu-core"
 ONE_CARD = 100
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each amount that does not fit the others of its container."""
     for container in pod.containers:
         amounts = _amounts(container)

@@ -20,23 +20,18 @@ References
 - tkestack/gpu-manager, `pkg/services/allocator/nvidia/allocator.go` (`Allocate`, `allocateOne`)
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from rules.base.quantity import Quantity
 from rules.base.traits import SHARE
-from rules.finding import Action, Finding
 from rules.gpu.devices import Device, devices
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 ONE_CARD = 100
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each number of cores that the gpu-manager refuses."""
     for container in pod.containers:
         fault, advice = _fault(devices(container))

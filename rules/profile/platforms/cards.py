@@ -4,8 +4,6 @@ The sizes are those by which cards are sold. What a device plugin counts in GiB 
 of 16 GB has 15360 MiB.
 """
 
-from __future__ import annotations
-
 import re
 
 from rules.profile.platforms.records import Card, Source

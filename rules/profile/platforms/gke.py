@@ -1,7 +1,5 @@
 """Into which partitions GKE divides the GPUs of a node pool."""
 
-from __future__ import annotations
-
 from types import MappingProxyType
 
 from rules.profile.platforms.records import Source
