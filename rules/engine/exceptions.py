@@ -10,8 +10,6 @@ from rules.finding import Finding
 from rules.objects.pod import Pod
 from rules.workloads.pod_search import Subject
 
-# Which findings a policy's exceptions accept.
-
 
 class ExceptionMatcher:
     """The exceptions of `rules` on the day `today`, for one version of a manifest."""
@@ -68,8 +66,6 @@ class ExceptionMatcher:
             self._fitting_pods[exception, subject.path] = fits
         return fits
 
-
-# Suppressing findings, which the linter does because of comments.
 
 Suppress: TypeAlias = Callable[[Finding, ActiveRule], bool]
 """Whether a finding is suppressed, as by a comment in a file."""

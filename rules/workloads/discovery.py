@@ -27,8 +27,6 @@ from rules.workloads.kinds import (
 from rules.workloads.object_kinds import NODE_POOL_KINDS, OBJECT_KINDS, ObjectKind
 from rules.workloads.pod_search import JsonNode, MalformedField, PodSearch, SearchResult, Subject
 
-# Open lists of objects, as kubectl does.
-
 
 def flatten_lists(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[Mapping[str, Any], Path]]:
     """The object `raw` and, if it has items, the objects in them, each with its path.

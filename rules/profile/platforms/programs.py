@@ -7,9 +7,6 @@ read.
 from rules.profile.platforms.records import Advisory, Program, Source
 
 # What NVIDIA's security bulletins say about its container toolkit.
-#
-# Bulletins that are not here may concern newer versions: `TOOLKIT_ADVISORIES` ends with the newest
-# that was read.
 
 NVIDIA = "NVIDIA"
 _PAGES = "https://nvidia.custhelp.com/app/answers/detail/a_id"
