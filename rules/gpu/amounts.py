@@ -9,8 +9,6 @@ from rules.finding import Fix
 from rules.gpu.devices import Amount
 from rules.objects.container import Container
 
-# Fixes of the amount of one resource, in the limits and the requests of a container.
-
 
 def rewrite_edits(
     container: Container, name: str, parsed: Quantity, value: int

@@ -9,8 +9,6 @@ from rules.inventory.inventory import DeviceClass, Inventory, ResourceClaim, Res
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile, Resource
 
-# Which device classes of claims have GPUs.
-
 # The vendor of classes that a profile names by a pattern only: they may have any devices.
 OTHER = "other"
 

@@ -196,9 +196,6 @@ def is_platform_config_map(pod: Pod, container: Container, name: str) -> bool:
     return container.is_fraction_target and is_form and name_prefix in prefixes
 
 
-# Findings about prefixes in `envFrom` from which a key can form a variable.
-
-
 def prefix_findings(
     container: Container,
     variable: str,

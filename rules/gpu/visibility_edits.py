@@ -8,8 +8,6 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.profile import VisibleDevices
 
-# Edits that remove a visible-devices variable, or make it hide all devices.
-
 
 def remove_edits(container: Container, variable: str) -> tuple[Edit, ...]:
     """Edits that remove every entry of `variable` from `env`, or `env` if no other is left."""

@@ -55,7 +55,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 def _finding(container: Container, variable: str) -> Finding:
     name = display_variable(variable)
     return Finding(
-        path=(*container.path, "env", container.env[variable]),
+        path=container.env_path(variable),
         key=name,
         message=(
             f"{container} asks for a GPU and sets "

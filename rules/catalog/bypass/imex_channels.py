@@ -44,7 +44,7 @@ def check(pod: Pod, _context: Context) -> Findings:
             if container.value_of(VARIABLE) == "":
                 continue
             yield Finding(
-                path=(*container.path, "env", container.env[VARIABLE]),
+                path=container.env_path(VARIABLE),
                 key=VARIABLE,
                 message=f"{container} {describe_setting(container, VARIABLE)}: {EFFECT}",
                 container=container,

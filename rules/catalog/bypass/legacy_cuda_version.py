@@ -56,7 +56,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 def _finding(pod: Pod, container: Container) -> Finding:
     if CUDA_VERSION in container.env:
-        path: Path = (*container.path, "env", container.env[CUDA_VERSION])
+        path: Path = container.env_path(CUDA_VERSION)
         setting = describe_setting(container, CUDA_VERSION)
     else:
         path = (

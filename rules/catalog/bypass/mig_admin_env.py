@@ -52,7 +52,7 @@ def _finding(container: Container, variable: str) -> Finding:
         else "without the capability SYS_ADMIN NVIDIA's runtime refuses to start it"
     )
     return Finding(
-        path=(*container.path, "env", container.env[variable]),
+        path=container.env_path(variable),
         key=variable,
         message=f"{container} {describe_setting(container, variable)}: {effect}",
         container=container,

@@ -68,7 +68,7 @@ def _alternatives(container: Container) -> Iterator[str]:
 
 def _finding(container: Container, variable: str) -> Finding:
     return Finding(
-        path=(*container.path, "env", container.env[variable]),
+        path=container.env_path(variable),
         key=display_variable(variable),
         message=(
             f"{container} {describe_setting(container, variable)}, which the container runtime "

@@ -86,7 +86,7 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
         otherwise = f", or set it to the value {hidden} in the pod itself" if hidden else ""
         advice = remove_and_request(container, "remove the variable", request, otherwise)
     return Finding(
-        path=(*container.path, "env", container.env[variable], "valueFrom"),
+        path=(*container.env_path(variable), "valueFrom"),
         key=name,
         message=message,
         container=container,

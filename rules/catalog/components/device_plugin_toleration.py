@@ -20,22 +20,14 @@ References
 
 from rules.base.traits import NODE_AGENT
 from rules.gpu.components import device_plugin_words
-from rules.placement.tolerations import display_taint, taints_of_maker
-from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
+from rules.placement.tolerations import agent_findings
+from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 
 def check(workload: KubernetesObject, _context: Context) -> Findings:
     """Yield each taint of the plugin's nodes that it does not tolerate."""
     words = device_plugin_words(workload)
-    for pod in workload.pods if words else ():
-        for taint in taints_of_maker(pod, words):
-            yield Finding(
-                path=(*pod.path, "tolerations"),
-                key=f"tolerations.{taint.key}",
-                message="the device plugin does not tolerate the taint "
-                f"{display_taint(taint)} of GPU nodes, so they offer no GPUs",
-                help=f"add a toleration: key {taint.key}, operator Exists, effect {taint.effect}",
-            )
+    return agent_findings(workload, words, "device plugin", "they offer no GPUs")
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_AGENT,))

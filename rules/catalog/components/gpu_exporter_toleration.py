@@ -22,22 +22,14 @@ References
 
 from rules.base.traits import NODE_AGENT
 from rules.gpu.components import exporter_words
-from rules.placement.tolerations import display_taint, taints_of_maker
-from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
+from rules.placement.tolerations import agent_findings
+from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 
 def check(workload: KubernetesObject, _context: Context) -> Findings:
     """Yield each taint of the GPU nodes that the exporter does not tolerate."""
     words = exporter_words(workload)
-    for pod in workload.pods if words else ():
-        for taint in taints_of_maker(pod, words):
-            yield Finding(
-                path=(*pod.path, "tolerations"),
-                key=f"tolerations.{taint.key}",
-                message=f"the exporter does not tolerate the taint {display_taint(taint)} of GPU "
-                "nodes, so nobody sees how their GPUs are used",
-                help=f"add a toleration: key {taint.key}, operator Exists, effect {taint.effect}",
-            )
+    return agent_findings(workload, words, "exporter", "nobody sees how their GPUs are used")
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_AGENT,))

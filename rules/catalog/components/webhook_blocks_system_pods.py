@@ -26,8 +26,8 @@ from typing import Any
 
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.traits import WEBHOOK_CONFIGURATION
-from rules.gpu.components import OWN, PEERS, PODS, core_resources, entry_name, known_entries
-from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
+from rules.gpu.components import OWN, PEERS, PODS, core_resources, entry_finding, known_entries
+from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 
@@ -46,14 +46,11 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
         selector = as_object(entry.get("namespaceSelector"))
         namespaces = [n for n in dict.fromkeys(("kube-system", own)) if n and _selects(selector, n)]
         if namespaces:
-            yield Finding(
-                path=(*subject.path, "webhooks", index, "failurePolicy"),
-                key=f"failurePolicy.{entry_name(entry)}",
-                message=f"the webhook {display(entry_name(entry))} has failurePolicy Fail "
-                f"and is called for pods in {' and '.join(map(display, namespaces))}: an outage "
-                "keeps the cluster from starting",
-                help=f"exclude them by {NAME_LABEL} in namespaceSelector",
-            )
+            called = f"is called for pods in {' and '.join(map(display, namespaces))}"
+            effect = "an outage keeps the cluster from starting"
+            fault = f"has failurePolicy Fail and {called}: {effect}"
+            advice = f"exclude them by {NAME_LABEL} in namespaceSelector"
+            yield entry_finding(subject, index, "failurePolicy", fault, advice)
 
 
 def _asks_for_label(selector: Any) -> bool:

@@ -20,8 +20,8 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import WEBHOOK_CONFIGURATION
-from rules.gpu.components import OWN, PEERS, entry_name, known_entries
-from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
+from rules.gpu.components import OWN, PEERS, entry_finding, known_entries
+from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 FIELD = "sideEffects"
 ACCEPTED = ("None", "NoneOnDryRun")
@@ -34,14 +34,10 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
         if value in ACCEPTED:
             continue
         stated = f"{FIELD} {display(value)}" if value else f"no {FIELD}"
-        yield Finding(
-            path=(*subject.path, "webhooks", index, FIELD),
-            key=f"{FIELD}.{entry_name(entry)}",
-            message=f"the webhook {display(entry_name(entry))} has {stated}: API servers refuse "
-            "such an entry, and every dry run if an old release stored it",
-            help=f"write {ACCEPTED[0]} if the webhook only looks at requests",
-            api_refuses=True,
-        )
+        effect = "API servers refuse such an entry, and every dry run if an old release stored it"
+        advice = f"write {ACCEPTED[0]} if the webhook only looks at requests"
+        fault = f"has {stated}: {effect}"
+        yield entry_finding(subject, index, FIELD, fault, advice, api_refuses=True)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(WEBHOOK_CONFIGURATION,))

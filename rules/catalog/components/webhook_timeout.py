@@ -20,8 +20,8 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import WEBHOOK_CONFIGURATION
-from rules.gpu.components import OWN, PEERS, entry_name, known_entries
-from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
+from rules.gpu.components import OWN, PEERS, entry_finding, known_entries
+from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 FIELD = "timeoutSeconds"
 # What API servers assume without the field, and the most that they store.
@@ -34,19 +34,13 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
         seconds = entry.get(FIELD)
         if type(seconds) is not int or seconds <= DEFAULT:
             continue
-        name = display(entry_name(entry))
         effect = (
             f"API servers store at most {MOST}"
             if seconds > MOST
             else "while it does not answer, every request that it is called for waits that long"
         )
-        yield Finding(
-            path=(*subject.path, "webhooks", index, FIELD),
-            key=f"{FIELD}.{entry_name(entry)}",
-            message=f"the webhook {name} has {FIELD} {display(seconds)}: {effect}",
-            help=f"write {DEFAULT} or less",
-            api_refuses=seconds > MOST,
-        )
+        fault, advice = f"has {FIELD} {display(seconds)}: {effect}", f"write {DEFAULT} or less"
+        yield entry_finding(subject, index, FIELD, fault, advice, api_refuses=seconds > MOST)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(WEBHOOK_CONFIGURATION,))

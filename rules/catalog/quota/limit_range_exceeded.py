@@ -36,13 +36,12 @@ def check(pod: Pod, context: Context) -> Findings:
                 for name, known in ranges.items()
                 if isinstance(limit := parse(known.max.get(resource, "")), Quantity)
             ]
-            wanted = device.request if device.limit is None else device.limit
+            wanted = device.amount
             if not limits or not isinstance(wanted, Quantity) or wanted.nano <= min(limits)[0]:
                 continue
             _, text, name = min(limits)
-            field = "requests" if device.limit is None else "limits"
             yield Finding(
-                path=(*container.resources_path, field, resource),
+                path=container.amount_path(resource),
                 key=f"limitrange.{resource}",
                 message=(
                     f"{container} asks for {wanted.text} {resource}, and the LimitRange "

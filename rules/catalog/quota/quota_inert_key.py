@@ -28,13 +28,14 @@ References
 import re
 from collections import Counter
 
-from rules.base.json_values import display, put, remove
+from rules.base.json_values import display
 from rules.base.quantity import invalid_count_reason, parse
 from rules.base.traits import QUOTA
 from rules.base.words import matches_any
 from rules.gpu.amounts import api_refuses_count
+from rules.gpu.resource_names import renaming
 from rules.objects.kubernetes_objects import LIMITS, REQUESTS
-from rules.rule import Action, Context, Finding, Findings, Fix, Quota, define_rule
+from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
 NATIVE = "kubernetes.io/"
 # Keys with a slash under which Kubernetes or OpenShift counts other things than pod resources.
@@ -59,10 +60,7 @@ def check(quota: Quota, _context: Context) -> Findings:
             f"the quota's key {display(key)} never counts: Kubernetes limits "
             f"extended resources by their requests alone"
         )
-        fix = None
-        if right not in quota.hard and times[name] == 1:
-            edits = (put((*quota.path, right), quota.hard[key]), remove(path))
-            fix = Fix(f"rename it to {right}", edits)
+        fix = renaming([(quota.path, quota.hard)], key, right) if times[name] == 1 else None
         advice = (
             f"remove it: only {right} counts" if right in quota.hard else f"write {right} instead"
         )

@@ -33,11 +33,10 @@ def check(queue: KubernetesObject, _context: Context) -> Findings:
     for path, name in covered_resources(queue):
         places.setdefault(name, path)
     for name, meant in misspelt_resources(places, queue.profile).items():
-        kind = "a mistake for" if meant.is_known else "not known but close to"
         yield Finding(
             path=places[name],
             key=f"resources.{name}",
-            message=f"the queue's resource {display(name)} is {kind} {meant.right}: "
+            message=f"the queue's resource {display(name)} is {meant.kind} {meant.right}: "
             f"it covers no pod that asks for {meant.right}",
             help=f"write {meant.right}",
         )

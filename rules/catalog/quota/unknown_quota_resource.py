@@ -25,12 +25,12 @@ References
 
 from collections import Counter
 
-from rules.base.json_values import display, put, remove
+from rules.base.json_values import display
 from rules.base.traits import QUOTA
 from rules.base.words import matches_any
-from rules.gpu.resource_names import misspelt_resources
+from rules.gpu.resource_names import misspelt_resources, renaming
 from rules.objects.kubernetes_objects import LIMITS, REQUESTS
-from rules.rule import Action, Context, Finding, Findings, Fix, Quota, define_rule
+from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
 
 def check(quota: Quota, _context: Context) -> Findings:
@@ -45,15 +45,9 @@ def check(quota: Quota, _context: Context) -> Findings:
     times = Counter(meant.values())
     for key, right in meant.items():
         path = (*quota.path, key)
-        kind = "a mistake for" if misspelt[names[key]].is_known else "not known but close to"
-        message = (
-            f"the quota's key {display(key)} is {kind} {right}: "
-            f"it does not limit {misspelt[names[key]].right}"
-        )
-        fix = None
-        if right not in quota.hard and times[right] == 1:
-            edits = (put((*quota.path, right), quota.hard[key]), remove(path))
-            fix = Fix(f"rename it to {right}", edits)
+        kind, resource = misspelt[names[key]].kind, misspelt[names[key]].right
+        message = f"the quota's key {display(key)} is {kind} {right}: it does not limit {resource}"
+        fix = renaming([(quota.path, quota.hard)], key, right) if times[right] == 1 else None
         advice = f"remove it: {right} is there" if right in quota.hard else f"write {right}"
         yield Finding(path=path, key=f"hard.{key}", message=message, help=advice, fix=fix)
 

@@ -41,9 +41,8 @@ def check(pod: Pod, context: Context) -> Findings:
         used = dict.fromkeys(as_text(claim.get("name")) for _, claim in container.claims)
         found = {n: claim for claim in used for n in requested & resources.get(claim, frozenset())}
         for name, claim in found.items():
-            field = "limits" if name in container.limits else "requests"
             yield Finding(
-                path=(*container.resources_path, field, name),
+                path=container.amount_path(name),
                 key=f"claimed.{name}",
                 message=(
                     f"{container} asks for {name}, and uses the resource claim {display(claim)} of "

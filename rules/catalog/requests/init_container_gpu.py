@@ -21,7 +21,7 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE, INIT
-from rules.gpu.devices import devices, only_init_requests_gpu, request_of
+from rules.gpu.devices import only_init_requests_gpu, request_of
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
@@ -33,9 +33,8 @@ def check(pod: Pod, _context: Context) -> Findings:
         name = request_of(container).first
         if not name or not request_of(container).from_plugin:
             continue
-        field = "requests" if devices(container)[name].limit is None else "limits"
         yield Finding(
-            path=(*container.resources_path, field, name),
+            path=container.amount_path(name),
             key=f"init.{name}",
             message=(
                 f"only {container} asks for {display(name)}: the scheduler keeps it for the "

@@ -56,8 +56,7 @@ def _finding(container: Container, share: Device, whole: Device) -> Finding:
         "few nodes offer both shares and whole cards"
     )
     advice = "ask for whole cards or for shares, not for both; run the two in pods of their own"
-    field = "limits" if share.limit is not None else "requests"
-    path = (*container.resources_path, field, share.name)
+    path = container.amount_path(share.name)
     return Finding(
         path=path, key=f"mixed.{share.name}", message=message, container=container, help=advice
     )

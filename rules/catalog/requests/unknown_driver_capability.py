@@ -46,7 +46,7 @@ def check(pod: Pod, _context: Context) -> Findings:
             continue
         right = nearest_word(unknown[0], (*_KNOWN, _ALL)) if len(unknown[0]) <= _LONGEST else None
         yield Finding(
-            path=(*container.path, "env", container.env[_VARIABLE]),
+            path=container.env_path(_VARIABLE),
             key=_VARIABLE,
             message=f"{container} sets {_VARIABLE} to {display(value)}, and NVIDIA's container "
             f"toolkit knows no capability {display(unknown[0])}",

@@ -138,15 +138,14 @@ def _too_large_shares(pod: Pod, groups: Sequence[NodeGroup]) -> Findings:
         device = devices(container).get(GPU_MEM)
         if device is None:
             continue
-        field = "requests" if device.limit is None else "limits"
-        amount = device.request if device.limit is None else device.limit
+        amount = device.amount
         unit = MEBIBYTES.get(device.resource.unit, 0)
         if isinstance(amount, Quantity) and amount.value * unit > max(known) * cards_of_share(pod):
             reason = (
                 f"{container} asks for {display(f'{GPU_MEM}: {amount.text}')}, and no card of the "
                 f"nodes on which the pod may run has more than {most} GiB"
             )
-            found = _finding((*container.resources_path, field, GPU_MEM), "", reason)
+            found = _finding(container.amount_path(GPU_MEM), "", reason)
             # The key is that of `memory-exceeds-card`, which supersedes this rule.
             yield found._replace(key=f"card.{GPU_MEM}", container=container)
 

@@ -47,11 +47,10 @@ def check(pod: Pod, _context: Context) -> Findings:
     if allowed_values(pod, OWN_PLUGIN) is not None:
         return
     for container in pod.containers:
-        for resource, device in devices(container).items():
+        for resource in devices(container):
             if resource.startswith(MIG):
-                field = "requests" if device.limit is None else "limits"
                 yield Finding(
-                    path=(*container.resources_path, field, resource),
+                    path=container.amount_path(resource),
                     key=f"{SIZE}.{resource}",
                     message=f"{container} asks for {display(resource)} on nodes with {SIZE}, "
                     "where GKE offers every partition as one nvidia.com/gpu",

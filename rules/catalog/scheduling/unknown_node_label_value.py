@@ -21,8 +21,7 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import NODE_SELECTION
-from rules.base.words import has_placeholder, nearest_word
-from rules.placement.node_labels import offered_resources, selected_modes, stated_values
+from rules.placement.node_labels import advice_on_unknown, selected_modes
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
@@ -32,16 +31,13 @@ def check(pod: Pod, _context: Context) -> Findings:
         return
     reported: set[tuple[str, str]] = set()
     for path, label, value in selected_modes(pod):
-        modes = pod.profile.node_modes[label]
-        if offered_resources(modes, value) is not None or has_placeholder(value):
-            continue
         if (label, value) in reported:
             continue
         reported.add((label, value))
-        known = stated_values(modes)
-        right = nearest_word(value, known)
+        advice = advice_on_unknown(pod.profile.node_modes[label], value)
+        if advice is None:
+            continue
         message = f"the pod selects nodes with {label}: {display(value)}, a value that no node has"
-        advice = f"write {right}" if right else f"write one of {', '.join(known)}"
         yield Finding(path=path, key=f"nodes.{label}={value}", message=message, help=advice)
 
 

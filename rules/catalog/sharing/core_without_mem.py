@@ -35,8 +35,7 @@ def check(pod: Pod, _context: Context) -> Findings:
             "ACK's scheduler does not place a pod with computing power alone"
         )
         advice = f"write {GPU_MEM} (in GiB) beside it under resources.limits"
-        field = "limits" if GPU_CORE in container.limits else "requests"
-        path = (*container.resources_path, field, GPU_CORE)
+        path = container.amount_path(GPU_CORE)
         yield Finding(
             path=path, key=f"alone.{GPU_CORE}", message=message, container=container, help=advice
         )

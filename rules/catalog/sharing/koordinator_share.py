@@ -41,9 +41,8 @@ def check(pod: Pod, _context: Context) -> Findings:
     for container in pod.containers:
         amounts = _amounts(container)
         for name, fault, advice in _faults(amounts):
-            field = "limits" if name in container.limits else "requests"
             yield Finding(
-                path=(*container.resources_path, field, name),
+                path=container.amount_path(name),
                 key=f"amounts.{name}",
                 message=f"{container} asks for {name}: {amounts[name]}{fault}",
                 container=container,
@@ -55,7 +54,7 @@ def _amounts(container: Container) -> dict[str, int]:
     """The positive amounts, by resource; what cannot be read is left to other rules."""
     found: dict[str, int] = {}
     for name, device in devices(container).items():
-        amount = device.request if device.limit is None else device.limit
+        amount = device.amount
         if isinstance(amount, Quantity) and amount.value > 0:
             found[name] = amount.value
     return found

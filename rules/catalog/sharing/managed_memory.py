@@ -55,7 +55,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     for container in sharing:
         for variable in (TENSORFLOW, LLAMA, CUDF):
             if _turns_on(container, variable):
-                path = (*container.path, "env", container.env[variable])
+                path = container.env_path(variable)
                 setting = describe_setting(container, variable)
                 yield _finding(container, path, variable, setting, is_certain=is_certain)
     for container, command in commands_of(sharing):

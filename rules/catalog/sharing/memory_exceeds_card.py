@@ -55,9 +55,7 @@ def check(pod: Pod, context: Context) -> Findings:
     """Yield each share of a card's memory that is larger than a card."""
     for container in pod.containers:
         for name, device in devices(container).items():
-            field, amount = "limits", device.limit
-            if amount is None:
-                field, amount = "requests", device.request
+            amount = device.amount
             if not isinstance(amount, Quantity) or not _is_memory(device):
                 continue
             if name == GPU_MEM and _is_reported_as_bytes(amount, context):
@@ -66,7 +64,7 @@ def check(pod: Pod, context: Context) -> Findings:
                 in_gib = name == GPU_MEM and device.resource.unit == "GiB"
                 probably_mib = in_gib and amount.value >= PROBABLY_MIB
                 yield Finding(
-                    path=(*container.resources_path, field, name),
+                    path=container.amount_path(name),
                     key=f"card.{name}",
                     message=f"{container} asks for {display(f'{name}: {amount.text}')}, {fault}",
                     container=container,

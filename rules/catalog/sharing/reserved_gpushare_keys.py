@@ -138,7 +138,7 @@ def _finding(container: Container, variable: str) -> Finding:
     if variable == SWITCH:
         what = "the administrator's: it switches off what keeps the GPU's sharers apart"
     message = f"{container} sets {variable}, which is {what}"
-    path = (*container.path, "env", container.env[variable])
+    path = container.env_path(variable)
     fix = Fix(f"remove {variable}", remove_edits(container, variable))
     return Finding(
         path=path,

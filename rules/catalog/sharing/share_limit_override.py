@@ -144,7 +144,7 @@ def _switched(container: Container) -> str:
 def _finding(container: Container, variable: str, effect: str) -> Finding:
     setting = describe_setting(container, variable)
     return Finding(
-        path=(*container.path, "env", container.env[variable]),
+        path=container.env_path(variable),
         key=variable,
         message=f"{container} asks for a share of a GPU and {setting}, {effect}",
         container=container,

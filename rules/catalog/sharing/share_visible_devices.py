@@ -50,7 +50,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 def _finding(container: Container, variable: str) -> Finding:
     return Finding(
-        path=(*container.path, "env", container.env[variable]),
+        path=container.env_path(variable),
         key=display_variable(variable),
         message=(
             f"{container} asks for a share of a GPU and also "

@@ -61,9 +61,8 @@ def _finding(container: Container, device: Device) -> Finding:
     card = device.resource.companions[0]
     known = container.profile.resource(card)
     counted = ": 1" if known is None or known.unit == "device" else ""
-    field = "limits" if device.name in container.limits else "requests"
     return Finding(
-        path=(*container.resources_path, field, device.name),
+        path=container.amount_path(device.name),
         key=f"alone.{device.name}",
         message=(
             f"{container} asks for {display(device.name)} and for no {card}, "

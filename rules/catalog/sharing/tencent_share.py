@@ -36,9 +36,8 @@ def check(pod: Pod, _context: Context) -> Findings:
     for container in pod.containers:
         fault, advice = _fault(devices(container))
         if fault:
-            field = "limits" if CORE in container.limits else "requests"
             yield Finding(
-                path=(*container.resources_path, field, CORE),
+                path=container.amount_path(CORE),
                 key=f"amounts.{CORE}",
                 message=f"{container} asks for {fault}: the gpu-manager refuses it on the node",
                 container=container,
@@ -49,7 +48,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 def _fault(found: Mapping[str, Device]) -> tuple[str, str]:
     """What is wrong with the cores among `found`, and the remedy; empty if nothing is."""
     device = found.get(CORE)
-    amount = (device.request if device.limit is None else device.limit) if device else None
+    amount = device.amount if device else None
     if not isinstance(amount, Quantity) or not amount.is_integer or amount.value <= 0:
         return "", ""
     cores = amount.value
