@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-fast test-cluster test-others test-oldest control-plane plane check format docs cases bench bench-admission bench-end-to-end bench-resilience clean
+.PHONY: demo test test-fast test-cluster test-others test-oldest control-plane plane check format docs cases bench bench-admission bench-end-to-end bench-resilience mutation clean
 
 demo: .venv/.lint
 	@$(BIN)/python examples/demo.py
@@ -94,6 +94,10 @@ bench-resilience: .venv/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
+
+# Puts faults into a copy of the code, and lists those that no test notices: docs/testing.md.
+mutation: .venv/.dev
+	$(BIN)/python -m tools.mutation $(MUTATION)
 
 clean:
 	rm -rf .venv dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

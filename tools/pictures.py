@@ -1,8 +1,8 @@
 """Draw the pictures in docs/images: `python -m tools.pictures`.
 
-- An SVG of each terminal is drawn from what commands print about docs/example-cluster.yaml. With
-  `--check`, only report those that are stale. The commands are real, and so is what they print, but
-  for the seconds that they take.
+- An SVG of each terminal is drawn from what commands print about docs/example-cluster.yaml and
+  examples/. With `--check`, only report those that are stale. The commands are real, and so is what
+  they print, but for the seconds that they take.
 - With `--report`, the picture of the HTML report about the examples is taken instead, in headless
   Chromium.
 """
@@ -26,6 +26,7 @@ from tools.generated_files import ROOT, write_or_compare
 DOCS = ROOT / "docs"
 CLUSTER = "example-cluster.yaml"
 PICTURES = {
+    "lint": ("gpuward lint examples/bypass.yaml",),
     "gpus": (f"gpuward gpus --from {CLUSTER}",),
     "gpus-cards": (f"gpuward gpus -d t4-1 dra-1 --from {CLUSTER}",),
     "audit": (f"gpuward audit --from {CLUSTER}",),
@@ -80,6 +81,7 @@ def _outputs(commands: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     }
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(DOCS / CLUSTER, folder)
+        shutil.copytree(ROOT / "examples", Path(folder) / "examples")
         for command in commands:
             done = subprocess.run(
                 command.split(),

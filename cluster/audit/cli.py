@@ -175,10 +175,10 @@ def _refuse(why: str) -> int:
 
 def _keep(options: argparse.Namespace, result: AuditResult, *, notes: bool) -> bool:
     """Write the findings into the cluster; whether that succeeded."""
-    keeping = import_module("cluster.audit.sinks")
+    sinks = import_module("cluster.audit.sinks")
     failed: list[SourceError] = []
     try:
-        for done in keeping.keep(
+        for done in sinks.store_findings(
             open_connection(options),
             result,
             options.namespace,

@@ -109,7 +109,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def pod_size(options: argparse.Namespace) -> PodSize:
+def _pod_size(options: argparse.Namespace) -> PodSize:
     """What a pod needs beside a card."""
     return PodSize(
         options.pod_cpu or DEFAULT_POD_SIZE.cpu, options.pod_memory or DEFAULT_POD_SIZE.memory
@@ -167,7 +167,7 @@ def _output(options: argparse.Namespace, source: ObjectSource, profile: Profile)
     """What to print, and the exit status."""
     if options.format == "cgpu":
         return _cgpu(options, source), 0
-    usage, missing = read_usage(source, profile, pod_size(options), options.namespace)
+    usage, missing = read_usage(source, profile, _pod_size(options), options.namespace)
     if options.names:
         known = {node.name for node in usage.nodes} | {c.node for c in usage.consumers}
         absent = [name for name in options.names if name not in known]

@@ -309,7 +309,7 @@ class Evaluation:
             findings, error = known
             own = [f for f in findings if self._is_reported(f, active, subject)]
             if self._exceptions:
-                own = [self._exceptions.with_hint(finding, subject) for finding in own]
+                own = [self._exceptions.with_expiry_hint(finding, subject) for finding in own]
             reported += own
             failure = failure or error
         if failure:

@@ -23,7 +23,7 @@ class ExceptionMatcher:
         """The first exception that accepts `finding` about `subject`, or None."""
         return next(self._matches(finding, subject, expired=False), None)
 
-    def with_hint(self, finding: Finding, subject: Subject) -> Finding:
+    def with_expiry_hint(self, finding: Finding, subject: Subject) -> Finding:
         """`finding`, whose help says when an exception for it ended, if there was one."""
         matches = self._matches(finding, subject, expired=True)
         ends = [exception.expires for exception in matches if exception.expires is not None]

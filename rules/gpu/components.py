@@ -76,7 +76,7 @@ def advice_for_agents(pod: Pod) -> str:
     )
 
 
-def shows_gpus(container: Container, pod: Pod, context: Context) -> bool:
+def image_grants_gpus(container: Container, pod: Pod, context: Context) -> bool:
     """Whether the image of `container` is known to make GPUs visible that nobody requested.
 
     The images of NVIDIA's agents do so too. They are excused in the pods of a DaemonSet: anybody

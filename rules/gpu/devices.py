@@ -217,7 +217,7 @@ def excludes_nvidia(pod: Pod) -> bool:
 
 
 def effective_requests(pod: Pod) -> dict[str, int]:
-    """How much of each GPU resource that it requests the scheduler and quotas count for `pod`.
+    """The whole units of each GPU resource that the scheduler and quotas count for `pod`.
 
     Containers that run at the same time add up; init containers run one after the other, beside the
     sidecars that were started before. The overhead of the pod is added. A resource with an amount

@@ -248,7 +248,7 @@ def foreign_variable(
     )
 
 
-def action_beside(known: VisibleDevices, resource: str, container: Container) -> Action:
+def action_beside_request(known: VisibleDevices, resource: str, container: Container) -> Action:
     """What the variable `known` beside `resource` deserves.
 
     On a machine with cards of both makers it grants cards. Some makers' cards are in machines of

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import socket
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,23 @@ def test_an_api_server_that_goes_away_is_an_error(
             list(source.list(PODS))
     assert "\n" not in str(raised.value)
     assert len(served.requests) < 10
+
+
+def test_an_api_server_that_never_answers_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cluster.api.connection._SECONDS", 0.05)
+    served = PagedServer({}, {})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        served.url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        give_up = threading.Timer(60, silent.shutdown, (socket.SHUT_RDWR,))
+        give_up.start()
+        try:
+            with pytest.raises(SourceError, match="cannot list pods") as raised:
+                list(source_of(served, tmp_path, []).list(PODS))
+        finally:
+            give_up.cancel()
+    assert "ReadTimeoutError" in str(raised.value)
 
 
 @pytest.mark.parametrize("status", [404, 403])

@@ -37,7 +37,7 @@ class Watched:
         with capture_logs() as log:
             for _ in range(int(seconds / 10)):
                 self.now += 10
-                self.watch.check()
+                self.watch.reconcile()
         return [line["event"] for line in log]
 
 

@@ -120,11 +120,11 @@ def _gpus(value: str, pod: Pod) -> Iterator[str]:
         elif "/" in word:
             # CRI-O's form is source:destination:permissions.
             paths = (clean_path(word), clean_path(word.partition(":")[0]))
-            if any(_shows_gpus(path) or _is_foreign(path, pod) for path in paths):
+            if any(_grants_gpus(path) or _is_foreign(path, pod) for path in paths):
                 yield word
 
 
-def _shows_gpus(path: str) -> bool:
+def _grants_gpus(path: str) -> bool:
     return path in TREES or path.startswith(DEVICE_LISTS)
 
 

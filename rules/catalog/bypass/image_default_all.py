@@ -49,7 +49,7 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import CUDA_IMAGE, GPU_OR_NODE_CONSTRAINT, RUNTIME_CLASS
-from rules.gpu.components import is_made_by_daemon_set, shows_gpus
+from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
 from rules.gpu.devices import (
     describe_request,
     excludes_nvidia,
@@ -79,7 +79,7 @@ def check(pod: Pod, context: Context) -> Findings:
     init_only = only_init_requests_gpu(pod)
     for container in without_plugin:
         why, agent = reason, may_be_agent
-        is_known = shows_gpus(container, pod, context)
+        is_known = image_grants_gpus(container, pod, context)
         if is_known:
             why, agent = f"its image {display(container.image)} is known to set it to all", False
         if (

@@ -43,7 +43,7 @@ from rules.gpu.devices import describe_request, requests_gpu
 from rules.gpu.visibility import (
     NVIDIA,
     Visibility,
-    action_beside,
+    action_beside_request,
     display_variable,
     foreign_request,
     foreign_variable,
@@ -75,7 +75,7 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
     if resource := foreign_request(known, container):
         message = foreign_variable(container, f"sets {setting}", known, resource)
         advice = f"remove the variable, or ask for {known.maker} cards"
-        action = action_beside(known, resource, container)
+        action = action_beside_request(known, resource, container)
     elif requests_gpu(container):
         message = (
             f"{container} {describe_request(container)} and also sets {setting}, "
