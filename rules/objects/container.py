@@ -137,7 +137,7 @@ class Container:
     spec itself is the container, as some custom resources have it.
     """
 
-    # Filled by `gpu.devices`, `gpu.visibility` and `traits.extraction`, and by nothing else.
+    # Filled by `gpu.devices`, `gpu.visibility` and `engine.traits`, and by nothing else.
     devices: dict[str, Any] | None = None
     request: Any = None
     requests_gpu: bool | None = None

@@ -243,7 +243,7 @@ class Profile:
             union((*(f.annotations for f in fractions), *(s.annotations for s in schedulers)))
         )
         self.scheduler_names = frozenset(union((s.name, *s.alternatives) for s in schedulers))
-        # Filled by `traits.extraction`, which meets the same names in every pod.
+        # Filled by `engine.traits`, which meets the same names in every pod.
         self.variable_traits: BoundedCache[str, int] = BoundedCache()
         self._components: BoundedCache[str, tuple[Component, ...]] = BoundedCache()
         self._resources = PatternIndex(resources)

@@ -41,10 +41,8 @@ References
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
-from types import MappingProxyType
-from typing import Any
 
 from rules.base.json_values import as_text, display, remove
 from rules.base.quantity import Quantity
@@ -54,7 +52,6 @@ from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
 from rules.gpu.volumes import MAJOR_NUMBERS, TREES, clean_path, is_gpu_file, is_helper_file
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-OPTIONS: Mapping[str, Any] = MappingProxyType({"node_devices": 8})
 # `/` or `.` and a container's name may follow.
 DOMAINS = (
     *("devices.gke.io", "devices.nri.io", "cdi-devices.nri.io", "mounts.nri.io"),
@@ -152,4 +149,6 @@ def _finding(pod: Pod, key: str, what: str, advice: str) -> Finding:
     )
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_KEY,), options=OPTIONS)
+RULE = define_rule(
+    check, action=Action.DENY, since="0.1", needs=(GPU_KEY,), options={"node_devices": 8}
+)

@@ -26,17 +26,12 @@ References
 - https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
-
 from rules.base.json_values import display
 from rules.base.quantity import Quantity
 from rules.base.traits import SEVERAL_GPUS
 from rules.gpu.devices import devices
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-OPTIONS: Mapping[str, Any] = MappingProxyType({"max_devices": 16})
 COUNTED = "device"
 
 
@@ -92,5 +87,5 @@ RULE = define_rule(
     since="0.1",
     needs=(SEVERAL_GPUS,),
     needs_resources=True,
-    options=OPTIONS,
+    options={"max_devices": 16},
 )

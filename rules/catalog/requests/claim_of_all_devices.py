@@ -26,17 +26,12 @@ References
 - Kubernetes, `pkg/quota/v1/evaluator/core/resource_claims.go`
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
-
 from rules.base.json_values import as_text, display
 from rules.base.traits import DEVICE_CLAIM
 from rules.gpu.claims import is_gpu_class, is_partition_class
 from rules.objects.kubernetes_objects import DeviceRequest
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 
-OPTIONS: Mapping[str, Any] = MappingProxyType({"max_devices": 16})
 MODE, ALL, COUNT = "allocationMode", "All", "count"
 
 
@@ -79,4 +74,6 @@ def _finding(request: DeviceRequest, field: str, fault: str, advice: str) -> Fin
     )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,), options=OPTIONS)
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,), options={"max_devices": 16}
+)

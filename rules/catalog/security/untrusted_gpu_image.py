@@ -39,9 +39,7 @@ References
 - https://kubernetes.io/docs/concepts/containers/images/#image-names
 """
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Iterable
 
 from rules.base.json_values import display
 from rules.base.traits import GPU
@@ -52,7 +50,6 @@ from rules.rule import Action, Container, Context, Finding, Findings, Pod, defin
 
 # Of the repositories, in a message.
 _SHOWN = 3
-OPTIONS: Mapping[str, Any] = MappingProxyType({"repositories": (), "require_digest": False})
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -89,4 +86,10 @@ def _finding(container: Container, part: str, fault: str, advice: str) -> Findin
     )
 
 
-RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(GPU,), options=OPTIONS)
+RULE = define_rule(
+    check,
+    action=Action.OFF,
+    since="0.1",
+    needs=(GPU,),
+    options={"repositories": (), "require_digest": False},
+)

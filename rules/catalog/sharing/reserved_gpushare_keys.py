@@ -43,8 +43,7 @@ References
 - Project-HAMi/volcano-vgpu-device-plugin, `pkg/plugin/vgpu/util/util.go` (`GetPendingPod`)
 """
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Any
 
 from rules.base.json_values import as_text, display, remove
@@ -67,7 +66,6 @@ VARIABLES = frozenset(
 PREFIXES = (("ALIYUN_COM_GPU_MEM_*", "ALIYUN_COM_GPU_"), (SWITCH, "CGPU_"))
 VISIBLE = ("ALIYUN_COM_GPU_VISIBLE_DEVICES", "ALIYUN_COM_GPU_V")
 SWITCHED_ON = frozenset({"", "0", "false", "False", "FALSE"})
-OPTIONS: Mapping[str, Any] = MappingProxyType({"writers": ()})
 OWN_USERS = "system:"
 
 
@@ -151,5 +149,5 @@ def _finding(container: Container, variable: str) -> Finding:
 
 
 RULE = define_rule(
-    check, action=Action.DENY, since="0.1", needs=(GPU_KEY | GPU_VARIABLE,), options=OPTIONS
+    check, action=Action.DENY, since="0.1", needs=(GPU_KEY | GPU_VARIABLE,), options={"writers": ()}
 )
