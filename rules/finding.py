@@ -1,6 +1,7 @@
 """What a rule yields: findings, and the fixes that they may carry."""
 
 import enum
+from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from rules.base.json_values import Edit, Path
@@ -150,6 +151,10 @@ class Finding(_FindingFields):
     def object_identity(self) -> str:
         """Kind, group, namespace and name of the object."""
         return object_identity_of(self.object)
+
+
+Findings = Iterator[Finding]
+"""What the check of a rule returns."""
 
 
 def identity_of(rule: str, ref: ObjectRef | None, *place: str) -> str:

@@ -5,8 +5,6 @@ in the folder of its family, with the name of the rule. A wrong list raises Cata
 module is imported. `make docs` writes the index from this list.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module

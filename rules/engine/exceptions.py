@@ -1,7 +1,5 @@
 """Which findings an exception of a policy accepts, or a comment suppresses."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
@@ -11,8 +9,6 @@ from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.finding import Finding
 from rules.objects.pod import Pod
 from rules.workloads.pod_search import Subject
-
-# Which findings a policy's exceptions accept.
 
 
 class ExceptionMatcher:
@@ -70,8 +66,6 @@ class ExceptionMatcher:
             self._fitting_pods[exception, subject.path] = fits
         return fits
 
-
-# Suppressing findings, which the linter does because of comments.
 
 Suppress: TypeAlias = Callable[[Finding, ActiveRule], bool]
 """Whether a finding is suppressed, as by a comment in a file."""

@@ -1,7 +1,5 @@
 """What the name of an image shows about its content."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

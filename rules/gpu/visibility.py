@@ -5,8 +5,6 @@ precedence follows the kubelet: the device plugin's variables come first, then `
 `env`; the last one wins.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
@@ -196,9 +194,6 @@ def is_platform_config_map(pod: Pod, container: Container, name: str) -> bool:
     annotations = {reference.annotation for reference in pod.profile.injected_references}
     prefixes = filter(None, (as_text(pod.annotations.get(key)) for key in annotations))
     return container.is_fraction_target and is_form and name_prefix in prefixes
-
-
-# Findings about prefixes in `envFrom` from which a key can form a variable.
 
 
 def prefix_findings(

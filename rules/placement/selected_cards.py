@@ -1,7 +1,5 @@
 """Which cards a pod may get: their memory, and whether nodes share or divide them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain
@@ -183,7 +181,7 @@ def requests_share(spec: Mapping[str, Any], resource: str) -> bool:
     return False
 
 
-def add_shares(builder: InventoryBuilder, manifest: Json, namespace: str | None) -> None:
+def add_shares(builder: "InventoryBuilder", manifest: Json, namespace: str | None) -> None:
     """Add the pods and built-in workloads in `manifest` that share cards of a known pool.
 
     `namespace` is where objects go that name none, if that is known.

@@ -17,8 +17,6 @@ from rules.base.traits import (
 )
 from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
 
-# Where objects that make nodes say how: their labels, taints, and settings of their kubelets.
-
 
 class NodeFields(NamedTuple):
     """Where an object describes nodes: at `place`, `*` stands for every element of a list.
