@@ -72,15 +72,15 @@ bench: .venv/.dev
 
 # The webhook under load; wants wrk, and two cores to itself for some minutes.
 bench-admission: .venv/.dev
-	$(BIN)/python -m benchmarks.admission.throughput
+	$(BIN)/python -m benchmarks.admission
 
 # Pod creations through a real API server, with and without the webhook.
 bench-end-to-end: .venv/.dev
-	$(BIN)/python -m benchmarks.admission.throughput.api_server
+	$(BIN)/python -m benchmarks.admission api_server
 
 # What failures cost in pods refused or not evaluated; wants root and the control plane of the tests.
 bench-resilience: .venv/.dev
-	$(BIN)/python -m benchmarks.admission.throughput.failures
+	$(BIN)/python -m benchmarks.admission failures
 
 # The linter alone: what a user gets.
 .venv/.lint: requirements/lint.txt
