@@ -29,8 +29,7 @@ ROUTES = {
 # The two webhook configurations: which objects API servers send to which path.
 #
 # There is one entry for each mode, and the label of a namespace selects the entry. So the API
-# server
-# itself finds the mode of a namespace, and the webhook never has to ask the cluster.
+# server itself finds the mode of a namespace, and the webhook never has to ask the cluster.
 
 WEBHOOK_NAME_SUFFIX = ".gpuward.io"
 """How the names of all webhooks of gpuward end."""

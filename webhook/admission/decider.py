@@ -54,9 +54,8 @@ from webhook.admission.review import AdmissionReview
 # Decide about workloads, from which controllers make pods.
 #
 # They cause warnings, because their owners keep them elsewhere, such as in Git. A policy may ask
-# for
-# more: to add the one fix without which the API server refuses them, or to refuse those whose pods
-# will be refused.
+# for more: to add the one fix without which the API server refuses them, or to refuse those whose
+# pods will be refused.
 
 # The one fix that a policy may allow in workloads: without it the API server refuses them.
 TEMPLATE_FIX = "request-only"

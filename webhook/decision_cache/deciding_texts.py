@@ -83,9 +83,9 @@ class BoundedMap(Generic[K, V]):
 # What of a pod's spec decides, as a text.
 #
 # Replicas have the same spec, but for the name of the volume with their token. So the texts are
-# kept
-# by the specs as they were sent, and most specs need not be decoded. Releases of one program mostly
-# differ in the tag of an image, in commands and in values of variables, and have the same text.
+# kept by the specs as they were sent, and most specs need not be decoded. Releases of one program
+# mostly differ in the tag of an image, in commands and in values of variables, and have the same
+# text.
 
 # The name of the volume that the API server adds to a new pod, with its service account's token.
 _TOKEN_VOLUME = re.compile(rb"kube-api-access-[a-z0-9]{5}")
@@ -227,8 +227,7 @@ def _is_token_volume(name: Text) -> bool:
 # What of a new pod decides besides its spec, as a text.
 #
 # Replicas mostly have the same annotations, labels and owner. So the texts are kept by these as
-# they
-# were sent, and most need not be decoded.
+# they were sent, and most need not be decoded.
 
 # A pod with more annotations and labels is not read: left out here, they would count as steps.
 _MAX_KEYS = 100
