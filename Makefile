@@ -76,11 +76,11 @@ bench-admission: .venv/.dev
 
 # Pod creations through a real API server, with and without the webhook.
 bench-end-to-end: .venv/.dev
-	$(BIN)/python -m benchmarks.end_to_end
+	$(BIN)/python -m benchmarks.admission api_server
 
 # What failures cost in pods refused or not evaluated; wants root and the control plane of the tests.
 bench-resilience: .venv/.dev
-	$(BIN)/python -m benchmarks.resilience
+	$(BIN)/python -m benchmarks.admission failures
 
 # The linter alone: what a user gets.
 .venv/.lint: requirements/lint.txt

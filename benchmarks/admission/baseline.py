@@ -1,8 +1,7 @@
 """The baseline: a minimal aiohttp webhook that decodes the review and answers a constant patch.
 
-It uses the same TLS contexts, listener, limits, codec and event loop as gpuward's server. Usage:
-`python -m benchmarks.baseline CERTIFICATE-FOLDER PATCHES`. The JSON file PATCHES has the patch for
-each path.
+It uses the same TLS contexts, listener, limits, codec and event loop as gpuward's server. Its
+arguments are the folder of the certificate, and a JSON file with the patch for each path.
 """
 
 from __future__ import annotations

@@ -76,13 +76,21 @@ class ServerProcess:
 
     def send_review(self, path: str, body: bytes) -> Any:
         """Send one review to `path`, and return the `response` of the answer."""
+        return json.loads(self._post(path, body)[1])["response"]
+
+    def status(self, path: str, body: bytes) -> int:
+        """Send `body` to `path`, and return the HTTP status of the answer."""
+        return self._post(path, body)[0]
+
+    def _post(self, path: str, body: bytes) -> tuple[int, bytes]:
         # The server is a child process on the loopback interface, so there is nothing to verify.
         context = ssl._create_unverified_context()  # noqa: S323, SLF001
         connection = http.client.HTTPSConnection(self.address, context=context, timeout=30)
         connection.request("POST", path, body, {"Content-Type": "application/json"})
-        answer = json.loads(connection.getresponse().read())
+        answer = connection.getresponse()
+        content = answer.read()
         connection.close()
-        return answer["response"]
+        return answer.status, content
 
     def _serving(self) -> Any:
         lines = self._log.read_text(errors="replace").splitlines()
@@ -90,10 +98,12 @@ class ServerProcess:
         return next((event for event in events if event.get("event") == "serving"), None)
 
 
-def gpuward_server(folder: Path, core: int, variant: Variant, certificate: Path) -> ServerProcess:
-    """Return gpuward's server with its default settings."""
+def gpuward_server(
+    folder: Path, core: int, variant: Variant, certificate: Path, *options: str
+) -> ServerProcess:
+    """Return gpuward's server with its default settings, apart from `options`."""
     listen = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
-    arguments = ["gpuward", "serve", *listen, "--certificate", str(certificate)]
+    arguments = ["gpuward", "serve", *listen, "--certificate", str(certificate), *options]
     return ServerProcess(folder, "gpuward", core, variant, arguments)
 
 
@@ -104,7 +114,11 @@ def baseline_server(
     file = folder / "patches.json"
     file.write_text(json.dumps(patches), encoding="ascii")
     return ServerProcess(
-        folder, "baseline", core, variant, ["benchmarks.baseline", str(certificate), str(file)]
+        folder,
+        "baseline",
+        core,
+        variant,
+        ["benchmarks.admission.baseline", str(certificate), str(file)],
     )
 
 

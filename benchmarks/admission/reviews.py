@@ -1,6 +1,6 @@
 """AdmissionReviews as an API server sends them, with default values and managed fields.
 
-They have marks where replicas, releases and templates differ: `benchmarks.variation`.
+They have marks where replicas, releases and templates differ: `benchmarks.admission.load`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from benchmarks.variation import RELEASE, TEMPLATE, TIME, UID, VOLUME_SUFFIX
+from benchmarks.admission.load import RELEASE, TEMPLATE, TIME, UID, VOLUME_SUFFIX
 
 GPU = "nvidia.com/gpu"
 MOUNT = {

@@ -1,7 +1,5 @@
 """Measure the reviews that take the webhook longest, and what a flood of them does to others.
 
-    python -m benchmarks.heavy [--megabytes 1.5] [--seconds 10]
-
 First, each heavy review is decided in a process of its own, in every mode and by both webhooks. The
 program prints the twenty that took longest, with their CPU time and the memory that they added.
 Then one client sends ordinary reviews to a server at a steady rate, twice: alone, and while other
@@ -24,9 +22,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from benchmarks.load import Client
-from benchmarks.reviews import encoded, gpu_pod
-from benchmarks.served import create_certificate, gpuward_server
+from benchmarks.admission.load import SCRIPT, Client
+from benchmarks.admission.reviews import encoded, gpu_pod
+from benchmarks.admission.servers import create_certificate, gpuward_server
 from policies.loading import load_policy
 from rules.finding import Action
 from tests.testkit.admission.heavy_manifests import heavy_manifests
@@ -141,16 +139,17 @@ def _start_flood(
         file = folder / f"heavy-{number}.json"
         file.write_bytes(body)
         command = ["wrk", "-t1", "-c1", f"-d{seconds:.0f}s", "--timeout=60s", "-s"]
-        script = folder / "wrk.lua"
         processes.append(
             subprocess.Popen(
-                ["taskset", "--cpu-list", str(core), *command, str(script), url],  # noqa: S607
-                env={**os.environ, "BODY": str(file)},
+                ["taskset", "--cpu-list", str(core), *command, SCRIPT, url],  # noqa: S607
+                env={
+                    **os.environ,
+                    "BODY": str(file),
+                    "EVERY": "0",
+                    "RELEASE_EVERY": "1",
+                    "START": "0",
+                },
                 stdout=subprocess.PIPE,
             )
         )
     return processes
-
-
-if __name__ == "__main__":
-    sys.exit(main())

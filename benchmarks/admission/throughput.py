@@ -3,7 +3,7 @@
 The baseline is an aiohttp handler that decodes the review and answers with a constant patch of the
 same size. The client runs in another process on another core and sends load to both servers in
 turn, in short runs. The reviews are of replicas, of replicas and new templates in several mixes,
-and all the same (`benchmarks.variation`).
+and all the same (`benchmarks.admission.load`).
 
 Servers that are the same differ from one start to the next. So both are started several times, and
 each figure is the median over the starts. Figures are shares of what the baseline reaches. On a
@@ -20,24 +20,60 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import jsonpatch
 
-from benchmarks.admission_table import Results, Run, print_table
-from benchmarks.load import Client, Load
-from benchmarks.reviews import encoded, gpu_pod, large_gpu_pod, unrelated_pod
-from benchmarks.served import (
+from benchmarks.admission.load import ALL_NEW, MIXES, NEW_IN_TEN, REPLICAS, Client, Load
+from benchmarks.admission.reviews import encoded, gpu_pod, large_gpu_pod, unrelated_pod
+from benchmarks.admission.servers import (
     ServerProcess,
     Variant,
     baseline_server,
     create_certificate,
     gpuward_server,
 )
-from benchmarks.variation import ALL_NEW, MIXES, NEW_IN_TEN, REPLICAS
+
+# The table that `benchmarks.admission.throughput` prints: medians over the starts of the servers.
+
+
+class Run(NamedTuple):
+    """One short run against one server."""
+
+    load: Load
+    cpu: float  # microseconds of CPU time for each request
+
+
+Results = dict[tuple[str, str], list[tuple[Run, Run]]]
+"""The runs against gpuward and the baseline of each case and mix, one pair for each start."""
+
+
+def print_table(title: str, results: Results) -> None:
+    """Print one line for each case and mix."""
+    print(f"\n{title}")
+    print("`base` is the baseline: a handler that answers with a constant patch.")
+    print(f"{'':<44}{'requests/s':>11}{'base':>8}{'share':>7}{'by CPU':>8}{'(starts)':>12}", end="")
+    print(f"{'p50 ms':>8}{'base':>7}{'p99 ms':>8}{'base':>7}  CPU µs")
+    for (case, mix), pairs in results.items():
+        ours, bases = zip(*pairs, strict=True)
+        shares = sorted(base.cpu / own.cpu for own, base in pairs)
+        by_rate = median(own.load.rate / base.load.rate for own, base in pairs)
+        print(
+            f"{case:<24}{mix:<20}{_median(ours, 'rate'):>11,.0f}{_median(bases, 'rate'):>8,.0f}"
+            f"{by_rate:>7.0%}{median(shares):>8.0%}{f'({shares[0]:.0%}-{shares[-1]:.0%})':>12}"
+            f"{_median(ours, 'p50'):>8.2f}{_median(bases, 'p50'):>7.2f}"
+            f"{_median(ours, 'p99'):>8.2f}{_median(bases, 'p99'):>7.2f}"
+            f"{median(run.cpu for run in ours):>8.0f}"
+        )
+
+
+def _median(runs: Iterable[Run], figure: str) -> float:
+    return float(median(getattr(run.load, figure) for run in runs))
+
 
 PACED_CASE, PACED_RATE, PACED_CONNECTIONS = "30 KB, mutate", 500, 20
 PACED_MIXES = (REPLICAS, NEW_IN_TEN, ALL_NEW)
@@ -180,7 +216,3 @@ def _memory(
         seen += client.closed(url, case.body, options.connections, 4, ALL_NEW).requests
         server.forget_log()
     return server.resident_megabytes()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

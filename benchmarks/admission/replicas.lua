@@ -1,6 +1,6 @@
--- Sends the review in the file BODY, as benchmarks/variation.py says: START is the number of the first
--- request, template and release, EVERY how many requests come with one template, and RELEASE_EVERY how
--- many with one release.
+-- Sends the review in the file BODY, as benchmarks/admission/load.py says. START is the number of the
+-- first request, template and release; EVERY is how many requests come with one template, and
+-- RELEASE_EVERY how many with one release.
 
 local file = io.open(os.getenv("BODY"), "rb")
 local body = file:read("*a")

@@ -21,7 +21,7 @@ def main() -> None:
         # None in sys.modules makes an import fail, as if the package was not installed.
         sys.modules.update(dict.fromkeys(EXTRAS))  # type: ignore[arg-type]
     # Replace this folder, whose modules would hide others with the same name.
-    sys.path[0] = str(Path(__file__).parents[1])
+    sys.path[0] = str(Path(__file__).parents[2])
     sys.argv[:] = [module, *sys.argv[4:]]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
