@@ -190,9 +190,6 @@ def uses_gpu_runtime(pod: Pod) -> bool:
     return as_text(pod.spec.get("runtimeClassName")) in pod.profile.runtime_classes
 
 
-# What the GPU requests of all containers together say about a pod.
-
-
 def only_init_requests_gpu(pod: Pod) -> bool:
     """Whether init containers request GPU resources and no container that runs after them does.
 

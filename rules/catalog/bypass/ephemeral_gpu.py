@@ -43,19 +43,16 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _finding(container: Container) -> Finding:
-    message = (
-        f"{container} runs the CUDA image {display(container.image)} on a GPU node and does not "
-        f"set {NVIDIA}: it may see every GPU of the node"
-    )
-    advice = f"add `- {{name: {NVIDIA}, value: void}}` to its env, or use another image"
-    fix = Fix(f"set {NVIDIA}=void", hide_edits(container))
     return Finding(
         path=(*container.path, "image"),
         key="image",
-        message=message,
+        message=(
+            f"{container} runs the CUDA image {display(container.image)} on a GPU node and does "
+            f"not set {NVIDIA}: it may see every GPU of the node"
+        ),
         container=container,
-        help=advice,
-        fix=fix,
+        help=f"add `- {{name: {NVIDIA}, value: void}}` to its env, or use another image",
+        fix=Fix(f"set {NVIDIA}=void", hide_edits(container)),
     )
 
 

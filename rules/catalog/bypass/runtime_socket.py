@@ -54,18 +54,16 @@ def check(pod: Pod, _context: Context) -> Findings:
     if mounts and is_for_gpus(pod):
         for group in by_volume(mounts):
             mount = group[0]
-            message = (
-                f"{mount.container} sees {display(mount.path)} of the node through the volume "
-                f"{display(mount.volume)}, and with it the container runtime, "
-                "which starts containers with any GPU"
-            )
-            advice = "remove the volume and its mounts"
             yield Finding(
                 path=mount.field,
                 key=mount.key,
-                message=message,
+                message=(
+                    f"{mount.container} sees {display(mount.path)} of the node through the volume "
+                    f"{display(mount.volume)}, and with it the container runtime, "
+                    "which starts containers with any GPU"
+                ),
                 containers=containers_of(group),
-                help=advice,
+                help="remove the volume and its mounts",
             )
 
 

@@ -82,10 +82,6 @@ def _finding(
         if requests_gpu(container)
         else str(container)
     )
-    message = (
-        f"{subject} takes variables from {_name(source)} with the prefix "
-        f"{display(source['prefix'])}, which a key can complete to {variable}"
-    )
     is_alternative = variable not in pod.profile.visible_devices
     stem, star, _ = variable.partition("*")
     only_warn = is_alternative and (
@@ -100,11 +96,13 @@ def _finding(
         and hide_edits(container, variable)
     ):
         fix = hide_fix(container, variable, safe=is_alternative and pod.is_final)
-    path = (*container.path, "envFrom", index, "prefix")
     return Finding(
-        path=path,
+        path=(*container.path, "envFrom", index, "prefix"),
         key=f"envFrom.{variable}",
-        message=message,
+        message=(
+            f"{subject} takes variables from {_name(source)} with the prefix "
+            f"{display(source['prefix'])}, which a key can complete to {variable}"
+        ),
         container=container,
         help=f"choose a prefix that {variable} does not begin with",
         fix=fix,

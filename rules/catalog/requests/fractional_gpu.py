@@ -53,20 +53,18 @@ def _finding(c: Container, device: Device, field: str, fault: str, context: Cont
     refused = api_refuses_amounts(name, c.limits, c.requests)
     if refused and not api_refuses_count(amount):
         fault = "a fraction, which the API server refuses without a limit that equals it"
-    message = (
-        f"{c} sets {display(f'{name}: {amount.text if amount else None}')} in {field}, {fault}"
-    )
     step, fix = device.resource.step, None
     advice = f"write a {'whole number' if step == 1 else f'multiple of {step}'} under "
     advice += f"{c.resources_path[-1]}.limits"
     if isinstance(amount, Quantity) and amount.nano > 0:
         advice += _share_advice(device, context.profile)
         fix = round_up_fix(c, name, field, limit=device.limit, request=device.request, step=step)
-    path = (*c.resources_path, field, name)
     return Finding(
-        path=path,
+        path=(*c.resources_path, field, name),
         key=f"{field}.{name}",
-        message=message,
+        message=(
+            f"{c} sets {display(f'{name}: {amount.text if amount else None}')} in {field}, {fault}"
+        ),
         container=c,
         help=advice,
         fix=fix,

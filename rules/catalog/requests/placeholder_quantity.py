@@ -32,15 +32,12 @@ def check(pod: Pod, _context: Context) -> Findings:
                 if field == "requests" and amount == device.limit:
                     continue
                 line = display(f"{name}: {amount.text}")
-                message = f"{container} sets {line} in {field}, which is yet to be filled in"
-                advice = "render the template first (envsubst, helm template, kustomize build)"
-                path = (*container.resources_path, field, name)
                 yield Finding(
-                    path=path,
+                    path=(*container.resources_path, field, name),
                     key=f"{field}.{name}",
-                    message=message,
+                    message=f"{container} sets {line} in {field}, which is yet to be filled in",
                     container=container,
-                    help=advice,
+                    help="render the template first (envsubst, helm template, kustomize build)",
                 )
 
 

@@ -41,17 +41,14 @@ def check(pod: Pod, context: Context) -> Findings:
                 continue
             if limit.is_integer and limit.nano > 0 and limit.equal_to(request):
                 line = display(f"{name}: {request.text}")
-                message = f"{container} requests {line}, which only repeats the limit"
                 path = (*container.resources_path, "requests", name)
-                fix = Fix(f"remove the request of {name}", (remove(path),))
-                advice = f"leave {name} out of resources.requests: the limit is enough"
                 yield Finding(
                     path=path,
                     key=f"requests.{name}",
-                    message=message,
+                    message=f"{container} requests {line}, which only repeats the limit",
                     container=container,
-                    help=advice,
-                    fix=fix,
+                    help=f"leave {name} out of resources.requests: the limit is enough",
+                    fix=Fix(f"remove the request of {name}", (remove(path),)),
                 )
 
 

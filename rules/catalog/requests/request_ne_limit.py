@@ -39,23 +39,19 @@ def check(pod: Pod, _context: Context) -> Findings:
             limit, request = device.limit, device.request
             if not (_is_whole(limit) and _is_whole(request)) or limit.equal_to(request):
                 continue
-            message = (
-                f"{container} requests {display(f'{name}: {request.text}')} and its limit is "
-                f"{display(limit.text)}: for GPUs the API server demands that both are equal"
-            )
-            advice = f"leave the request of {name} out, or make it equal to the limit"
             path = (*container.resources_path, "requests", name)
-            fix = Fix(
-                f"set the request of {name} to the limit", (put(path, container.limits[name]),)
-            )
-            key = f"requests.{name}"
             yield Finding(
                 path=path,
-                key=key,
-                message=message,
+                key=f"requests.{name}",
+                message=(
+                    f"{container} requests {display(f'{name}: {request.text}')} and its limit is "
+                    f"{display(limit.text)}: for GPUs the API server demands that both are equal"
+                ),
                 container=container,
-                help=advice,
-                fix=fix,
+                help=f"leave the request of {name} out, or make it equal to the limit",
+                fix=Fix(
+                    f"set the request of {name} to the limit", (put(path, container.limits[name]),)
+                ),
                 api_refuses=True,
             )
 

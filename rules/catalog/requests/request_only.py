@@ -59,20 +59,17 @@ def _finding(container: Container, device: Device, *, overlay: bool) -> Finding:
     reason = "GPUs cannot be overcommitted, so the API server refuses a request alone"
     if overlay:
         reason = "the API server refuses its pods, unless the training runtime sets the same limit"
-    message = f"{container} requests {line} without a limit: {reason}"
     resources = container.resources_path[-1]
-    advice = f"write {line} under {resources}.limits; the request may then be left out"
     fix = None
     if container.resources.get("limits") is None or isinstance(container.resources["limits"], dict):
         limit = put((*container.resources_path, "limits", name), value)
         fix = Fix(f"set the limit of {name} as the request", (limit,), safe=not overlay)
-    path = (*container.resources_path, "requests", name)
     return Finding(
-        path=path,
+        path=(*container.resources_path, "requests", name),
         key=f"limits.{name}",
-        message=message,
+        message=f"{container} requests {line} without a limit: {reason}",
         container=container,
-        help=advice,
+        help=f"write {line} under {resources}.limits; the request may then be left out",
         fix=fix,
         action=Action.AUDIT if overlay else Action.DENY,
         api_refuses=not overlay,

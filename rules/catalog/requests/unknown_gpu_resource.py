@@ -50,21 +50,18 @@ def check(pod: Pod, _context: Context) -> Findings:
         places = [((*root, "limits"), container.limits), ((*root, "requests"), container.requests)]
         times = Counter(meant.right for meant in mistakes.values())
         for name, meant in mistakes.items():
-            kind, right = meant.kind, meant.right
+            right = meant.right
             refused = api_refuses_amounts(name, container.limits, container.requests)
             end = ": the API server refuses it" if refused else _consequence(pod)
-            message = f"{container} asks for {display(name)}, which is {kind} {display(right)}{end}"
             field = "limits" if name in container.limits else "requests"
-            path, key = (*root, field, name), f"{field}.{name}"
-            fix = renaming(places, name, right) if times[right] == 1 else None
-            advice = f"write {right}"
             yield Finding(
-                path=path,
-                key=key,
-                message=message,
+                path=(*root, field, name),
+                key=f"{field}.{name}",
+                message=f"{container} asks for {display(name)}, which is {meant.kind} "
+                f"{display(right)}{end}",
                 container=container,
-                help=advice,
-                fix=fix,
+                help=f"write {right}",
+                fix=renaming(places, name, right) if times[right] == 1 else None,
                 action=Action.DENY if meant.is_known else Action.WARN,
                 api_refuses=refused,
             )

@@ -68,19 +68,17 @@ def _hidden_vendors(container: Container) -> set[str]:
 def _finding(container: Container, device: Device) -> Finding:
     name = device.name
     fields = [f for f, a in (("limits", device.limit), ("requests", device.request)) if a]
-    message = f"{container} asks for zero of {display(name)}, which does not hide any GPU from it"
-    advice = f"remove {name}, and set NVIDIA_VISIBLE_DEVICES=void where no GPU should be seen"
     root, fix = container.resources_path, None
-    if device.request is None or _is_zero(
-        device.request
-    ):  # else a request without a limit would remain
+    # Else a request without a limit would remain.
+    if device.request is None or _is_zero(device.request):
         fix = Fix(f"remove {name}", tuple(remove((*root, each, name)) for each in fields))
     return Finding(
         path=container.amount_path(name),
         key=f"zero.{name}",
-        message=message,
+        message=f"{container} asks for zero of {display(name)}, "
+        "which does not hide any GPU from it",
         container=container,
-        help=advice,
+        help=f"remove {name}, and set NVIDIA_VISIBLE_DEVICES=void where no GPU should be seen",
         fix=fix,
     )
 

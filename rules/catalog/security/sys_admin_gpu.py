@@ -49,19 +49,16 @@ def _administration(container: Container) -> list[tuple[int, str]]:
 def _finding(pod: Pod, container: Container, entries: list[tuple[int, str]]) -> Finding:
     capabilities = " and ".join(sorted({name for _, name in entries}))
     add = (*container.path, *FIELD)
-    message = (
-        f"{container} adds the capability {capabilities} in a pod for GPUs: "
-        "the container toolkit takes it for privileged and gives it any GPU that it names"
-    )
-    advice = f"remove {capabilities} from capabilities.add{advice_for_agents(pod)}"
-    fix = Fix(f"drop {capabilities}", tuple(remove((*add, index)) for index, _ in entries))
     return Finding(
         path=(*add, entries[0][0]),
         key=".".join(FIELD),
-        message=message,
+        message=(
+            f"{container} adds the capability {capabilities} in a pod for GPUs: "
+            "the container toolkit takes it for privileged and gives it any GPU that it names"
+        ),
         container=container,
-        help=advice,
-        fix=fix,
+        help=f"remove {capabilities} from capabilities.add{advice_for_agents(pod)}",
+        fix=Fix(f"drop {capabilities}", tuple(remove((*add, index)) for index, _ in entries)),
     )
 
 

@@ -55,23 +55,21 @@ def _check_amount(container: Container, field: str, cards: int) -> Findings:
     if each % STEP == 0 and STEP <= each <= MOST:
         return
     spread = f", which is {each} on each of {cards} cards" if each and cards > 1 else ""
-    message = (
-        f"{container} asks for {display(f'{GPU_CORE}: {amount.text}')}{spread}: "
-        f"a card gives computing power in steps of {STEP} from {STEP} to {MOST}"
-    )
     rounded = min(-(-each // STEP) * STEP, MOST) * cards
     advice = f"write {GPU_CORE}: {rounded}"
     if each > MOST and cards == 1:
         advice += f", or spread it over several cards by the pod label {CARDS}"
-    path = (*container.resources_path, field, GPU_CORE)
     edits = rewrite_edits(container, GPU_CORE, amount, rounded)
     fix: Fix | None = Fix(f"round {GPU_CORE} to {rounded}", edits)
     if not each:
         advice, fix = f"write {GPU_CORE}: {STEP * cards} or more, or leave it out", None
     yield Finding(
-        path=path,
+        path=(*container.resources_path, field, GPU_CORE),
         key=f"step.{GPU_CORE}",
-        message=message,
+        message=(
+            f"{container} asks for {display(f'{GPU_CORE}: {amount.text}')}{spread}: "
+            f"a card gives computing power in steps of {STEP} from {STEP} to {MOST}"
+        ),
         container=container,
         help=advice,
         fix=fix,

@@ -48,15 +48,13 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
             advice = f"ask for {GPU_MEM}; to spread it over two cards label the pod {CARDS}: '2'"
             path = (*container.resources_path, field, CARDS)
-            refused = api_refuses_amounts(CARDS, container.limits, container.requests)
-            key = f"{field}.{CARDS}"
             yield Finding(
                 path=path,
-                key=key,
+                key=f"{field}.{CARDS}",
                 message=message,
                 container=container,
                 help=advice,
-                api_refuses=refused,
+                api_refuses=api_refuses_amounts(CARDS, container.limits, container.requests),
             )
 
 

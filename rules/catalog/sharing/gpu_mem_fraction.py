@@ -52,22 +52,17 @@ def _finding(container: Container, field: str, amount: Quantity) -> Finding:
     outcome = "the API server refuses fractions"
     if not refused:
         outcome = f"the API server lets it through and takes {amount.value}"
-    message = (
-        f"{container} sets {display(f'{GPU_MEM}: {amount.text}')} in {field}: "
-        f"shared GPU memory comes in whole numbers, and {outcome}"
-    )
-    advice = f"write a whole number, such as {display(f'{GPU_MEM}: {amount.value}')}"
-    path = (*container.resources_path, field, GPU_MEM)
     limit, request = (parse(a.get(GPU_MEM, "")) for a in (container.limits, container.requests))
-    fix = round_up_fix(container, GPU_MEM, field, limit=limit, request=request)
-    key = f"{field}.{GPU_MEM}"
     return Finding(
-        path=path,
-        key=key,
-        message=message,
+        path=(*container.resources_path, field, GPU_MEM),
+        key=f"{field}.{GPU_MEM}",
+        message=(
+            f"{container} sets {display(f'{GPU_MEM}: {amount.text}')} in {field}: "
+            f"shared GPU memory comes in whole numbers, and {outcome}"
+        ),
         container=container,
-        help=advice,
-        fix=fix,
+        help=f"write a whole number, such as {display(f'{GPU_MEM}: {amount.value}')}",
+        fix=round_up_fix(container, GPU_MEM, field, limit=limit, request=request),
         api_refuses=refused,
     )
 

@@ -51,23 +51,20 @@ def _check_amount(container: Container, field: str, context: Context) -> Finding
     fault = _fault(amount, context)
     if fault is None:
         return
-    message = f"{container} sets {display(f'{GPU_MEM}: {amount.text}')} in {field}, {fault}"
     advice = "write the number of GiB without a unit"
     if meant := _meant(amount):
         advice += f": {GPU_MEM}: {meant}"
-    path = (*container.resources_path, field, GPU_MEM)
     # `fractional-gpu` uses the same key for a text, so this finding supersedes that one.
     key = f"{field}.{GPU_MEM}" if isinstance(amount, Malformed) else f"unit.{GPU_MEM}"
     small = isinstance(amount, Quantity) and amount.value < BYTES_FROM
-    action = Action.WARN if small else Action.DENY
     yield Finding(
-        path=path,
+        path=(*container.resources_path, field, GPU_MEM),
         key=key,
-        message=message,
+        message=f"{container} sets {display(f'{GPU_MEM}: {amount.text}')} in {field}, {fault}",
         container=container,
         help=advice,
         fix=_in_gib(container, amount),
-        action=action,
+        action=Action.WARN if small else Action.DENY,
     )
 
 

@@ -34,17 +34,16 @@ def check(pod: Pod, _context: Context) -> Findings:
     for container, kinds in sharing:
         missing = " and ".join(name for name in wanted if name not in kinds)
         if missing:
-            message = (
-                f"{container} asks for {' and '.join(kinds)}, "
-                f"and another container of the pod also for {missing}: all must ask for the same"
-            )
-            advice = "ask for the same kinds of share in every container that uses the GPU"
             yield Finding(
                 path=(*container.resources_path, "limits"),
                 key="limits",
-                message=message,
+                message=(
+                    f"{container} asks for {' and '.join(kinds)}, "
+                    f"and another container of the pod also for {missing}: "
+                    "all must ask for the same"
+                ),
                 container=container,
-                help=advice,
+                help="ask for the same kinds of share in every container that uses the GPU",
             )
 
 
