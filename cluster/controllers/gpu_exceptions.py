@@ -1,4 +1,4 @@
-"""Accept GpuExceptions as the policy delegates: write their conditions, and the webhook's file."""
+"""Accept GpuExceptions as the policy allows: write their conditions, and the webhook's file."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def _is_fresh(text: str, file: ExceptionsFile) -> bool:
 # The command `gpuward exceptions`: run the controller for GpuExceptions.
 
 _DESCRIPTION = """\
-Compare the GpuExceptions of all namespaces with what the policy delegates, every 15
+Compare the GpuExceptions of all namespaces with what the policy allows, every 15
 seconds. Write the condition Accepted of each, and all accepted ones into a ConfigMap,
 from which the webhook reads them."""
 _EPILOG = """\

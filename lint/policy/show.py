@@ -59,7 +59,7 @@ def _run(options: argparse.Namespace) -> int:
     shown = {"text": _text, "yaml": _yaml, "json": _json}[options.format]
     lines = shown(whole, rules, name, raw)
     if options.format == "text":
-        lines = [*lines, *_exceptions(raw, position), *_delegations(raw, position)]
+        lines = [*lines, *_exceptions(raw, position), *_gpu_exceptions(raw, position)]
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
 
@@ -150,14 +150,14 @@ def _bundles(raw: Mapping[str, Any]) -> str:
     return f", extends {', '.join(raw['extends'])}" if raw.get("extends") else ""
 
 
-def _delegations(raw: Mapping[str, Any], position: _Position) -> Iterator[str]:
-    for index, delegation in enumerate(raw.get("delegatedExceptions", ())):
+def _gpu_exceptions(raw: Mapping[str, Any], position: _Position) -> Iterator[str]:
+    for index, limits in enumerate(raw.get("gpuExceptions", ())):
         if index == 0:
-            yield "\ndelegated exceptions"
-        where = position(("delegatedExceptions", index))
-        namespaces = ", ".join(as_patterns(delegation["namespaces"]))
-        approval = "without approval" if delegation.get("approval") == "none" else "with approval"
-        rules, days = ", ".join(delegation["rules"]), delegation["longestDays"]
+            yield "\nGpuExceptions"
+        where = position(("gpuExceptions", index))
+        namespaces = ", ".join(as_patterns(limits["namespaces"]))
+        approval = "without approval" if limits.get("approval") == "none" else "with approval"
+        rules, days = ", ".join(limits["rules"]), limits["longestDays"]
         yield f"  {where}  {printable(f'{rules}: in {namespaces}, {days} days, {approval}')}"
 
 

@@ -405,8 +405,8 @@ def test_what_gpu_exceptions_accept_is_no_finding(audit: Audit, tmp_path: Path) 
         head = {"apiVersion": "gpuward.io/v1alpha1", "kind": "GpuException"}
         return {**head, "metadata": metadata, "spec": spec}
 
-    delegated = {"rules": ["visible-devices-env"], "namespaces": ["ml"], "longestDays": 30}
-    policy: dict[str, Any] = {"delegatedExceptions": [delegated | {"approval": "none"}]}
+    limits = {"rules": ["visible-devices-env"], "namespaces": ["ml"], "longestDays": 30}
+    policy: dict[str, Any] = {"gpuExceptions": [limits | {"approval": "none"}]}
     policy |= {"apiVersion": "gpuward.io/v1", "kind": "Policy"}
     file = tmp_path / "policy.yaml"
     file.write_text(json.dumps(policy))

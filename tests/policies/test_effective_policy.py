@@ -57,12 +57,12 @@ def show(folder: Path, capsys: pytest.CaptureFixture[str], text: str, *options: 
     return capsys.readouterr().out.replace(f"{folder}/", "")
 
 
-def test_it_shows_what_is_delegated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    delegation = "{rules: [absurd-count], namespaces: [a, 'b*'], longestDays: 7, approval: none}"
-    shown = show(tmp_path, capsys, f"delegatedExceptions:\n- {delegation}\n")
-    end = (
-        "delegated exceptions\n  gpuward.yaml:4  absurd-count: in a, b*, 7 days, without approval\n"
-    )
+def test_it_shows_which_gpu_exceptions_it_allows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = "{rules: [absurd-count], namespaces: [a, 'b*'], longestDays: 7, approval: none}"
+    shown = show(tmp_path, capsys, f"gpuExceptions:\n- {limits}\n")
+    end = "GpuExceptions\n  gpuward.yaml:4  absurd-count: in a, b*, 7 days, without approval\n"
     assert shown.endswith(end)
 
 
