@@ -21,7 +21,7 @@ def main() -> int:
     os.chdir(ROOT)
     page_text = io.StringIO()
     with contextlib.redirect_stdout(page_text):
-        cli.main(["--format", "html", "examples/"])
+        cli.main(["--output", "html", "examples/"])
     with tempfile.TemporaryDirectory() as folder, browser() as running:
         file = Path(folder) / "report.html"
         file.write_text(page_text.getvalue(), encoding="utf-8")

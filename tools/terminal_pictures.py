@@ -23,11 +23,11 @@ from tools.terminal_svg import draw
 DOCS = Path(__file__).parents[1] / "docs"
 CLUSTER = "example-cluster.yaml"
 PICTURES = {
-    "gpus": (f"gpuward gpus --from {CLUSTER}",),
-    "gpus-cards": (f"gpuward gpus -d t4-1 dra-1 --from {CLUSTER}",),
-    "audit": (f"gpuward audit --from {CLUSTER}",),
-    "doctor": (f"gpuward doctor --from {CLUSTER}",),
-    "init": (f"gpuward init --from {CLUSTER}", "cat gpuward.yaml"),
+    "gpus": (f"gpuward gpus -f {CLUSTER}",),
+    "gpus-cards": (f"gpuward gpus -d t4-1 dra-1 -f {CLUSTER}",),
+    "audit": (f"gpuward audit -f {CLUSTER}",),
+    "doctor": (f"gpuward doctor -f {CLUSTER}",),
+    "init": (f"gpuward init -f {CLUSTER}", "cat gpuward.yaml"),
 }
 _SECONDS = re.compile(r"\d+\.\d\d s$", re.MULTILINE)
 

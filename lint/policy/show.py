@@ -35,7 +35,7 @@ def add_command(commands: Commands) -> None:
         epilog="exit status: 0 shown, 2 wrong usage, or a policy that cannot be used",
     )
     parser.add_argument("file", metavar="FILE", nargs="?", help="a policy, or a ConfigMap with one")
-    parser.add_argument("--format", choices=("text", "yaml", "json"), default="text")
+    parser.add_argument("--output", "-o", choices=("text", "yaml", "json"), default="text")
     parser.add_argument("--profile", metavar="NAME", action="append", default=[])
     parser.set_defaults(run=_run)
 
@@ -56,9 +56,9 @@ def _run(options: argparse.Namespace) -> int:
     position = _Position(name, text, document)
     rules = list(effective_rules(policy, raw, position))
     whole = effective_policy(policy, raw, rules)
-    shown = {"text": _text, "yaml": _yaml, "json": _json}[options.format]
+    shown = {"text": _text, "yaml": _yaml, "json": _json}[options.output]
     lines = shown(whole, rules, name, raw)
-    if options.format == "text":
+    if options.output == "text":
         lines = [*lines, *_exceptions(raw, position), *_gpu_exceptions(raw, position)]
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
