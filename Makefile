@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-fast test-cluster test-others test-oldest control-plane plane check format docs cases bench bench-admission bench-end-to-end bench-resilience clean
+.PHONY: demo test test-fast test-cluster test-others test-oldest control-plane plane check format docs cases bench bench-admission bench-end-to-end bench-resilience mutation clean
 
 demo: .venv/.lint
 	@$(BIN)/python examples/demo.py
@@ -45,12 +45,10 @@ check: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/rumdl check .
-	$(BIN)/python -m tools.catalog_index --check
-	$(BIN)/python -m tools.profiles --check
-	$(BIN)/python -m tools.generate --check
+	$(BIN)/python -m tools.catalog_and_profiles --check
+	$(BIN)/python -m tools.doc_pages --check
 	$(BIN)/python -m tools.chart_files --check
-	$(BIN)/python -m tools.dashboard --check
-	$(BIN)/python -m tools.terminal_pictures --check
+	$(BIN)/python -m tools.pictures --check
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix-only .
@@ -58,17 +56,14 @@ format: .venv/.dev
 	$(BIN)/rumdl check --fix .
 
 docs: .venv/.dev
-	$(BIN)/python -m tools.catalog_index
-	$(BIN)/python -m tools.profiles
-	$(BIN)/python -m tools.generate
+	$(BIN)/python -m tools.catalog_and_profiles
+	$(BIN)/python -m tools.doc_pages
 	$(BIN)/python -m tools.chart_files
-	$(BIN)/python -m tools.dashboard
-	$(BIN)/python -m tools.chart_readme
-	$(BIN)/python -m tools.terminal_pictures
+	$(BIN)/python -m tools.pictures
 
 # Writes golden files of cases: those that are missing, or with RULES="RULE RULE/CASE …" these.
 cases: .venv/.dev
-	@$(BIN)/python -m tools.catalog_index
+	@$(BIN)/python -m tools.catalog_and_profiles
 	$(BIN)/python -m tools.update_cases $(RULES)
 
 bench: .venv/.dev
@@ -77,15 +72,15 @@ bench: .venv/.dev
 
 # The webhook under load; wants wrk, and two cores to itself for some minutes.
 bench-admission: .venv/.dev
-	$(BIN)/python -m benchmarks.admission
+	$(BIN)/python -m benchmarks.admission.throughput
 
 # Pod creations through a real API server, with and without the webhook.
 bench-end-to-end: .venv/.dev
-	$(BIN)/python -m benchmarks.end_to_end
+	$(BIN)/python -m benchmarks.admission.throughput.api_server
 
 # What failures cost in pods refused or not evaluated; wants root and the control plane of the tests.
 bench-resilience: .venv/.dev
-	$(BIN)/python -m benchmarks.resilience
+	$(BIN)/python -m benchmarks.admission.throughput.failures
 
 # The linter alone: what a user gets.
 .venv/.lint: requirements/lint.txt
@@ -99,6 +94,10 @@ bench-resilience: .venv/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
+
+# Puts faults into a copy of the code, and lists those that no test notices: docs/testing.md.
+mutation: .venv/.dev
+	$(BIN)/python -m tools.mutation $(MUTATION)
 
 clean:
 	rm -rf .venv dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

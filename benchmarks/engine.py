@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from benchmarks.reviews import GPU, gpu_pod, review, unrelated_pod
+from benchmarks.admission.reviews import GPU, gpu_pod, review, unrelated_pod
 from policies.loading import default_policy
 from rules.engine.fixing import check, fix
 from rules.profile.context import Context

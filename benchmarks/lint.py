@@ -1,16 +1,23 @@
-"""Measure the speed of the linter, with ratios from one run: `make bench`.
+"""Measure the linter and the audit: `python -m benchmarks.lint [MEASUREMENT] [OPTION …]`.
 
-It prints the cold start of `gpuward lint one.yaml`; the time to read and evaluate a generated file
-of 2,000 realistic documents, against a bare load by PyYAML's C loader, and the time to fix it,
-against evaluating it; and, if the folder exists, the same for a folder of public manifests
-(GPUWARD_CORPUS, or ../shared/corpus). No file is written.
+- `speed` (default, `make bench`): a cold start, and how much longer than a bare load it takes to
+  read, evaluate and fix many documents
+- `files`: many files and large Lists, in whole processes
+- `audit`: the audit of a simulated cluster
+
+MEASUREMENT --help lists the options. Nothing outside of temporary folders is written. The public
+manifests are those of the tests (GPUWARD_CORPUS, or ../shared/corpus).
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime
+import itertools
+import json
 import os
 import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -19,9 +26,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import yaml
+
+from tests.testkit.cluster_commands.paged_server import Listed, paged_server
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = 2_000
@@ -29,8 +41,12 @@ ROUNDS = 5
 TODAY = datetime.date(2030, 6, 15)
 
 
-def main() -> int:
-    """Run the measurements, print them, and return 0."""
+def _speed() -> int:
+    """Print a cold start, and the time to read and evaluate documents against a bare load.
+
+    The bare load is that of PyYAML's C loader. The documents are 2,000 generated ones, and the
+    public manifests if the folder exists. The time to fix them is printed against evaluating them.
+    """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as folder:
@@ -186,6 +202,227 @@ def pod_spec(source: random.Random, name: str) -> str:
         "      volumeMounts:\n        - name: data\n          mountPath: /data\n"
         "  volumes:\n    - name: data\n      emptyDir: {}\n"
     )
+
+
+FILES, LIST_PODS = 5_000, 2_000
+_FOLDER = 500  # files in one folder
+
+
+class Cost(NamedTuple):
+    """What a process and those that it started took: seconds, and megabytes of the largest one."""
+
+    wall: float
+    cpu: float
+    memory: float
+
+
+def _files() -> int:
+    """Print wall time, CPU time and memory of the largest process, each of whole processes.
+
+    - Of many files, with one process and with one for each processor; and of a tenth of them, to
+      see how memory grows. They are copies of the public manifests, else generated ones.
+    - Of one List with many pods, as kubectl prints it, in JSON and in YAML; and of a tenth of it.
+    """
+    parser = argparse.ArgumentParser(description="Measure the linter on many files.")
+    parser.add_argument("--files", type=int, default=FILES)
+    parser.add_argument("--pods", type=int, default=LIST_PODS)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        _many_files(Path(folder), options.files)
+        _large_lists(Path(folder), options.pods)
+    return 0
+
+
+def _many_files(folder: Path, count: int) -> None:
+    few, all_ = folder / "few", folder / "all"
+    _write_files(few, count // 10)
+    _write_files(all_, count)
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+    tenth = _lint("--jobs", "1", str(few))
+    one = _lint("--jobs", "1", str(all_))
+    several = _lint("--jobs", str(processors), str(all_))
+    _print(f"{count // 10:,} files, 1 process", tenth)
+    _print(f"{count:,} files, 1 process", one)
+    _print(f"{count:,} files, {processors} processes", several)
+    print(
+        f"{'':<32}{several.wall / one.wall:.2f} of the time of one process; memory "
+        f"{one.memory / tenth.memory:.2f} times that of a tenth of the files"
+    )
+
+
+def _write_files(folder: Path, count: int) -> None:
+    corpus = Path(os.environ.get("GPUWARD_CORPUS", ROOT.parent / "shared" / "corpus"))
+    texts = [file.read_bytes() for file in sorted(corpus.rglob("*.y*ml"))]
+    source = random.Random(3)  # noqa: S311  # not for secrets
+    texts = texts or [document(source, number).encode() for number in range(500)]
+    for number, text in zip(range(count), itertools.cycle(texts), strict=False):
+        file = folder / str(number // _FOLDER) / f"{number}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text)
+
+
+def _large_lists(folder: Path, count: int) -> None:
+    for ending in ("json", "yaml"):
+        costs = []
+        for pods in (count // 10, count):
+            file = folder / f"pods.{ending}"
+            _write_list(file, pods)
+            costs.append(_lint("--jobs", "1", str(file)))
+            size = file.stat().st_size / 1e6
+            _print(f"{pods:,} pods, {ending}, {size:.0f} MB", costs[-1])
+        growth = costs[1].memory / costs[0].memory
+        print(f"{'':<32}memory {growth:.2f} times that of a tenth of the pods")
+
+
+def _write_list(file: Path, count: int) -> None:
+    source = random.Random(4)  # noqa: S311
+    pods: list[dict[str, object]] = []
+    numbers = itertools.count()
+    while len(pods) < count:
+        pod = yaml.load(document(source, next(numbers)), yaml.CSafeLoader)  # it is safe
+        if pod["kind"] == "Pod":
+            pods.append(pod)
+    content = {"apiVersion": "v1", "items": pods, "kind": "List", "metadata": {}}
+    with file.open("w", encoding="utf-8") as stream:
+        if file.suffix == ".json":
+            json.dump(content, stream, indent=4)
+        else:
+            yaml.dump(content, stream, Dumper=yaml.CSafeDumper)
+
+
+def _lint(*arguments: str) -> Cost:
+    command = [sys.executable, "-m", "gpuward", "lint", "--statistics", *arguments]
+    start = time.perf_counter()
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in {0, 1}:
+        raise SystemExit(f"{' '.join(command)}: status {process.returncode}")
+    memory = usage.ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+    return Cost(wall, usage.ru_utime + usage.ru_stime, memory)
+
+
+def _print(what: str, cost: Cost) -> None:
+    print(f"{what:<32}{cost.wall:7.1f} s{cost.cpu:8.1f} s CPU{cost.memory:7.0f} MB")
+
+
+PODS, NODES = 150_000, 5_000
+_PODS_OF_A_JOB = 10
+_GPU_JOBS, _BYPASSES = 5, 100  # one Job of so many requests a GPU, one has a bypass
+_NAMESPACES = 500
+
+_Json = dict[str, Any]
+
+
+def _audit() -> int:
+    """Print the time and the memory of an audit of a simulated cluster.
+
+    An API server in another process makes the objects of each page when it is asked for it. The
+    audit waits meanwhile, so the whole takes as long as both together.
+    """
+    parser = argparse.ArgumentParser(description="Measure the audit of a simulated cluster.")
+    parser.add_argument("--pods", type=int, default=PODS)
+    parser.add_argument("--nodes", type=int, default=NODES)
+    options = parser.parse_args()
+    context = get_context("spawn")
+    here, there = context.Pipe()
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = (there, folder, options.pods, options.nodes)
+        server = context.Process(target=_serve, args=arguments, daemon=True)
+        server.start()
+        command = [sys.executable, "-m", "gpuward", "audit", "--isolated", "--output=statistics"]
+        command += ["--notes", "--kubeconfig", here.recv()]
+        started = time.perf_counter()
+        subprocess.run(command, check=False)
+        wall = time.perf_counter() - started
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)  # not yet of the server
+        here.send(None)
+        server.join()
+    both = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu, memory = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    other = both.ru_utime + both.ru_stime - cpu
+    size = f"{options.nodes:,} nodes, {options.pods:,} pods"
+    print(f"{size}: {cpu:.0f} s of CPU, {memory:.0f} MB")
+    print(f"{wall:.0f} s in all, in which the simulated API server took {other:.0f} s of CPU")
+    return 0
+
+
+def _serve(pipe: Connection, folder: str, pods: int, nodes: int) -> None:
+    listed = {
+        "/api/v1/nodes": Listed(nodes, _node, "Node"),
+        "/api/v1/namespaces": Listed(_NAMESPACES, _namespace, "Namespace"),
+        "/apis/batch/v1/jobs": Listed(pods // _PODS_OF_A_JOB, _job, "Job"),
+        "/api/v1/pods": Listed(pods, lambda number: _pod(number, nodes)),
+    }
+    with paged_server(listed) as served:
+        pipe.send(served.kubeconfig(Path(folder)))
+        pipe.recv()
+
+
+def _namespace(number: int) -> _Json:
+    return {"metadata": {"name": f"team-{number}"}}
+
+
+def _node(number: int) -> _Json:
+    capacity = {"cpu": "96", "memory": "768Gi", "nvidia.com/gpu": "8"}
+    return {"metadata": _metadata(f"node-{number}", ""), "status": {"capacity": capacity}}
+
+
+def _job(number: int) -> _Json:
+    metadata = _metadata(f"job-{number:06}", f"team-{number % _NAMESPACES}")
+    return {"metadata": metadata, "spec": {"template": {"spec": _spec(number)}}}
+
+
+def _pod(number: int, nodes: int) -> _Json:
+    job = number // _PODS_OF_A_JOB
+    metadata = _metadata(f"job-{job:06}-{number % _PODS_OF_A_JOB}", f"team-{job % _NAMESPACES}")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": f"job-{job:06}", "controller": True}
+    conditions = [
+        {"type": kind, "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z"}
+        for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+    ]
+    return {
+        "metadata": metadata | {"uid": f"uid-{number}", "ownerReferences": [owner]},
+        "spec": _spec(job) | {"nodeName": f"node-{number % nodes}"},
+        "status": {"phase": "Running", "conditions": conditions},
+    }
+
+
+def _metadata(name: str, namespace: str) -> _Json:
+    """With the fields that API servers write, which are half of a pod."""
+    fields: _Json = {f"f:field-{number}": {".": {}, "f:name": {}} for number in range(80)}
+    managed = {"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:status": fields}}
+    found: _Json = {"name": name, "labels": {"app": name}, "managedFields": [managed]}
+    return found | ({"namespace": namespace} if namespace else {})
+
+
+def _spec(job: int) -> _Json:
+    variables = [{"name": f"SETTING_{n}", "value": f"value of {n}"} for n in range(20)]
+    limits = {"cpu": "1", "memory": "1Gi"}
+    if job % _GPU_JOBS == 0:
+        limits["nvidia.com/gpu"] = "1"
+    if job % _BYPASSES == 1:
+        variables.append({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"})
+    resources = {"limits": limits, "requests": limits}
+    container = {"name": "main", "image": "example/x:1", "env": variables, "resources": resources}
+    tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    mounts = [{"name": f"volume-{n}", "mountPath": f"/data/{n}"} for n in range(5)]
+    volumes = [{"name": f"volume-{n}", "emptyDir": {}} for n in range(5)]
+    containers = [container | {"volumeMounts": mounts}]
+    return {"containers": containers, "volumes": volumes, "tolerations": tolerations}
+
+
+_MEASUREMENTS = {"speed": _speed, "files": _files, "audit": _audit}
+
+
+def main() -> int:
+    """Run the measurement that the command line names; the exit status."""
+    if sys.argv[1:2] in (["-h"], ["--help"]):
+        print(__doc__)
+        return 0
+    name = sys.argv.pop(1) if sys.argv[1:2] and sys.argv[1] in _MEASUREMENTS else "speed"
+    return _MEASUREMENTS[name]()
 
 
 if __name__ == "__main__":

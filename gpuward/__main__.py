@@ -64,9 +64,10 @@ def _run_command(verb: str, rest: list[str]) -> int:
 
     # What modules create lives to the end: nothing of it is garbage.
     gc.disable()
-    module = import_module(COMMANDS[verb][0])
+    name, _, function = COMMANDS[verb][0].partition(":")
+    module = import_module(name)
     gc.enable()
-    status: int = module.main(rest)
+    status: int = getattr(module, function or "main")(rest)
     return status
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-# Subcommand -> its module, the extra that installs its dependencies, and a description.
+# Subcommand -> its module (and the function, if that is not `main`), the extra that installs its
+# dependencies, and a description.
 COMMANDS = {
     "lint": ("lint.cli", "", "find faults in GPU manifests"),
-    "fix": ("lint.fix.cli", "", "fix faults in files, in place"),
+    "fix": ("lint.cli:fix", "", "fix faults in files, in place"),
     "baseline": ("lint.baseline.cli", "", "list known findings, so that only new ones fail"),
     "lsp": ("lint.language_server.cli", "lsp", "serve an editor: findings, fixes, explanations"),
     "audit": ("cluster.audit.cli", "cluster", "find faults in what a cluster runs"),

@@ -15,7 +15,7 @@ from typing import Any
 
 from gpuward import parsers
 from gpuward.commands import COMMANDS
-from terminal.arguments import CommandParser
+from terminal import CommandParser
 
 SHELLS = ("bash", "zsh", "fish")
 # Cobra's directives: what the shell does with the proposals.

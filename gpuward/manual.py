@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from gpuward import __version__
 from gpuward.commands import COMMANDS
 from gpuward.parsers import command_parser
-from terminal.arguments import CommandParser
+from terminal import CommandParser
 
 _WIDTH = "78"  # columns of a manual page
 

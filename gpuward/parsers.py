@@ -6,7 +6,7 @@ import argparse
 from importlib import import_module
 
 from gpuward.commands import COMMANDS
-from terminal.arguments import CommandParser
+from terminal import CommandParser
 
 # The modules that make the parsers, where that is not the module of the command.
 _MODULES = {"lint": "lint.options", "fix": "lint.options", "serve": "webhook.options"}

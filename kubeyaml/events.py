@@ -11,8 +11,7 @@ from kubeyaml.model import LimitError, YamlError
 # The escape `\'` in double quotes, which kubectl's parser reads and libyaml refuses.
 #
 # A character that the text does not have takes the place of the backslash, so that every offset
-# stays
-# the same, and is taken out of the values again.
+# stays the same, and is taken out of the values again.
 
 # In a run of backslashes, each pair is one escaped backslash.
 _ESCAPES: Final = r"\\\\|(\\)'"

@@ -1,4 +1,4 @@
-"""The command `gpuward lint`."""
+"""The commands `gpuward lint` and `gpuward fix`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,17 @@ if TYPE_CHECKING:
     from sources.git.changes import StagedFiles
 
 
-def main(arguments: list[str], prog: str = "gpuward lint") -> int:
-    """Lint, or fix, as the command line says; the exit status."""
-    options = parser(prog).parse_args(arguments)
+def main(arguments: list[str]) -> int:
+    """Run `gpuward lint ARGUMENTS`; the exit status."""
+    return _run(parser("gpuward lint").parse_args(arguments))
+
+
+def fix(arguments: list[str]) -> int:
+    """Run `gpuward fix ARGUMENTS`, which is `gpuward lint --fix`; the exit status."""
+    return _run(parser("gpuward fix").parse_args(arguments))
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         return _lint(options, sys.stdout)
     except (UsageError, PolicyError) as error:
@@ -84,7 +92,7 @@ def _evaluate(
     is_written = not outputs or outputs.write(results, style)
     if options.diff or options.patch:
         if options.patch:
-            import_module("lint.fix.suggestions").write_patch(out, done.previews)
+            import_module("lint.preview").write_patch(out, done.previews)
         _report_not_evaluated(results)
     else:
         form = outputs.on_standard_output if outputs else options.output or "text"

@@ -23,7 +23,7 @@ from sources.container_files import (
     COMPOSE,
     DOCKERFILE,
     SHELL,
-    PlacedSetting,
+    LocatedSetting,
     UnreadableError,
     compose_settings,
     dockerfile_settings,
@@ -84,7 +84,7 @@ class _FileEvaluation:
                 line, column = self._file.position(comment.start)
                 results.remarks.append(Remark("warning", name, line, column, message))
 
-    def _settings(self) -> Iterator[PlacedSetting]:
+    def _settings(self) -> Iterator[LocatedSetting]:
         text, name = self._file.source.text, self._file.source.name
         profile = self._linter.policy.profile
         ref = ObjectRef(_OBJECT_KINDS[self._kind], "", "", name)
@@ -94,7 +94,7 @@ class _FileEvaluation:
             return compose_settings(text, ref, profile)
         return script_settings(text, ref, profile, is_ci=is_ci_file(name))
 
-    def _evaluate(self, placed: PlacedSetting, active: ActiveRule) -> None:
+    def _evaluate(self, placed: LocatedSetting, active: ActiveRule) -> None:
         setting = placed.setting
         for found in active.rule.check(setting, self._linter.context):
             action = min(found.action, active.action)
@@ -109,7 +109,7 @@ class _FileEvaluation:
             else:
                 self._linter.results.findings.append(located)
 
-    def _place(self, placed: PlacedSetting) -> tuple[Span, Suppressions, list[Path]]:
+    def _place(self, placed: LocatedSetting) -> tuple[Span, Suppressions, list[Path]]:
         """Where the setting is, the comments around it, and the paths that may be covered."""
         document = placed.document
         if document is not None:

@@ -9,7 +9,7 @@ from itertools import chain, repeat
 from typing import NamedTuple, Protocol
 
 from lint.evaluation import EvaluatedDocument, Evaluator, Item, Suggest
-from lint.fix.suggestions import Preview, add_preview
+from lint.preview import Preview, add_preview
 from lint.remarks import check_gpu_exceptions, exception_remarks, remarks, unread_requests
 from policies.policy import Policy
 from reports.findings import RULES, SuppressedFinding, locate_finding

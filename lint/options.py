@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from policies.policy_files import POLICY_FILE
+from policies.loading import POLICY_FILE
 from reports.formats import FORMATS
 from sources.sources import STANDARD_INPUT
-from terminal.arguments import CommandParser
+from terminal import CommandParser
 
 # The options that say what is linted, and by which policy.
 

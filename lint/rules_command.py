@@ -8,7 +8,7 @@ import sys
 from itertools import groupby
 
 from rules.all_rules import ALL_RULES
-from terminal.arguments import CommandParser
+from terminal import CommandParser
 
 
 def make_parser() -> argparse.ArgumentParser:

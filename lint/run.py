@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from lint.evaluation import Suggest
-from lint.fix.suggestions import Preview
 from lint.linter import Linter
+from lint.preview import Preview
 from policies.policy import Policy
 from reports.results import Results
 from rules.engine.rule_set import RuleSet

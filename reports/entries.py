@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from reports.findings import LEVELS, LocatedFinding
-from reports.formats import Style, affected, rule_page
-from reports.results import NotFixed, Results
+from reports.formats import Style, affected, rule_page, why_not_fixed
+from reports.results import Results
 from sources.sources import STANDARD_INPUT
 from terminal import printable
 
@@ -37,23 +37,6 @@ def fingerprints(findings: Iterable[LocatedFinding]) -> list[str]:
 def fingerprint(identity: str) -> str:
     """The SHA-256 of `identity`, in hexadecimal."""
     return hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()
-
-
-# What became of fixes, for the reports for people.
-
-
-def fixed_files(results: Results) -> Iterator[tuple[str, str]]:
-    """Each file that has been fixed, with the rules whose findings are gone."""
-    rules: dict[str, Counter[str]] = {}
-    for fixed in results.fixed:
-        rules.setdefault(fixed.file, Counter())[fixed.finding.rule] += 1
-    for file, counts in rules.items():
-        yield file, ", ".join(f"{rule} ({n})" if n > 1 else rule for rule, n in counts.items())
-
-
-def why_not_fixed(entry: NotFixed) -> str:
-    """The rules whose fixes are missing, and why."""
-    return f"{', '.join(entry.rules)}: {entry.reason}"
 
 
 # What the reports for other programs list: findings, and whatever else a user must not miss.

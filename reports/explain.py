@@ -12,8 +12,7 @@ from reports.findings import LEVELS
 from rules.all_rules import ALL_RULES
 from rules.finding import Action
 from rules.rule import Rule
-from terminal import write_error
-from terminal.arguments import CommandParser
+from terminal import CommandParser, write_error
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -1,7 +1,5 @@
 """Every rule: those about objects of Kubernetes, and those about other files."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rules.catalog.index import CATALOG

@@ -1,6 +1,7 @@
 """What a rule yields: findings, and the fixes that they may carry."""
 
 import enum
+from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from rules.base.json_values import Edit, Path
@@ -69,7 +70,9 @@ class Finding(_FindingFields):
 
     A rule gives:
 
-    - `path`: the field at fault, or where a missing one belongs.
+    - `path`: the field at fault. If that is missing, its place directly below a field that exists:
+      `spec.tolerations` of a pod without tolerations, but not `spec.affinity.nodeAffinity` of one
+      without `affinity`.
     - `key`: the field, variable or resource at fault, without list indices. No two findings about
       one container share a key, so some rules put a word in front, such as `count.`.
     - `message`: what is wrong; it must make sense on its own.
@@ -148,6 +151,10 @@ class Finding(_FindingFields):
     def object_identity(self) -> str:
         """Kind, group, namespace and name of the object."""
         return object_identity_of(self.object)
+
+
+Findings = Iterator[Finding]
+"""What the check of a rule returns."""
 
 
 def identity_of(rule: str, ref: ObjectRef | None, *place: str) -> str:

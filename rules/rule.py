@@ -9,13 +9,19 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from itertools import pairwise
 from types import ModuleType
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
 
-from rules.finding import Action, Finding
+from rules.finding import Action, Finding, Findings, Fix
+from rules.objects.container import Container
 from rules.objects.file_settings import ContainerSetting, LabelCommand
 from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quota
 from rules.objects.pod import Pod
 from rules.profile.context import NO_OPTIONS, Context
+
+# Rules import these from here, in one line.
+__all__ = ["Action", "Container", "ContainerSetting", "Context", "DeviceClaim", "Finding"]
+__all__ += ["Findings", "Fix", "KubernetesObject", "LabelCommand", "Pod", "Quota", "Rule"]
+__all__ += ["define_rule", "indexed_rule"]
 
 S = TypeVar("S", Pod, Quota, DeviceClaim, KubernetesObject, ContainerSetting, LabelCommand)
 
@@ -86,42 +92,25 @@ def _failing_check(error: Exception) -> Check[Any]:
     return fail
 
 
-@overload
-def define_rule(
-    check: Check[Pod],
-    *,
-    action: Action,
-    since: str,
-    needs: tuple[int, ...],
-    supersedes: tuple[str, ...] = (),
-    options: Mapping[str, Any] = NO_OPTIONS,
-    needs_resources: bool = False,
-) -> Rule[Pod]: ...
-
-
-@overload
 def define_rule(
     check: Check[S],
     *,
-    subject: type[S],
     action: Action,
-    since: str,
+    since: str = "",
     needs: tuple[int, ...],
     supersedes: tuple[str, ...] = (),
     options: Mapping[str, Any] = NO_OPTIONS,
     needs_resources: bool = False,
-) -> Rule[S]: ...
-
-
-def define_rule(check: Check[Any], *, subject: type[Any] = Pod, **fields: Any) -> Rule[Any]:
+) -> Rule[S]:
     """The rule of the module that `check` is in.
 
     The name is that of the module, with dashes; the summary is the first line of its docstring.
+    The subject is the type of the first parameter of `check`: Pod, Quota, DeviceClaim,
+    KubernetesObject, ContainerSetting or LabelCommand.
 
-    - `subject`: what the rule is about, Pod (default), Quota, DeviceClaim, KubernetesObject,
-      ContainerSetting or LabelCommand.
     - `action`: what happens by default.
-    - `since`: the version of the catalog that brought the rule; it never changes.
+    - `since`: the version of the catalog that brought the rule. `make docs` fills it in, and it
+      never changes.
     - `needs`: an AND of ORs. Each entry is one or several traits, joined by `|`; the engine runs
       the rule only for a subject that has at least one trait of *every* entry. API servers do
       not even send pods that meet the `needs` of no rule: they are a promise, not a hint.
@@ -132,9 +121,11 @@ def define_rule(check: Check[Any], *, subject: type[Any] = Pod, **fields: Any) -
       ask for GPUs in a field of their own, such as the `gpu` of Spark's driver.
     """
     title = (sys.modules[check.__module__].__doc__ or "").partition("\n")[0].rstrip(".")
-    summary = title[:1].lower() + title[1:]
-    name = _name_of(check.__module__)
-    return Rule(name=name, summary=summary, subject=subject, check=check, **fields)
+    # A sentence begins with a capital; a name such as CUDA_VISIBLE_DEVICES keeps its own.
+    summary = title if title[1:2].isupper() else title[:1].lower() + title[1:]
+    name, subject = _name_of(check.__module__), next(iter(get_type_hints(check).values()))
+    more = (supersedes, options, needs_resources)
+    return Rule(name, summary, subject, action, since, check, needs, *more)
 
 
 def indexed_rule(

@@ -109,7 +109,7 @@ def _is_visited(folder: str) -> bool:
 # Settings of containers with their places in a text.
 
 
-class PlacedSetting(NamedTuple):
+class LocatedSetting(NamedTuple):
     """A setting, and the offsets of its text.
 
     `statement` is where the instruction or the command begins that it is a part of. In YAML,
@@ -137,7 +137,7 @@ class UnreadableError(Exception):
 _RESERVED = ("deploy", "resources", "reservations")
 
 
-def compose_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[PlacedSetting]:
+def compose_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[LocatedSetting]:
     """What gives services GPUs. Raises UnreadableError for what is no YAML."""
     try:
         for chunk in split(text):
@@ -150,7 +150,7 @@ def compose_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[P
                     if known or path[0] != "environment":
                         setting = ContainerSetting(file, holder, key, value, known)
                         place: Path = ("services", name, *path)
-                        yield PlacedSetting(setting, document=document, path=place)
+                        yield LocatedSetting(setting, document=document, path=place)
     except YamlError as error:
         raise UnreadableError(error.message, error.offset) from error
 
@@ -204,23 +204,23 @@ _OPTIONS = re.compile(r"^[ \t]*options[ \t]*:[ \t]*[\"']?([^\n\"'#]*)", re.MULTI
 
 def script_settings(
     text: str, file: ObjectRef, profile: Profile, *, is_ci: bool
-) -> Iterator[PlacedSetting]:
+) -> Iterator[LocatedSetting]:
     """The options of commands in `text` that concern GPUs, and if it `is_ci` also its variables."""
     for found in find_run_options(text):
         if setting := _setting(found.option, file, profile):
-            yield PlacedSetting(setting, found.start, found.end, found.command)
+            yield LocatedSetting(setting, found.start, found.end, found.command)
     for label in find_node_labels(text):
         command = LabelCommand(file, label.name, label.value, label.overwrites)
-        yield PlacedSetting(command, *label.span, label.command)
+        yield LocatedSetting(command, *label.span, label.command)
     for match in _VARIABLE.finditer(text) if is_ci else ():
         known = profile.visible_variable(match[1])
         if known:
             setting = ContainerSetting(file, "a job", match[1], match[2], known)
-            yield PlacedSetting(setting, match.start(1), match.end(), match.start(1))
+            yield LocatedSetting(setting, match.start(1), match.end(), match.start(1))
     for match in _OPTIONS.finditer(text) if is_ci else ():
         for option in run_options(["docker", "run", *match[1].split()]):
             if setting := _setting(option._replace(tool="a job"), file, profile):
-                yield PlacedSetting(setting, *match.span(1), match.start(1))
+                yield LocatedSetting(setting, *match.span(1), match.start(1))
 
 
 def _setting(option: RunOption, file: ObjectRef, profile: Profile) -> ContainerSetting | None:
@@ -414,7 +414,7 @@ class _Build:
             raise UnreadableError(f"it has more than {_MAX_VARIABLES} variables", instruction.start)
 
 
-def dockerfile_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[PlacedSetting]:
+def dockerfile_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[LocatedSetting]:
     """The visible-devices variables of the images that a Dockerfile can build.
 
     These are those of the last stage, and of stages that no other stage uses. Raises
@@ -438,7 +438,7 @@ def dockerfile_settings(text: str, file: ObjectRef, profile: Profile) -> Iterato
             if known and value.start not in seen:
                 seen.add(value.start)
                 setting = ContainerSetting(file, holder, name, value.value, known)
-                yield PlacedSetting(setting, value.start, value.end, value.statement)
+                yield LocatedSetting(setting, value.start, value.end, value.statement)
 
 
 def _unquoted(text: str) -> str:

@@ -206,8 +206,8 @@ def _members(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
 # Cut a large List in YAML into Lists of fewer items, without reading all of it at once.
 #
 # A cut is before an item, at the indentation of the first one. Where a line only looks like an
-# item,
-# as in a quoted text over several lines, both parts are no YAML, and are reported as not evaluated.
+# item, as in a quoted text over several lines, both parts are no YAML, and are reported as not
+# evaluated.
 
 _ITEMS = re.compile(r"^items:[ \t]*(?:#[^\n]*)?\r?\n", re.MULTILINE)
 _FIRST = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*( *)-[ \t\r\n]")

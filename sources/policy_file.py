@@ -3,15 +3,15 @@
 import os
 from typing import NamedTuple
 
-from policies.loading import PolicyError
-from policies.policy import Policy
-from policies.policy_files import (
+from policies.loading import (
     MAX_BYTES,
     POLICY_FILE,
+    PolicyError,
     load_policy_or_config_map,
     read_policy_file,
     refuse_too_large,
 )
+from policies.policy import Policy
 from sources.sources import DISK, FileTree
 
 

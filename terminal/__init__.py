@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import sys
 from collections.abc import Mapping
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 # Terminals that show OSC 8 hyperlinks, by the variables that they set.
 _BY_PROGRAM = {"iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "rio", "Tabby"}
@@ -70,3 +71,11 @@ def _has_hyperlinks(environment: Mapping[str, str]) -> bool:
         or any(name in environment for name in _BY_PRESENCE)
         or (vte.isascii() and vte.isdigit() and int(vte[:9]) >= _FIRST_VTE)
     )
+
+
+class CommandParser(argparse.ArgumentParser):
+    """An `argparse.ArgumentParser` whose errors are printable: they quote what was given."""
+
+    def error(self, message: str) -> NoReturn:
+        """Write the usage and `message` to standard error, and exit with status 2."""
+        super().error(printable(message))

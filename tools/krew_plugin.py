@@ -15,22 +15,21 @@ import gzip
 import hashlib
 import io
 import platform
-import re
 import subprocess
 import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
 from importlib.metadata import distribution
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import yaml
+from packaging.requirements import Requirement
 
 from gpuward import __version__
+from tools.generated_files import ROOT
 
-ROOT = Path(__file__).parents[1]
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 NAME = "kubectl-gpuward"
 _HOME_PAGE = "https://github.com/gpuward/gpuward"
@@ -41,11 +40,10 @@ command -v {PYTHON} >/dev/null || {{ echo "kubectl gpuward needs {PYTHON}" >&2; 
 exec {PYTHON} -I -S "$(dirname "$(readlink -f "$0")")/lib" "$@"
 """
 _MAIN = "import sys\n\nfrom gpuward.__main__ import main\n\nsys.exit(main())\n"
-_EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 # As in the image: the client imports these lazily, by name, and gpuward uses none of them.
 _UNUSED = ("kubernetes/aio/", "kubernetes/client/api/", "kubernetes/client/apis/")
 _MODELS = "kubernetes/client/models/"
-_FOR_UNUSED = ("aiohttp", "aiohttp-retry")  # of kubernetes/aio
+_FOR_UNUSED = {"aiohttp", "aiohttp-retry"}  # of kubernetes/aio
 
 
 def main(arguments: list[str]) -> int:
@@ -72,17 +70,19 @@ def archive(wheel: Path) -> bytes:
         "LICENSE": (ROOT / "LICENSE").read_bytes(),
         "lib/__main__.py": _MAIN.encode(),
     }
-    files |= {f"lib/{name}": content for name, content in (*_unpacked(wheel), *_dependencies())}
+    with zipfile.ZipFile(wheel) as opened:
+        files |= {f"lib/{name}": opened.read(name) for name in opened.namelist()}
+    for package in _required("gpuward", "cluster") - {"gpuward"}:
+        for file in distribution(package).files or ():
+            if _is_needed(str(file)):
+                files[f"lib/{file}"] = file.read_binary()
     packed = io.BytesIO()
-    with (
-        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, compresslevel=6) as compressed,
-        tarfile.open(fileobj=compressed, mode="w") as tar,
-    ):
+    with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, content in sorted(files.items()):
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(content), 0o755 if name == NAME else 0o644
             tar.addfile(entry, io.BytesIO(content))
-    return packed.getvalue()
+    return gzip.compress(packed.getvalue(), mtime=0)
 
 
 def manifest(packed: bytes, uri: str) -> dict[str, Any]:
@@ -114,45 +114,20 @@ def manifest(packed: bytes, uri: str) -> dict[str, Any]:
     }
 
 
-def _unpacked(wheel: Path) -> Iterator[tuple[str, bytes]]:
-    with zipfile.ZipFile(wheel) as opened:
-        yield from ((name, opened.read(name)) for name in opened.namelist())
-
-
-def _dependencies() -> Iterator[tuple[str, bytes]]:
-    """The files of the packages that gpuward's commands for clusters need."""
-    for name in sorted(_required("gpuward", "cluster") - {"gpuward"}):
-        for file in distribution(name).files or ():
-            if _is_needed(file):
-                yield str(file), Path(str(file.locate())).read_bytes()
-
-
 def _required(name: str, extra: str = "") -> set[str]:
     """The distribution `name` and all that it requires here."""
     found = {name}
-    for requirement in distribution(name).requires or ():
-        wanted, _, marker = requirement.partition(";")
-        of_extra = _EXTRA.search(marker)
-        if of_extra is None or of_extra[1] == extra:
-            package = re.split(r"[\s<>=!~\[(]", wanted.strip())[0]
-            if package not in {name, *_FOR_UNUSED} and _is_installed(package):
-                found |= _required(package)
+    for requirement in map(Requirement, distribution(name).requires or ()):
+        is_for_here = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+        if is_for_here and requirement.name not in _FOR_UNUSED:
+            found |= _required(requirement.name)
     return found
 
 
-def _is_installed(name: str) -> bool:
-    try:
-        distribution(name)
-    except ModuleNotFoundError:  # for another version of Python, or another system
-        return False
-    return True
-
-
-def _is_needed(file: PurePosixPath) -> bool:
-    path = file.as_posix()
-    is_model = path.startswith(_MODELS) and file.name != "__init__.py"
-    is_unused = is_model or path.startswith(_UNUSED)
-    return file.suffix != ".pyc" and ".." not in file.parts and not is_unused
+def _is_needed(file: str) -> bool:
+    is_model = file.startswith(_MODELS) and not file.endswith("/__init__.py")
+    is_outside = ".." in file.split("/")
+    return not (is_model or is_outside or file.startswith(_UNUSED) or file.endswith(".pyc"))
 
 
 if __name__ == "__main__":

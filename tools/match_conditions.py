@@ -9,7 +9,8 @@ only the profiles in its values list, and what concerns a rule where the webhook
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -17,13 +18,9 @@ from policies.profiles import built_in
 from rules.base import traits
 from rules.gpu.devices import NATIVE
 from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
+from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE, SCHEDULE_ANYWAY
+from rules.placement.node_affinity import PREFERRED, REQUIRED
 from rules.rule import Rule
-from tools.cel import any_of, contains, matches
-from tools.match_bounds import LONGEST, MOST
-from tools.match_fields import CONTAINERS, ENV, ENV_FROM
-from tools.match_nodes import hints_of_gpu_nodes, node_labels, topology_keys
-
-FILE = "charts/gpuward/files/match-conditions.cel"
 
 # The condition is true for every pod in which a rule finds something due to one of these traits.
 COVERED = (
@@ -58,6 +55,36 @@ OPTIONS = frozenset(
     {"every_container", "max_devices", "node_devices", "repositories", "require_digest", "writers"}
 )
 
+# The API server stops a condition that becomes too expensive, which is an error: with failurePolicy
+# Ignore, a padded pod would bypass gpuward. So the condition sends every pod that has more of
+# something than MOST, or a text of more characters than LONGEST.
+MOST = {"containers": 64, "variables": 500, "sources": 100, "volumes": 200}
+MOST |= {"annotations": 150, "labels": 150, "nodeSelector": 50}
+MOST |= {"terms": 50, "expressions": 50, "values": 300}
+MOST |= {"topologySpreadConstraints": 20, "podAffinity": 20, "tolerations": 20}
+# Of the preferred node affinity, which is read in privileged pods only.
+MOST_PREFERRED = {"terms": 5, "expressions": 5, "values": 20}
+LONGEST = {"variable": 100, "key": 100, "value": 63, "image": 256}
+# How many names the profiles in the chart's values may add to the condition. With more, the chart
+# writes no condition.
+MOST_OWN_NAMES = 50
+
+# Fields may be missing and these lists may be null; neither may make the condition fail.
+CONTAINERS = """optional.ofNonZeroValue(object.spec.?containers.orValue([])).orValue([])
+  + object.spec.?initContainers.orValue([])
+  + object.spec.?ephemeralContainers.orValue([])"""
+TERMS = f"""optional.ofNonZeroValue(object.spec.?affinity.?nodeAffinity
+  .?{REQUIRED}
+  .?nodeSelectorTerms.orValue([])).orValue([])"""
+PREFERENCES = f"""optional.ofNonZeroValue(object.spec.?affinity.?nodeAffinity
+  .?{PREFERRED}.orValue([])).orValue([]).map(choice, choice.preference)"""
+TOLERATIONS = "object.spec.?tolerations.orValue([])"
+HOST_PROCESS = "?securityContext.?windowsOptions.?hostProcess.orValue(false)"
+SPREADS = "object.spec.?topologySpreadConstraints.orValue([])"
+NEAR = f"object.spec.?affinity.?podAffinity.?{REQUIRED}.orValue([])"
+ENV, ENV_FROM = "container.?env.orValue([])", "container.?envFrom.orValue([])"
+EXPRESSIONS = "term.?matchExpressions.orValue([])"
+
 
 def condition(catalog: Iterable[Rule[Any]]) -> str:
     """Return the condition for these rules as CEL text.
@@ -68,15 +95,15 @@ def condition(catalog: Iterable[Rule[Any]]) -> str:
         _require_coverage(rule)
     snippets = {
         "Other kinds than pods": ['request.resource.resource != "pods"'],
-        "Containers": [f"[{CONTAINERS}].exists(containers, {any_of(_containers())})"],
+        "Containers": [f"[{CONTAINERS}].exists(containers, {_any_of(_containers())})"],
         "Resources of the pod itself": _of_the_pod(),
         "Annotations and labels": chain(_keys("annotations"), _keys("labels")),
-        "Labels of nodes": chain(node_labels(), topology_keys()),
-        "Preferred nodes and tolerations of privileged containers": [hints_of_gpu_nodes()],
+        "Labels of nodes": chain(_node_labels(), _topology_keys()),
+        "Preferred nodes and tolerations of privileged containers": [_hints_of_gpu_nodes()],
         "Runtime classes": [_runtime_class()],
         "Paths of the node": _volumes(),
     }
-    texts = (f"// {title}\n|| {any_of(tests)}\n" for title, tests in snippets.items())
+    texts = (f"// {title}\n|| {_any_of(tests)}\n" for title, tests in snippets.items())
     return "".join(texts).replace("|| ", "", 1)
 
 
@@ -109,7 +136,7 @@ def _containers() -> Iterator[str]:
     yield f"containers.map(container, {ENV}.size()).sum() > {MOST['variables']}"
     yield f"containers.map(container, {ENV_FROM}.size()).sum() > {MOST['sources']}"
     tests = chain(_resources(), _images(), _variables())
-    yield f"containers.exists(container, {any_of(tests)})"
+    yield f"containers.exists(container, {_any_of(tests)})"
 
 
 def _foreign(resources: str) -> str:
@@ -134,7 +161,7 @@ def _images() -> Iterator[str]:
     # Search the whole image name: a mirror has the registry's name in its path, and a port may
     # follow the name.
     registries = (registry.partition("/")[0] for registry in NVIDIA_REGISTRIES)
-    tests = any_of(contains("name", {*registries, *CUDA_IMAGES}))
+    tests = _any_of(_contains("name", {*registries, *CUDA_IMAGES}))
     known_name = f"[image.lowerAscii()].exists(name, {tests})"
     image = f"image.size() > {LONGEST['image']}\n|| {known_name}"
     yield f'[container.?image.orValue("")].exists(image, {image})'
@@ -144,8 +171,8 @@ def _variables() -> Iterator[str]:
     yield f'{ENV_FROM}.exists(source, source.?prefix.orValue("") != ""%sources%)'
     words, known = traits.VARIABLE_WORDS, ("alternativeVariables", "visibleDevices")
     ordinary = {n for field in known for n in _facts(field) if not _contains_one(n, words)}
-    tests = chain(contains("variable.name", words), matches("variable.name", ordinary))
-    name = f"variable.name.size() > {LONGEST['variable']}\n|| {any_of(tests)}"
+    tests = chain(_contains("variable.name", words), _matches("variable.name", ordinary))
+    name = f"variable.name.size() > {LONGEST['variable']}\n|| {_any_of(tests)}"
     yield f"{ENV}.exists(variable, {name}%variables%)"
 
 
@@ -153,18 +180,18 @@ def _keys(field: str) -> Iterator[str]:
     keys = f"object.metadata.?{field}.orValue({{}})"
     yield f"{keys}.size() > {MOST[field]}"
     words = traits.KEY_WORDS + (traits.ANNOTATION_WORDS if field == "annotations" else ())
-    tests = [f"key.size() > {LONGEST['key']}", *contains("key.lowerAscii()", words)]
+    tests = [f"key.size() > {LONGEST['key']}", *_contains("key.lowerAscii()", words)]
     if field == "labels":
-        yield f"{keys}.exists(key, {any_of(tests)})"
+        yield f"{keys}.exists(key, {_any_of(tests)})"
         return
     entries = chain(_facts("fractions"), _facts("schedulers"))
     known = {key for entry in entries for key in entry.get("annotations", ())}
-    tests += matches("key", {key for key in known if not _contains_one(key, traits.KEY_WORDS)})
-    yield f"{keys}.exists(key, {any_of(tests)}%annotations%)"
+    tests += _matches("key", {key for key in known if not _contains_one(key, traits.KEY_WORDS)})
+    yield f"{keys}.exists(key, {_any_of(tests)}%annotations%)"
 
 
 def _runtime_class() -> str:
-    known = any_of(matches("name", set(_facts("runtimeClasses"))))
+    known = _any_of(_matches("name", set(_facts("runtimeClasses"))))
     return f'[object.spec.?runtimeClassName.orValue("")].exists(name, {known}%runtimeClasses%)'
 
 
@@ -181,3 +208,153 @@ def _contains_one(name: str, words: Iterable[str]) -> bool:
 def _facts(field: str) -> Iterator[Any]:
     """Yield the items of the lists called `field` in all built-in profiles."""
     return chain.from_iterable(raw.get(field, ()) for raw in built_in().values())
+
+
+def _node_labels() -> Iterator[str]:
+    """Yield tests of whether the pod requires a label of GPU nodes."""
+    selector = "object.spec.?nodeSelector.orValue({})"
+    yield f"{selector}.size() > {MOST['nodeSelector']}"
+    label = _any_of(_is_label("key", "[object.spec.nodeSelector[key]]"))
+    yield f"{selector}.exists(key, {label}%nodeSelector%)"
+    yield f"[{TERMS}].exists(terms, {_any_of(_terms(MOST))})"
+
+
+def _hints_of_gpu_nodes() -> str:
+    """Return a test of whether a privileged pod prefers GPU nodes or tolerates their taints."""
+    flag = "container.?securityContext.?privileged.orValue(false)"
+    tests = _any_of((flag, f"container.{HOST_PROCESS}"))
+    privileged = f"object.spec.{HOST_PROCESS}\n|| ({CONTAINERS}).exists(container, {tests})"
+    taints = {taint["key"] for taint in _facts("taints")}
+    known = [*_is_label_of_gpu_nodes("toleration.key")]
+    unknown = {key for key in taints if not _contains_one(key, traits.KEY_WORDS)}
+    known += _matches("toleration.key", unknown)
+    key = f"toleration.?key.hasValue() && ({_any_of(known)}%tolerations%)"
+    hints = (
+        f"{TOLERATIONS}.size() > {MOST['tolerations']}",
+        f"{TOLERATIONS}.exists(toleration, {key})",
+        f"[{PREFERENCES}].exists(terms, {_any_of(_terms(MOST_PREFERRED))})",
+    )
+    return f"({privileged}) && ({_any_of(hints)})"
+
+
+def _terms(most: Mapping[str, int]) -> Iterator[str]:
+    yield f"terms.size() > {most['terms']}"
+    yield f"terms.map(term, {EXPRESSIONS}.size()).sum() > {most['expressions']}"
+    values = "expression.?values.orValue([])"
+    sizes = f"{EXPRESSIONS}.map(expression, {values}.size()).sum()"
+    yield f"terms.map(term, {sizes}).sum() > {most['values']}"
+    excludes = 'expression.operator in ["DoesNotExist", "NotIn"]'
+    label = _any_of(_is_label("expression.key", values, 'expression.operator != "In" || '))
+    requires = f"!({excludes}) && ({label}%nodeAffinity%)"
+    yield f"terms.exists(term, {EXPRESSIONS}.exists(expression, {requires}))"
+
+
+def _topology_keys() -> Iterator[str]:
+    """Yield tests of whether a required spread or affinity to pods has a label of GPU nodes."""
+    yield f"{SPREADS}.size() > {MOST['topologySpreadConstraints']}"
+    yield f"{NEAR}.size() > {MOST['podAffinity']}"
+    spreads = f'{SPREADS}.filter(spread, spread.whenUnsatisfiable != "{SCHEDULE_ANYWAY}")'
+    keys = f"({spreads}.map(spread, spread.topologyKey)\n  + {NEAR}.map(term, term.topologyKey))"
+    yield f"{keys}.exists(key, {_any_of(_is_label_of_gpu_nodes('key'))}%nodeSelector%)"
+
+
+def _is_label(key: str, values: str, extra_test: str = "") -> Iterator[str]:
+    """Yield tests of whether a condition on a node label asks for GPU nodes.
+
+    `key` and `values` are CEL expressions: the label's key, and the list of values asked for. A
+    label that other nodes have as well asks for GPU nodes by one of its values. `extra_test` is
+    put in front of that test of the values; it must end with its operator.
+    """
+    known, shared = _known_labels()
+    yield from _of_gpu_nodes(key, known.keys() - shared)
+    by_values: dict[frozenset[str], set[str]] = {}
+    for name in shared:
+        by_values.setdefault(
+            frozenset(_starts_with("value", _leading_letters(known[name]))), set()
+        ).add(name)
+    for tests, names in sorted(by_values.items(), key=lambda pair: sorted(pair[1])):
+        test = _any_of([f"value.size() > {LONGEST['value']}", *sorted(tests)])
+        prefix = "" if names <= LABELS_OF_EVERY_NODE else extra_test
+        value = f"{values}.exists(value, {test})"
+        yield f"{_any_of(_matches(key, names))} && ({prefix}{value})"
+
+
+def _is_label_of_gpu_nodes(key: str) -> Iterator[str]:
+    """Yield tests of whether only GPU nodes have the label; `key` is a CEL expression."""
+    known, _ = _known_labels()
+    yield from _of_gpu_nodes(key, known.keys() - LABELS_OF_EVERY_NODE)
+
+
+def _of_gpu_nodes(key: str, names: Collection[str]) -> Iterator[str]:
+    yield f"{key}.size() > {LONGEST['key']}"
+    yield from _contains(key, traits.KEY_WORDS)
+    yield from _matches(key, names)
+
+
+def _known_labels() -> tuple[dict[str, set[str]], set[str]]:
+    """Return the labels of GPU nodes with their values, and those that other nodes have as well.
+
+    Labels that contain one of `KEY_WORDS` are left out, because those words have their own test.
+    """
+    known: dict[str, set[str]] = {}
+    for raw in built_in().values():
+        for name, values in raw.get("nodeLabels", {}).items():
+            known.setdefault(name, set()).update(values or ["*"])
+        for name in raw.get("nodeModes", {}):
+            known.setdefault(name, set()).add("*")
+    known = {name: v for name, v in known.items() if not _contains_one(name, traits.KEY_WORDS)}
+    shared = {
+        n
+        for n, v in known.items()
+        if any("*" in value for value in v) and "" not in _leading_letters(v)
+    }
+    return known, shared | (known.keys() & LABELS_OF_EVERY_NODE)
+
+
+# Tests in CEL, the expression language of match conditions. A parameter called `text` is a CEL
+# expression of a string, such as `variable.name`.
+
+
+def _any_of(tests: Iterable[str]) -> str:
+    """Return one expression that is true if any of `tests` is, with each test on its own line."""
+    return "\n|| ".join(test.replace("\n", "\n  ") for test in tests)
+
+
+def _contains(text: str, words: Collection[str]) -> Iterator[str]:
+    """Yield tests of whether `text` contains one of `words`.
+
+    A word that contains another word of `words` needs no test of its own.
+    """
+    for word in sorted(words):
+        if not any(other in word for other in words if other != word):
+            yield f"{text}.contains({json.dumps(word)})"
+
+
+def _starts_with(text: str, prefixes: Collection[str]) -> Iterator[str]:
+    """Yield tests of whether `text` starts with one of `prefixes`.
+
+    A prefix that starts with another one of `prefixes` needs no test of its own.
+    """
+    for prefix in sorted(prefixes):
+        if not any(prefix.startswith(other) for other in prefixes if other != prefix):
+            yield f"{text}.startsWith({json.dumps(prefix)})"
+
+
+def _matches(text: str, patterns: Collection[str]) -> Iterator[str]:
+    """Yield tests of whether `text` may match one of `patterns`, in which `*` is any text.
+
+    Only the part of a pattern before its first `*` is tested.
+    """
+    prefixes = {pattern.partition("*")[0] for pattern in patterns if "*" in pattern}
+    names = sorted(p for p in patterns if "*" not in p and not p.startswith(tuple(prefixes)))
+    if names:
+        yield f"{text} in {json.dumps(names)}"
+    yield from _starts_with(text, prefixes)
+
+
+def _leading_letters(patterns: Iterable[str]) -> set[str]:
+    """Return the letters and underscores that each of `patterns` starts with.
+
+    They are enough to tell the values of one node label apart, and cheap to test.
+    """
+    return {re.split("[^A-Za-z_]", pattern, maxsplit=1)[0] for pattern in patterns}

@@ -7,7 +7,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 
-from terminal.arguments import CommandParser
+from terminal import CommandParser
 from webhook.admission.answer import MAX_NAME_LENGTH
 from webhook.server.lifecycle import Settings
 from webhook.server.limits import Limits

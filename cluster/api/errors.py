@@ -143,7 +143,7 @@ def error_of(what: str, code: int, status: Object, retry_after: str) -> ClusterE
     """
     default = UnavailableError if code >= HTTPStatus.INTERNAL_SERVER_ERROR else ClusterError
     kind = _ERRORS.get(code, default)
-    if kind is ForbiddenError and "NamespaceTerminating" in _causes(status):
+    if kind is ForbiddenError and "NamespaceTerminating" in _cause_reasons(status):
         kind = NamespaceTerminatingError
     error = kind(f"{what} {status.get('message') or 'without a message'}")
     if isinstance(error, ExpiredError):
@@ -155,7 +155,7 @@ def error_of(what: str, code: int, status: Object, retry_after: str) -> ClusterE
     return error
 
 
-def _causes(status: Object) -> list[object]:
+def _cause_reasons(status: Object) -> list[object]:
     """The reasons of the causes in `status`.
 
     Source: Kubernetes, `staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/types.go`, StatusCause.

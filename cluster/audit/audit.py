@@ -86,7 +86,7 @@ class _Audit:
 
     def run(self) -> AuditResult:
         """Read and evaluate everything."""
-        facts = self._facts()
+        facts = self._read_facts_and_evaluate()
         pods, results = PodRemarks(self._policy.rule_set().profile, facts), self._evaluator.results
         is_missing = facts.lacks_namespace(self._namespace)
         with Progress(None, "objects") as progress:
@@ -115,7 +115,7 @@ class _Audit:
             self._identities,
         )
 
-    def _facts(self) -> Facts:
+    def _read_facts_and_evaluate(self) -> Facts:
         def on_evaluated(raw: Object) -> None:
             if self._namespace is None:
                 self._evaluate(raw)

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from cluster.audit.audit import AuditResult, audit
 from cluster.audit.policy_reports import KINDS
-from cluster.service import STATUS_PORT, port, seconds_between
+from cluster.service_options import STATUS_PORT, port, seconds_between
 from cluster.source.objects import SourceError
 from cluster.source.options import add_options, open_connection, open_source
 from lint.linter import reduce_garbage_collection
@@ -19,8 +19,7 @@ from reports.formats import Style, Writer
 from reports.outputs import plan
 from sources.policy_file import PolicyChoice
 from sources.sources import UsageError
-from terminal import use_color, use_hyperlinks, write_error
-from terminal.arguments import CommandParser
+from terminal import CommandParser, use_color, use_hyperlinks, write_error
 
 _DESCRIPTION = """\
 Evaluate the pods, workloads, quotas, LimitRanges and claims of a cluster by the rules of
@@ -139,7 +138,7 @@ def main(arguments: list[str]) -> int:
     # The files first: whoever reads standard output may close it early.
     is_written = outputs.write(results, style)
     out = sys.stdout
-    writer: Writer = import_module(f"lint.report.{outputs.on_standard_output}").write
+    writer: Writer = import_module(f"reports.formats.{outputs.on_standard_output}").write
     color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
     writer(out, results, style._replace(color=color, hyperlinks=links))
     is_kept = not (options.publish or options.events) or _keep(options, result, notes=notes)
@@ -167,10 +166,10 @@ def _refuse(why: str) -> int:
 
 def _keep(options: argparse.Namespace, result: AuditResult, *, notes: bool) -> bool:
     """Write the findings into the cluster; whether that succeeded."""
-    keeping = import_module("cluster.audit.sinks")
+    sinks = import_module("cluster.audit.sinks")
     failed: list[SourceError] = []
     try:
-        for done in keeping.keep(
+        for done in sinks.store_findings(
             open_connection(options),
             result,
             options.namespace,

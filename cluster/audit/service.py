@@ -1,8 +1,9 @@
-"""Audit a cluster again and again, and count what each audit finds."""
+"""`gpuward audit --interval`: audit a cluster again and again, and count what each audit finds."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import threading
 import time
 from collections import Counter
@@ -11,14 +12,14 @@ from typing import Any, NamedTuple
 
 import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from cluster.api.connection import Connection
-from cluster.api.errors import ClusterError, Object
+from cluster.api.errors import Object
 from cluster.audit.audit import AuditResult, audit
 from cluster.audit.policy_reports import KINDS
-from cluster.audit.sinks import keep, kept_findings
-from cluster.service import STATUS_PORT, Service, metrics_of, repeat, run_or_report
+from cluster.audit.sinks import findings_to_store, store_findings
+from cluster.control_loop import Controller, ControlLoop, StoppedError, run_loop
+from cluster.service_options import STATUS_PORT
 from cluster.source.api_server import ApiServerSource
 from cluster.source.objects import SourceError
 from policies.loading import PolicyError
@@ -26,6 +27,7 @@ from reports.findings import LocatedFinding
 from sources.policy_file import PolicyChoice
 
 _Counts = Counter[tuple[str, ...]]  # by the values of labels
+_log = structlog.get_logger("gpuward.audit")
 _LOGGED = 20  # messages of one audit
 _STALE_SECONDS = 7200.0  # an audit of a large cluster, with attempts that fail, takes less
 _GAUGES = {
@@ -39,10 +41,6 @@ _GAUGES = {
 }
 
 
-class StoppedError(Exception):
-    """The process is told to end in the middle of an audit."""
-
-
 class AuditRun(NamedTuple):
     """One audit, and the findings of it that are reported."""
 
@@ -50,8 +48,8 @@ class AuditRun(NamedTuple):
     findings: Sequence[LocatedFinding]
 
 
-class AuditController(Collector):
-    """Audits at each `reconcile()`.
+class AuditController(Controller):
+    """Audits in each pass.
 
     `audit` makes one audit and keeps its findings; what it cannot keep is given to its argument. It
     raises ClusterError, PolicyError, SourceError or StoppedError. The findings of
@@ -66,41 +64,42 @@ class AuditController(Collector):
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(
+            _log,
+            "audit incomplete",
+            expected=(PolicyError, SourceError),
+            stale_seconds=_STALE_SECONDS,
+            idle_seconds=math.inf,  # users choose the time between two audits
+            monotonic=monotonic,
+        )
         self._audit = audit
         self._counted = frozenset(counted_namespaces)
         self._now = now
-        self._monotonic = monotonic
-        self._began_at: float | None = None
         self._findings: _Counts = Counter()
         self._by_namespace: _Counts = Counter()
         self._unlisted: frozenset[str] = frozenset()
         self._gauges = dict.fromkeys(_GAUGES, 0.0)
-        self._failures = 0
         self._logged: set[str] = set()
 
-    def reconcile(self) -> None:
-        """One audit. Errors are logged, and counted; the next audit makes up for it."""
-        errors: list[str] = []
-        self._began_at = began_at = self._monotonic()
-        try:
-            found = self._audit(lambda error: errors.append(str(error)))
-        except StoppedError:
-            return
-        except (ClusterError, PolicyError, SourceError) as error:
-            self._note([str(error)], [])
-            self._failures += 1
-        except Exception:  # noqa: BLE001  # the next audit may succeed
-            _log.exception("audit failed")
-            self._failures += 1
-        else:
-            self._count(found, began_at, is_success=found.result.saw_all and not errors)
-            results = found.result.results
-            self._note(
-                [*errors, *(item.message for item in results.not_evaluated)],
-                [remark.message for remark in results.remarks],
-            )
-        finally:
-            self._began_at = None
+    def _reconcile(self, report: Callable[[Exception | str], None]) -> None:
+        began_at = self._monotonic()
+        errors: list[SourceError] = []
+        found = self._audit(errors.append)
+        results = found.result.results
+        is_success = found.result.saw_all and not errors
+        self._count(found, began_at, is_success=is_success)
+        for error in errors:
+            report(error)
+        self.failures += not (is_success or errors)  # those of the pass are counted anyway
+        before, self._logged = self._logged, set()
+        for log, event, field, found_now in (
+            (_log.error, "audit incomplete", "error", results.not_evaluated),
+            (_log.warning, "audit remark", "remark", results.remarks),
+        ):
+            texts = [item.message for item in found_now]
+            for text in [text for text in texts if text not in before][:_LOGGED]:
+                log(event, **{field: text})
+            self._logged.update(texts)
 
     def _count(self, found: AuditRun, began_at: float, *, is_success: bool) -> None:
         result, gauges = found.result, self._gauges
@@ -119,7 +118,6 @@ class AuditController(Collector):
         gauges["audit_duration_seconds"] = seconds = self._monotonic() - began_at
         if is_success:
             gauges["audit_success_timestamp_seconds"] = self._now()
-        self._failures += not is_success
         levels = Counter(located.level for located in found.findings)
         _log.info(
             "audited",
@@ -128,24 +126,6 @@ class AuditController(Collector):
             warnings=levels["warning"],
             seconds=round(seconds, 1),
         )
-
-    def _note(self, errors: list[str], remarks: list[str]) -> None:
-        """Log what was not so at the last audit."""
-        before, self._logged = self._logged, {*errors, *remarks}
-        for text in [text for text in errors if text not in before][:_LOGGED]:
-            _log.error("audit incomplete", error=text)
-        for text in [text for text in remarks if text not in before][:_LOGGED]:
-            _log.warning("audit remark", remark=text)
-
-    @property
-    def alive(self) -> bool:
-        """Whether audits still end, well or badly: a restart would not help a failing one."""
-        began_at = self._began_at
-        return began_at is None or self._monotonic() - began_at <= _STALE_SECONDS
-
-    def metrics(self) -> bytes:
-        """The metrics in Prometheus' text format."""
-        return metrics_of(self)
 
     def collect(self) -> Iterator[Metric]:
         """The metrics of the last audit."""
@@ -162,7 +142,7 @@ class AuditController(Collector):
         for name, text in _GAUGES.items():
             yield GaugeMetricFamily(f"gpuward_{name}", text, self._gauges[name])
         text = "Audits that failed, did not see all there is, or could not keep what they found."
-        yield CounterMetricFamily("gpuward_audit_failures", text, self._failures)
+        yield CounterMetricFamily("gpuward_audit_failures", text, self.failures)
 
 
 def _labelled(name: str, text: str, labels: Sequence[str], counts: _Counts) -> Metric:
@@ -172,29 +152,22 @@ def _labelled(name: str, text: str, labels: Sequence[str], counts: _Counts) -> M
     return family
 
 
-# `gpuward audit --interval`: the audit as a program that runs in a cluster.
-
-_log = structlog.get_logger("gpuward.audit")
-
-
 def run(options: argparse.Namespace) -> int:
     """Audit until SIGTERM or SIGINT; the exit status."""
 
-    def make() -> Service:
+    def make() -> ControlLoop:
         connection = _StoppableConnection.like_kubectl(options.kubeconfig, options.context)
         controller = AuditController(
             lambda on_error: _audit(options, connection, on_error), options.counted_namespaces
         )
-        again = repeat(controller.reconcile, options.interval)
 
-        def run_until(stop: threading.Event) -> None:
+        def stop_requests_with(stop: threading.Event) -> None:
             connection.stop = stop
-            again(stop)
 
-        return Service(run_until, lambda: controller.alive, controller.metrics)
+        return ControlLoop((controller,), options.interval, stop_requests_with)
 
     port = STATUS_PORT if options.status_port is None else options.status_port
-    return run_or_report(make, port, "audit", failed=2)
+    return run_loop(make, port, "audit", failed=2)
 
 
 def _audit(
@@ -207,7 +180,7 @@ def _audit(
     source = ApiServerSource(connection, connection.wait)
     only_refused = options.mode == "deny"
     result = audit(source, policy, options.namespace, only_refused=only_refused)
-    for done in keep(
+    for done in store_findings(
         connection,
         result,
         options.namespace,
@@ -218,7 +191,7 @@ def _audit(
         wait=connection.wait,
     ):
         _log.info("kept", what=done)
-    return AuditRun(result, kept_findings(result, notes=options.notes))
+    return AuditRun(result, findings_to_store(result, notes=options.notes))
 
 
 class _StoppableConnection(Connection):

@@ -130,12 +130,12 @@ def _write(
 # Keep what an audit has found in the cluster: in reports, and in Events.
 
 
-def kept_findings(result: AuditResult, *, notes: bool) -> list[LocatedFinding]:
+def findings_to_store(result: AuditResult, *, notes: bool) -> list[LocatedFinding]:
     """The findings that are kept: with `notes`, notes too."""
     return [found for found in result.results.findings if notes or found.level != "note"]
 
 
-def keep(
+def store_findings(
     connection: Connection,
     result: AuditResult,
     namespace: str | None,
@@ -150,7 +150,7 @@ def keep(
 
     What cannot be written is given to `on_error`. `wait` waits so many seconds.
     """
-    findings = kept_findings(result, notes=notes)
+    findings = findings_to_store(result, notes=notes)
     # What could not be listed, or evaluated, may still have what an earlier audit found in it.
     more = ""
     if not result.listed_all:

@@ -10,43 +10,39 @@ import base64
 import binascii
 import datetime
 import hashlib
-import random
 import socket
 import ssl
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
 import structlog
 from cryptography import x509
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from certs.authority import service_names
 from certs.clock import utc_now
-from certs.keypairs import bundle, fingerprint, parse_certificates
+from certs.keypairs import KeyPair, bundle, fingerprint, parse_certificates
 from certs.rotation import Change, Observation, RotationPolicy, SecretKind, decide
 from certs.secrets import CertificateState, decode, encode_authority, encode_serving
 from cluster.api.client import KubernetesCluster
 from cluster.api.connection import Connection
 from cluster.api.errors import (
     Cluster,
-    ClusterError,
     ConfigurationKind,
     ConfigurationRef,
-    ConflictError,
     Object,
 )
-from cluster.controllers.certificate_status import Status
-from cluster.controllers.leader_election import LeaderElection
-from cluster.webhooks.watch import RegistrationWatch, make_policy_watch, make_watch
-
-# Keep the CA bundle in the webhook configurations, whatever others write there.
+from cluster.control_loop import Controller, ControlLoop, LeaderElection
+from cluster.webhooks.watch import make_policy_watch, make_watch
 
 
 class CaBundlePublisher:
-    """Publishes the bundle to `configurations`; those that do not exist are ignored.
+    """Keeps the CA bundle in `configurations`, whatever others write there.
+
+    Configurations that do not exist are ignored.
 
     `on_write` is called with each configuration that was written, and the names of its webhooks.
     """
@@ -97,6 +93,23 @@ class CaBundlePublisher:
         return True
 
 
+_STALE_INTERVALS = 5
+_Gauge, _Counter = GaugeMetricFamily, CounterMetricFamily
+_METRICS = (
+    ("leader", _Gauge, "1 if this process holds the Lease."),
+    ("reconciliations", _Counter, "Reconciliations that ended, including those that failed."),
+    (
+        "reconciliation_failures",
+        _Counter,
+        "Reconciliations in which the API server refused a request or did not answer.",
+    ),
+    ("ca_bundle_writes", _Counter, "Times that a webhook configuration lacked the CA bundle."),
+    ("authorities", _Gauge, "Authorities in the CA bundle; more than 1 during a rotation."),
+    ("authority_expiry_seconds", _Gauge, "Seconds until the signing authority expires."),
+    ("certificate_expiry_seconds", _Gauge, "Seconds until the newest certificate expires."),
+    ("replicas", _Gauge, "Addresses behind the headless Service."),
+    ("replicas_current", _Gauge, "Of these, addresses that serve the newest certificate."),
+)
 _MAX_STEPS = 8  # of one reconciliation; the first certificate takes three
 _LEASE_INTERVALS = 4
 _log = structlog.get_logger("gpuward.certs")
@@ -127,12 +140,8 @@ class ControllerConfig(NamedTuple):
     also_trusted: Sequence[x509.Certificate] = ()
 
 
-class Controller:
-    """Keeps the certificates of `config` as `policy` demands; `identity` names this process.
-
-    `watch` compares the webhook configurations after each reconciliation, and `check_policy` is
-    called then, also in a process that does not hold the Lease.
-    """
+class CertificateController(Controller):
+    """Keeps the certificates of `config` as `policy` demands; `identity` names this process."""
 
     def __init__(
         self,
@@ -143,81 +152,48 @@ class Controller:
         identity: str,
         replicas: ServedCertificates,
         clocks: Clocks | None = None,
-        watch: RegistrationWatch | None = None,
-        check_policy: Callable[[], None] | None = None,
     ) -> None:
-        self._cluster = cluster
-        self._config = config
-        self._policy = policy
-        self._replicas = replicas
-        self._clocks = clocks or Clocks()
-        self.status = Status(self._clocks.now, self._clocks.monotonic, 5 * config.interval_seconds)
-        self._watch = watch
-        self._check_policy = check_policy
-        if watch is not None:
-            self.status.add(watch)
-        self._leader_election = LeaderElection(
+        self._clocks = clocks = clocks or Clocks()
+        self._election = LeaderElection(
             cluster,
             config.lease,
             identity,
             seconds=_LEASE_INTERVALS * config.interval_seconds,
-            monotonic=self._clocks.monotonic,
-            clock=self._clocks.now,
+            monotonic=clocks.monotonic,
+            clock=clocks.now,
         )
+        super().__init__(
+            _log,
+            "reconciliation failed",
+            stale_seconds=_STALE_INTERVALS * config.interval_seconds,
+            leader=self._election,
+            monotonic=clocks.monotonic,
+        )
+        self._cluster = cluster
+        self._config = config
+        self._policy = policy
+        self._replicas = replicas
         self._publisher = CaBundlePublisher(
-            cluster, config.configurations, self._clocks.monotonic, self._on_write
+            cluster, config.configurations, clocks.monotonic, self._on_write
         )
+        self._state = CertificateState()
+        self._served: Mapping[str, str | None] | None = None
+        self.published = 0
+        """How many times a configuration lacked the CA bundle."""
 
-    def run(self, stop: threading.Event) -> None:
-        """Reconcile until `stop` is set, then release the Lease."""
-        spread = random.SystemRandom()
-        while not stop.is_set():
-            self.reconcile()
-            if self._watch is not None:
-                self._watch.compare()
-            if self._check_policy is not None:
-                self._check_policy()
-            stop.wait(self._config.interval_seconds * spread.uniform(0.9, 1.1))
-        try:
-            self._leader_election.release()
-        except ClusterError as error:
-            _log.warning("lease not released", error=str(error))
-
-    def reconcile(self) -> bool:
-        """Do all that can be done now; whether it succeeded. Errors are logged and counted."""
-        try:
-            self.status.is_leader = self._leader_election.acquire()
-            if self.status.is_leader:
-                self._rotate()
-        except ConflictError as error:
-            # The next reconciliation sees what somebody else wrote.
-            _log.info("conflict", error=str(error))
-        except ClusterError as error:
-            _log.error("reconciliation failed", error=str(error))
-            self.status.finish(failed=True)
-            return False
-        except Exception:  # noqa: BLE001  # the outermost loop
-            # Most likely a bug. The next reconciliation may succeed, and a process that ends would
-            # forget for how long the bundle has been published.
-            _log.exception("reconciliation failed")
-            self.status.finish(failed=True)
-            return False
-        self.status.finish(failed=False)
-        return True
-
-    def _rotate(self) -> None:
-        replicas = self._replicas()
+    def _reconcile(self, _report: object) -> None:
+        self._served = served = self._replicas()
         for _ in range(_MAX_STEPS):
             secrets = {
                 SecretKind.AUTHORITY: self._cluster.get_secret(self._config.authority_secret),
                 SecretKind.SERVING: self._cluster.get_secret(self._config.serving_secret),
             }
             state = decode(_data(secrets[SecretKind.AUTHORITY]), _data(secrets[SecretKind.SERVING]))
-            self.status.observe(state, replicas)
+            self._state = state
             trusted = bundle((*state.trusted, *self._config.also_trusted))
-            observation = Observation(self._publisher.publish(trusted), replicas)
+            observation = Observation(self._publisher.publish(trusted), served)
             change = decide(state, observation, self._clocks.now(), self._policy)
-            if change is None or not self._leader_election.held:
+            if change is None or not self._election.held:
                 return
             self._write(change, secrets[change.secret])
 
@@ -230,13 +206,43 @@ class Controller:
         _log.info("secret written", secret=name, why=change.reason, **_log_fields(change.state))
 
     def _on_write(self, configuration: ConfigurationRef, webhooks: Sequence[str]) -> None:
-        self.status.published += 1
+        self.published += 1
         _log.info(
             "CA bundle written",
             kind=configuration.kind.value,
             configuration=configuration.name,
             webhooks=list(webhooks),
         )
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of one scrape."""
+        values = self._values()
+        for name, family, text in _METRICS:
+            if (value := values[name]) is not None:
+                yield family(f"gpuward_certs_{name}", text, value)
+
+    def _values(self) -> dict[str, float | None]:
+        state, replicas = self._state, self._served
+        newest = fingerprint(state.leaf.certificate) if state.leaf else None
+        current = None
+        if replicas is not None and newest is not None:
+            current = sum(served == newest for served in replicas.values())
+        return {
+            "leader": int(self.is_leader),
+            "reconciliations": self.passes,
+            "reconciliation_failures": self.failures,
+            "ca_bundle_writes": self.published,
+            "authorities": len(state.trusted),
+            "authority_expiry_seconds": self._seconds_left(state.signer),
+            "certificate_expiry_seconds": self._seconds_left(state.leaf),
+            "replicas": None if replicas is None else len(replicas),
+            "replicas_current": current,
+        }
+
+    def _seconds_left(self, pair: KeyPair | None) -> float | None:
+        if pair is None:
+            return None
+        return (pair.certificate.not_valid_after_utc - self._clocks.now()).total_seconds()
 
 
 def _log_fields(state: CertificateState) -> dict[str, str | int]:
@@ -305,11 +311,8 @@ def _fingerprint(address: str, port: int, server_name: str) -> str | None:
     return hashlib.sha256(certificate).hexdigest() if certificate else None
 
 
-# Make the controller from the options of the command line.
-
-
-def make_controller(options: argparse.Namespace) -> Controller:
-    """The controller that `options` describe.
+def make_loop(options: argparse.Namespace) -> ControlLoop:
+    """The controller of the certificates, and the watches that run beside it, as `options` say.
 
     Raises ClusterError without credentials, CertificateError if `also_trust` is broken.
     """
@@ -336,23 +339,23 @@ def make_controller(options: argparse.Namespace) -> Controller:
         options.interval,
         parse_certificates((options.also_trust or "").encode()),
     )
-    watch, check_policy = None, None
-    if expected := options.expected_registration:
-        connection = Connection.in_cluster(options.kubeconfig)
-        watch = make_watch(connection, expected, options.settle_seconds, options.interval)
-    if options.policy:
-        connection = Connection.in_cluster(options.kubeconfig)
-        check_policy = make_policy_watch(connection, options.policy).check
     host = f"{options.headless_service}.{options.namespace}.svc"
-    return Controller(
-        KubernetesCluster(options.namespace, options.kubeconfig),
-        config,
-        policy,
-        identity=options.identity,
-        replicas=partial(served_certificates, host, options.serving_port, names[-1]),
-        watch=watch,
-        check_policy=check_policy,
-    )
+    controllers: list[Controller] = [
+        CertificateController(
+            KubernetesCluster(options.namespace, options.kubeconfig),
+            config,
+            policy,
+            identity=options.identity,
+            replicas=partial(served_certificates, host, options.serving_port, names[-1]),
+        )
+    ]
+    connection = partial(Connection.in_cluster, options.kubeconfig)
+    if expected := options.expected_registration:
+        settle_seconds, interval = options.settle_seconds, options.interval
+        controllers.append(make_watch(connection(), expected, settle_seconds, interval))
+    if options.policy:
+        controllers.append(make_policy_watch(connection(), options.policy))
+    return ControlLoop(controllers, options.interval)
 
 
 def _split_names(text: str | None) -> list[str]:

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from certs.serving import ServingCertificate
-from cluster.service import STATUS_PORT, port
-from terminal import printable, write_error
-from terminal.arguments import CommandParser
+from cluster.service_options import STATUS_PORT, port
+from terminal import CommandParser, printable, write_error
 
 _EPILOG = (
     "An option that is missing is read from an environment variable: --namespace from "
@@ -153,18 +152,13 @@ def _run(options: argparse.Namespace) -> int:
     if missing:
         return _fail(f"not given: --{', --'.join(missing)}", 2)
     from certs.keypairs import CertificateError  # noqa: PLC0415
-    from cluster.controllers.certificates import make_controller  # noqa: PLC0415
-    from cluster.service import Service, run_or_report  # noqa: PLC0415  # `check` needs none of these
+    from cluster.control_loop import run_loop  # noqa: PLC0415  # `check` needs none of these
+    from cluster.controllers.certificates import make_loop  # noqa: PLC0415
 
     options.identity = f"{options.identity}_{secrets.token_hex(4)}"
 
-    def make() -> Service:
-        controller = make_controller(options)
-        status = controller.status
-        return Service(controller.run, lambda: status.alive, status.metrics)
-
     try:
-        return run_or_report(make, options.status_port, "certs")
+        return run_loop(lambda: make_loop(options), options.status_port, "certs")
     except CertificateError as error:
         return _fail(f"--also-trust: {error}", 2)
 

@@ -1,4 +1,7 @@
-"""Accept GpuExceptions as the policy allows: write their conditions, and the webhook's file."""
+"""`gpuward exceptions run`: accept GpuExceptions as far as the policy lets their namespaces.
+
+The controller writes the condition of each object, and the file that the webhook reads.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from typing import Any
 
 import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from cluster.api.client import GpuExceptions
 from cluster.api.errors import ClusterError, ConflictError, MissingError, Object
-from cluster.service import add_service_options, metrics_of
+from cluster.control_loop import Controller
+from cluster.service_options import add_service_options
 from policies.controller_files import (
     EXCEPTIONS_FILE,
     ExceptionsFile,
@@ -26,15 +29,48 @@ from policies.controller_files import (
     parse_exceptions,
 )
 from policies.gpu_exceptions import Acceptance, Reason, acceptances
-from policies.loading import PolicyError
+from policies.loading import PolicyError, load_policy_file
 from policies.policy import Policy
-from policies.policy_files import load_policy_file
 from rules.base.json_values import as_object, as_objects
-from terminal.arguments import CommandParser
-
-# The condition `Accepted` of a GpuException.
+from terminal import CommandParser
 
 ACCEPTED = "Accepted"
+"""The type of the condition of a GpuException."""
+RENEW_SECONDS = 600.0
+"""How often the file is written though nothing has changed; the webhook uses it for an hour."""
+MAX_STATUS_WRITES = 200
+"""How many conditions one pass writes; the next one writes the others."""
+_MAX_CHANGES = 5_000
+_WRITING_SECONDS = 60.0
+_STALE_SECONDS = 600.0  # a pass takes less
+_log = structlog.get_logger("gpuward.exceptions")
+
+
+class PolicySource:
+    """The policy in the file `path`; if it cannot be used, the last one, or else the fallback.
+
+    The webhook does the same, so both go by the same policy.
+    """
+
+    def __init__(self, path: str, fallback: str | None = None) -> None:
+        self._path = path
+        self._fallback = fallback
+        self._last: Policy | None = None
+        self._error = ""
+
+    def load(self) -> Policy:
+        """The policy as it is now. PolicyError if there is none that can be used."""
+        try:
+            self._last = load_policy_file(self._path, [])
+        except PolicyError as error:
+            if str(error) != self._error:
+                self._error = str(error)
+                _log.error("policy refused", error=self._error)
+            if self._last is None and self._fallback is None:
+                raise
+            return self._last or load_policy_file(self._fallback, [])
+        self._error = ""
+        return self._last
 
 
 def with_condition(
@@ -60,18 +96,8 @@ def with_condition(
     return None if condition == before else [*others, condition]
 
 
-RENEW_SECONDS = 600.0
-"""How often the file is written though nothing has changed; the webhook uses it for an hour."""
-MAX_STATUS_WRITES = 200
-"""How many conditions one pass writes; the next one writes the others."""
-_MAX_CHANGES = 5_000
-_WRITING_SECONDS = 60.0
-_STALE_SECONDS = 600.0  # a pass takes less
-_log = structlog.get_logger("gpuward.exceptions")
-
-
-class ExceptionsController(Collector):
-    """Compares all GpuExceptions with the policy at each `reconcile()`.
+class ExceptionsController(Controller):
+    """Compares all GpuExceptions with the policy in each pass.
 
     `load_policy` returns the present policy, or raises PolicyError.
     """
@@ -84,33 +110,20 @@ class ExceptionsController(Collector):
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(
+            _log,
+            "GpuExceptions not checked",
+            expected=(PolicyError,),
+            stale_seconds=_STALE_SECONDS,
+            monotonic=monotonic,
+        )
         self._cluster = cluster
         self._load_policy = load_policy
         self._now = now
-        self._monotonic = monotonic
-        self._ended_at = monotonic()
         self._counts: Counter[Reason] = Counter()
         self._checked_at = 0.0
-        self._failures = 0
-        self._error = ""
 
-    def reconcile(self) -> None:
-        """One pass. Errors are logged, and counted; the next pass makes up for it."""
-        try:
-            self._reconcile()
-        except (ClusterError, PolicyError) as error:
-            self._failures += 1
-            if str(error) != self._error:
-                self._error = str(error)
-                _log.error("GpuExceptions not checked", error=self._error)
-        except Exception:  # noqa: BLE001  # the next pass may succeed
-            self._failures += 1
-            _log.exception("GpuExceptions not checked")
-        else:
-            self._error = ""
-        self._ended_at = self._monotonic()
-
-    def _reconcile(self) -> None:
+    def _reconcile(self, _report: object) -> None:
         policy = self._load_policy()
         now = datetime.datetime.fromtimestamp(self._now(), tz=datetime.UTC)
         counts: Counter[Reason] = Counter()
@@ -157,15 +170,6 @@ class ExceptionsController(Collector):
         # Other keys have no owner.
         self._cluster.update_config_map({**config_map, "data": data, "binaryData": None})
 
-    @property
-    def alive(self) -> bool:
-        """Whether passes still end, well or badly: a restart would not help a failing one."""
-        return self._monotonic() - self._ended_at <= _STALE_SECONDS
-
-    def metrics(self) -> bytes:
-        """The metrics in Prometheus' text format."""
-        return metrics_of(self)
-
     def collect(self) -> Iterator[Metric]:
         """The metrics."""
         objects = GaugeMetricFamily(
@@ -182,7 +186,7 @@ class ExceptionsController(Collector):
             self._checked_at,
         )
         yield CounterMetricFamily(
-            "gpuward_gpu_exceptions_failures", "Comparisons that failed.", self._failures
+            "gpuward_gpu_exceptions_failures", "Comparisons that failed.", self.failures
         )
 
 
@@ -212,8 +216,6 @@ def _is_fresh(text: str, file: ExceptionsFile) -> bool:
     same = json.dumps(found.objects) == json.dumps(file.objects)
     return same and 0 <= age < RENEW_SECONDS
 
-
-# The command `gpuward exceptions`: run the controller for GpuExceptions.
 
 _DESCRIPTION = """\
 Compare the GpuExceptions of all namespaces with what the policy allows, every 15
@@ -257,44 +259,13 @@ def _run(options: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT; the exit status."""
     from cluster.api.client import KubernetesGpuExceptions  # noqa: PLC0415
     from cluster.api.connection import Connection  # noqa: PLC0415  # --help needs none of this
-    from cluster.service import Service, repeat, run_or_report  # noqa: PLC0415
+    from cluster.control_loop import ControlLoop, run_loop  # noqa: PLC0415
 
-    def make() -> Service:
+    def make() -> ControlLoop:
         connection = Connection.in_cluster(options.kubeconfig)
         cluster = KubernetesGpuExceptions(connection, options.namespace, options.config_map)
         policy = PolicySource(options.policy, options.fallback_policy)
         controller = ExceptionsController(cluster, policy.load)
-        run = repeat(controller.reconcile, options.interval)
-        return Service(run, lambda: controller.alive, controller.metrics)
+        return ControlLoop((controller,), options.interval)
 
-    return run_or_report(make, options.status_port, "exceptions")
-
-
-# The policy that the controller goes by: that of the webhook.
-
-
-class PolicySource:
-    """The policy in the file `path`; if it cannot be used, the last one, or else the fallback.
-
-    The webhook does the same, so both go by the same policy.
-    """
-
-    def __init__(self, path: str, fallback: str | None = None) -> None:
-        self._path = path
-        self._fallback = fallback
-        self._last: Policy | None = None
-        self._error = ""
-
-    def load(self) -> Policy:
-        """The policy as it is now. PolicyError if there is none that can be used."""
-        try:
-            self._last = load_policy_file(self._path, [])
-        except PolicyError as error:
-            if str(error) != self._error:
-                self._error = str(error)
-                _log.error("policy refused", error=self._error)
-            if self._last is None and self._fallback is None:
-                raise
-            return self._last or load_policy_file(self._fallback, [])
-        self._error = ""
-        return self._last
+    return run_loop(make, options.status_port, "exceptions")

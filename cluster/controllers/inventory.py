@@ -1,4 +1,4 @@
-"""Keep the inventory in its ConfigMaps up to date."""
+"""`gpuward inventory run`: keep what the webhook knows of other objects up to date."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Protocol
 
 import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-from cluster.api.errors import ClusterError, Object
-from cluster.service import add_service_options, metrics_of
+from cluster.api.errors import Object
+from cluster.control_loop import Controller
+from cluster.service_options import add_service_options
 from cluster.source.objects import (
     CLAIM_TEMPLATES,
     CLAIMS,
@@ -40,10 +40,7 @@ from rules.base.json_values import as_object
 from rules.inventory.inventory import Inventory
 from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder, variables_of_runtimes
-from terminal import write_error
-from terminal.arguments import CommandParser
-
-# List what the webhook is to know of other objects.
+from terminal import CommandParser, write_error
 
 # Quotas and limits of namespaces are not listed: the API server itself compares pods with them.
 ALWAYS = (RUNTIME_CLASSES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS)
@@ -105,8 +102,8 @@ class Stored(Protocol):
         """Replace it."""
 
 
-class InventoryController(Collector):
-    """Lists the inventory at each `reconcile()`, and writes one part into each of `config_maps`.
+class InventoryController(Controller):
+    """Lists the inventory in each pass, and writes one part into each of `config_maps`.
 
     `profile` returns the profile of the present policy, or raises PolicyError.
     """
@@ -122,48 +119,34 @@ class InventoryController(Collector):
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(
+            _log,
+            "inventory incomplete",
+            expected=(PolicyError, SourceError, TooLargeError),
+            stale_seconds=_STALE_SECONDS,
+            monotonic=monotonic,
+        )
         self._source = source
         self._config_maps = config_maps
         self._profile = profile
         self._reads_config_maps = reads_config_maps
         self._reads_nodes = reads_nodes
         self._now = now
-        self._monotonic = monotonic
-        self._ended_at = monotonic()
         self._checked_at = 0.0
         self._objects = 0
-        self._failures = 0
-        self._errors: list[str] = []
 
-    def reconcile(self) -> None:
-        """One pass. Errors are logged, and counted; the next pass makes up for it."""
-        errors: list[str] = []
-        try:
-            self._reconcile(lambda error: errors.append(str(error)))
-        except (ClusterError, PolicyError, SourceError, TooLargeError) as error:
-            errors.append(str(error))
-        except Exception:  # noqa: BLE001  # the next pass may succeed
-            self._failures += 1
-            _log.exception("inventory not written")
-        self._failures += bool(errors)
-        for text in errors:
-            if text not in self._errors:
-                _log.error("inventory incomplete", error=text)
-        self._errors = errors
-        self._ended_at = self._monotonic()
-
-    def _reconcile(self, on_error: Callable[[SourceError], object]) -> None:
+    def _reconcile(self, report: Callable[[Exception], object]) -> None:
         now = datetime.datetime.fromtimestamp(self._now(), tz=datetime.UTC)
         inventory = list_inventory(
             self._source,
             self._profile(),
             reads_config_maps=self._reads_config_maps,
             reads_nodes=self._reads_nodes,
-            on_error=on_error,
+            on_error=report,
         )
         stored = [config_map.get() for config_map in self._config_maps]
         if not _is_fresh(stored, now, inventory):
-            texts = self._texts(CheckedInventory(now, inventory), on_error)
+            texts = self._texts(CheckedInventory(now, inventory), report)
             for part, (config_map, raw) in enumerate(zip(self._config_maps, stored, strict=True)):
                 # Other keys have no owner.
                 data = {file_name(part): texts[part]}
@@ -185,15 +168,6 @@ class InventoryController(Collector):
             on_error(SourceError(why))
             return format_inventory(checked._replace(inventory=kept), parts)
 
-    @property
-    def alive(self) -> bool:
-        """Whether passes still end, well or badly: a restart would not help a failing one."""
-        return self._monotonic() - self._ended_at <= _STALE_SECONDS
-
-    def metrics(self) -> bytes:
-        """The metrics in Prometheus' text format."""
-        return metrics_of(self)
-
     def collect(self) -> Iterator[Metric]:
         """The metrics."""
         yield GaugeMetricFamily(
@@ -207,7 +181,7 @@ class InventoryController(Collector):
         yield CounterMetricFamily(
             "gpuward_inventory_failures",
             "Comparisons that failed, or had to leave something out.",
-            self._failures,
+            self.failures,
         )
 
 
@@ -221,8 +195,6 @@ def _is_fresh(stored: Sequence[Object], now: datetime.datetime, inventory: Inven
     age = (now - found.checked_at).total_seconds()
     return found.inventory == inventory and 0 <= age < RENEW_SECONDS
 
-
-# The command `gpuward inventory`: run the controller for the webhook's inventory.
 
 _DESCRIPTION = """\
 List what rules may need to know of other objects, every minute, and write it into
@@ -292,11 +264,11 @@ def _run(options: argparse.Namespace) -> int:
         return 2
     from cluster.api.client import StoredConfigMap  # noqa: PLC0415  # --help needs none of this
     from cluster.api.connection import Connection  # noqa: PLC0415
+    from cluster.control_loop import ControlLoop, run_loop  # noqa: PLC0415
     from cluster.controllers.gpu_exceptions import PolicySource  # noqa: PLC0415
-    from cluster.service import Service, repeat, run_or_report  # noqa: PLC0415
     from cluster.source.api_server import ApiServerSource  # noqa: PLC0415
 
-    def make() -> Service:
+    def make() -> ControlLoop:
         connection = Connection.in_cluster(options.kubeconfig)
         policy = PolicySource(options.policy, options.fallback_policy)
         controller = InventoryController(
@@ -309,7 +281,6 @@ def _run(options: argparse.Namespace) -> int:
             reads_config_maps=options.read_config_maps,
             reads_nodes=options.read_nodes,
         )
-        run = repeat(controller.reconcile, options.interval)
-        return Service(run, lambda: controller.alive, controller.metrics)
+        return ControlLoop((controller,), options.interval)
 
-    return run_or_report(make, options.status_port, "inventory")
+    return run_loop(make, options.status_port, "inventory")

@@ -25,10 +25,8 @@ from cluster.doctor.rows import Row, as_table, exit_status, to_document
 from cluster.source.objects import ObjectSource, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
-from policies.loading import PolicyError
-from policies.policy_files import load_policy_or_config_map
-from terminal import use_color, write_error
-from terminal.arguments import CommandParser
+from policies.loading import PolicyError, load_policy_or_config_map
+from terminal import CommandParser, use_color, write_error
 
 _DESCRIPTION = """\
 Check that a cluster is fit for GPUs and for gpuward: the webhook's own health, other

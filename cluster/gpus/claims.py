@@ -52,7 +52,7 @@ class DevicePool:
             self._bus_id(raw): as_text(raw.get("name"))
             for spec in specs
             for _, raw in as_objects(spec.get("devices"))
-            if self._text(raw, "type") == "gpu"
+            if self._attribute(raw, "type") == "gpu"
         }
 
     def device(self, spec: Mapping[str, Any], raw: Mapping[str, Any]) -> Device:
@@ -71,7 +71,7 @@ class DevicePool:
             self._driver,
             as_text(spec.get("nodeName")) or as_text(content.get("nodeName")),
             f"{self._name}/{card or as_text(raw.get('name'))}",
-            self._text(raw, "productName"),
+            self._attribute(raw, "productName"),
             part_of(sum(consumed.values()), whole),
             {name: amount_of(as_object(value).get("value")) for name, value in capacity.items()},
             any(as_text(taint.get("effect")) in _EFFECTS for _, taint in taints),
@@ -82,13 +82,15 @@ class DevicePool:
 
         Source: NVIDIA/k8s-dra-driver-gpu cmd/gpu-kubelet-plugin/deviceinfo.go, `VfioDeviceInfo`
         """
-        is_passed = self._text(raw, "type") == "vfio"
+        is_passed = self._attribute(raw, "type") == "vfio"
         return self._card_by_bus_id.get(self._bus_id(raw), "") if is_passed else ""
 
     def _bus_id(self, raw: Mapping[str, Any]) -> str:
-        return self._text(raw, "resource.kubernetes.io/pciBusID") or self._text(raw, "pcieBusID")
+        return self._attribute(raw, "resource.kubernetes.io/pciBusID") or self._attribute(
+            raw, "pcieBusID"
+        )
 
-    def _text(self, raw: Mapping[str, Any], name: str) -> str:
+    def _attribute(self, raw: Mapping[str, Any], name: str) -> str:
         """An attribute of a device, which may be qualified by the name of the driver."""
         attributes = as_object(_content(raw).get("attributes"))
         found = as_object(attributes.get(name) or attributes.get(f"{self._driver}/{name}"))
@@ -265,7 +267,7 @@ def allocated_claims(
 def waiting_devices(claim: Mapping[str, Any], profile: Profile) -> Mapping[str, int]:
     """The devices of GPU classes that a claim asks for, by class; empty once it is allocated.
 
-    Of alternatives the first counts, which the scheduler tries first.
+    Of a request with alternatives, only the first one counts: the scheduler tries it first.
     """
     waiting: dict[str, int] = {}
     if as_object(claim.get("status")).get("allocation"):

@@ -31,12 +31,10 @@ from cluster.gpus.usage import Usage
 from cluster.source.objects import NODES, PODS, ObjectSource, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
-from policies.loading import PolicyError
-from policies.policy_files import load_policy_or_config_map
+from policies.loading import PolicyError, load_policy_or_config_map
 from rules.base.json_values import as_object, as_text
 from rules.profile.profile import Profile
-from terminal import printable, use_color, write_error
-from terminal.arguments import CommandParser
+from terminal import CommandParser, printable, use_color, write_error
 
 # The options of `gpuward gpus`.
 
@@ -115,7 +113,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def pod_size(options: argparse.Namespace) -> PodSize:
+def _pod_size(options: argparse.Namespace) -> PodSize:
     """What a pod needs beside a card."""
     return PodSize(
         options.pod_cpu or DEFAULT_POD_SIZE.cpu, options.pod_memory or DEFAULT_POD_SIZE.memory
@@ -173,7 +171,7 @@ def _output(options: argparse.Namespace, source: ObjectSource, profile: Profile)
     """What to print, and the exit status."""
     if options.output == "cgpu":
         return _cgpu(options, source), 0
-    usage, missing = read_usage(source, profile, pod_size(options), options.namespace)
+    usage, missing = read_usage(source, profile, _pod_size(options), options.namespace)
     if options.names:
         known = {node.name for node in usage.nodes} | {c.node for c in usage.consumers}
         absent = [name for name in options.names if name not in known]

@@ -26,7 +26,7 @@ def has_terminated(pod: Mapping[str, Any]) -> bool:
 
 
 def effective_requests(pod: Mapping[str, Any]) -> Requests:
-    """What a pod takes from its node.
+    """What a pod takes from its node, by resource, in units of 1e-9.
 
     The largest of: all containers that run together, which are app containers and sidecars; and
     each ordinary init container together with the sidecars that start before it. While a pod is

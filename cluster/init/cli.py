@@ -16,8 +16,7 @@ from cluster.init.survey import Survey, survey
 from cluster.source.objects import SourceError
 from cluster.source.options import add_options, open_source
 from policies.loading import default_policy
-from terminal import printable, write_error
-from terminal.arguments import CommandParser
+from terminal import CommandParser, printable, write_error
 
 # Write the files, or show how they differ from those that there are.
 

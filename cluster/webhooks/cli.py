@@ -10,7 +10,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from cluster.api.errors import ClusterError, ConfigurationKind, ConfigurationRef
-from cluster.service import add_service_options, seconds
+from cluster.service_options import add_service_options, seconds
 from cluster.webhooks.check import (
     CheckReport,
     check,
@@ -21,8 +21,7 @@ from cluster.webhooks.check import (
 )
 from cluster.webhooks.comparison import ExpectationError, read_expectation
 from cluster.webhooks.removal import remove
-from terminal import printable, write_error
-from terminal.arguments import CommandParser
+from terminal import CommandParser, printable, write_error
 
 # The command `gpuward webhooks check`: check whether the webhook works.
 
@@ -180,22 +179,19 @@ def _add_watch_options(parser: argparse.ArgumentParser) -> None:
 def _watch(options: argparse.Namespace) -> int:
     """Watch until SIGTERM or SIGINT; the exit status."""
     from cluster.api.connection import Connection  # noqa: PLC0415  # --help needs none of this
-    from cluster.service import Service, repeat, run_or_report  # noqa: PLC0415
+    from cluster.control_loop import Controller, ControlLoop, run_loop  # noqa: PLC0415
     from cluster.webhooks.watch import make_policy_watch, make_watch  # noqa: PLC0415
 
-    def make() -> Service:
+    def make() -> ControlLoop:
         connection = Connection.in_cluster(options.kubeconfig)
-        watch = make_watch(connection, options.expected, options.settle_seconds, options.interval)
-        policy_watch = make_policy_watch(connection, options.policy) if options.policy else None
+        watches: list[Controller] = [
+            make_watch(connection, options.expected, options.settle_seconds, options.interval)
+        ]
+        if options.policy:
+            watches.append(make_policy_watch(connection, options.policy))
+        return ControlLoop(watches, options.interval)
 
-        def compare() -> None:
-            watch.compare()
-            if policy_watch is not None:
-                policy_watch.check()
-
-        return Service(repeat(compare, options.interval), lambda: watch.alive, watch.metrics)
-
-    return run_or_report(make, options.status_port, "webhooks")
+    return run_loop(make, options.status_port, "webhooks")
 
 
 _DESCRIPTION = """\

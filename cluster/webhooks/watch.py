@@ -1,4 +1,4 @@
-"""Watch the webhook configurations: report when they are not what the release should have."""
+"""Watch the webhook configurations and the policy file, and report what is wrong with them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from typing import NamedTuple
 
 import structlog
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from cluster.api.client import KubernetesConfigurations
 from cluster.api.connection import Connection
 from cluster.api.errors import ClusterError, ConfigurationRef, Object
 from cluster.api.events import EventSource
-from cluster.service import metrics_of
+from cluster.control_loop import Controller
 from cluster.webhooks.comparison import Expectation, ExpectationError, differences, read_expectation
-from policies.loading import PolicyError
-from policies.policy_files import parse_policy, read_policy_file
+from policies.loading import PolicyError, parse_policy, read_policy_file
 
 _REMIND_SECONDS = 1800.0  # below the hour for which API servers keep an event
 # After so many intervals without a comparison, the last result says nothing any more.
@@ -36,8 +34,8 @@ class _Difference(NamedTuple):
     reported_at: float = -math.inf
 
 
-class RegistrationWatch(Collector):
-    """Compares the configurations at each `compare()`, and collects the result as a metric.
+class RegistrationWatch(Controller):
+    """Compares the configurations in each pass, and collects the result as a metric.
 
     `read` returns the expectation, `get` a configuration, and `send_event` creates a Kubernetes
     Event with a text. Differences are reported once they have existed for `settle_seconds`, and
@@ -56,45 +54,31 @@ class RegistrationWatch(Collector):
         interval_seconds: float = 10.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(
+            _log,
+            "registration not compared",
+            expected=(ExpectationError,),
+            stale_seconds=_STALE_INTERVALS * max(interval_seconds, 10.0),
+            monotonic=monotonic,
+        )
         self._read = read
         self._get = get
         self._send_event = send_event
         self._settle_seconds = settle_seconds
-        self._stale_seconds = _STALE_INTERVALS * max(interval_seconds, 10.0)
-        self._monotonic = monotonic
-        self._ended_at = monotonic()
         self._matches: dict[ConfigurationRef, bool] = {}
         self._different: dict[ConfigurationRef, _Difference] = {}
 
-    def compare(self) -> None:
-        """Compare all configurations once. Errors are logged; then there is no sample."""
-        try:
-            self._matches = self._compare()
-        except (ClusterError, ExpectationError) as error:
-            self._matches = {}
-            _log.error("registration not compared", error=str(error))
-        except Exception:  # noqa: BLE001  # a bug here must not stop the certificate controller
-            self._matches = {}
-            _log.exception("registration not compared")
-        self._ended_at = self._monotonic()
-
-    def _compare(self) -> dict[ConfigurationRef, bool]:
+    def _reconcile(self, _report: object) -> None:
         found = {
             ref: differences(manifest, self._get(ref)) for ref, manifest in self._read().items()
         }
         self._different = {ref: seen for ref, seen in self._different.items() if ref in found}
         for ref, texts in found.items():
             self._report(ref, texts)
-        return {ref: not texts for ref, texts in found.items()}
+        self._matches = {ref: not texts for ref, texts in found.items()}
 
-    @property
-    def alive(self) -> bool:
-        """Whether comparisons still end, well or badly: a restart would not help a failing one."""
-        return self._monotonic() - self._ended_at <= self._stale_seconds
-
-    def metrics(self) -> bytes:
-        """The metric in Prometheus' text format."""
-        return metrics_of(self)
+    def _on_failure(self) -> None:
+        self._matches = {}
 
     def collect(self) -> Iterator[Metric]:
         """The metric; without samples if it is not known whether the configurations match."""
@@ -147,17 +131,15 @@ def _names(ref: ConfigurationRef) -> dict[str, str]:
     return {"kind": ref.kind.value, "configuration": ref.name}
 
 
-# Watch the policy file: report when the webhook cannot use it.
-
 _POLICY_REASON, _POLICY_ACTION = "PolicyRefused", "LoadPolicy"
 _policy_log = structlog.get_logger("gpuward.policy")
 
 
-class PolicyWatch:
-    """Loads the policy in the file `path` at each `check()` that finds another content.
+class PolicyWatch(Controller):
+    """Loads the policy in the file `path` in each pass that finds another content.
 
     `send_event` creates a Kubernetes Event with a text; it may raise ClusterError. A policy that
-    cannot be used is reported at the second check that finds it, because half of a file may be
+    cannot be used is reported by the second pass that finds it, because half of a file may be
     wrong, and again every half hour.
     """
 
@@ -167,23 +149,18 @@ class PolicyWatch:
         send_event: Callable[[str], None],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(
+            _policy_log, "policy not checked", stale_seconds=_REMIND_SECONDS, monotonic=monotonic
+        )
         self._path = path
         self._send_event = send_event
-        self._monotonic = monotonic
         self._content = b""
         self._error = ""
         self._is_seen = False
         self._is_refused = False  # as the log says
         self._reported_at = -math.inf
 
-    def check(self) -> None:
-        """Read the file once, and report if it cannot be used. Never raises."""
-        try:
-            self._check()
-        except Exception:  # noqa: BLE001  # a bug here must not stop the certificate controller
-            _policy_log.exception("policy not checked")
-
-    def _check(self) -> None:
+    def _reconcile(self, _report: object) -> None:
         before, self._error = self._error, self._load()
         if self._error != before:
             if self._is_refused and not self._error:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from kubeyaml.model import Place
 from kubeyaml.patch.layout import (
-    Look,
+    Layout,
     block,
     block_entry,
     block_item,
@@ -30,10 +30,10 @@ class BlockEditor:
     Each method returns splices, or raises PatchError. A key is a name or the index of an item.
     """
 
-    def __init__(self, source: SourceText, place: Place, look: Look) -> None:
+    def __init__(self, source: SourceText, place: Place, layout: Layout) -> None:
         self._source = source
         self._place = place
-        self._look = look
+        self._layout = layout
         self._column = source.column(place.start)
 
     def add(self, key: str | int, value: Any) -> list[Splice]:
@@ -42,9 +42,9 @@ class BlockEditor:
         if source.between(place.start, place.start + 1) == "?":
             raise PatchError("the mapping has a key behind a question mark")
         if isinstance(key, str):
-            lines = block_entry(key, value, self._column, self._look)
+            lines = block_entry(key, value, self._column, self._layout)
             return [source.insert_lines(place.end, lines)]
-        lines = block_item(value, self._column, self._look)
+        lines = block_item(value, self._column, self._layout)
         if key == len(children(place)):
             return [source.insert_lines(place.end, lines)]
         start = self._header(key)[0]
@@ -67,10 +67,10 @@ class BlockEditor:
         if gap.strip(" \t"):
             raise PatchError("the value is not on the line of its key")
         if isinstance(key, int):
-            lines = block(value, self._column + len("- "), self._look)
+            lines = block(value, self._column + len("- "), self._layout)
             return [Splice(behind, old.end, " " + source.line_break.join(lines).lstrip(" "))]
-        indent = self._look.step if isinstance(value, dict) else self._look.dash
-        lines = block(value, self._column + indent, self._look)
+        indent = self._layout.step if isinstance(value, dict) else self._layout.dash
+        lines = block(value, self._column + indent, self._layout)
         return [Splice(behind, old.end), source.insert_lines(old.end, lines)]
 
     def remove(self, key: str | int) -> list[Splice]:
@@ -139,7 +139,7 @@ class FlowEditor:
     Each method returns splices, or raises PatchError. A key is a name or the index of an item.
     """
 
-    def __init__(self, source: SourceText, place: Place, look: Look) -> None:
+    def __init__(self, source: SourceText, place: Place, layout: Layout) -> None:
         self._source = source
         self._place = place
         brackets = source.between(place.start, place.start + 1) + source.between(
@@ -150,8 +150,8 @@ class FlowEditor:
         self._entries = sorted(children(place), key=lambda child: child.start)
         self._starts = [e.key_start if e.key_start >= 0 else e.start for e in self._entries]
         if self._starts and source.between(self._starts[-1], self._starts[-1] + 1) == '"':
-            look = look._replace(is_json=look.is_json or brackets == "{}")
-        self._look = look
+            layout = layout._replace(is_json=layout.is_json or brackets == "{}")
+        self._layout = layout
 
     def add(self, key: str | int, value: Any) -> list[Splice]:
         """Put a new entry behind the others, or an item before the one that has its index."""
@@ -165,7 +165,7 @@ class FlowEditor:
         last = self._entries[-1].end
         self._refuse_comments(last, self._place.end)
         gap = self._gap(len(self._entries) - 1)
-        if not gap and not self._look.is_minified:
+        if not gap and not self._layout.is_minified:
             gap = " "
         return [Splice(last, last, "," + gap + self._entry(key, value, number - 1))]
 
@@ -176,7 +176,7 @@ class FlowEditor:
         if not discard:
             refuse_comments_inside(self._source, old)
         blank = "" if old.end > old.start else " "
-        if isinstance(value, str) and not self._look.is_json:
+        if isinstance(value, str) and not self._layout.is_json:
             return [Splice(old.start, old.end, blank + scalar(value, old.style))]
         text = self._written(value, self._indentation(old.start))
         return [Splice(old.start, old.end, blank + text)]
@@ -204,18 +204,18 @@ class FlowEditor:
 
     def _entry(self, key: str | int, value: Any, like: int) -> str:
         """The text of a new entry, on as many lines as the entry number `like` suggests."""
-        gap, look = self._gap(like), self._look
+        gap, layout = self._gap(like), self._layout
         column = self._source.column(self._starts[like]) if "\n" in gap else None
         text = self._written(value, column)
         if isinstance(key, int):
             return text
-        name = flow(key, look)
-        return f"{name}:{text}" if look.is_minified else f"{name}: {text}"
+        name = flow(key, layout)
+        return f"{name}:{text}" if layout.is_minified else f"{name}: {text}"
 
     def _written(self, value: Any, column: int | None) -> str:
-        if column is None or not self._look.is_json or self._look.is_minified:
-            return flow(value, self._look)
-        return pretty_flow(value, self._look, column, self._source.line_break)
+        if column is None or not self._layout.is_json or self._layout.is_minified:
+            return flow(value, self._layout)
+        return pretty_flow(value, self._layout, column, self._source.line_break)
 
     def _indentation(self, offset: int) -> int | None:
         """The indentation of the line of `offset`, None if the document is on one line."""

@@ -17,8 +17,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z_/][\w./-]*", re.ASCII)
 _ESCAPED: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]|[\ud800-\udfff]")
 
 
-class Look(NamedTuple):
-    """How a document is laid out: what new text in it should look like."""
+class Layout(NamedTuple):
+    """How a document is laid out, and so how new text in it is written."""
 
     step: int = 2
     """the columns by which a mapping is indented below its key"""
@@ -46,33 +46,33 @@ def scalar(value: Any, style: str = "plain") -> str:
     return value
 
 
-def flow(value: Any, look: Look) -> str:
+def flow(value: Any, layout: Layout) -> str:
     """`value` on one line, inside the brackets of flow style."""
-    write = quoted if look.is_json else scalar
-    comma, colon = (",", ":") if look.is_minified else (", ", ": ")
+    write = quoted if layout.is_json else scalar
+    comma, colon = (",", ":") if layout.is_minified else (", ", ": ")
     if isinstance(value, dict):
-        entries = (f"{write(key)}{colon}{flow(child, look)}" for key, child in value.items())
+        entries = (f"{write(key)}{colon}{flow(child, layout)}" for key, child in value.items())
         return "{" + comma.join(entries) + "}"
     if isinstance(value, list):
-        return "[" + comma.join(flow(child, look) for child in value) + "]"
+        return "[" + comma.join(flow(child, layout) for child in value) + "]"
     return write(value) if isinstance(value, str) else scalar(value)
 
 
 def one_line(value: Any) -> str:
     """`value` as YAML on one line, for people to read."""
-    return flow(value, Look())
+    return flow(value, Layout())
 
 
-def pretty_flow(value: Any, look: Look, column: int, line_break: str) -> str:
+def pretty_flow(value: Any, layout: Layout, column: int, line_break: str) -> str:
     """`value` in flow style with one entry a line; `column` is that of its closing bracket."""
     if not value or not isinstance(value, dict | list):
-        return flow(value, look)
-    write = quoted if look.is_json else scalar
-    inner = column + look.step
+        return flow(value, layout)
+    write = quoted if layout.is_json else scalar
+    inner = column + layout.step
     children = value.items() if isinstance(value, dict) else (("", child) for child in value)
     entries = [
         (f"{write(key)}: " if isinstance(value, dict) else "")
-        + pretty_flow(child, look, inner, line_break)
+        + pretty_flow(child, layout, inner, line_break)
         for key, child in children
     ]
     opening, closing = "{}" if isinstance(value, dict) else "[]"
@@ -80,34 +80,36 @@ def pretty_flow(value: Any, look: Look, column: int, line_break: str) -> str:
     return opening + gap + f",{gap}".join(entries) + line_break + " " * column + closing
 
 
-def block_entry(key: str, value: Any, column: int, look: Look) -> Iterator[str]:
+def block_entry(key: str, value: Any, column: int, layout: Layout) -> Iterator[str]:
     """The lines of `key: value` in a block mapping whose keys are at `column`."""
     head = " " * column + scalar(key) + ":"
     if not value or not isinstance(value, dict | list):
         yield f"{head} {scalar(value)}"
         return
     yield head
-    yield from block(value, column + (look.step if isinstance(value, dict) else look.dash), look)
+    yield from block(
+        value, column + (layout.step if isinstance(value, dict) else layout.dash), layout
+    )
 
 
-def block_item(value: Any, column: int, look: Look) -> Iterator[str]:
+def block_item(value: Any, column: int, layout: Layout) -> Iterator[str]:
     """The lines of an item in a block list whose dashes are at `column`."""
     if not value or not isinstance(value, dict | list):
         yield f"{' ' * column}- {scalar(value)}"
         return
-    first, *others = block(value, column + len("- "), look)
+    first, *others = block(value, column + len("- "), layout)
     yield " " * column + "- " + first.lstrip(" ")
     yield from others
 
 
-def block(value: Any, column: int, look: Look) -> Iterator[str]:
+def block(value: Any, column: int, layout: Layout) -> Iterator[str]:
     """The lines of a collection that is not empty, whose entries are at `column`."""
     if isinstance(value, dict):
         for key, child in value.items():
-            yield from block_entry(key, child, column, look)
+            yield from block_entry(key, child, column, layout)
         return
     for child in value:
-        yield from block_item(child, column, look)
+        yield from block_item(child, column, layout)
 
 
 # Find out how a document is laid out, so that new text looks like the rest.
@@ -115,11 +117,11 @@ def block(value: Any, column: int, look: Look) -> Iterator[str]:
 _MAX_COLLECTIONS: Final = 500
 
 
-def look_of(source: SourceText, document: Document) -> Look:
+def layout_of(source: SourceText, document: Document) -> Layout:
     """The layout of most of the document; the usual one where there is nothing to learn from."""
     root = document.place
     if root.style == "flow":
-        return _look_of_json(source, root)
+        return _layout_of_json(source, root)
     steps: Counter[int] = Counter()
     dashes: Counter[int] = Counter()
     waiting = [root]
@@ -132,19 +134,19 @@ def look_of(source: SourceText, document: Document) -> Look:
             if place.is_mapping and not child.note:
                 counts = steps if child.is_mapping else dashes
                 counts[source.column(child.start) - column] += 1
-    usual = Look()
-    return Look(_most_common(steps, usual.step, 1), _most_common(dashes, usual.dash, 0))
+    usual = Layout()
+    return Layout(_most_common(steps, usual.step, 1), _most_common(dashes, usual.dash, 0))
 
 
-def _look_of_json(source: SourceText, root: Place) -> Look:
+def _layout_of_json(source: SourceText, root: Place) -> Layout:
     first = min(children(root), key=lambda child: child.start, default=None)
     if first is None:
-        return Look(is_json=True)
+        return Layout(is_json=True)
     step = source.column(first.key_start)
     is_on_a_line_of_its_own = (
         step and not source.between(first.key_start - step, first.key_start).strip()
     )
-    return Look(
+    return Layout(
         step=step if is_on_a_line_of_its_own else 2,
         is_json=True,
         is_minified=source.between(first.key_end, first.start) == ":",

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from kubeyaml.model import Chunk, Document, Json, Path, YamlError
 from kubeyaml.patch.editors import BlockEditor, FlowEditor
-from kubeyaml.patch.layout import Look, look_of
+from kubeyaml.patch.layout import Layout, layout_of
 from kubeyaml.patch.model import (
     Operation,
     Patched,
@@ -101,7 +101,7 @@ class _Patching:
         self.document = document
         self.source = SourceText(text, document.start, document.end)
         refuse_conditions(self.source)
-        self._look = look_of(self.source, document)
+        self._layout = layout_of(self.source, document)
         self._path: Path = ()
         # What waits: the splices with the depth of their entry, and the paths that they change.
         self._splices: list[tuple[int, Splice]] = []
@@ -122,7 +122,7 @@ class _Patching:
                 if not waits:
                     self.read_again()
                     self._path = path_of(operation["path"], self.document.value)
-                splices = _plan(operation, self._path, self.source, self.document, self._look)
+                splices = _plan(operation, self._path, self.source, self.document, self._layout)
                 refuse_placeholders(self.source, splices)
             except PatchError as error:
                 raise PatchError(error.reason, self._path) from None
@@ -188,12 +188,12 @@ def _read(text: str) -> Document:
 
 
 def _plan(
-    operation: Operation, path: Path, source: SourceText, document: Document, look: Look
+    operation: Operation, path: Path, source: SourceText, document: Document, layout: Layout
 ) -> list[Splice]:
     """The splices that make `operation`."""
     *parents, key = path
     place, value = place_at(document, tuple(parents)), value_at(document.value, parents)
-    editor = _editor(source, place, look)
+    editor = _editor(source, place, layout)
     exists = operation["op"] != "add" or (isinstance(value, dict) and key in value)
     if not exists:
         return editor.add(key, operation["value"])
@@ -208,9 +208,9 @@ def _plan(
         return editor.remove(key)
     if not parents:
         raise PatchError("it is the only entry of the document")
-    outer = _editor(source, place_at(document, tuple(parents[:-1])), look)
+    outer = _editor(source, place_at(document, tuple(parents[:-1])), layout)
     return outer.replace(parents[-1], type(value)(), discard=True)
 
 
-def _editor(source: SourceText, place: Any, look: Look) -> BlockEditor | FlowEditor:
-    return (FlowEditor if place.style == "flow" else BlockEditor)(source, place, look)
+def _editor(source: SourceText, place: Any, layout: Layout) -> BlockEditor | FlowEditor:
+    return (FlowEditor if place.style == "flow" else BlockEditor)(source, place, layout)

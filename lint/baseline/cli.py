@@ -18,8 +18,7 @@ from lint.run import Run, paths_of, run
 from policies.loading import PolicyError
 from reports.findings import LocatedFinding
 from sources.sources import Source, UsageError
-from terminal import printable, write_error
-from terminal.arguments import CommandParser
+from terminal import CommandParser, printable, write_error
 
 _DESCRIPTION = "Create, update or check a file of known findings, for `gpuward lint --baseline`."
 _EPILOG = """\

@@ -9,8 +9,7 @@ from lint.hooks import pre_commit, pre_receive
 from lint.options import parser as lint_parser
 from policies.loading import PolicyError
 from sources.sources import UsageError
-from terminal import printable, write_error
-from terminal.arguments import CommandParser
+from terminal import CommandParser, printable, write_error
 
 _EPILOG = "exit status: 0 done, 1 a hook of somebody else is in the way, 2 wrong usage"
 

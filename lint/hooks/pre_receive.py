@@ -15,8 +15,8 @@ from types import FrameType
 from typing import BinaryIO, NamedTuple, TextIO
 
 from lint.linter import Linter, reduce_garbage_collection
+from policies.loading import load_policy_file
 from policies.policy import Policy
-from policies.policy_files import load_policy_file
 from reports.formats import Style, Writer
 from reports.results import Results
 from rules.profile.context import Context

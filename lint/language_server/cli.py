@@ -9,8 +9,8 @@ from contextlib import redirect_stdout
 
 from lint.language_server.policies import Settings
 from lint.language_server.server import create_server
-from policies.policy_files import POLICY_FILE
-from terminal.arguments import CommandParser
+from policies.loading import POLICY_FILE
+from terminal import CommandParser
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from policies.loading import load_policy_or_config_map
 from policies.policy import Policy
-from policies.policy_files import load_policy_or_config_map
 from sources.policy_file import nearest_policy
 
 

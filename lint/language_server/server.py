@@ -31,7 +31,7 @@ from lint.language_server.hover import (
     policy_hover,
 )
 from lint.language_server.policies import Policies, Settings
-from policies.policy_files import POLICY_FILE
+from policies.loading import POLICY_FILE
 
 _LOG = logging.getLogger(__name__)
 # Seconds without a key before a document is evaluated.

@@ -8,9 +8,13 @@ import sys
 from collections.abc import Iterator
 
 from lint.policy import Commands
-from policies.loading import PolicyError
+from policies.loading import (
+    PolicyError,
+    load_policy_file,
+    load_policy_or_config_map,
+    policy_content,
+)
 from policies.policy import Policy
-from policies.policy_files import load_policy_file, load_policy_or_config_map, policy_content
 from rules.rule import load_module
 from terminal import printable, write_error
 

@@ -7,8 +7,7 @@ import argparse
 from lint.policy import check, diff, show, test
 from policies.loading import PolicyError
 from sources.sources import UsageError
-from terminal import write_error
-from terminal.arguments import CommandParser
+from terminal import CommandParser, write_error
 
 
 def main(arguments: list[str]) -> int:

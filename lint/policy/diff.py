@@ -14,7 +14,7 @@ from kubeyaml import Document
 from lint.evaluation import Evaluator
 from lint.policy import Commands
 from lint.suppressions import Suppressions
-from policies.policy_files import load_policy_or_config_map
+from policies.loading import load_policy_or_config_map
 from reports.results import TEMPLATE, InputNotEvaluated
 from rules.engine.bounds import TooManyStepsError
 from rules.engine.rule_set import RuleSet

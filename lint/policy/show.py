@@ -15,8 +15,15 @@ from kubeyaml.writing import write
 from lint.policy import Commands
 from policies.effective import EffectiveRule, effective_policy, effective_rules
 from policies.exceptions import as_patterns
-from policies.loading import default_policy, load_policy, offset_of, parse_document
-from policies.policy_files import POLICY_FILE, decode_policy, policy_content
+from policies.loading import (
+    POLICY_FILE,
+    decode_policy,
+    default_policy,
+    load_policy,
+    offset_of,
+    parse_document,
+    policy_content,
+)
 from rules.base.json_values import Json, Path
 from sources.policy_file import nearest_policy
 from terminal import printable

@@ -13,8 +13,14 @@ from typing import Any
 from kubeyaml.writing import write
 from lint.policy import Commands
 from policies.cases import CIRCUMSTANCES, EXPECTED, Case, CaseError, differences, stable_result
-from policies.loading import default_policy, load_policy, parse_document
-from policies.policy_files import POLICY_FILE, decode_policy, policy_content
+from policies.loading import (
+    POLICY_FILE,
+    decode_policy,
+    default_policy,
+    load_policy,
+    parse_document,
+    policy_content,
+)
 from rules.catalog.index import CATALOG
 from rules.engine.rule_set import RuleSet
 from sources.policy_file import nearest_policy

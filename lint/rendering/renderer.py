@@ -65,7 +65,7 @@ def find_kustomizations(paths: Iterable[str], exclude: Iterable[str]) -> Iterato
 
 
 def _named(path: str, wanted: Collection[str], exclude: tuple[str, ...]) -> Iterator[str]:
-    """The files called as one of `wanted`; the linter says of others why it does not read them."""
+    """The readable files below `path` whose name is in `wanted`."""
     for name in files_at(path) if path != "-" else ():
         if not isinstance(name, str) or os.path.basename(name) not in wanted:
             continue
@@ -205,7 +205,7 @@ class Renderer:
         """Raises UsageError for options that do not fit, and for files that do not exist."""
         paths = list(paths)
         self._changes = changes
-        self._has_changes = cache(changes.any_in) if changes else _always
+        self._has_changes = cache(changes.any_in) if changes else _every_folder
         self._options = _chart_options(options)
         self._charts = dict(find_charts(paths, options.exclude))
         if len(self._charts) > 1 and (self._options.values or self._options.sets):
@@ -292,7 +292,7 @@ class Renderer:
                 yield file, late if is_over else render_kustomization(parts, self._deadline)
 
 
-def _always(_folder: str) -> bool:
+def _every_folder(_folder: str) -> bool:
     return True
 
 

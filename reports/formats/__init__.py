@@ -1,10 +1,11 @@
 """Reports: one module per format, each with `write(out, results, style)`."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 from reports.findings import LocatedFinding
-from reports.results import Results
+from reports.results import NotFixed, Results
 from sources.sources import STANDARD_INPUT
 from terminal import printable
 
@@ -85,3 +86,17 @@ def write_table(out: TextIO, lines: Sequence[tuple[str, ...]]) -> None:
     for line in cells:
         padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
         out.write(_GAP.join(padded).rstrip() + "\n")
+
+
+def fixed_files(results: Results) -> Iterator[tuple[str, str]]:
+    """Each file that has been fixed, with the rules whose findings are gone."""
+    rules: dict[str, Counter[str]] = {}
+    for fixed in results.fixed:
+        rules.setdefault(fixed.file, Counter())[fixed.finding.rule] += 1
+    for file, counts in rules.items():
+        yield file, ", ".join(f"{rule} ({n})" if n > 1 else rule for rule, n in counts.items())
+
+
+def why_not_fixed(entry: NotFixed) -> str:
+    """The rules whose fixes are missing, and why."""
+    return f"{', '.join(entry.rules)}: {entry.reason}"

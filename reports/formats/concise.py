@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from reports.entries import fixed_files, why_not_fixed
-from reports.formats import Style, affected, place, position
+from reports.formats import Style, affected, fixed_files, place, position, why_not_fixed
 from reports.results import Results
 from terminal import printable
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from reports.entries import Entry, finding_entry, fingerprints, fixed_files, other_entries, title
+from reports.entries import Entry, finding_entry, fingerprints, other_entries, title
 from reports.findings import LEVELS, LocatedFinding
-from reports.formats import Style, many
+from reports.formats import Style, fixed_files, many
 from reports.results import Results
 from sources.sources import STANDARD_INPUT
 from terminal import printable
@@ -129,7 +129,7 @@ def write(out: TextIO, results: Results, style: Style) -> None:
     _add_suppressed(main, results)
     _add_list(main, "Fixed", (f"{file}: {rules}" for file, rules in fixed_files(results)))
     _add_list(main, "Skipped", (f"{skipped.file}: {skipped.why}" for skipped in results.skipped))
-    add(body, "script").text = _asset("page.js")
+    add(body, "script").text = _asset("html.js")
     out.write(f"<!DOCTYPE html>\n{tostring(page, 'unicode', method='html')}\n")
 
 
@@ -144,7 +144,7 @@ def _articles(results: Results, style: Style) -> Iterable[Article]:
 
 
 def _add_head(page: Element, heading: str) -> None:
-    head, styles, script = add(page, "head"), _asset("page.css"), _asset("page.js")
+    head, styles, script = add(page, "head"), _asset("html.css"), _asset("html.js")
     policy = (
         f"default-src 'none'; style-src {_hash(styles)}; script-src {_hash(script)}; "
         "base-uri 'none'; form-action 'none'"

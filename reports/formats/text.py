@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TextIO
 
-from reports.entries import fixed_files, why_not_fixed
 from reports.findings import LocatedFinding
-from reports.formats import Style, affected, many, place, position, rule_page
+from reports.formats import (
+    Style,
+    affected,
+    fixed_files,
+    many,
+    place,
+    position,
+    rule_page,
+    why_not_fixed,
+)
 from reports.results import Results
 from terminal import printable
 

@@ -5,8 +5,6 @@ Tenants choose many of the keys, such as the names of variables. A cache therefo
 forgets: one that only stopped would serve nobody after the odd names of one tenant.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar

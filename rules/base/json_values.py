@@ -1,16 +1,15 @@
-"""JSON values: paths in them, edits to them, and reading those of unknown structure."""
+"""JSON values: paths in them, edits to them, and reading those of unknown structure.
+
+Nothing here depends on Kubernetes. An `Edit` is a change that somebody requests for one version of
+a document. `apply` makes a batch of edits and returns the new document and the JSON Patch (RFC
+6902) that produces it. It is stricter than the patch library of the Kubernetes API server: an edit
+that does not fit the document raises EditError here, so the API server never receives it.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
 from typing import Any, Literal, NamedTuple, TypeAlias
-
-# JSON documents, paths in them, and edits to them. Nothing here depends on Kubernetes.
-#
-# An `Edit` is a change that somebody requests for one version of a document. `apply` makes a
-# batch of edits and returns the new document and the JSON Patch (RFC 6902) that produces it. It
-# is stricter than the patch library of the Kubernetes API server: an edit that does not fit the
-# document raises EditError here, so the API server never receives it.
 
 # `Any` inside lists and objects: a recursive alias would need a cast at every step of a path.
 Json: TypeAlias = dict[str, Any] | list[Any] | str | int | float | bool | None

@@ -9,8 +9,6 @@ The API server sends a pod only if it has some of these traits: `tools/match_con
 them in CEL.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 GPU_RESOURCE = 1 << 0  # a container asks for a GPU resource

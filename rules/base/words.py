@@ -1,14 +1,10 @@
 """Patterns in which `*` matches any characters, placeholders, and misspelt words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import lru_cache
 
 from rules.base.caching import MAX_ENTRIES, MAX_KEY_LENGTH
-
-# Patterns in which `*` matches any characters, and texts that contain placeholders.
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -46,8 +42,6 @@ def has_placeholder(value: str) -> bool:
     """Whether `value` contains a template placeholder, such as `${POOL}` or `{{ .pool }}`."""
     return "$" in value or "{{" in value
 
-
-# Compare words that users may have misspelt with the right ones.
 
 # A word in which more letters differ is another word.
 MOST_SLIPS = 2

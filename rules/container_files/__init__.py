@@ -4,16 +4,9 @@ Only the linter has them: no such file reaches an API server. Each is one file, 
 rule.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
-from rules.container_files import (
-    compose_gpu,
-    image_visible_devices,
-    node_mode_by_kubectl,
-    run_gpu,
-)
+from rules.container_files import compose_gpu, image_visible_devices, node_mode_by_kubectl, run_gpu
 from rules.rule import Rule
 
 RULES: tuple[Rule[Any], ...] = (

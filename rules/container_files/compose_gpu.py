@@ -18,22 +18,15 @@ References
 - https://docs.docker.com/reference/compose-file/services/
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rules.finding import Action, Finding
 from rules.gpu.scripts import uncounted_gpus
-from rules.objects.file_settings import ContainerSetting
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, ContainerSetting, Context, Findings, define_rule
 
 MESSAGE = "{holder} gets GPUs by {what}, which no scheduler of Kubernetes counts"
 
 
-def check(setting: ContainerSetting, _context: Context) -> Iterator[Finding]:
+def check(setting: ContainerSetting, _context: Context) -> Findings:
     """Yield the setting if it gives a service a GPU."""
     return uncounted_gpus(setting, MESSAGE)
 
 
-RULE = define_rule(check, subject=ContainerSetting, action=Action.WARN, since="0.1", needs=())
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=())

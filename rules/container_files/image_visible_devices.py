@@ -18,19 +18,12 @@ References
 - NVIDIA container toolkit, `internal/config/image/cuda_image.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
-from rules.finding import Action, Finding
 from rules.gpu.visibility import Visibility, parse_visibility
-from rules.objects.file_settings import ContainerSetting
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, ContainerSetting, Context, Finding, Findings, define_rule
 
 
-def check(setting: ContainerSetting, _context: Context) -> Iterator[Finding]:
+def check(setting: ContainerSetting, _context: Context) -> Findings:
     """Yield the setting if it gives the containers of the image a GPU."""
     known = setting.variable
     if known is None:
@@ -54,4 +47,4 @@ def check(setting: ContainerSetting, _context: Context) -> Iterator[Finding]:
     )
 
 
-RULE = define_rule(check, subject=ContainerSetting, action=Action.WARN, since="0.1", needs=())
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=())

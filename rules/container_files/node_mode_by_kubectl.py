@@ -19,20 +19,13 @@ References
 - https://www.alibabacloud.com/help/en/ack/ack-managed-and-ack-dedicated/user-guide/use-labels-to-schedule-pods-to-gpu-accelerated-nodes
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rules.finding import Action, Finding
-from rules.objects.file_settings import LabelCommand
 from rules.placement.node_labels import CGPU_MODES, MODE
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, LabelCommand, define_rule
 
 POOL = "set the label in the node pool, and let the pool replace the node"
 
 
-def check(command: LabelCommand, _context: Context) -> Iterator[Finding]:
+def check(command: LabelCommand, _context: Context) -> Findings:
     """Yield the label if the command turns on isolation, or changes or removes a mode."""
     if command.label != MODE:
         return
@@ -53,4 +46,4 @@ def check(command: LabelCommand, _context: Context) -> Iterator[Finding]:
     )
 
 
-RULE = define_rule(check, subject=LabelCommand, action=Action.WARN, since="0.1", needs=())
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=())

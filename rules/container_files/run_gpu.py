@@ -19,22 +19,15 @@ References
 - https://docs.docker.com/reference/cli/docker/container/run/
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rules.finding import Action, Finding
 from rules.gpu.scripts import uncounted_gpus
-from rules.objects.file_settings import ContainerSetting
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, ContainerSetting, Context, Findings, define_rule
 
 MESSAGE = "{holder} gives a container GPUs by {what}, which no scheduler counts"
 
 
-def check(setting: ContainerSetting, _context: Context) -> Iterator[Finding]:
+def check(setting: ContainerSetting, _context: Context) -> Findings:
     """Yield the option if it gives a container a GPU."""
     return uncounted_gpus(setting, MESSAGE)
 
 
-RULE = define_rule(check, subject=ContainerSetting, action=Action.WARN, since="0.1", needs=())
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=())

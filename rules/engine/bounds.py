@@ -5,8 +5,6 @@ the webhook, so that other requests time out and pass where the failurePolicy is
 exceeds a bound is not evaluated, and never passed over in silence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

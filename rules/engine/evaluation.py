@@ -29,8 +29,6 @@ from rules.workloads.discovery import find_subjects
 from rules.workloads.field_types import COMPILED_METADATA, COMPILED_POD, conforms
 from rules.workloads.pod_search import MalformedField, Subject
 
-# What comes of evaluating the rules about one manifest.
-
 
 class RuleFailure(NamedTuple):
     """A rule that raised, or whose edits did not fit: a bug of gpuward."""
@@ -169,9 +167,6 @@ def pod_from_raw(
         metadata=(metadata, ("metadata",)),
         stable_path="spec",
     )
-
-
-# Run rules over one manifest, one after the other, and collect the result.
 
 
 class Evaluation:
@@ -314,7 +309,7 @@ class Evaluation:
             findings, error = known
             own = [f for f in findings if self._is_reported(f, active, subject)]
             if self._exceptions:
-                own = [self._exceptions.with_hint(finding, subject) for finding in own]
+                own = [self._exceptions.with_expiry_hint(finding, subject) for finding in own]
             reported += own
             failure = failure or error
         if failure:

@@ -1,7 +1,5 @@
 """Which findings an exception of a policy accepts, or a comment suppresses."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
@@ -11,8 +9,6 @@ from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.finding import Finding
 from rules.objects.pod import Pod
 from rules.workloads.pod_search import Subject
-
-# Which findings a policy's exceptions accept.
 
 
 class ExceptionMatcher:
@@ -27,7 +23,7 @@ class ExceptionMatcher:
         """The first exception that accepts `finding` about `subject`, or None."""
         return next(self._matches(finding, subject, expired=False), None)
 
-    def with_hint(self, finding: Finding, subject: Subject) -> Finding:
+    def with_expiry_hint(self, finding: Finding, subject: Subject) -> Finding:
         """`finding`, whose help says when an exception for it ended, if there was one."""
         matches = self._matches(finding, subject, expired=True)
         ends = [exception.expires for exception in matches if exception.expires is not None]
@@ -70,8 +66,6 @@ class ExceptionMatcher:
             self._fitting_pods[exception, subject.path] = fits
         return fits
 
-
-# Suppressing findings, which the linter does because of comments.
 
 Suppress: TypeAlias = Callable[[Finding, ActiveRule], bool]
 """Whether a finding is suppressed, as by a comment in a file."""

@@ -1,4 +1,9 @@
-"""Check a manifest by the rules of a policy, and fix it."""
+"""Check a manifest by the rules of a policy, and fix it.
+
+`check` reports on the manifest as given. `fix` runs the rules in order, each on the manifest as the
+fixes of the rules before it left it, and returns a JSON Patch. A rule that raises is a bug of
+gpuward: the result names it, and it never decides about a user's object.
+"""
 
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
@@ -13,8 +18,6 @@ from rules.engine.exceptions import Suppress, suppress_nothing
 from rules.engine.rule_set import ActiveRule, RuleSet
 from rules.finding import Finding
 from rules.profile.context import Context
-
-# Run the rules over one manifest in passes, and make their fixes on the way.
 
 # Far more passes than rules that build on each other need.
 MAX_PASSES = 8
@@ -129,13 +132,6 @@ class FixAttempt:
 
     def _is_selected(self, finding: Finding) -> bool:
         return finding.fixable and (self._only is None or finding.container_name in self._only)
-
-
-# Check a manifest by the rules of a policy, and fix it.
-#
-# `check` reports on the manifest as given. `fix` runs the rules in order, each on the manifest as
-# the fixes of the rules before it left it, and returns a JSON Patch. A rule that raises is a bug of
-# gpuward: the result names it, and it never decides about a user's object.
 
 
 class FixResult(NamedTuple):

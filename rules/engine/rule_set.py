@@ -15,8 +15,6 @@ from rules.objects.container import Container
 from rules.profile.profile import Profile
 from rules.rule import Rule
 
-# An exception of a policy: findings that it accepts.
-
 
 class PolicyException(NamedTuple):
     """Findings of `rules` that are accepted where every given pattern fits; empty fits all."""

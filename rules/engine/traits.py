@@ -171,7 +171,7 @@ def _workload_traits(workload: KubernetesObject) -> int:
 def raw_traits(spec: Mapping[str, Any], metadata: Mapping[str, Any], profile: Profile) -> PodTraits:
     """The traits of a well-formed pod.
 
-    `spec` and `metadata` must have passed `fast_path.well_formed_pod`. No view is made.
+    `spec` and `metadata` must have passed `evaluation.well_formed_pod`. No view is made.
     """
     own, by_metadata = _spec_traits(spec), _metadata_traits(metadata, profile)
     traits, containers = own | by_metadata, []

@@ -1,7 +1,5 @@
 """The annotations in which schedulers record which card a pod was given."""
 
-from __future__ import annotations
-
 from rules.base.caching import cached_by_text
 from rules.base.words import matches
 

@@ -1,7 +1,5 @@
 """Amounts of one resource: which the API server refuses, and how to fix them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +8,6 @@ from rules.base.quantity import Malformed, Quantity, parse
 from rules.finding import Fix
 from rules.gpu.devices import Amount
 from rules.objects.container import Container
-
-# Fixes of the amount of one resource, in the limits and the requests of a container.
 
 
 def rewrite_edits(

@@ -1,7 +1,5 @@
 """Which device classes have GPUs, and which claims a pod declares and uses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,8 +8,6 @@ from rules.gpu.devices import DEVICE_CLASS_PREFIX
 from rules.inventory.inventory import DeviceClass, Inventory, ResourceClaim, ResourceClaimTemplate
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile, Resource
-
-# Which device classes of claims have GPUs.
 
 # The vendor of classes that a profile names by a pattern only: they may have any devices.
 OTHER = "other"

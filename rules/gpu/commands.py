@@ -1,7 +1,5 @@
 """The commands of containers, as far as rules read them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 
@@ -48,9 +46,7 @@ def commands_of(containers: Iterable[Container]) -> Iterator[tuple[Container, Co
             yield container, command
 
 
-def bounded_commands(
-    containers: Iterable[Container],
-) -> Iterator[tuple[Container, Command | None]]:
+def bounded_commands(containers: Iterable[Container]) -> Iterator[tuple[Container, Command | None]]:
     """The same with None for a container that `commands_of` skips: for rules about bypasses."""
     left = MAX_CHARACTERS
     for container in containers:

@@ -1,13 +1,12 @@
 """The parts of the GPU platform itself: its pods, device plugins, exporters and webhooks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_values import as_objects, as_text
+from rules.base.json_values import as_objects, as_text, display
 from rules.base.words import matches_any
+from rules.finding import Finding
 from rules.gpu.images import full_repository, is_agent_image, is_cuda_image
 from rules.gpu.volumes import host_mounts
 from rules.objects.container import Container
@@ -77,7 +76,7 @@ def advice_for_agents(pod: Pod) -> str:
     )
 
 
-def shows_gpus(container: Container, pod: Pod, context: Context) -> bool:
+def image_grants_gpus(container: Container, pod: Pod, context: Context) -> bool:
     """Whether the image of `container` is known to make GPUs visible that nobody requested.
 
     The images of NVIDIA's agents do so too. They are excused in the pods of a DaemonSet: anybody
@@ -198,9 +197,24 @@ def core_resources(entry: Mapping[str, Any], operation: str) -> set[str]:
     return found
 
 
-def entry_name(entry: Mapping[str, Any]) -> str:
-    """The name of the entry, `""` if it has none."""
-    return as_text(entry.get("name"))
+def entry_finding(
+    subject: KubernetesObject,
+    index: int,
+    field: str,
+    fault: str,
+    advice: str,
+    *,
+    api_refuses: bool = False,
+) -> Finding:
+    """What is wrong with `field` of the entry at `index`; `fault` follows its name."""
+    name = as_text(subject.raw["webhooks"][index].get("name"))
+    return Finding(
+        path=(*subject.path, "webhooks", index, field),
+        key=f"{field}.{name}",
+        message=f"the webhook {display(name)} {fault}",
+        help=advice,
+        api_refuses=api_refuses,
+    )
 
 
 def _lists(rule: Mapping[str, Any], field: str, value: str) -> bool:

@@ -9,8 +9,6 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile, Resource
 
-# Which GPUs a container requests from the scheduler.
-
 NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 """The resources that Kubernetes itself defines."""
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
@@ -43,6 +41,11 @@ class Device:
                 or (isinstance(request, Quantity) and request.equal_to(limit))
             )
         )
+
+    @property
+    def amount(self) -> Amount:
+        """The limit, or the request without one."""
+        return self.request if self.limit is None else self.limit
 
 
 def _is_some(amount: Amount) -> bool:
@@ -214,7 +217,7 @@ def excludes_nvidia(pod: Pod) -> bool:
 
 
 def effective_requests(pod: Pod) -> dict[str, int]:
-    """How much of each GPU resource that it requests the scheduler and quotas count for `pod`.
+    """The whole units of each GPU resource that the scheduler and quotas count for `pod`.
 
     Containers that run at the same time add up; init containers run one after the other, beside the
     sidecars that were started before. The overhead of the pod is added. A resource with an amount
@@ -227,7 +230,7 @@ def effective_requests(pod: Pod) -> dict[str, int]:
     for container in pod.containers:
         is_init = container.role == "init" and container.raw.get("restartPolicy") != "Always"
         for name, device in devices(container).items():
-            amount = device.request if device.limit is None else device.limit
+            amount = device.amount
             if isinstance(amount, Quantity):
                 total = running.get(name, 0) + amount.value
                 highest[name] = max(highest.get(name, 0), total)
@@ -246,9 +249,7 @@ def effective_requests(pod: Pod) -> dict[str, int]:
 
 def first_request(pod: Pod, name: str) -> Path:
     """The path of the amount of the GPU resource `name` in the first container that has one."""
-    container = next(c for c in pod.containers if name in devices(c))
-    field = "limits" if name in container.limits else "requests"
-    return (*container.resources_path, field, name)
+    return next(c for c in pod.containers if name in devices(c)).amount_path(name)
 
 
 # How many whole GPUs a container holds.

@@ -1,7 +1,5 @@
 """What the name of an image shows about its content."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 
@@ -55,7 +53,8 @@ _OTHER_VENDORS_TAGS = ("rocm", "cpu", "xpu", "intel", "gaudi", "hpu", "neuron", 
 def is_cuda_image(image: str) -> bool:
     """Whether the image with the reference `image` is known to set NVIDIA_VISIBLE_DEVICES=all.
 
-    The images of NVIDIA's agents are; `components.shows_gpus` excuses them in their own pods.
+    The images of NVIDIA's agents are. `components.image_grants_gpus` excuses them in their own
+    pods.
     """
     if len(image) > _MAX_REFERENCE:
         return False

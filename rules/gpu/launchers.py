@@ -13,8 +13,6 @@ from rules.gpu.images import image_name
 from rules.gpu.scripts import script_words
 from rules.objects.container import Container
 
-# Programs that start processes on GPUs, and the options that tell them on how many.
-
 
 class Launcher(NamedTuple):
     """A program that starts processes on GPUs.

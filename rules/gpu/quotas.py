@@ -1,7 +1,5 @@
 """How quotas, and the queues of Kueue, limit GPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple

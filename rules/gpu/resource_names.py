@@ -1,11 +1,13 @@
 """Misspelt names of GPU resources, and the right ones."""
 
 import re
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
+from rules.base.json_values import Edit, Path, put, remove
 from rules.base.traits import NVIDIA_CARD
 from rules.base.words import within_slips
+from rules.finding import Fix
 from rules.gpu.devices import NATIVE
 from rules.profile.profile import Profile
 
@@ -41,6 +43,22 @@ class Misspelling(NamedTuple):
 
     right: str
     is_known: bool
+
+    @property
+    def kind(self) -> str:
+        """What comes before the right name in a message about the wrong one."""
+        return "a mistake for" if self.is_known else "not known but close to"
+
+
+def renaming(places: Iterable[tuple[Path, Mapping[str, Any]]], name: str, right: str) -> Fix | None:
+    """The fix that renames `name` in the objects at `places`; None if one has `right` already."""
+    edits: list[Edit] = []
+    for path, amounts in places:
+        if right in amounts:
+            return None
+        if name in amounts:
+            edits += put((*path, right), amounts[name]), remove((*path, name))
+    return Fix(f"rename it to {right}", tuple(edits))
 
 
 def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Misspelling]:

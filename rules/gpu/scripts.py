@@ -1,4 +1,7 @@
-"""The commands in a script that start containers with GPUs, or label nodes."""
+"""The commands in a script that start containers with GPUs, or label nodes.
+
+Every function is linear in its input.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +15,7 @@ from rules.gpu.volumes import clean_path, is_gpu_file
 from rules.objects.file_settings import ContainerSetting
 from rules.profile.profile import VisibleDevices
 
-# The words of commands in the text of a script. Every function is linear in its input.
+# The words of commands in the text of a script.
 
 # The words of a command: quoted texts, escaped characters and others, up to what ends the command.
 _WORD = r"""[ \t]* (?: \\\r?\n [ \t]* )*
@@ -102,8 +105,6 @@ def _is_comment(text: str, offset: int) -> bool:
 
 
 # Commands that start containers with GPUs, in the text of a script or as a list of words.
-#
-# Every function is linear in its input.
 
 _TOOLS = frozenset({"docker", "podman", "nerdctl", "ctr"})
 _VERBS = frozenset({"run", "create"})

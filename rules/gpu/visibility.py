@@ -5,8 +5,6 @@ precedence follows the kubelet: the device plugin's variables come first, then `
 `env`; the last one wins.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
@@ -198,9 +196,6 @@ def is_platform_config_map(pod: Pod, container: Container, name: str) -> bool:
     return container.is_fraction_target and is_form and name_prefix in prefixes
 
 
-# Findings about prefixes in `envFrom` from which a key can form a variable.
-
-
 def prefix_findings(
     container: Container,
     variable: str,
@@ -253,7 +248,7 @@ def foreign_variable(
     )
 
 
-def action_beside(known: VisibleDevices, resource: str, container: Container) -> Action:
+def action_beside_request(known: VisibleDevices, resource: str, container: Container) -> Action:
     """What the variable `known` beside `resource` deserves.
 
     On a machine with cards of both makers it grants cards. Some makers' cards are in machines of

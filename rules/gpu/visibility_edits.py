@@ -1,7 +1,5 @@
 """Edits of visible-devices variables, and what messages advise users to do instead."""
 
-from __future__ import annotations
-
 from rules.base.json_values import Edit, append, put, remove
 from rules.finding import Fix
 from rules.gpu.devices import requests_gpu, uses_device_plugin
@@ -9,8 +7,6 @@ from rules.gpu.visibility import ALTERNATIVE, NVIDIA, display_variable, is_for_r
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.profile import VisibleDevices
-
-# Edits that remove a visible-devices variable, or make it hide all devices.
 
 
 def remove_edits(container: Container, variable: str) -> tuple[Edit, ...]:

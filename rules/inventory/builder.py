@@ -1,7 +1,5 @@
 """Make an inventory of manifests."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple

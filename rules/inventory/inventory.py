@@ -1,4 +1,7 @@
-"""What is known about other objects, such as the manifests of the same run: a frozen value."""
+"""What is known about other objects, such as the manifests of the same run: a frozen value.
+
+"Inventory" is Gatekeeper's word for the objects to which policies may refer.
+"""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType, NoneType, UnionType
@@ -6,10 +9,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, get_args, get_origin, ge
 
 from rules.base.caching import BoundedCache
 from rules.base.json_values import as_object
-
-# A frozen value: what is known about other objects, such as the manifests of the same run.
-#
-# "Inventory" is Gatekeeper's word for the objects to which policies may refer.
 
 A = TypeVar("A")
 R = TypeVar("R")

@@ -137,7 +137,7 @@ class Container:
     spec itself is the container, as some custom resources have it.
     """
 
-    # Filled by `gpu.devices`, `gpu.visibility` and `traits.extraction`, and by nothing else.
+    # Filled by `gpu.devices`, `gpu.visibility` and `engine.traits`, and by nothing else.
     devices: dict[str, Any] | None = None
     request: Any = None
     requests_gpu: bool | None = None
@@ -214,6 +214,10 @@ class Container:
         entries = as_objects(self.raw.get("envFrom"))
         return {prefix: e for e in entries if (prefix := as_text(e[1].get("prefix")))}
 
+    def env_path(self, variable: str) -> Path:
+        """Where the last entry of `variable` stands, which must be in `env`."""
+        return (*self.path, "env", self.env[variable])
+
     def value_of(self, variable: str) -> str | None:
         """The literal that `variable` is set to, the last entry winning; None for any other."""
         if variable not in self.env:
@@ -235,6 +239,10 @@ class Container:
     def resources_path(self) -> Path:
         """Where `resources` stands, or would stand."""
         return (*self.path, self._resources_field)
+
+    def amount_path(self, name: str) -> Path:
+        """Where the amount of the resource `name` stands: in the limits, or else the requests."""
+        return (*self.resources_path, "limits" if name in self.limits else "requests", name)
 
     @property
     def _resources_field(self) -> str:

@@ -5,8 +5,6 @@ from typing import NamedTuple
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import VisibleDevices
 
-# A view of a setting of a container in a file that is no manifest.
-
 
 class ContainerSetting(NamedTuple):
     """What a Dockerfile, a compose file or a script sets for a container.
@@ -28,9 +26,6 @@ class ContainerSetting(NamedTuple):
     def stable_path(self) -> str:
         """What the setting belongs to, for the identity of findings."""
         return self.holder
-
-
-# A view of a command of a script that labels nodes.
 
 
 class LabelCommand(NamedTuple):

@@ -8,8 +8,6 @@ from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
 
-# A read-only view of a ResourceClaim, or of the claim in a ResourceClaimTemplate.
-
 GROUP = "resource.k8s.io"
 # Kind -> the path of the claim's spec.
 CLAIM_PATHS: Mapping[str, tuple[str, ...]] = {
@@ -78,12 +76,7 @@ def _named(listed: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
         yield index, name, entry
 
 
-# A read-only view of an object as a whole, for rules that are not about its pods.
-
-_JOB_SPECS: Mapping[str, Path] = {
-    "Job": ("spec",),
-    "CronJob": ("spec", "jobTemplate", "spec"),
-}
+_JOB_SPECS: Mapping[str, Path] = {"Job": ("spec",), "CronJob": ("spec", "jobTemplate", "spec")}
 
 
 class KubernetesObject:
@@ -135,8 +128,6 @@ class KubernetesObject:
             spec = as_object(spec.get(str(step)))
         return (*self.path, *steps), spec
 
-
-# A read-only view of a ResourceQuota.
 
 # How the keys of a quota begin that limit a resource of pods.
 LIMITS, REQUESTS = "limits.", "requests."

@@ -3,8 +3,6 @@
 A field of the wrong type reads as empty. `workloads.discovery` reports it once, with its path.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -39,7 +37,7 @@ class Pod:
 
     # The labels of the object that makes the pod, or that it is; set by `workloads.discovery`.
     owner_labels: Mapping[str, Any] = MappingProxyType({})
-    # Filled by `gpu.host_paths`, `gpu.devices`, `placement.gpu_nodes` and `traits.extraction`.
+    # Filled by `gpu.volumes`, `gpu.devices`, `placement.gpu_nodes` and `engine.traits`.
     requests_gpu: bool | None = None
     gpu_node_label: str | None = None
     traits: int | None = None

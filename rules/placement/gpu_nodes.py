@@ -1,14 +1,12 @@
 """Whether a pod is for GPU nodes, and what the profile says about the nodes with its GPUs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.words import matches_any
-from rules.gpu.components import is_made_by_daemon_set, shows_gpus
+from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
 from rules.gpu.devices import (
     pod_requests_gpu,
     pod_uses_only_claims,
@@ -276,7 +274,7 @@ def _signs(pod: Pod) -> Iterator[Evidence]:
 def _signs_of_agents(pod: Pod, context: Context) -> Iterator[Evidence]:
     """What else shows it in the pod of a DaemonSet, which may be an agent of its node."""
     for container in pod.containers:
-        if shows_gpus(container, pod, context):
+        if image_grants_gpus(container, pod, context):
             image = display(container.image)
             yield Evidence(f"a pod with the image {image}, which uses CUDA", is_certain=False)
 

@@ -1,6 +1,7 @@
-"""Node selectors and node affinity: read as the scheduler does, and compared with known nodes."""
+"""Node selectors and node affinity: read as the scheduler does, and compared with known nodes.
 
-from __future__ import annotations
+The semantics are those of Kubernetes' component-helpers (`MatchNodeSelectorTerms`).
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,10 +14,6 @@ from rules.base.words import has_placeholder, matches_any
 from rules.inventory.inventory import NodeSurvey
 from rules.objects.pod import Pod
 from rules.profile.profile import NodeAffinity
-
-# Read the node selector and node affinity of a pod, as the scheduler does.
-#
-# The semantics are those of Kubernetes' component-helpers (`MatchNodeSelectorTerms`).
 
 REQUIRED = traits.REQUIRED
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -181,10 +178,8 @@ def _demands_spot(demand: Mapping[str, Any]) -> bool:
     return demand.get("operator") == "In" and is_listed
 
 
-# Which of the known nodes a pod may run on, by its node selector and required node affinity.
-#
-# The semantics are those of Kubernetes' component-helpers (`MatchNodeSelectorTerms`). What nobody
-# knows, such as a label that the inventory does not keep, counts as met.
+# Which of the known nodes a pod may run on, by its node selector and required node affinity. What
+# nobody knows, such as a label that the inventory does not keep, counts as met.
 
 # More than any pod needs: what has more is not compared, so that the comparison stays fast.
 MOST_EXPRESSIONS, MOST_VALUES = 50, 500

@@ -1,22 +1,15 @@
 """What objects say about nodes: their labels, resources and GPU modes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, find_value
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import NATIVE_TAINT_PREFIX
-from rules.base.words import has_placeholder, matches
+from rules.base.words import has_placeholder, matches, nearest_word
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
-from rules.placement.node_affinity import (
-    expression_values,
-    expressions,
-    is_empty,
-    required_terms,
-)
+from rules.placement.node_affinity import expression_values, expressions, is_empty, required_terms
 from rules.workloads.object_kinds import OBJECT_KINDS, NodeFields
 
 # What an object says about nodes: its own labels, if it is a Node, or those of new nodes.
@@ -180,6 +173,15 @@ def offered_resources(modes: Mapping[str, tuple[str, ...]], value: str) -> tuple
     if value in modes:
         return modes[value]
     return next((modes[known] for known in modes if "*" in known and matches(known, value)), None)
+
+
+def advice_on_unknown(modes: Mapping[str, tuple[str, ...]], value: str) -> str | None:
+    """What to write instead of `value` of one label; None if it is known, or a placeholder."""
+    if offered_resources(modes, value) is not None or has_placeholder(value):
+        return None
+    known = stated_values(modes)
+    right = nearest_word(value, known)
+    return f"write {right}" if right else f"write one of {', '.join(known)}"
 
 
 def stated_values(modes: Iterable[str]) -> list[str]:

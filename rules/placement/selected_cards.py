@@ -1,7 +1,5 @@
 """Which cards a pod may get: their memory, and whether nodes share or divide them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain
@@ -143,8 +141,7 @@ def _selects(pod: Pod, labels: Mapping[str, Callable[[str], bool]]) -> bool:
 # The pools of nodes of ACK on which pods share cards, as far as manifests name them.
 #
 # A pool is known by `nodeSelector` alone, if one of its labels is the mode `core_mem` or names a
-# node
-# pool. A pod with required node affinity is in no known pool, because it may require more.
+# node pool. A pod with required node affinity is in no known pool, because it may require more.
 
 if TYPE_CHECKING:
     from rules.inventory.builder import InventoryBuilder
@@ -184,7 +181,7 @@ def requests_share(spec: Mapping[str, Any], resource: str) -> bool:
     return False
 
 
-def add_shares(builder: InventoryBuilder, manifest: Json, namespace: str | None) -> None:
+def add_shares(builder: "InventoryBuilder", manifest: Json, namespace: str | None) -> None:
     """Add the pods and built-in workloads in `manifest` that share cards of a known pool.
 
     `namespace` is where objects go that name none, if that is known.

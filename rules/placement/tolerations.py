@@ -3,8 +3,6 @@
 The semantics are those of `core/v1` (`Toleration.ToleratesTaint`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,8 +10,10 @@ from typing import Any
 from rules.base.caching import cached_by_text
 from rules.base.json_values import as_text
 from rules.base.words import has_placeholder, matches_any
+from rules.finding import Finding, Findings
 from rules.gpu.components import words_of_maker
 from rules.gpu.devices import requested_resources
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
 from rules.profile.profile import Taint
 
@@ -63,14 +63,25 @@ def _compare_integers(operator: str, tainted: str | None, own: str) -> bool:
     return int(tainted) < int(own) if operator == "Lt" else int(tainted) > int(own)
 
 
-def taints_of_maker(pod: Pod, words: frozenset[str]) -> list[Taint]:
-    """The taints of GPU nodes, of the maker that `words` name, that the pod does not tolerate."""
-    return [
-        taint
-        for taint in dict.fromkeys(pod.profile.taints)
-        if any(not words_of_maker(name).isdisjoint(words) for name in taint.resources)
-        and not is_tolerated(pod, taint)
-    ]
+def agent_findings(
+    workload: KubernetesObject, words: frozenset[str], agent: str, effect: str
+) -> Findings:
+    """Each taint of the GPU nodes of a maker that an agent of these nodes does not tolerate.
+
+    `words` name the maker; without any, there is none. `agent` and `effect` are for the messages.
+    """
+    for pod in workload.pods if words else ():
+        for taint in dict.fromkeys(pod.profile.taints):
+            makers = (words_of_maker(name) for name in taint.resources)
+            if all(maker.isdisjoint(words) for maker in makers) or is_tolerated(pod, taint):
+                continue
+            yield Finding(
+                path=(*pod.path, "tolerations"),
+                key=f"tolerations.{taint.key}",
+                message=f"the {agent} does not tolerate the taint {display_taint(taint)} of GPU "
+                f"nodes, so {effect}",
+                help=f"add a toleration: key {taint.key}, operator Exists, effect {taint.effect}",
+            )
 
 
 def untolerated_taints(pod: Pod, taints: Iterable[Taint]) -> list[Taint]:

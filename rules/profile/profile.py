@@ -1,4 +1,9 @@
-"""Facts about GPU platforms as data."""
+"""Facts about GPU platforms as data.
+
+A `Profile` says what a kind of GPU platform calls its GPU resources, how it taints and labels its
+nodes, who schedules what, and which pods are its own components. `merge_profiles` makes one of
+several. What all platforms share, such as the meaning of a variable, is code in `rules.gpu`.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
@@ -6,8 +11,6 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from rules.base.caching import BoundedCache
 from rules.base.words import matches, matches_any
-
-# The records of which a profile is made.
 
 
 class Resource(NamedTuple):
@@ -178,12 +181,6 @@ class _Found(BoundedCache[str, T | None]):
         return self.store(name, fact)
 
 
-# Facts about GPU platforms as data.
-#
-# A `Profile` says what a kind of GPU platform calls its GPU resources, how it taints and labels its
-# nodes, who schedules what, and which pods are its own components. `merging` makes one of several.
-# What all platforms share, such as the meaning of a variable, is code in `rules.gpu`.
-
 SYSTEM_NAMESPACE = "kube-system"
 
 
@@ -246,7 +243,7 @@ class Profile:
             union((*(f.annotations for f in fractions), *(s.annotations for s in schedulers)))
         )
         self.scheduler_names = frozenset(union((s.name, *s.alternatives) for s in schedulers))
-        # Filled by `traits.extraction`, which meets the same names in every pod.
+        # Filled by `engine.traits`, which meets the same names in every pod.
         self.variable_traits: BoundedCache[str, int] = BoundedCache()
         self._components: BoundedCache[str, tuple[Component, ...]] = BoundedCache()
         self._resources = PatternIndex(resources)

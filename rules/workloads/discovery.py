@@ -6,8 +6,6 @@ no table holds all their kinds. `kinds` has the tables, and the kinds that the s
 `object_kinds` has the kinds that rules are about as a whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,8 +26,6 @@ from rules.workloads.kinds import (
 )
 from rules.workloads.object_kinds import NODE_POOL_KINDS, OBJECT_KINDS, ObjectKind
 from rules.workloads.pod_search import JsonNode, MalformedField, PodSearch, SearchResult, Subject
-
-# Open lists of objects, as kubectl does.
 
 
 def flatten_lists(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[Mapping[str, Any], Path]]:

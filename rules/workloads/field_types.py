@@ -1,7 +1,5 @@
 """The types of the fields that rules read, and where an object has other types."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, TypeAlias

@@ -8,8 +8,6 @@ parameters (Argo Workflows, Tekton), or hide GPUs that the template shows (the l
 MPIJob).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Tables: the kinds that contain pods, and the paths of these pods in their manifests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TypeAlias
 

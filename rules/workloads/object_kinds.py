@@ -17,8 +17,6 @@ from rules.base.traits import (
 )
 from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
 
-# Where objects that make nodes say how: their labels, taints, and settings of their kubelets.
-
 
 class NodeFields(NamedTuple):
     """Where an object describes nodes: at `place`, `*` stands for every element of a list.
@@ -45,13 +43,13 @@ def field_types(described: tuple[NodeFields, ...]) -> Mapping[str, Any]:
     """The types of the fields that lead to labels and arguments, as in `workloads.field_types`."""
     types: dict[str, Any] = {}
     for fields in described:
-        _add(types, (*fields.place, *fields.labels))
+        _add_object_types(types, (*fields.place, *fields.labels))
         if fields.label_list:
-            _add(types, (*fields.place, *fields.label_list, "*"))
+            _add_object_types(types, (*fields.place, *fields.label_list, "*"))
     return types
 
 
-def _add(types: dict[str, Any], path: Path) -> None:
+def _add_object_types(types: dict[str, Any], path: Path) -> None:
     """Make every step of `path` an object, and a list of objects where `*` follows."""
     for step, following in zip(path, (*path[1:], None), strict=True):
         if step == "*":
@@ -151,7 +149,7 @@ NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
 class ObjectKind(NamedTuple):
     """The trait of a kind, and the types of the fields that rules read, as in `field_types`.
 
-    - `name`: only objects are subjects whose name begins with it.
+    - `name`: rules evaluate only objects whose names begin with this text.
     - `nodes`: where objects of this kind describe nodes.
     """
 

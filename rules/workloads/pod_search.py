@@ -12,8 +12,6 @@ from rules.profile.profile import Profile
 from rules.workloads import field_types as types
 from rules.workloads.kinds import PodLayouts
 
-# A node of a JSON tree that knows its parent, for searches through objects.
-
 
 class JsonNode:
     """A value inside an object.
@@ -70,9 +68,6 @@ def matches_path(path: Path, pattern: Path) -> bool:
     """Whether `path` matches `pattern`, in which `*` stands for any one step."""
     pairs = zip(path, pattern, strict=False)
     return len(path) == len(pattern) and all(p in ("*", step) for step, p in pairs)
-
-
-# What rules evaluate in a manifest.
 
 
 class MalformedField(NamedTuple):

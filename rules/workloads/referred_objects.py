@@ -1,7 +1,5 @@
 """Find the objects that other objects refer to, and add them to an inventory."""
 
-from __future__ import annotations
-
 from rules.base.json_values import Json, as_object, as_text
 from rules.inventory.builder import InventoryBuilder, NodeCollector, VariableNames
 from rules.objects.object_ref import object_ref

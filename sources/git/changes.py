@@ -255,7 +255,7 @@ class StagedFiles:
 
     @contextmanager
     def written_out(self, names: Collection[str], also: Collection[str]) -> Iterator[None]:
-        """Work in a copy of the folders that have a file called as one of `names`.
+        """Work in a copy of the folders that contain a file with one of these `names`.
 
         The files `also` are copied with them. If the next commit changes nothing in all of these,
         nothing is copied. Raises GitError.

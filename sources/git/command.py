@@ -59,7 +59,7 @@ def git_line(*arguments: str) -> str:
 
 
 def git_records(*arguments: str, limit: int = MAX_LISTING) -> Iterator[bytes]:
-    """The records of an output that ends each with NUL, as with `-z`.
+    """Run git with `arguments`, which include `-z`, and yield its output record by record.
 
     Raises GitError if git fails, or if its output is longer than `limit` bytes.
     """

@@ -11,7 +11,7 @@ from cryptography import x509
 from certs.authority import new_authority
 from certs.keypairs import parse_certificates
 from cluster.controllers import certs_command
-from cluster.controllers.certificates import Controller
+from cluster.controllers.certificates import CertificateController
 from tests.testkit.certs.fake_cluster import (
     CONFIG,
     CONFIGURATIONS,
@@ -38,7 +38,7 @@ def reconcile(cluster: MemoryCluster, *foreign: x509.Certificate, count: int = 2
     """Reconcile `count` times with a controller that also trusts `foreign`."""
     time = FakeTime()
     config = CONFIG._replace(also_trusted=foreign)
-    controller = Controller(
+    controller = CertificateController(
         cluster, config, POLICY, identity="a", replicas=dict, clocks=time.clocks
     )
     for _ in range(count):

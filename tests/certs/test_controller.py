@@ -21,17 +21,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 from structlog.testing import capture_logs
 
-from certs.authority import may_sign_for, new_authority, sign_leaf
+from certs.authority import may_sign_for, new_authority, service_names, sign_leaf
 from certs.clock import utc_now
 from certs.keypairs import bundle, fingerprint, is_issued_by
-from certs.rotation import renewal_time
-from certs.secrets import decode, encode_authority, encode_serving
+from certs.rotation import Observation, decide, renewal_time
+from certs.secrets import CertificateState, decode, encode_authority, encode_serving
 from certs.serving import ServingCertificate
+from cluster.api.errors import ConflictError, Object
+from cluster.control_loop import LeaderElection, serve_status
 from cluster.controllers import certs_command
-from cluster.controllers.certificate_status import Status
 from cluster.controllers.certificates import CaBundlePublisher, served_certificates
-from cluster.controllers.leader_election import LeaderElection
-from cluster.service import serve_status
 from tests.testkit.certs.fake_cluster import (
     CONFIG,
     CONFIGURATIONS,
@@ -70,6 +69,20 @@ def test_the_authority_and_the_leaf() -> None:
     assert sign_leaf(authority, NAMES, START + 300 * DAY).certificate.not_valid_after_utc == (
         ca.not_valid_after_utc
     )
+
+
+def test_critical_extensions_are_those_that_restrict_a_certificate() -> None:
+    authority = new_authority(NAMES, START)
+    for pair, more in ((authority, {"nameConstraints"}), (sign_leaf(authority, NAMES, START), ())):
+        critical = {e.oid._name for e in pair.certificate.extensions if e.critical}  # noqa: SLF001
+        assert critical == {"basicConstraints", "keyUsage", *more}
+
+
+def test_only_the_authority_that_signed_a_certificate_has_issued_it() -> None:
+    signer, other = new_authority(NAMES, START), new_authority(NAMES, START)
+    leaf = sign_leaf(signer, NAMES, START).certificate
+    assert is_issued_by(signer.certificate, leaf)
+    assert not is_issued_by(other.certificate, leaf)
 
 
 def test_an_authority_is_trusted_for_its_names_alone() -> None:
@@ -152,6 +165,8 @@ def test_a_stored_state_is_read_back_unchanged() -> None:
     assert again.trusted == stored.trusted
     nonsense = dict.fromkeys(encode_authority(stored), b"-----BEGIN CERTIFICATE-----\nx")
     assert decode(nonsense, nonsense).trusted == ()
+    retired = {"retired.crt": bundle(stored.trusted), "retired-until": b"2030-01-01T00:00:00"}
+    assert decode(retired, {}).retired_until == START
 
 
 def test_no_key_in_the_log(log: list[Any]) -> None:
@@ -161,6 +176,11 @@ def test_no_key_in_the_log(log: list[Any]) -> None:
         running.reconcile()
         time.passed += 13 * DAY
     assert {entry["event"] for entry in log} == {"secret written", "CA bundle written"}
+    leaf = cluster.stored.leaf
+    assert leaf
+    written = [entry for entry in log if "leaf" in entry][-1]
+    assert written["leaf"] == fingerprint(leaf.certificate)[:16]
+    assert written["leaf_until"] == leaf.certificate.not_valid_after_utc.isoformat()
     assert "PRIVATE" not in str(log)
     assert "BEGIN" not in str(log)
 
@@ -176,6 +196,52 @@ def test_the_wait_restarts_when_a_bundle_had_to_be_written_again() -> None:
     cluster.configure(CONFIGURATIONS[1])
     assert publisher.publish(text) == datetime.timedelta()
     assert {cluster.published(c) for c in CONFIGURATIONS} == {text}
+
+
+def test_the_wait_goes_on_while_a_configuration_does_not_exist() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    del cluster.objects[CONFIGURATIONS[1].kind.value, CONFIGURATIONS[1].name]
+    publisher = CaBundlePublisher(cluster, CONFIGURATIONS, time.monotonic, lambda *_: None)
+    text = bundle([new_authority(NAMES, START).certificate])
+    publisher.publish(text)
+    time.passed += 9 * MINUTE
+    assert publisher.publish(text) == 9 * MINUTE
+
+
+def test_an_authority_for_other_names_is_replaced() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    controller(cluster, time).reconcile()
+    names = service_names("gpuward", "elsewhere")
+    controller(cluster, time, policy=POLICY._replace(names=names)).reconcile()
+    assert cluster.stored.signer
+    assert may_sign_for(cluster.stored.signer.certificate, names)
+
+
+def test_while_a_leaf_of_a_retired_authority_may_be_in_use_a_successor_waits() -> None:
+    successor, retired = new_authority(NAMES, START), new_authority(NAMES, START)
+    state = CertificateState(
+        successor=successor,
+        retired=(retired.certificate,),
+        retired_until=START + DAY,
+        is_persisted=True,
+    )
+    published = Observation(9 * MINUTE, None)
+    assert decide(state, published, START, POLICY) is None
+    assert decide(state, Observation(10 * MINUTE, None), START, POLICY)
+    assert decide(state, published, START + 2 * DAY, POLICY)
+
+
+def test_a_conflict_is_no_failure(log: list[Any]) -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    running = controller(cluster, time)
+
+    def refuse(secret: Object) -> Object:
+        raise ConflictError(f"{secret['metadata']['name']} was changed meanwhile")
+
+    cluster.update_secret = refuse  # type: ignore[method-assign]
+    assert running.reconcile()
+    assert (log[-1]["log_level"], log[-1]["event"]) == ("info", "conflict")
+    assert b"gpuward_certs_reconciliation_failures_total 0" in running.metrics()
 
 
 def test_a_configuration_that_comes_later_is_published_to() -> None:
@@ -194,7 +260,7 @@ def test_a_refusal_is_counted_and_retried(log: list[Any]) -> None:
     cluster.refuse = "secrets"
     assert not running.reconcile()
     assert log[-1]["event"] == "reconciliation failed"
-    assert b"gpuward_certs_reconciliation_failures_total 1" in running.status.metrics()
+    assert b"gpuward_certs_reconciliation_failures_total 1" in running.metrics()
     cluster.refuse = None
     assert running.reconcile()
     assert cluster.stored.leaf
@@ -222,6 +288,29 @@ def test_the_lease_has_one_holder_at_a_time() -> None:
     assert not one.acquire()
     spec = cluster.get_lease(CONFIG.lease)["spec"]
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("two", 2)
+
+
+def test_a_holder_stops_long_before_another_takes_over() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    time.passed = DAY
+    one, two = (leader_election(cluster, time, name) for name in ("one", "two"))
+    assert one.acquire()
+    assert not two.acquire()
+    time.passed += 29 * MINUTE / 60
+    assert one.held
+    time.passed += 2 * MINUTE / 60
+    assert not one.held
+    time.passed += 28 * MINUTE / 60
+    assert not two.acquire()
+    acquired = cluster.get_lease(CONFIG.lease)["spec"]["acquireTime"]
+    time.passed += 2 * MINUTE / 60
+    assert two.acquire()
+    spec = cluster.get_lease(CONFIG.lease)["spec"]
+    assert spec["acquireTime"] == spec["renewTime"] > acquired
+    time.passed += MINUTE / 60
+    assert two.acquire()
+    renewed = cluster.get_lease(CONFIG.lease)["spec"]
+    assert renewed["acquireTime"] == spec["acquireTime"] < renewed["renewTime"]
 
 
 def test_a_released_lease_can_be_acquired_at_once() -> None:
@@ -267,9 +356,10 @@ async def test_the_served_certificates_of_replicas(tmp_path: Path) -> None:
 
 
 def test_health_and_metrics() -> None:
-    time = FakeTime()
-    status = Status(time.clocks.now, time.monotonic, 150)
-    with serve_status(0, alive=lambda: status.alive, metrics=status.metrics) as server:
+    cluster, time = MemoryCluster(), FakeTime()
+    replicas: dict[str, str | None] = {}
+    running = controller(cluster, time, replicas=lambda: replicas)
+    with serve_status(0, alive=lambda: running.alive, metrics=running.metrics) as server:
         url = f"http://127.0.0.1:{server.server_address[1]}"
 
         def get(path: str) -> tuple[int, str]:
@@ -281,16 +371,16 @@ def test_health_and_metrics() -> None:
                     return error.code, error.read().decode()
 
         assert get("/healthz") == (200, "ok\n")
-        time.passed += 151 * MINUTE / 60
-        assert get("/healthz")[0] == 503
-        status.finish(failed=True)
+        time.passed += 5 * MINUTE
+        assert get("/healthz")[0] == 503, "no pass has begun for a long time"
+        cluster.refuse = "secrets"
+        assert not running.reconcile()
         assert get("/healthz")[0] == 200, "a refused request is no reason for a restart"
-        cluster = MemoryCluster()
-        controller(cluster, time).reconcile()
+        cluster.refuse = None
+        assert running.reconcile()
         assert cluster.stored.leaf
-        status.observe(
-            cluster.stored, {"a": fingerprint(cluster.stored.leaf.certificate), "b": None}
-        )
+        replicas |= {"a": fingerprint(cluster.stored.leaf.certificate), "b": None}
+        assert running.reconcile()
         text = get("/metrics")[1]
         assert "\ngpuward_certs_replicas 2.0\n" in text
         assert "\ngpuward_certs_replicas_current 1.0\n" in text
@@ -330,11 +420,11 @@ def test_every_option_is_explained_in_a_sentence() -> None:
 
 
 LOG = """
-from cluster.service import log_as_json
-from certs.controller import controller
+from cluster.control_loop import log_as_json
+from cluster.controllers import certificates
 log_as_json()
-controller._log.info("secret written", secret="gpuward-tls")
-controller._log.exception("reconciliation failed", exc_info=ValueError("x"))
+certificates._log.info("secret written", secret="gpuward-tls")
+certificates._log.exception("reconciliation failed", exc_info=ValueError("x"))
 """
 
 

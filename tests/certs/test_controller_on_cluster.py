@@ -17,7 +17,7 @@ from certs.rotation import RotationPolicy
 from certs.secrets import CertificateState, decode
 from cluster.api.client import FIELD_MANAGER, KubernetesCluster
 from cluster.api.errors import ClusterError, ConfigurationKind, ConfigurationRef, ConflictError
-from cluster.controllers.certificates import Controller, ControllerConfig
+from cluster.controllers.certificates import CertificateController, ControllerConfig
 from tests.testkit.certs.fake_cluster import FakeTime, controller
 from tests.testkit.chart.permissions import create_controller_account
 from tests.testkit.control_plane.client import Response
@@ -58,7 +58,7 @@ class Installation(NamedTuple):
     def config(self) -> ControllerConfig:
         return ControllerConfig("gpuward-ca", "gpuward-tls", "gpuward-certs", self.configurations)
 
-    def controller(self, time: FakeTime, **given: Any) -> Controller:
+    def controller(self, time: FakeTime, **given: Any) -> CertificateController:
         policy = RotationPolicy(service_names("gpuward", self.namespace))
         cluster: Any = self.cluster
         return controller(cluster, time, config=self.config, policy=policy, **given)
@@ -213,7 +213,7 @@ def test_a_tool_that_applies_the_chart_again_meets_no_conflict(installation: Ins
         answer = server_side_apply(installation.plane, kind, manifest)
         assert answer.status == 200, answer.body
     assert installation.published == expected
-    assert controller_under_test.status.published == 2, "no bundle had to be written again"
+    assert controller_under_test.published == 2, "no bundle had to be written again"
 
 
 def test_a_tool_can_remove_a_webhook(installation: Installation) -> None:

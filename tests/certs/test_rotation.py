@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from certs.keypairs import CertificateError, fingerprint, parse_certificates, validate_key_pair
-from cluster.controllers.certificates import Controller
+from cluster.controllers.certificates import CertificateController
 from tests.testkit.certs.fake_cluster import (
     CONFIG,
     CONFIGURATIONS,
@@ -90,7 +90,7 @@ class RotationScenario:
         self.secrets = History({})
         self.running = {name: self.start(name) for name in ("one", "two")}
 
-    def start(self, name: str) -> Controller:
+    def start(self, name: str) -> CertificateController:
         return controller(self.cluster, self.time, name, replicas=self.served)
 
     def served(self) -> dict[str, str | None]:

@@ -433,6 +433,63 @@ def test_certificate_and_key_are_of_one_version_of_a_mounted_secret(
     assert certificate.failures == 0
 
 
+def test_a_secret_that_changes_at_every_look_is_not_served(
+    tmp_path: Path, authority: KeyPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount(tmp_path, "..0", sign_leaf(authority, NAMES, utc_now()))
+    certificate = ServingCertificate(str(tmp_path), NAME)
+    real, versions = os.path.realpath, iter(range(1, 1000))
+
+    def swap_after(path: str) -> str:
+        found = real(path)
+        mount(tmp_path, f"..{next(versions)}", sign_leaf(authority, NAMES, utc_now()))
+        return found
+
+    monkeypatch.setattr(os.path, "realpath", swap_after)
+    assert not certificate.reload()
+    assert certificate.last_error == "the folder keeps changing"
+
+
+def test_names_that_cannot_be_read_are_refused(tmp_path: Path, authority: KeyPair) -> None:
+    like = sign_leaf(authority, NAMES, utc_now())
+    issued = like.certificate
+    builder = x509.CertificateBuilder(
+        issued.issuer,
+        issued.subject,
+        issued.public_key(),
+        issued.serial_number,
+        issued.not_valid_before_utc,
+        issued.not_valid_after_utc,
+    )
+    names = x509.UnrecognizedExtension(x509.SubjectAlternativeName.oid, b"no names")
+    signed = builder.add_extension(names, critical=False).sign(authority.key, hashes.SHA256())
+    write(tmp_path, KeyPair(signed, like.key))
+    certificate = ServingCertificate(str(tmp_path), NAME)
+    assert not certificate.reload()
+    assert certificate.last_error == "the names of the certificate cannot be read"
+
+
+def test_sessions_of_tls_1_2_get_no_ticket(
+    tmp_path: Path, authority: KeyPair, leaf: KeyPair
+) -> None:
+    write(tmp_path, leaf)
+    certificate = ServingCertificate(str(tmp_path), NAME)
+    certificate.reload()
+    client = Connection(authority).context
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        thread = threading.Thread(target=greet, args=(server, certificate.context))
+        thread.start()
+        with (
+            socket.create_connection(server.getsockname()) as plain,
+            client.wrap_socket(plain, server_hostname=NAME) as tls,
+        ):
+            assert tls.recv(1) == b"x"
+            assert tls.session
+            assert not tls.session.has_ticket
+        thread.join()
+
+
 def test_a_certificate_that_expires_is_still_served_with_a_negative_expiry(
     tmp_path: Path, authority: KeyPair
 ) -> None:

@@ -13,6 +13,8 @@ from tests.testkit.chart.monitoring import (
     alerts,
     dashboard,
     dashboard_queries,
+    documented_labels,
+    labels_in,
     metrics_in,
     panels,
     render_monitoring,
@@ -22,10 +24,14 @@ from tests.testkit.chart.monitoring import (
 from tests.testkit.chart.rendering import NAMESPACE, find_one, of_kind, render, render_error
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.paths import ROOT
-from tools.dashboard.__main__ import main as make_dashboard
 
 KINDS = ("ServiceMonitor", "PrometheusRule")
 MANUAL = ROOT / "docs" / "monitoring.md"
+# Prometheus gives every sample these.
+TARGET_LABELS = ("namespace", "pod", "job", "instance")
+# tests/chart/test_monitoring_live.py reads them at a real API server.
+API_SERVER_LABELS = {"name", "kind", "error_type"}
+OTHER_LABELS = {"gpuward_registration_as_expected": {"kind", "name"}}
 BY_KIND = [
     ("serviceMonitor", "ServiceMonitor", "gpuward"),
     ("prometheusRule", "PrometheusRule", "gpuward"),
@@ -159,8 +165,25 @@ def test_every_alert_has_a_description_and_a_section_in_the_manual() -> None:
         assert len(notes["description"].split()) >= 20
 
 
-def test_the_dashboard_is_up_to_date() -> None:
-    assert make_dashboard(["--check"]) == 0, "run make docs"
+def test_every_label_that_is_queried_is_one_of_its_metric() -> None:
+    labels_of = documented_labels() | OTHER_LABELS
+    for expression in [*dashboard_queries().values(), *(a["expr"] for a in alerts().values())]:
+        known = set(TARGET_LABELS)
+        for metric in metrics_in(expression):
+            family = metric.removesuffix("_bucket")
+            known |= labels_of.get(family, set()) | ({"le"} if family != metric else set())
+            known |= API_SERVER_LABELS if family.startswith("apiserver_") else set()
+        assert labels_in(expression) <= known, expression
+
+
+def test_every_label_in_a_legend_is_one_that_the_query_keeps() -> None:
+    for panel in panels():
+        for target in panel["targets"]:
+            grouped = re.match(r"\w+ by \(([^)]*)\)", target["expr"])
+            kept = grouped[1].split(", ") if grouped else TARGET_LABELS
+            if target["expr"].startswith("histogram_quantile"):
+                kept = labels_in(target["expr"]) - {"le"}
+            assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= set(kept)
 
 
 def test_every_panel_has_a_title_and_a_description() -> None:

@@ -12,7 +12,7 @@ from tests.testkit.chart.documented_commands import commands, unknown_options
 from tests.testkit.chart.rendering import CHART, render
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.paths import ROOT
-from tools.chart_readme import readme
+from tools.chart_files import readme
 
 README = (CHART / "README.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| ([\w.]+) \| \w+ \| (.*) \| (.*) \|$", re.MULTILINE)
@@ -21,7 +21,7 @@ REPOSITORY = "https://github.com/gpuward/gpuward/blob/main/"
 
 
 def test_the_readme_is_up_to_date(chart_tools: Programs) -> None:
-    hint = "README.md is stale: run python -m tools.chart_readme"
+    hint = "README.md is stale: run make docs"
     assert readme(chart_tools["helm-docs"]) == README, hint
 
 

@@ -11,8 +11,14 @@ from rules.base import traits
 from rules.catalog.index import CATALOG
 from tests.testkit.match_conditions.chart_condition import chart_condition
 from tests.testkit.paths import DOCS
-from tools.match_bounds import LONGEST, MOST, MOST_OWN_NAMES, MOST_PREFERRED
-from tools.match_conditions import UncoveredError, condition
+from tools.match_conditions import (
+    LONGEST,
+    MOST,
+    MOST_OWN_NAMES,
+    MOST_PREFERRED,
+    UncoveredError,
+    condition,
+)
 
 MANUAL = DOCS / "matching.md"
 PLACEHOLDER = re.compile("%[A-Za-z]+%")

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from cluster.api.connection import Connection
 from cluster.audit.audit import audit
 from cluster.audit.service import AuditController, AuditRun
-from cluster.audit.sinks import kept_findings
+from cluster.audit.sinks import findings_to_store
 from cluster.source.api_server import ApiServerSource
 from cluster.source.objects import SourceError
 from policies.loading import default_policy
@@ -79,7 +79,7 @@ class Audits:
         result = audit(self._source, default_policy(), None)
         self.keep(on_error)
         self.now += 30
-        return AuditRun(result, kept_findings(result, notes=False))
+        return AuditRun(result, findings_to_store(result, notes=False))
 
     def again(self) -> dict[str, dict[tuple[str, ...], float]]:
         """The metrics after one more audit."""
@@ -147,7 +147,7 @@ def test_our_own_bug_ends_no_service(tmp_path: Path) -> None:
         assert audits.controller.alive
         audits.keep = lambda _: None
         assert audits.again()["findings"] == FINDINGS
-    assert logs[0]["event"] == "audit failed"
+    assert logs[0]["event"] == "audit incomplete"
 
 
 def test_a_service_ends_in_the_middle_of_an_audit(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import socket
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,6 @@ import pytest
 import yaml
 
 from cluster.api.connection import Connection
-from cluster.source import api_server
 from cluster.source import api_server as module
 from cluster.source.api_server import ApiServerSource
 from cluster.source.files import FileSource
@@ -91,6 +92,23 @@ def test_an_api_server_that_goes_away_is_an_error(
     assert len(served.requests) < 10
 
 
+def test_an_api_server_that_never_answers_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cluster.api.connection._SECONDS", 0.05)
+    served = PagedServer({}, {})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        served.url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        give_up = threading.Timer(60, silent.shutdown, (socket.SHUT_RDWR,))
+        give_up.start()
+        try:
+            with pytest.raises(SourceError, match="cannot list pods") as raised:
+                list(source_of(served, tmp_path, []).list(PODS))
+        finally:
+            give_up.cancel()
+    assert "ReadTimeoutError" in str(raised.value)
+
+
 @pytest.mark.parametrize("status", [404, 403])
 def test_replicas_that_differ_are_an_error_and_list_nothing_twice(
     status: int, tmp_path: Path
@@ -109,11 +127,11 @@ def test_replicas_that_differ_are_an_error_and_list_nothing_twice(
 
 
 def test_pages_of_huge_objects_are_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_server, "_MAX_BYTES", 100_000)
+    monkeypatch.setattr(module, "_MAX_BYTES", 100_000)
     listed = {"/api/v1/pods": Listed(100, lambda number: make_pod(number, 5000))}
     with paged_server(listed) as served:
         assert len([*source_of(served, tmp_path, []).list(PODS)]) == 100
-        monkeypatch.setattr(api_server, "_MAX_BYTES", 5000)
+        monkeypatch.setattr(module, "_MAX_BYTES", 5000)
         with pytest.raises(SourceError, match=r"cannot list pods: .* more than 5000 bytes"):
             list(source_of(served, tmp_path, []).list(PODS))
     assert {request["limit"] for request in served.requests} >= {"250", "62", "15", "1"}
@@ -198,7 +216,7 @@ def test_a_real_api_server_lists_the_same(api_server: Cluster, tmp_path: Path) -
     assert isinstance(source, ApiServerSource)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "_PAGE", 4)
-        patched.setattr(api_server, "_MAX_BYTES", 9_000)  # so that pages become smaller on the way
+        patched.setattr(module, "_MAX_BYTES", 9_000)  # so that pages become smaller on the way
         found = [*source.list(PODS, namespaces[0])]
         everywhere = [*source.list(PODS)]
     written = json.loads(api_server.kubectl("get", "pods", "-A", "-o", "json").stdout)["items"]

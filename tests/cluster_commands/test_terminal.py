@@ -115,8 +115,8 @@ def test_an_error_of_a_service_commands_no_terminal(capsys: pytest.CaptureFixtur
     options = argparse.Namespace(kubeconfig=file, context=None, status_port=0, interval=1.0)
     options.counted_namespaces = []
     with pytest.MonkeyPatch.context() as patched:
-        # It sets signal handlers.
-        patched.setattr("cluster.service.run_service", lambda make, _: make())
+        patched.setattr("signal.signal", lambda *_: None)
+        patched.setattr("cluster.control_loop.log_as_json", lambda: None)
         assert service.run(options) == 2
     text = capsys.readouterr().err
     assert "no-such-file" in text

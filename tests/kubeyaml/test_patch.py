@@ -188,6 +188,23 @@ def test_new_text_has_the_layout_of_the_document() -> None:
     assert patched(text, add("/new", {"k": [{"v": {"w": 1}}]})) == text + new
 
 
+def test_new_text_is_indented_as_most_of_the_document() -> None:
+    by_one = "a:\n b:\n  c: 1\n"
+    assert patched(by_one, add("/d", {"e": {"f": 1}})) == by_one + "d:\n e:\n  f: 1\n"
+    dashes = "a:\n- 1\nb:\n- 1\nc:\n  - 1\n"
+    assert patched(dashes, add("/d", [1])) == dashes + "d:\n- 1\n"
+
+
+def test_what_aliases_repeat_does_not_count_for_the_layout() -> None:
+    wide = "base: &x\n  a:\n      b:\n          c: 1\n"
+    text = wide + "".join(f"{name}:\n  <<: *x\n  d: 1\n" for name in "pqr")
+    assert patched(text, add("/new", {"k": 1})) == text + "new:\n  k: 1\n"
+
+
+def test_an_empty_mapping_in_braces_is_filled_as_json() -> None:
+    assert patched("{}\n", add("/a", "x")) == '{"a": "x"}\n'
+
+
 def test_a_text_without_a_final_line_break_gets_none() -> None:
     assert (
         patched("a: 1\nb:\n  - c", add("/b/-", "d"), add("/e", 1)) == "a: 1\nb:\n  - c\n  - d\ne: 1"

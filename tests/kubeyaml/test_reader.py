@@ -319,10 +319,49 @@ def test_a_refusal_says_where(text: str, at: int) -> None:
     assert refusal(text)[1] == at
 
 
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("a: &a [1, 2, 3]\nb: *a", 19),  # too many nodes by aliases
+        ("a: [[[[1]]]]", 6),  # too deep
+        ("a: &a 1\nb: {<<: *a}", 16),
+        ("b: 1\n~: x", 5),
+    ],
+)
+def test_a_refusal_in_a_later_document_says_where_in_the_file(text: str, at: int) -> None:
+    *_, last = split("first: 1\n---\n" + text)
+    with pytest.raises(YamlError) as caught:
+        read(last, Limits(max_depth=4, max_alias_nodes=3))
+    assert caught.value.offset == len("first: 1\n---\n") + at
+
+
+def test_a_key_that_json_cannot_have_is_named() -> None:
+    for key in ("null", "9223372036854775808"):
+        assert refusal(f"{key}: 1")[0] == f"{key} cannot be a key; kubectl refuses it"
+
+
+def test_the_nearest_place_of_a_path_is_that_of_its_last_existing_part() -> None:
+    place = document("a: {b: [1]}\n").place
+    for path, start, found in (
+        (("a", "b", 0), 8, True),
+        (("a", "b", 1), 7, False),
+        (("a", "c", "d"), 3, False),
+        (("c",), 0, False),
+        ((), 0, True),
+    ):
+        nearest, is_exact = place.nearest(path)
+        assert (nearest.start, is_exact) == (start, found)
+
+
 def test_the_message_says_what_is_wrong() -> None:
     message, offset = refusal("a: [b, c")
     assert message == "while parsing a flow sequence, did not find expected ',' or ']'"
     assert str(YamlError(message, offset)) == message
+
+
+def test_a_tag_makes_a_float_of_the_largest_integer_of_64_bits() -> None:
+    assert document("a: !!float 9223372036854775807").value == {"a": 9223372036854776000}
+    assert "not a valid float" in refusal("a: !!float 9223372036854775808")[0]
 
 
 def test_integers_of_any_length_are_read() -> None:
@@ -348,6 +387,15 @@ def test_nesting_up_to_the_limit_is_read() -> None:
     assert document("[" * 100 + "]" * 100).value
     assert "levels deep" in refusal("[" * 101 + "]" * 101)[0]
     assert document("[" * 3 + "]" * 3, Limits(max_depth=3)).value == [[[]]]
+    for limit in (2, 3):
+        assert document("{a: " * limit + "}" * limit, Limits(max_depth=limit)).value
+        deeper = "{a: " * (limit + 1) + "}" * (limit + 1)
+        assert "levels deep" in refusal(deeper, Limits(max_depth=limit))[0]
+
+
+def test_the_start_of_a_line() -> None:
+    lines = Lines("ab\ncd\ne")
+    assert [lines.start(line) for line in (1, 2, 3, 4)] == [0, 3, 6, 7]
 
 
 def test_aliases_cannot_pile_up_depth() -> None:

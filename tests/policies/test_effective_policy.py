@@ -16,17 +16,8 @@ from policies.policy import SECURITY_FAMILIES, Policy
 from policies.validation import find_problems, schema
 from rules.catalog.index import CATALOG
 from rules.finding import Action
-from rules.rule import Rule
 from tests.testkit.policy_mistakes import POLICY_HEADER
 
-# Notes about what admission sets by default; no bundle makes them more.
-PLACEMENT_DEFAULTS = {"affinity-default", "toleration-default"}
-# Rules of hygiene about what cannot be meant; strict shows the others as notes.
-WARNINGS_OF_HYGIENE = {"shared-memory-exceeds-limit"}
-# What may be true no more when it is said; no bundle refuses it.
-NEVER_REFUSED = {"no-fitting-node"}
-# What may well be meant: a policy has to name it.
-OFF_EVERYWHERE = {"idle-gpu-holder"}
 POLICIES = {
     "nothing": "",
     "everything": """\
@@ -78,26 +69,48 @@ def test_bundles_are_policies_that_set_rules_only() -> None:
         assert set(bundle(name)) <= {"apiVersion", "kind", "profiles", "rules"}
 
 
-@pytest.mark.parametrize("rule", CATALOG, ids=lambda rule: rule.name)
-def test_every_rule_has_its_place_in_the_bundles(rule: Rule[Any]) -> None:
-    """Whoever adds a rule decides about it: essential refuses, strict refuses other warnings.
+def actions(bundle_name: str) -> dict[str, Action]:
+    """What every rule does in a policy that extends one bundle."""
+    policy = load_policy(f"{POLICY_HEADER}profiles: [ack]\nextends: [{bundle_name}]\n", "x")
+    return {rule.name: policy.activate(rule).action for rule in CATALOG}
 
-    Rules of hygiene are off, and strict shows them.
-    """
-    settings = {name: bundle(name).get("rules", {}).get(rule.name, {}) for name in BUNDLES}
-    refuses = rule.action is Action.DENY
-    assert settings["essential"] == ({} if refuses else {"action": "off"})
-    assert settings["recommended"] == {}
-    wanted: dict[str, Any] = {}
-    if rule.action is Action.WARN and rule.name not in NEVER_REFUSED:
-        wanted["action"] = "deny"
-    elif rule.action is Action.AUDIT and rule.name not in PLACEMENT_DEFAULTS:
-        wanted["action"] = "warn"
-    elif rule.family == "hygiene" and rule.name not in OFF_EVERYWHERE:
-        wanted["action"] = "warn" if rule.name in WARNINGS_OF_HYGIENE else "audit"
-    if rule.family in SECURITY_FAMILIES:
-        wanted["suppressible"] = False
-    assert settings["strict"] == wanted
+
+def by_default(action: Action) -> set[str]:
+    return {rule.name for rule in CATALOG if rule.action is action}
+
+
+def test_essential_leaves_only_the_rules_that_refuse() -> None:
+    found = actions("essential")
+    assert {name for name, action in found.items() if action is Action.DENY} == by_default(
+        Action.DENY
+    )
+    assert set(found.values()) == {Action.DENY, Action.OFF}
+
+
+def test_strict_makes_every_rule_stricter_but_those_that_the_manual_names() -> None:
+    found = actions("strict")
+    assert {n for n in by_default(Action.WARN) if found[n] is not Action.DENY} == {
+        "no-fitting-node"
+    }
+    assert {n for n in by_default(Action.AUDIT) if found[n] is not Action.WARN} == {
+        "affinity-default",
+        "toleration-default",
+    }
+    hygiene = {rule.name: found[rule.name] for rule in CATALOG if rule.family == "hygiene"}
+    assert {found[name] for name in by_default(Action.OFF) - set(hygiene)} == {Action.OFF}
+    odd = {name: action for name, action in hygiene.items() if action is not Action.AUDIT}
+    assert odd == {"idle-gpu-holder": Action.OFF, "shared-memory-exceeds-limit": Action.WARN}
+    assert all(found[name] is Action.DENY for name in by_default(Action.DENY))
+
+
+def test_strict_lets_no_comment_suppress_what_protects_others() -> None:
+    policy = load_policy(POLICY_HEADER + "extends: [strict]\n", "x")
+    for rule in CATALOG:
+        assert policy.activate(rule).suppressible != (rule.family in SECURITY_FAMILIES), rule.name
+
+
+def test_recommended_changes_nothing() -> None:
+    assert actions("recommended") == {rule.name: rule.action for rule in CATALOG}
 
 
 def test_later_bundles_win_and_the_policy_wins_over_all() -> None:

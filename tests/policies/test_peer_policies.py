@@ -13,7 +13,7 @@ from rules.engine.fixing import fix
 from rules.finding import Action
 from rules.profile.context import Context
 from tests.testkit.cases import TODAY
-from tools.compatibility_page import peers
+from tools.doc_pages import peers
 
 CASES = [(peer, case) for peer in peers() for case in peer["cases"]]
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from cluster.api.errors import ClusterError
 from cluster.webhooks import watch
 from cluster.webhooks.watch import PolicyWatch
-from policies.policy_files import parse_policy
+from policies.loading import parse_policy
 
 GOOD = "apiVersion: gpuward.io/v1\nkind: Policy\n"
 BAD = GOOD + "rules: {no-such-rule: {}}\n"
@@ -37,7 +37,7 @@ class Watched:
         with capture_logs() as log:
             for _ in range(int(seconds / 10)):
                 self.now += 10
-                self.watch.check()
+                self.watch.reconcile()
         return [line["event"] for line in log]
 
 

@@ -57,7 +57,7 @@ class Watched:
         with capture_logs() as log:
             for _ in range(int(seconds / 10)):
                 self.now += 10
-                self.watch.compare()
+                self.watch.reconcile()
         return log
 
     @property
@@ -185,7 +185,7 @@ def test_a_long_interval_makes_no_result_old() -> None:
         interval_seconds=300,
         monotonic=lambda: clock[0],
     )
-    watch.compare()
+    watch.reconcile()
     clock[0] = 301
     assert watch.alive
 

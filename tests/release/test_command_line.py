@@ -75,7 +75,8 @@ def test_no_error_line_commands_the_terminal(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     # It would set signal handlers.
-    monkeypatch.setattr("cluster.service.run_service", lambda make, _: make())
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("cluster.control_loop.log_as_json", lambda: None)
     assert main(arguments) in {1, 2, 3}
     captured = capfd.readouterr()
     assert "no-such-file" in captured.err

@@ -67,7 +67,7 @@ def test_the_wheel_has_one_top_level_package(installation: Installation) -> None
         names = {name.split("/")[0] for name in archive.namelist()}
         files = set(archive.namelist())
     assert {name for name in names if not name.endswith(".dist-info")} == {"gpuward"}
-    data = ("policy.schema.json", "profiles/built_in.json", "bundles/strict.yaml")
+    data = ("policy.schema.json", "profiles/built_in.json")
     for part in (*(f"policies/{name}" for name in data), "lint/cli.py"):
         assert f"gpuward/packages/{part}" in files
 

@@ -23,6 +23,15 @@ LISTS = ("initContainers", "containers", "ephemeralContainers")
 FIXABLE_POD_FIELDS = {"tolerations", "affinity", "nodeSelector", "schedulerName", "nodeName"}
 FIXABLE_CONTAINER_FIELDS = {"env", "resources", "volumeMounts"}
 REDUCIBLE_FIELDS = {"hostPID", "hostIPC", "hostNetwork", "securityContext"}
+# What a fix may write into a securityContext, beside less privileges.
+STRICTEST = {
+    "allowPrivilegeEscalation": False,
+    "runAsNonRoot": True,
+    "readOnlyRootFilesystem": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+    "appArmorProfile": {"type": "RuntimeDefault"},
+    "procMount": "Default",
+}
 
 
 def every_fix(profiles: str) -> RuleSet:
@@ -84,12 +93,18 @@ def assert_no_new_privileges(pod: Any, rules: RuleSet) -> None:
     assert dropped_capabilities(fixed) >= dropped_capabilities(pod)
     assert without_fixable_fields(fixed) == without_fixable_fields(pod)
     for (label, after), (_, before) in zip(containers(fixed), containers(pod), strict=True):
-        new_context = dict(after.get("securityContext") or {})
-        old_context = dict(before.get("securityContext") or {})
-        for name in ("privileged", "capabilities"):
-            new_context.pop(name, None)
-            old_context.pop(name, None)
-        assert new_context == old_context, label
+        assert_only_hardened(after.get("securityContext"), before.get("securityContext"), label)
+
+
+def assert_only_hardened(after: Any, before: Any, label: str) -> None:
+    """Each field of the securityContext is as before, or has its strictest value."""
+    new, old = dict(after or {}), dict(before or {})
+    for name in ("privileged", "capabilities"):  # which `privileges` compares
+        new.pop(name, None)
+        old.pop(name, None)
+    changed = {name: new.get(name) for name in {*new, *old} if new.get(name) != old.get(name)}
+    weaker = {name: value for name, value in changed.items() if value != STRICTEST.get(name)}
+    assert weaker == {}, f"{label}: a fix may set these fields of securityContext to {STRICTEST}"
 
 
 @pytest.mark.parametrize("profile", ["nvidia", "hami", "volcano", "kai", "ack", "amd", "gke"])
@@ -152,3 +167,23 @@ EVERY_FIX = every_fix("nvidia")
 @given(PODS)
 def test_no_fix_of_any_pod_adds_a_privilege(pod: Any) -> None:
     assert_no_new_privileges(pod, EVERY_FIX)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_allowed"),
+    [
+        ({}, {"allowPrivilegeEscalation": False}, True),
+        (None, {"seccompProfile": {"type": "RuntimeDefault"}, "runAsNonRoot": True}, True),
+        ({"runAsUser": 0}, {"runAsUser": 0, "readOnlyRootFilesystem": True}, True),
+        ({"runAsNonRoot": True}, {}, False),
+        ({"seccompProfile": {"type": "RuntimeDefault"}}, {}, False),
+        ({}, {"runAsUser": 0}, False),
+        ({}, {"allowPrivilegeEscalation": True}, False),
+    ],
+)
+def test_a_fix_may_harden_a_security_context(before: Any, after: Any, is_allowed: bool) -> None:  # noqa: FBT001
+    if is_allowed:
+        assert_only_hardened(after, before, "main")
+    else:
+        with pytest.raises(AssertionError):
+            assert_only_hardened(after, before, "main")

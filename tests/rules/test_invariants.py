@@ -44,9 +44,8 @@ import pytest
 
 from rules.base.json_values import Path as Place
 from rules.base.json_values import pointer, value_at
-from rules.catalog.checks import CatalogError, checked
 from rules.catalog.index import CATALOG
-from rules.catalog.order import OPT_IN_FIXES, ORDER, REPORTS, SAFE_FIXES
+from rules.catalog.order import OPT_IN_FIXES, ORDER, REPORTS, SAFE_FIXES, CatalogError, checked
 from rules.engine.bounds import StepLimit
 from rules.engine.evaluation import pod_from_raw, well_formed_pod
 from rules.engine.exceptions import suppress_nothing
@@ -201,7 +200,11 @@ def test_a_finding_points_at_a_field_or_directly_below_one(case: Case) -> None:
             try:
                 node = node[step]
             except (KeyError, IndexError):
-                assert depth == len(finding.path), pointer(finding.path)
+                assert depth == len(finding.path), (
+                    f"{finding.rule} points at {pointer(finding.path)}, but there is no "
+                    f"{pointer(finding.path[:depth])}: point at the field at fault, or directly "
+                    "below the last field that exists"
+                )
 
 
 @for_each_case(ALL)

@@ -30,7 +30,8 @@ class LintInProcess(LintCommand):
         self._monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         with patch.dict(os.environ, {"PATH": self.path}, clear=True):
             try:
-                status = import_module(COMMANDS[verb][0]).main(list(arguments))
+                module, _, function = COMMANDS[verb][0].partition(":")
+                status = getattr(import_module(module), function or "main")(list(arguments))
             except SystemExit as error:  # of argparse
                 status = int(error.code or 0)
         return Outcome(status, *self._capsys.readouterr())

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,15 @@ import pytest_asyncio
 from tests.testkit.admission.caller import REVIEW
 from tests.testkit.admission.reviews import container, deployment, pod, review_body, variable
 from tests.testkit.admission.server import RunningServer, Serve, serving, wait_until
+from webhook.admission.answer import Answer
 from webhook.admission.review import MalformedReviewError, decode_head
+from webhook.evaluator.evaluator import (
+    MAX_BYTES_OF_TENANT,
+    MAX_WAITING_BYTES,
+    Evaluator,
+    NotEvaluatedError,
+    Task,
+)
 from webhook.reload.policy import PolicyReloader
 
 # Longer than any test, in seconds.
@@ -225,6 +234,26 @@ async def test_a_review_is_not_begun_too_late(
     assert server.service.handler.evaluator.ended_workers == 0
 
 
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [("?timeout=100s", 80), ("", 8), ("?timeout=100m", 8), ("?timeout=1000s", 8)],
+)
+async def test_the_answer_is_sent_before_the_api_server_gives_up(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, query: str, seconds: float
+) -> None:
+    deadlines: list[float] = []
+
+    async def refuse(_self: Evaluator, task: Task, tenant: str) -> Answer:
+        deadlines.append(task.deadline)
+        raise NotEvaluatedError(tenant)
+
+    monkeypatch.setattr(Evaluator, "answer", refuse)
+    server = await serve()
+    before = time.monotonic()
+    await answered(server, f"/validate/deny{query}")
+    assert before + seconds <= deadlines[0] <= time.monotonic() + seconds
+
+
 async def test_a_process_that_is_gone_is_replaced(serve: Serve) -> None:
     server = await serve()
     await answered(server, "/validate/deny")
@@ -270,6 +299,27 @@ async def test_more_waiting_reviews_than_allowed_are_not_evaluated(
     response = await answered(server, "/validate/deny")
     assert "the many large objects that wait" in response["status"]["message"]
     assert (await answered(server, "/validate/warn"))["warnings"]
+
+
+@pytest.mark.usefixtures("endless")
+async def test_what_all_tenants_let_wait_has_a_limit_in_bytes(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The chart gives a replica eight times as much memory.
+    assert 4 * MAX_BYTES_OF_TENANT <= MAX_WAITING_BYTES <= 128 << 20
+    bodies = [
+        json.dumps(review_body(LARGE, namespace=tenant), separators=(",", ":")).encode()
+        for tenant in ("one", "two")
+    ]
+    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_WAITING_BYTES", sum(map(len, bodies)) - 1)
+    server = await serve()
+    stopped = await stop_worker(server)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(answered(server, "/validate/deny?timeout=900s", bodies[0]))
+        await wait_until(partial(is_waiting, server, 1))
+        refused = await answered(server, "/validate/deny", bodies[1])
+        assert "the many large objects that wait" in refused["status"]["message"]
+        os.kill(stopped, signal.SIGCONT)
 
 
 async def test_the_process_evaluates_by_the_active_policy(serve: Serve, tmp_path: Path) -> None:

@@ -26,7 +26,9 @@ FORBIDDEN = 403
 
 
 class Envelope(NamedTuple):
-    """What of a review enters the answer and the log, and no decision about a new pod.
+    """The fields of a review that only the answer and the log contain.
+
+    No decision about a new pod depends on them.
 
     The owner is the controller of the object; empty if there is none.
     """

@@ -84,17 +84,18 @@ def admission_request(
     request = AdmissionRequest(review, _with_kind(raw, review), old, context, mode)
     if request.is_pod or request.is_namespace_limit:
         return request
-    if _is_copy(request):
+    if _is_made_by_controller(request):
         return None
     # The user who applies a component's workload is not the one who will create its pods.
     return request._replace(context=context._replace(user=None))
 
 
-def _is_copy(request: AdmissionRequest) -> bool:
+def _is_made_by_controller(request: AdmissionRequest) -> bool:
     """Whether a controller makes the object from another one, which was evaluated itself.
 
-    Anybody may write a controller into the owners of an object. The pods of a workload are
-    evaluated in any case; nothing else says what a claim asks for, so its user decides.
+    Anybody may write a controller into the owners of an object. For a workload that hides nothing:
+    its pods are evaluated in any case. A claim has no pods, so the user who sends it must be the
+    controller.
     """
     review = request.review
     if request.is_claim:

@@ -124,7 +124,10 @@ class SpecTexts:
         return self._kept.size
 
     def text(self, spec: bytes, image_patterns: tuple[str, ...]) -> bytes | None:
-        """What of `spec` decides, as JSON; None if names in it may be spelt in an odd way.
+        """The part of `spec` on which the decision depends, as JSON.
+
+        None if `spec` writes characters of names as escapes, for which the texts of two equal specs
+        may differ.
 
         Images that fit one of `image_patterns` are told apart. MsgspecError if `spec` has not the
         usual types.
@@ -259,7 +262,7 @@ class HeadTexts:
         return self._kept.size
 
     def text(self, path: str, request: Request, namespace: str) -> HeadText | None:
-        """What of `request`, sent to `path`, decides besides the pod's spec.
+        """The part of `request`, sent to `path`, on which the decision depends, without the spec.
 
         The exceptions for `namespace` apply to the pod. None if it has too many keys, or was made
         by `kubectl apply`. MsgspecError if a part has not the usual type.

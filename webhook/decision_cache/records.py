@@ -112,7 +112,7 @@ class Metadata(Struct, gc=False):
 
 
 class ReadMetadata(Struct, omit_defaults=True):
-    """What of a pod's metadata decides."""
+    """The fields of a pod's metadata on which a decision depends."""
 
     name: Text = UNSET
     generateName: Text = UNSET

@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from policies.loading import PolicyError, default_policy
+from policies.loading import PolicyError, default_policy, parse_policy, read_policy_file
 from policies.policy import Policy
-from policies.policy_files import parse_policy, read_policy_file
 from rules.engine.rule_set import PolicyException
 from rules.inventory.inventory import EMPTY, Inventory
 from webhook.admission.decider import Decider

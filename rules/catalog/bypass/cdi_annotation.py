@@ -23,23 +23,16 @@ References
 - https://github.com/kata-containers/kata-containers/issues/11624
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import GPU_KEY
-from rules.finding import Action, Finding, Fix
 from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 PREFIX = "cdi.k8s.io/"
 KATA = "kata"
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each CDI annotation of the pod that names a device."""
     for key, value in pod.annotations.items():
         if key.startswith(PREFIX) and as_text(value).strip():

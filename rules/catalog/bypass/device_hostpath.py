@@ -23,13 +23,8 @@ References
 - https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import HOST_PATH
-from rules.finding import Action, Finding
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import uses_gpu_runtime
 from rules.gpu.images import is_cuda_image
@@ -43,17 +38,14 @@ from rules.gpu.volumes import (
     is_gpu_file,
     is_passed_through,
 )
-from rules.objects.container import Container
-from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 DEVICES = "/dev"
 ADVICE = "remove the volume; a GPU comes from resources.limits (such as nvidia.com/gpu: 1)"
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each volume through which a container sees GPU device files."""
     mounts = [m for m in host_mounts(pod) if _serves_others(m.path) or is_gpu_file(m.path)]
     if mounts and not _is_suspect(pod, context):

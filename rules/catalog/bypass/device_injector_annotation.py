@@ -39,28 +39,19 @@ References
 - cri-o/cri-o, `pkg/annotations/v2`
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
-from types import MappingProxyType
-from typing import Any
 
 from rules.base.json_values import as_text, display, remove
 from rules.base.quantity import Quantity
 from rules.base.traits import GPU_KEY
-from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import Device, devices, pod_requests_gpu, requests_share
 from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
 from rules.gpu.volumes import MAJOR_NUMBERS, TREES, clean_path, is_gpu_file, is_helper_file
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-OPTIONS: Mapping[str, Any] = MappingProxyType({"node_devices": 8})
 # `/` or `.` and a container's name may follow.
 DOMAINS = (
     *("devices.gke.io", "devices.nri.io", "cdi-devices.nri.io", "mounts.nri.io"),
@@ -76,7 +67,7 @@ SEPARATORS = r"[\s\"'\[\]{},]+"
 DECIMAL = r"0|[1-9][0-9]{0,8}"
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each annotation that names a GPU which the pod may not hold."""
     keys = [key for key in pod.annotations if key.startswith(DOMAINS)]
     if not keys or _whole_gpus(pod) >= context.options["node_devices"]:
@@ -126,11 +117,11 @@ def _gpus(value: str, pod: Pod) -> Iterator[str]:
         elif "/" in word:
             # CRI-O's form is source:destination:permissions.
             paths = (clean_path(word), clean_path(word.partition(":")[0]))
-            if any(_shows_gpus(path) or _is_foreign(path, pod) for path in paths):
+            if any(_grants_gpus(path) or _is_foreign(path, pod) for path in paths):
                 yield word
 
 
-def _shows_gpus(path: str) -> bool:
+def _grants_gpus(path: str) -> bool:
     return path in TREES or path.startswith(DEVICE_LISTS)
 
 
@@ -158,4 +149,6 @@ def _finding(pod: Pod, key: str, what: str, advice: str) -> Finding:
     )
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_KEY,), options=OPTIONS)
+RULE = define_rule(
+    check, action=Action.DENY, since="0.1", needs=(GPU_KEY,), options={"node_devices": 8}
+)

@@ -24,25 +24,17 @@ References
 - https://github.com/bottlerocket-os/bottlerocket/issues/3992
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import HOST_PATH
-from rules.finding import Action, Finding, Fix
 from rules.gpu.visibility_edits import remove_and_request
 from rules.gpu.volumes import clean_path, host_path
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 NOTHING = "/dev/null"
 ROOT = "/var/run/nvidia-container-devices"
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each path at which a mount requests a device."""
     null_volumes = {
         as_text(volume.get("name")) for _, volume in pod.volumes if host_path(volume) == NOTHING

@@ -25,25 +25,17 @@ References
 - https://github.com/NVIDIA/k8s-device-plugin/issues/61
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import CUDA_IMAGE, EPHEMERAL
-from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import excludes_nvidia, requests_gpu
 from rules.gpu.images import is_cuda_image
 from rules.gpu.visibility import NVIDIA, is_unset, looks_legacy
 from rules.gpu.visibility_edits import hide_edits
-from rules.objects.container import Container
-from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each ephemeral container for which the image sets the variable."""
     containers = [c for c in pod.containers if c.role == "ephemeral" and _lets_the_image_decide(c)]
     if containers and is_for_gpus(pod) and not excludes_nvidia(pod):

@@ -24,13 +24,8 @@ References
 - NVIDIA container toolkit, `internal/config/image/cuda_image.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU, GPU_VARIABLE
-from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import uses_device_plugin
 from rules.gpu.visibility import (
     Visibility,
@@ -40,15 +35,12 @@ from rules.gpu.visibility import (
     visible_variables,
 )
 from rules.gpu.visibility_edits import remove_edits
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable by which a container hides the GPU that it requests."""
     for container in pod.containers:
         for variable, known in visible_variables(container).items():
@@ -63,7 +55,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 def _finding(container: Container, variable: str) -> Finding:
     name = display_variable(variable)
     return Finding(
-        path=(*container.path, "env", container.env[variable]),
+        path=container.env_path(variable),
         key=name,
         message=(
             f"{container} asks for a GPU and sets "

@@ -47,14 +47,9 @@ References
 - https://github.com/NVIDIA/k8s-device-plugin/issues/195
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import CUDA_IMAGE, GPU_OR_NODE_CONSTRAINT, RUNTIME_CLASS
-from rules.finding import Action, Finding
-from rules.gpu.components import is_made_by_daemon_set, shows_gpus
+from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
 from rules.gpu.devices import (
     describe_request,
     excludes_nvidia,
@@ -66,16 +61,13 @@ from rules.gpu.devices import (
 )
 from rules.gpu.visibility import NVIDIA, is_unset, looks_legacy
 from rules.gpu.visibility_edits import hide_fix
-from rules.objects.container import Container
-from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import targets_gpu_nodes
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 _KUBEFLOW_TRAINER = "trainer.kubeflow.org"
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each container that gets no GPU from a device plugin and should hide all GPUs."""
     without_plugin = [c for c in pod.containers if not uses_device_plugin(c)]
     if not without_plugin or excludes_nvidia(pod):
@@ -87,7 +79,7 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
     init_only = only_init_requests_gpu(pod)
     for container in without_plugin:
         why, agent = reason, may_be_agent
-        is_known = shows_gpus(container, pod, context)
+        is_known = image_grants_gpus(container, pod, context)
         if is_known:
             why, agent = f"its image {display(container.image)} is known to set it to all", False
         if (

@@ -27,31 +27,24 @@ References
 - https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.traits import GPU_VARIABLE
-from rules.finding import Action, Finding, Fix
 from rules.gpu.visibility import describe_setting, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 VARIABLE = "NVIDIA_IMEX_CHANNELS"
 EFFECT = "NVIDIA's runtime gives it channels to the GPU memory of other nodes that nobody counted"
 HELP = "use the resource claim of a ComputeDomain, which injects a channel of its own"
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container that names channels itself, or may take their names from elsewhere."""
     for container in pod.containers:
         if VARIABLE in container.env:
             if container.value_of(VARIABLE) == "":
                 continue
             yield Finding(
-                path=(*container.path, "env", container.env[VARIABLE]),
+                path=container.env_path(VARIABLE),
                 key=VARIABLE,
                 message=f"{container} {describe_setting(container, VARIABLE)}: {EFFECT}",
                 container=container,

@@ -25,13 +25,8 @@ References
 - NVIDIA container toolkit, `internal/config/image/cuda_image.go` (`IsLegacy`)
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import Path
 from rules.base.traits import GPU_VARIABLE
-from rules.finding import Action, Finding
 from rules.gpu.devices import describe_request, excludes_nvidia, requests_gpu, uses_device_plugin
 from rules.gpu.visibility import (
     CUDA_VERSION,
@@ -42,13 +37,10 @@ from rules.gpu.visibility import (
     matching_prefixes,
 )
 from rules.gpu.visibility_edits import hide_fix
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container that would get all GPUs because its image looks old."""
     if excludes_nvidia(pod):
         return
@@ -64,7 +56,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 def _finding(pod: Pod, container: Container) -> Finding:
     if CUDA_VERSION in container.env:
-        path: Path = (*container.path, "env", container.env[CUDA_VERSION])
+        path: Path = container.env_path(CUDA_VERSION)
         setting = describe_setting(container, CUDA_VERSION)
     else:
         path = (

@@ -23,23 +23,15 @@ References
 - NVIDIA container toolkit, `cmd/nvidia-container-runtime-hook/container_config.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.traits import GPU_VARIABLE
-from rules.finding import Action, Finding, Fix
 from rules.gpu.visibility import describe_setting, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 POWERS = {"NVIDIA_MIG_CONFIG_DEVICES": "repartition", "NVIDIA_MIG_MONITOR_DEVICES": "watch"}
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable that requests the right to configure or monitor MIG devices."""
     for container in pod.containers:
         for variable in POWERS:
@@ -60,7 +52,7 @@ def _finding(container: Container, variable: str) -> Finding:
         else "without the capability SYS_ADMIN NVIDIA's runtime refuses to start it"
     )
     return Finding(
-        path=(*container.path, "env", container.env[variable]),
+        path=container.env_path(variable),
         key=variable,
         message=f"{container} {describe_setting(container, variable)}: {effect}",
         container=container,

@@ -17,24 +17,16 @@ References
 - intel/intel-device-plugins-for-kubernetes, `cmd/gpu_plugin/monitoring.md`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
-from rules.finding import Action, Finding
 from rules.gpu.components import is_made_by_daemon_set
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 DOMAIN = "gpu.intel.com/"
 RESOURCES = tuple(f"{DOMAIN}{name}" for name in ("monitoring", "i915_monitoring", "xe_monitoring"))
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each such resource of a pod that no DaemonSet creates."""
     if is_made_by_daemon_set(pod, context):
         return

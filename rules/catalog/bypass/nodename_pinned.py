@@ -18,23 +18,16 @@ References
 - https://github.com/kubernetes/kubernetes/issues/113907
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import as_text, display
 from rules.base.traits import GPU, NODE_NAME
-from rules.finding import Action, Finding
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import pod_requests_gpu
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 FIELD = "nodeName"
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield the node that a GPU pod names."""
     node = as_text(pod.spec.get(FIELD))
     is_allowed = pod.exists or is_made_by_daemon_set(pod, context)

@@ -27,24 +27,17 @@ References
 - containerd NRI, `pkg/plugin`, `GetEffectiveAnnotation`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import GPU_KEY
-from rules.finding import Action, Finding, Fix
 from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 DOMAIN = "nvidia.cdi.k8s.io"
 FOR_POD = f"{DOMAIN}/pod"
 FOR_CONTAINER = f"{DOMAIN}/container."
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each annotation that makes the plugin inject devices."""
     for key, value in pod.annotations.items():
         devices = as_text(value)

@@ -25,19 +25,12 @@ References
 - https://github.com/cncf-tags/container-device-interface
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
-from rules.finding import Action, Finding
 from rules.gpu.components import advice_for_agents
 from rules.gpu.volumes import HostMount, by_volume, containers_of, host_mounts
-from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 KUBELET_DIRS = {
     "/var/lib/kubelet/device-plugins": "it reaches the sockets by which devices are allocated",
@@ -55,7 +48,7 @@ WRITTEN_DIRS = {
 MEANING = {**KUBELET_DIRS, **WRITTEN_DIRS}
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each volume that shows a container one of these directories."""
     mounts = [mount for mount in host_mounts(pod) if _revealed(mount)]
     if mounts and is_for_gpus(pod):

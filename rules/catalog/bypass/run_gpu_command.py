@@ -21,24 +21,18 @@ References
 - https://docs.docker.com/reference/cli/docker/container/run/
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rules.base.json_values import Path, display
 from rules.base.traits import HOST_PATH
-from rules.finding import Action, Finding
 from rules.gpu.commands import MAX_CHARACTERS, Command, bounded_commands
 from rules.gpu.scripts import RunOption, find_run_options, gives_gpu, run_options
 from rules.gpu.visibility_edits import remove_and_request
 from rules.gpu.volumes import host_mounts
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield the first such option of each container, and each container that was not read."""
     for container, command in bounded_commands(pod.containers if host_mounts(pod) else ()):
         found = _unread(container) if command is None else _first_option(container, command)

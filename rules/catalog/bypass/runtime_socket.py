@@ -17,18 +17,13 @@ References
 - https://docs.docker.com/engine/security/#docker-daemon-attack-surface
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
-from rules.finding import Action, Finding
 from rules.gpu.volumes import by_volume, containers_of, host_mounts
-from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 SOCKETS = (
     *("docker.sock", "docker/containerd/containerd.sock", "cri-dockerd.sock", "dockershim.sock"),
@@ -53,7 +48,7 @@ REVEALING = {
 } - {"/var"}
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each volume that shows a container the socket of a runtime."""
     mounts = [mount for mount in host_mounts(pod) if mount.path in REVEALING]
     if mounts and is_for_gpus(pod):

@@ -18,24 +18,17 @@ References
 - https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import as_text, display
 from rules.base.traits import RUNTIME_CLASS
-from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu, uses_gpu_runtime
 from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
 from rules.inventory.inventory import RuntimeClass
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 FIELD = "runtimeClassName"
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield the GPU runtime class of a pod that requests no GPU."""
     if pod.is_partial:
         return  # the rest of the pod may ask for the GPU

@@ -27,13 +27,10 @@ References
 - ROCm container toolkit, `internal/oci/oci.go`
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rules.base.traits import GPU_VARIABLE
 from rules.base.words import matches
-from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import uses_device_plugin
 from rules.gpu.visibility import (
     Visibility,
@@ -44,13 +41,10 @@ from rules.gpu.visibility import (
     visible_variables,
 )
 from rules.gpu.visibility_edits import hide_fix, remove_and_request, remove_edits
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each alternative variable by which a container grants itself devices."""
     if not pod.profile.alternative_variables:
         return
@@ -74,7 +68,7 @@ def _alternatives(container: Container) -> Iterator[str]:
 
 def _finding(container: Container, variable: str) -> Finding:
     return Finding(
-        path=(*container.path, "env", container.env[variable]),
+        path=container.env_path(variable),
         key=display_variable(variable),
         message=(
             f"{container} {describe_setting(container, variable)}, which the container runtime "

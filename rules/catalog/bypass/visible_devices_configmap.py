@@ -31,13 +31,8 @@ References
 - NVIDIA container toolkit, `internal/config/image/cuda_image.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.traits import ENV_FROM, KNOWN_CONFIG_MAPS
-from rules.finding import Action, Finding
 from rules.gpu.devices import describe_request, requests_gpu, uses_device_plugin
 from rules.gpu.visibility import (
     ALTERNATIVE,
@@ -49,16 +44,13 @@ from rules.gpu.visibility import (
 )
 from rules.gpu.visibility_edits import hide_edits, hide_fix
 from rules.inventory.inventory import ConfigMap
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 REFERENCE = "configMapRef"
 HARMLESS = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each variable that a known ConfigMap sets, and that `env` does not override."""
     for container in pod.containers:
         found: dict[str, Finding] = {}  # of entries that set the same variable the last one counts

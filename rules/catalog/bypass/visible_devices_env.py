@@ -37,18 +37,13 @@ References
 - https://github.com/NVIDIA/k8s-device-plugin/issues/61
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU_VARIABLE
-from rules.finding import Action, Finding
 from rules.gpu.devices import describe_request, requests_gpu
 from rules.gpu.visibility import (
     NVIDIA,
     Visibility,
-    action_beside,
+    action_beside_request,
     display_variable,
     foreign_request,
     foreign_variable,
@@ -61,14 +56,11 @@ from rules.gpu.visibility_edits import (
     requested_advice,
     visibility_fix,
 )
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
 from rules.profile.profile import VisibleDevices
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable by which a container grants itself devices."""
     for container in pod.containers:
         for variable, known in visible_variables(container).items():
@@ -83,7 +75,7 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
     if resource := foreign_request(known, container):
         message = foreign_variable(container, f"sets {setting}", known, resource)
         advice = f"remove the variable, or ask for {known.maker} cards"
-        action = action_beside(known, resource, container)
+        action = action_beside_request(known, resource, container)
     elif requests_gpu(container):
         message = (
             f"{container} {describe_request(container)} and also sets {setting}, "
@@ -97,7 +89,7 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
         otherwise = f", or set the variable to {hidden}" if hidden else ""
         advice = remove_and_request(container, "remove the variable", request, otherwise)
     return Finding(
-        path=(*container.path, "env", container.env[variable], "value"),
+        path=(*container.env_path(variable), "value"),
         key=name,
         message=message,
         container=container,

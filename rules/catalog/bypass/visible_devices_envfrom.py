@@ -33,25 +33,19 @@ References
 - NVIDIA container toolkit, `internal/config/image/cuda_image.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_text, display
 from rules.base.traits import GPU_VARIABLE
-from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import describe_request, requests_gpu, uses_device_plugin
 from rules.gpu.visibility import matching_prefixes
 from rules.gpu.visibility_edits import hide_edits, hide_fix
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable that a key behind a prefix can set and that `env` does not override."""
     variables = _variables(pod.profile)
     for container in pod.containers:

@@ -30,16 +30,11 @@ References
 - NVIDIA container toolkit, `internal/config/image/cuda_image.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.traits import GPU_VARIABLE
-from rules.finding import Action, Finding
 from rules.gpu.devices import describe_request, requests_gpu
 from rules.gpu.visibility import (
     Visibility,
-    action_beside,
+    action_beside_request,
     display_variable,
     foreign_request,
     foreign_variable,
@@ -54,14 +49,11 @@ from rules.gpu.visibility_edits import (
     requested_advice,
     visibility_fix,
 )
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
 from rules.profile.profile import VisibleDevices
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable that is a reference and not one that the GPU platform writes."""
     for container in pod.containers:
         for variable, known in visible_variables(container).items():
@@ -77,7 +69,7 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
     if resource := foreign_request(known, container):
         message = foreign_variable(container, setting, known, resource)
         advice = f"remove the variable, or ask for {known.maker} cards"
-        action = action_beside(known, resource, container)
+        action = action_beside_request(known, resource, container)
     elif requests_gpu(container):
         message = (
             f"{container} {describe_request(container)} and also {setting}, "
@@ -94,7 +86,7 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
         otherwise = f", or set it to the value {hidden} in the pod itself" if hidden else ""
         advice = remove_and_request(container, "remove the variable", request, otherwise)
     return Finding(
-        path=(*container.path, "env", container.env[variable], "valueFrom"),
+        path=(*container.env_path(variable), "valueFrom"),
         key=name,
         message=message,
         container=container,

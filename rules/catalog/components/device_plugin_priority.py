@@ -28,24 +28,17 @@ References
 - https://kubernetes.io/docs/concepts/policy/resource-quotas/#limit-priority-class-consumption-by-default
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import put
 from rules.base.traits import NODE_AGENT
-from rules.finding import Action, Finding, Fix
 from rules.gpu.components import device_plugin_words
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Fix, KubernetesObject, define_rule
 
 FIELD = "priorityClassName"
 CLASS = "system-node-critical"
 SYSTEM_NAMESPACE = "kube-system"
 
 
-def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(workload: KubernetesObject, _context: Context) -> Findings:
     """Yield the missing priority class of a device plugin."""
     if not device_plugin_words(workload):
         return
@@ -62,6 +55,4 @@ def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
             )
 
 
-RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE_AGENT,)
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_AGENT,))

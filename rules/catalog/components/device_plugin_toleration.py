@@ -18,33 +18,16 @@ References
 - https://github.com/NVIDIA/k8s-device-plugin/issues/68
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.traits import NODE_AGENT
-from rules.finding import Action, Finding
 from rules.gpu.components import device_plugin_words
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.placement.tolerations import display_taint, taints_of_maker
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.placement.tolerations import agent_findings
+from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 
-def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(workload: KubernetesObject, _context: Context) -> Findings:
     """Yield each taint of the plugin's nodes that it does not tolerate."""
     words = device_plugin_words(workload)
-    for pod in workload.pods if words else ():
-        for taint in taints_of_maker(pod, words):
-            yield Finding(
-                path=(*pod.path, "tolerations"),
-                key=f"tolerations.{taint.key}",
-                message="the device plugin does not tolerate the taint "
-                f"{display_taint(taint)} of GPU nodes, so they offer no GPUs",
-                help=f"add a toleration: key {taint.key}, operator Exists, effect {taint.effect}",
-            )
+    return agent_findings(workload, words, "device plugin", "they offer no GPUs")
 
 
-RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE_AGENT,)
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_AGENT,))

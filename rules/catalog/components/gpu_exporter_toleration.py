@@ -20,33 +20,16 @@ References
 - https://github.com/NVIDIA/gpu-operator/issues/2717
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.traits import NODE_AGENT
-from rules.finding import Action, Finding
 from rules.gpu.components import exporter_words
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.placement.tolerations import display_taint, taints_of_maker
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.placement.tolerations import agent_findings
+from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 
-def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(workload: KubernetesObject, _context: Context) -> Findings:
     """Yield each taint of the GPU nodes that the exporter does not tolerate."""
     words = exporter_words(workload)
-    for pod in workload.pods if words else ():
-        for taint in taints_of_maker(pod, words):
-            yield Finding(
-                path=(*pod.path, "tolerations"),
-                key=f"tolerations.{taint.key}",
-                message=f"the exporter does not tolerate the taint {display_taint(taint)} of GPU "
-                "nodes, so nobody sees how their GPUs are used",
-                help=f"add a toleration: key {taint.key}, operator Exists, effect {taint.effect}",
-            )
+    return agent_findings(workload, words, "exporter", "nobody sees how their GPUs are used")
 
 
-RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE_AGENT,)
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_AGENT,))

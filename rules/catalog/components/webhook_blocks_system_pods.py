@@ -21,23 +21,18 @@ References
 - https://github.com/Project-HAMi/HAMi/issues/160
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.traits import WEBHOOK_CONFIGURATION
-from rules.finding import Action, Finding
-from rules.gpu.components import OWN, PEERS, PODS, core_resources, entry_name, known_entries
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.gpu.components import OWN, PEERS, PODS, core_resources, entry_finding, known_entries
+from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 
 
-def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each entry whose outage blocks system pods."""
     for index, entry in known_entries(subject, (*OWN, *PEERS)):
         if as_text(entry.get("failurePolicy")) not in ("", "Fail") or entry.get("matchConditions"):
@@ -51,14 +46,11 @@ def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
         selector = as_object(entry.get("namespaceSelector"))
         namespaces = [n for n in dict.fromkeys(("kube-system", own)) if n and _selects(selector, n)]
         if namespaces:
-            yield Finding(
-                path=(*subject.path, "webhooks", index, "failurePolicy"),
-                key=f"failurePolicy.{entry_name(entry)}",
-                message=f"the webhook {display(entry_name(entry))} has failurePolicy Fail "
-                f"and is called for pods in {' and '.join(map(display, namespaces))}: an outage "
-                "keeps the cluster from starting",
-                help=f"exclude them by {NAME_LABEL} in namespaceSelector",
-            )
+            called = f"is called for pods in {' and '.join(map(display, namespaces))}"
+            effect = "an outage keeps the cluster from starting"
+            fault = f"has failurePolicy Fail and {called}: {effect}"
+            advice = f"exclude them by {NAME_LABEL} in namespaceSelector"
+            yield entry_finding(subject, index, "failurePolicy", fault, advice)
 
 
 def _asks_for_label(selector: Any) -> bool:
@@ -89,10 +81,4 @@ def _expressions(selector: Any) -> list[Mapping[str, Any]]:
     return [e for _, e in as_objects(as_object(selector).get("matchExpressions"))]
 
 
-RULE = define_rule(
-    check,
-    subject=KubernetesObject,
-    action=Action.WARN,
-    since="0.1",
-    needs=(WEBHOOK_CONFIGURATION,),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(WEBHOOK_CONFIGURATION,))

@@ -16,41 +16,23 @@ References
 - https://kubernetes.io/docs/concepts/workloads/pods/ephemeral-containers/
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rules.base.json_values import display
 from rules.base.traits import WEBHOOK_CONFIGURATION
-from rules.finding import Action, Finding
-from rules.gpu.components import OWN, PODS, core_resources, entry_name, known_entries
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.gpu.components import OWN, PODS, core_resources, entry_finding, known_entries
+from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 EPHEMERAL = "pods/ephemeralcontainers"
 COVERING = frozenset({EPHEMERAL, "pods/*", "*/*", "*/ephemeralcontainers"})
 
 
-def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each entry for pods that leaves ephemeral containers out."""
     for index, entry in known_entries(subject, OWN):
         misses = COVERING.isdisjoint(core_resources(entry, "UPDATE"))
         if misses and not PODS.isdisjoint(core_resources(entry, "CREATE")):
-            name = entry_name(entry)
-            yield Finding(
-                path=(*subject.path, "webhooks", index, "rules"),
-                key=f"rules.{name}",
-                message=f"the webhook {display(name)} is called for pods and not for {EPHEMERAL}: "
-                "kubectl debug adds containers that no rule sees",
-                help=f"add a rule for {EPHEMERAL} with the operation UPDATE, as the chart does",
-            )
+            effect = "kubectl debug adds containers that no rule sees"
+            fault = f"is called for pods and not for {EPHEMERAL}: {effect}"
+            advice = f"add a rule for {EPHEMERAL} with the operation UPDATE, as the chart does"
+            yield entry_finding(subject, index, "rules", fault, advice)
 
 
-RULE = define_rule(
-    check,
-    subject=KubernetesObject,
-    action=Action.WARN,
-    since="0.1",
-    needs=(WEBHOOK_CONFIGURATION,),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(WEBHOOK_CONFIGURATION,))

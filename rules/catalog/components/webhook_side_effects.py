@@ -18,43 +18,26 @@ References
 - Kubernetes, `pkg/apis/admissionregistration/validation/validation.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import WEBHOOK_CONFIGURATION
-from rules.finding import Action, Finding
-from rules.gpu.components import OWN, PEERS, entry_name, known_entries
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.gpu.components import OWN, PEERS, entry_finding, known_entries
+from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 FIELD = "sideEffects"
 ACCEPTED = ("None", "NoneOnDryRun")
 
 
-def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each entry that may have side effects."""
     for index, entry in known_entries(subject, (*OWN, *PEERS)):
         value = entry.get(FIELD)
         if value in ACCEPTED:
             continue
         stated = f"{FIELD} {display(value)}" if value else f"no {FIELD}"
-        yield Finding(
-            path=(*subject.path, "webhooks", index, FIELD),
-            key=f"{FIELD}.{entry_name(entry)}",
-            message=f"the webhook {display(entry_name(entry))} has {stated}: API servers refuse "
-            "such an entry, and every dry run if an old release stored it",
-            help=f"write {ACCEPTED[0]} if the webhook only looks at requests",
-            api_refuses=True,
-        )
+        effect = "API servers refuse such an entry, and every dry run if an old release stored it"
+        advice = f"write {ACCEPTED[0]} if the webhook only looks at requests"
+        fault = f"has {stated}: {effect}"
+        yield entry_finding(subject, index, FIELD, fault, advice, api_refuses=True)
 
 
-RULE = define_rule(
-    check,
-    subject=KubernetesObject,
-    action=Action.WARN,
-    since="0.1",
-    needs=(WEBHOOK_CONFIGURATION,),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(WEBHOOK_CONFIGURATION,))

@@ -18,48 +18,29 @@ References
 - koordinator-sh/charts, `values.yaml`: 30 by default
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import WEBHOOK_CONFIGURATION
-from rules.finding import Action, Finding
-from rules.gpu.components import OWN, PEERS, entry_name, known_entries
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.gpu.components import OWN, PEERS, entry_finding, known_entries
+from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 FIELD = "timeoutSeconds"
 # What API servers assume without the field, and the most that they store.
 DEFAULT, MOST = 10, 30
 
 
-def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each entry with a longer timeout than the default."""
     for index, entry in known_entries(subject, (*OWN, *PEERS)):
         seconds = entry.get(FIELD)
         if type(seconds) is not int or seconds <= DEFAULT:
             continue
-        name = display(entry_name(entry))
         effect = (
             f"API servers store at most {MOST}"
             if seconds > MOST
             else "while it does not answer, every request that it is called for waits that long"
         )
-        yield Finding(
-            path=(*subject.path, "webhooks", index, FIELD),
-            key=f"{FIELD}.{entry_name(entry)}",
-            message=f"the webhook {name} has {FIELD} {display(seconds)}: {effect}",
-            help=f"write {DEFAULT} or less",
-            api_refuses=seconds > MOST,
-        )
+        fault, advice = f"has {FIELD} {display(seconds)}: {effect}", f"write {DEFAULT} or less"
+        yield entry_finding(subject, index, FIELD, fault, advice, api_refuses=seconds > MOST)
 
 
-RULE = define_rule(
-    check,
-    subject=KubernetesObject,
-    action=Action.WARN,
-    since="0.1",
-    needs=(WEBHOOK_CONFIGURATION,),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(WEBHOOK_CONFIGURATION,))

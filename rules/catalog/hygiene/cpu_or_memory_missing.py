@@ -20,24 +20,16 @@ References
 - https://kubernetes.io/docs/concepts/policy/resource-quotas/
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import as_object
 from rules.base.traits import GPU_RESOURCE
-from rules.finding import Action, Finding
 from rules.gpu.devices import request_of
 from rules.inventory.inventory import LimitRange
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 _NAMES = {"cpu": "CPU", "memory": "memory"}
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each GPU container for which the scheduler counts no CPU or no memory."""
     namespace = pod.object.namespace
     if not pod.is_complete or context.inventory.lacks_some(LimitRange, namespace):

@@ -23,19 +23,13 @@ References
 - https://cloud.google.com/kubernetes-engine/docs/how-to/gpus#cuda
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 
 from rules.base.json_values import display
 from rules.base.traits import GPU, HOST_PATH
-from rules.finding import Action, Finding
 from rules.gpu.devices import requests_gpu
 from rules.gpu.volumes import by_volume, containers_of, host_mounts
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 DIRECTORIES = ("/usr/local/nvidia/", "/home/kubernetes/bin/nvidia/")
 # Anchored, without nested repetition: linear.
@@ -45,7 +39,7 @@ _LIBRARIES = re.compile(
 )
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each volume that shows a GPU container libraries of the driver."""
     mounts = [m for m in host_mounts(pod) if _is_library(m.path) and requests_gpu(m.container)]
     for group in by_volume(mounts):

@@ -18,22 +18,15 @@ References
 - https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU_WORKLOAD
-from rules.finding import Action, Finding
 from rules.gpu.devices import effective_requests, first_request, requested_resources
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 MOST_NAMED = 3
 
 
-def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(workload: KubernetesObject, _context: Context) -> Findings:
     """Yield the DaemonSet if its pods request GPUs."""
     if workload.object.kind != "DaemonSet":
         return
@@ -58,6 +51,4 @@ def _amount(resource: str, amount: int | None) -> str:
     return display(resource if amount is None else f"{resource}: {amount}")
 
 
-RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.OFF, since="0.1", needs=(GPU_WORKLOAD,)
-)
+RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(GPU_WORKLOAD,))

@@ -36,27 +36,20 @@ References
 - kubernetes/autoscaler, `cluster-autoscaler/cloudprovider/aws/README.md` (the label on EKS)
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.traits import NODE, NODE_POOL
 from rules.base.words import matches_any
-from rules.finding import Action, Finding
-from rules.objects.kubernetes_objects import KubernetesObject
 from rules.placement.gpu_nodes import is_gpu_label
 from rules.placement.node_labels import NodeSettings, amount_of, node_settings, resources_of_node
 from rules.placement.tolerations import display_taint
-from rules.profile.context import Context
 from rules.profile.profile import Profile, Taint
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 # A label that says nothing of the resource, and the resource that the cluster autoscaler expects of
 # nodes with it, whatever its value.
 _RESOURCES_BY_LABEL = {"k8s.amazonaws.com/accelerator": "nvidia.com/gpu"}
 
 
-def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each node, or pool of nodes, that lacks its taint; once for each."""
     reported: set[str] = set()
     for group in node_settings(subject):
@@ -107,10 +100,4 @@ def _belongs_to(label: str, taint: Taint, profile: Profile) -> bool:
     )
 
 
-RULE = define_rule(
-    check,
-    subject=KubernetesObject,
-    action=Action.OFF,
-    since="0.1",
-    needs=(NODE | NODE_POOL,),
-)
+RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(NODE | NODE_POOL,))

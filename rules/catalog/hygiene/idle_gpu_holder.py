@@ -17,21 +17,15 @@ References
 - https://kubernetes.io/docs/tasks/debug/debug-application/get-shell-running-container/
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 from rules.base.json_values import display
 from rules.base.traits import CLAIM, GPU_RESOURCE
-from rules.finding import Action, Finding
 from rules.gpu.commands import commands_of
 from rules.gpu.devices import request_of
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # A longer command does more than sleep.
 _MAX_CHARACTERS = 200
@@ -49,7 +43,7 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SHORTEST = 3600
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each GPU container whose command only waits."""
     for container, command in commands_of(c for c in pod.containers if _holds_devices(c)):
         idle = _idle(command.texts)

@@ -18,21 +18,14 @@ References
 - https://kubernetes.io/docs/concepts/policy/resource-quotas/#quota-scopes
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.traits import GPU_WORKLOAD
-from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 _FIELD = "activeDeadlineSeconds"
 
 
-def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(workload: KubernetesObject, _context: Context) -> Findings:
     """Yield the Job if nothing limits how long it runs."""
     found, pods = workload.job_spec, workload.pods
     if found is None or not any(pod_requests_gpu(pod) for pod in pods):
@@ -50,6 +43,4 @@ def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
         )
 
 
-RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.OFF, since="0.1", needs=(GPU_WORKLOAD,)
-)
+RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(GPU_WORKLOAD,))

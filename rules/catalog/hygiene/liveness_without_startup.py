@@ -21,28 +21,22 @@ References
 - https://docs.vllm.ai/en/stable/deployment/k8s.html
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import as_object
 from rules.base.traits import GPU_RESOURCE
-from rules.finding import Action, Finding
 from rules.gpu.commands import commands_of
 from rules.gpu.devices import requests_gpu
 from rules.gpu.launchers import started_program
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 _ENOUGH = 300  # seconds
 # https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/
 _DEFAULTS = {"initialDelaySeconds": 0, "periodSeconds": 10, "failureThreshold": 3}
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each model server whose liveness probe gives it little time to load a model."""
     for container, command in commands_of(c for c in pod.containers if _may_be_killed(c)):
         seconds = _seconds(as_object(container.raw.get("livenessProbe")))

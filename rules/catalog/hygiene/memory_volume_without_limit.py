@@ -18,22 +18,14 @@ References
 - https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/1967-size-memory-backed-volumes
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import as_text, display
 from rules.base.traits import GPU_RESOURCE
-from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
 from rules.gpu.volumes import memory_volumes
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each volume in memory that has no `sizeLimit`."""
     if not pod_requests_gpu(pod):
         return

@@ -17,22 +17,15 @@ References
 - https://kubernetes.io/docs/concepts/containers/images/#imagepullpolicy-defaulting
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE
 from rules.base.words import has_placeholder
-from rules.finding import Action, Finding
 from rules.gpu.devices import requests_gpu
 from rules.gpu.images import image_tag
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each GPU container with an image of the tag `latest`, written or implied."""
     for container in pod.containers:
         image = container.image

@@ -18,18 +18,10 @@ References
 - https://github.com/Mellanox/k8s-rdma-shared-dev-plugin
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE, UNKNOWN_RESOURCE
-from rules.finding import Action, Finding
 from rules.gpu.devices import requests_gpu
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 _PARTS = ("rdma", "infiniband")
 _WORDS = frozenset({"efa", "roce", "hca"})
@@ -37,7 +29,7 @@ _SEPARATORS = str.maketrans("/._-", "    ")
 _MAY_LOCK = frozenset({"IPC_LOCK", "ALL"})
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield the first RDMA device of each GPU container that may not lock memory."""
     if not pod.is_complete:
         return

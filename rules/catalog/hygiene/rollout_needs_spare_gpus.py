@@ -17,19 +17,13 @@ References
 - https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#rolling-update-deployment
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterator
 from typing import Any
 
 from rules.base.json_values import as_object
 from rules.base.traits import GPU_WORKLOAD
-from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 _DEFAULT_SURGE = "25%"
 _ROLLING = "RollingUpdate"
@@ -37,7 +31,7 @@ _ROLLING = "RollingUpdate"
 _DIGITS = 9
 
 
-def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(workload: KubernetesObject, _context: Context) -> Findings:
     """Yield the Deployment if its rollout starts more pods than it has replicas."""
     pods = workload.pods
     if workload.object.kind != "Deployment" or any(pod.is_partial for pod in pods):
@@ -77,6 +71,4 @@ def _pods(surge: Any, replicas: Any) -> int:
     return math.ceil(int(percent) * replicas / 100)
 
 
-RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.OFF, since="0.1", needs=(GPU_WORKLOAD,)
-)
+RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(GPU_WORKLOAD,))

@@ -19,23 +19,16 @@ References
 - KubeRay, `ray-operator/controllers/ray/common/pod.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.traits import GPU_RESOURCE
-from rules.finding import Action, Finding
 from rules.gpu.devices import whole_gpus
 from rules.gpu.volumes import SHARED_MEMORY, shared_memory_mount
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # The kinds of KubeRay, and those of others in which there is one of them.
 _RAY_KINDS = "Ray"
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container that holds several GPUs and has only the default shared memory."""
     if not pod.is_complete or pod.spec.get("hostIPC") is True:
         return

@@ -22,24 +22,19 @@ References
 - https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_objects
 from rules.base.traits import GPU_WORKLOAD
-from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
-from rules.objects.kubernetes_objects import KubernetesObject
 from rules.placement.node_affinity import spot_label
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 LIMIT = "backoffLimit"
 
 
-def check(workload: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(workload: KubernetesObject, _context: Context) -> Findings:
     """Yield the limit of the Job if the loss of one node ends it."""
     found = workload.job_spec
     if found is None:
@@ -73,6 +68,4 @@ def _is_about_disruptions(rule: Mapping[str, Any]) -> bool:
     )
 
 
-RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.OFF, since="0.1", needs=(GPU_WORKLOAD,)
-)
+RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(GPU_WORKLOAD,))

@@ -18,23 +18,17 @@ References
 - kubernetes/cloud-provider-alibaba-cloud, the test of `NodeFromProviderID`
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 
 from rules.base.json_values import as_object, as_text, display
 from rules.base.traits import NODE
-from rules.finding import Action, Finding
-from rules.objects.kubernetes_objects import KubernetesObject
 from rules.placement.node_labels import CGPU_MODES, MODE, node_labels
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 _ECS = r"(?:alicloud://)?[a-z0-9-]{1,63}\.[A-Za-z0-9-]{1,63}"
 
 
-def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(node: KubernetesObject, _context: Context) -> Findings:
     """Yield the label if the node is known to be no ECS instance."""
     provider = as_text(as_object(node.raw.get("spec")).get("providerID"))
     if not provider or re.fullmatch(_ECS, provider):
@@ -50,4 +44,4 @@ def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
             )
 
 
-RULE = define_rule(check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE,))

@@ -17,22 +17,15 @@ References
 - https://www.alibabacloud.com/help/doc-detail/191140.html
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.traits import NODE, NODE_POOL
-from rules.finding import Action, Finding
-from rules.objects.kubernetes_objects import KubernetesObject
 from rules.placement.node_labels import MODE, labels_by_node
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 # The old label -> the mode that took its place.
 REPLACEMENTS = {"cgpu": "cgpu", "gpushare": "share"}
 
 
-def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each old label of a node that has no new one, once for each pool."""
     reported: set[str] = set()
     for labels in labels_by_node(subject):
@@ -51,6 +44,4 @@ def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
                 )
 
 
-RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.AUDIT, since="0.1", needs=(NODE | NODE_POOL,)
-)
+RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(NODE | NODE_POOL,))

@@ -23,30 +23,25 @@ References
 - Alibaba Cloud, "Shared GPU scheduling in registered clusters", prerequisites
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rules.base.json_values import Path, as_object, as_text, display
 from rules.base.traits import NODE
-from rules.finding import Action, Finding
-from rules.objects.kubernetes_objects import KubernetesObject
 from rules.placement.node_labels import CARD_LABELS, DRIVER_LABELS, MODE, REGION_LABELS
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 if TYPE_CHECKING:
     from rules.profile.platforms.records import Component, Feature
 
 REGISTERED_SCHEDULER = "ack-co-scheduler"
-RUNTIMES: Mapping[str, Component] = {"containerd": "containerd", "docker": "docker"}
+RUNTIMES: Mapping[str, "Component"] = {"containerd": "containerd", "docker": "docker"}
 NODE_INFO: Path = ("status", "nodeInfo")
 KUBELET: Path = (*NODE_INFO, "kubeletVersion")
 RUNTIME: Path = (*NODE_INFO, "containerRuntimeVersion")
 
 
-def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(node: KubernetesObject, _context: Context) -> Findings:
     """Yield each version, system, card or region that the node's mode does not work with."""
     labels = as_object(as_object(node.raw.get("metadata")).get("labels"))
     mode = as_text(labels.get(MODE))
@@ -64,7 +59,7 @@ def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
             )
 
 
-def _features(mode: str, node: KubernetesObject) -> tuple[Feature, ...]:
+def _features(mode: str, node: KubernetesObject) -> tuple["Feature", ...]:
     from rules.profile.platforms.ack import FEATURES_BY_MODE, REGISTERED  # noqa: PLC0415  # rarely needed
 
     if mode == "share" and REGISTERED_SCHEDULER in node.profile.scheduler_names:
@@ -73,7 +68,7 @@ def _features(mode: str, node: KubernetesObject) -> tuple[Feature, ...]:
 
 
 def _old_versions(
-    feature: Feature, info: Mapping[str, Any], labels: Mapping[str, Any]
+    feature: "Feature", info: Mapping[str, Any], labels: Mapping[str, Any]
 ) -> Iterator[tuple[Path, str]]:
     from rules.profile.platforms.support import Support, minimum_of, version_support  # noqa: PLC0415
 
@@ -93,7 +88,7 @@ def _old_versions(
 
 
 def _places(
-    feature: Feature, info: Mapping[str, Any], labels: Mapping[str, Any]
+    feature: "Feature", info: Mapping[str, Any], labels: Mapping[str, Any]
 ) -> Iterator[tuple[Path, str]]:
     from rules.profile.platforms.support import Support, card_support, os_support, region_support  # noqa: PLC0415  # rarely needed
 
@@ -109,4 +104,4 @@ def _places(
             yield path, f"{feature.title} is not supported {where} {display(as_text(value))}"
 
 
-RULE = define_rule(check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE,))

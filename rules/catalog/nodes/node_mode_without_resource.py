@@ -18,19 +18,12 @@ References
 - https://www.alibabacloud.com/help/doc-detail/191140.html
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.traits import NODE
-from rules.finding import Action, Finding
-from rules.objects.kubernetes_objects import KubernetesObject
 from rules.placement.node_labels import MODE, amount_of, node_labels, resources_of_node
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
-def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(node: KubernetesObject, _context: Context) -> Findings:
     """Yield the label if the node lacks a resource of its mode."""
     offered = resources_of_node(node)
     if not offered:
@@ -50,4 +43,4 @@ def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
             )
 
 
-RULE = define_rule(check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE,))

@@ -17,19 +17,12 @@ References
 - AliyunContainerService/gpushare-scheduler-extender, `pkg/cache/nodeinfo.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.traits import NODE
-from rules.finding import Action, Finding
-from rules.objects.kubernetes_objects import KubernetesObject
 from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM, amount_of, resources_of_node
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
-def check(node: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(node: KubernetesObject, _context: Context) -> Findings:
     """Yield each total that does not fit the number of cards."""
     offered = resources_of_node(node)
     count = amount_of(offered, CARDS)
@@ -55,4 +48,4 @@ def _finding(node: KubernetesObject, name: str, what: str) -> Finding:
     )
 
 
-RULE = define_rule(check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE,))

@@ -16,20 +16,13 @@ References
 - https://www.alibabacloud.com/help/doc-detail/191140.html
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.traits import NODE, NODE_POOL
 from rules.base.words import has_placeholder
-from rules.finding import Action, Finding
-from rules.objects.kubernetes_objects import KubernetesObject
 from rules.placement.node_labels import MODE, PLACEMENT, SHARING_MODES, labels_by_node
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
-def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield the label of each node, or pool of nodes, whose mode shares no cards."""
     reported: set[str] = set()
     for labels in labels_by_node(subject):
@@ -52,6 +45,4 @@ def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
         )
 
 
-RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(NODE | NODE_POOL,)
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE | NODE_POOL,))

@@ -24,18 +24,13 @@ References
 - https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
 from rules.base.json_values import Path, as_object, as_text
 from rules.base.traits import KUBELET_CONFIG, NODE_POOL
-from rules.finding import Action, Finding
-from rules.objects.kubernetes_objects import KubernetesObject
 from rules.placement.node_labels import GPU_MEM, MODE, SHARING_MODES, node_settings
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 FIELD = "cpuManagerPolicy"
 # A key of the outermost object, as YAML and as JSON.
@@ -45,7 +40,7 @@ _IN_TEXT = (
 )
 
 
-def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each field that is `static`."""
     # The resource of the profiles whose vendor forbids the policy.
     shared = GPU_MEM in subject.profile.active
@@ -87,10 +82,4 @@ def _in_pools_with_shared_cards(subject: KubernetesObject) -> Iterator[Path]:
             yield from (path for path, policy in settings.cpu_policies if policy == "static")
 
 
-RULE = define_rule(
-    check,
-    subject=KubernetesObject,
-    action=Action.WARN,
-    since="0.1",
-    needs=(KUBELET_CONFIG | NODE_POOL,),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(KUBELET_CONFIG | NODE_POOL,))

@@ -20,47 +20,33 @@ References
 - NVIDIA/k8s-device-plugin, `docs/gpu-feature-discovery/README.md`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import NODE, NODE_POOL, RESOURCE_FLAVOR
-from rules.base.words import has_placeholder, nearest_word
-from rules.finding import Action, Finding
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.placement.node_labels import node_labels, offered_resources, stated_values
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.placement.node_labels import advice_on_unknown, node_labels
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
-def check(subject: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each label with an unknown value, once for each pool."""
     modes = subject.profile.node_modes
     reported: set[str] = set()
     for label in node_labels(subject):
-        by_value = modes.get(label.name)
         key = f"{label.key}={label.value}"
-        if by_value is None or key in reported or has_placeholder(label.value):
-            continue
-        if offered_resources(by_value, label.value) is not None:
+        if label.name not in modes or key in reported:
             continue
         reported.add(key)
-        known = stated_values(by_value)
-        right = nearest_word(label.value, known)
+        advice = advice_on_unknown(modes[label.name], label.value)
+        if advice is None:
+            continue
         yield Finding(
             path=label.path,
             key=key,
             message=f"the node label {label.name} is {display(label.value)}, a value that means "
             "nothing to the GPU platform",
-            help=f"write {right}" if right else f"write one of {', '.join(known)}",
+            help=advice,
         )
 
 
 RULE = define_rule(
-    check,
-    subject=KubernetesObject,
-    action=Action.WARN,
-    since="0.1",
-    needs=(NODE | NODE_POOL | RESOURCE_FLAVOR,),
+    check, action=Action.WARN, since="0.1", needs=(NODE | NODE_POOL | RESOURCE_FLAVOR,)
 )

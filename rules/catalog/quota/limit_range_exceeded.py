@@ -15,23 +15,16 @@ References
 - https://kubernetes.io/docs/concepts/policy/limit-range/
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import GPU_RESOURCE, KNOWN_LIMIT_RANGES
-from rules.finding import Action, Finding
 from rules.gpu.devices import devices
 from rules.inventory.inventory import LimitRange
 from rules.objects.container import POD_SPEC
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each GPU resource of which a container asks for more than the smallest `max`."""
     if pod.layout is not POD_SPEC or pod.exists:
         return
@@ -43,13 +36,12 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
                 for name, known in ranges.items()
                 if isinstance(limit := parse(known.max.get(resource, "")), Quantity)
             ]
-            wanted = device.request if device.limit is None else device.limit
+            wanted = device.amount
             if not limits or not isinstance(wanted, Quantity) or wanted.nano <= min(limits)[0]:
                 continue
             _, text, name = min(limits)
-            field = "requests" if device.limit is None else "limits"
             yield Finding(
-                path=(*container.resources_path, field, resource),
+                path=container.amount_path(resource),
                 key=f"limitrange.{resource}",
                 message=(
                     f"{container} asks for {wanted.text} {resource}, and the LimitRange "

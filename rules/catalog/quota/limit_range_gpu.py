@@ -25,25 +25,20 @@ References
 - Kubernetes, `SetDefaults_LimitRangeItem` in `pkg/apis/core/v1/defaults.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import LIMIT_RANGE
-from rules.finding import Action, Finding
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 FIELDS = ("default", "max", "defaultRequest", "min", "maxLimitRequestRatio")
 Amounts: TypeAlias = Mapping[str, Quantity]
 
 
-def check(limit_range: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(limit_range: KubernetesObject, _context: Context) -> Findings:
     """Yield the first fault of each GPU resource in each item of `spec.limits`."""
     listed = as_object(limit_range.raw.get("spec")).get("limits")
     for index, item in as_objects(listed):
@@ -133,6 +128,4 @@ def _fault_of_pods(amounts: Amounts, _resource: str) -> _Fault | None:
     return _Fault("max", message) if "max" in amounts else None
 
 
-RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(LIMIT_RANGE,)
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(LIMIT_RANGE,))

@@ -17,23 +17,16 @@ References
 - kubernetes-sigs/kueue, `pkg/resources/amount.go` (`AmountFromQuantity`)
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import CLUSTER_QUEUE
-from rules.finding import Action, Finding
 from rules.gpu.quotas import queue_amounts
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 _WHOLE = 10**9
 
 
-def check(queue: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(queue: KubernetesObject, _context: Context) -> Findings:
     """Yield the first fraction of each resource in each field."""
     reported: set[str] = set()
     for path, resource, value in queue_amounts(queue):
@@ -52,6 +45,4 @@ def check(queue: KubernetesObject, _context: Context) -> Iterator[Finding]:
         )
 
 
-RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(CLUSTER_QUEUE,)
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLUSTER_QUEUE,))

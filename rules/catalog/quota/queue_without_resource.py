@@ -37,20 +37,14 @@ References
   `pkg/controller/jobs` (the kinds that it knows), `pkg/controller/jobs/pod/pod_webhook.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from rules.base.json_values import as_objects, as_text, display
 from rules.base.traits import GPU_RESOURCE, KNOWN_QUEUES
-from rules.finding import Action, Finding
 from rules.gpu.devices import first_request, requested_resources
 from rules.inventory.inventory import ClusterQueue, Inventory, LocalQueue
-from rules.objects.pod import Pod
-from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -67,7 +61,7 @@ class _Unknown(NamedTuple):
     looks_like_gpu: bool
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each GPU resource of the pod that its queue does not cover."""
     of_owner = None if pod.object.kind in _NOT_QUEUED else pod.owner_labels.get(QUEUE)
     name = as_text(of_owner or pod.labels.get(QUEUE))

@@ -17,23 +17,16 @@ References
 - Kubernetes, `pkg/quota/v1/evaluator/core/pods.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE, KNOWN_QUOTAS
-from rules.finding import Action, Finding
 from rules.gpu.devices import effective_requests, first_request
 from rules.gpu.quotas import smallest_quota
 from rules.inventory.inventory import ResourceQuota
 from rules.objects.container import POD_SPEC
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each GPU resource of which the smallest quota has not enough for the pod."""
     quotas = context.inventory.all_in(ResourceQuota, pod.object.namespace)
     if not quotas or pod.layout is not POD_SPEC or pod.exists:

@@ -17,23 +17,17 @@ References
 - Kubernetes, `pkg/apis/core/validation/validation.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.quantity import Malformed, Placeholder, Quantity, invalid_count_reason, parse
 from rules.base.traits import QUOTA
-from rules.finding import Action, Finding
-from rules.objects.kubernetes_objects import REQUESTS, Quota
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.objects.kubernetes_objects import REQUESTS
+from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
 NATIVE = "kubernetes.io/"
 WHOLE = 10**9
 
 
-def check(quota: Quota, _context: Context) -> Iterator[Finding]:
+def check(quota: Quota, _context: Context) -> Findings:
     """Yield each limit of an extended resource that is not a whole number."""
     for key, value in quota.hard.items():
         if not key.startswith(REQUESTS) or "/" not in key or NATIVE in key:
@@ -56,4 +50,4 @@ def _fault(amount: Quantity | Placeholder | Malformed) -> str | None:
     return f"a fraction, of which {usable} can be used: devices are counted whole"
 
 
-RULE = define_rule(check, subject=Quota, action=Action.WARN, since="0.1", needs=(QUOTA,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(QUOTA,))

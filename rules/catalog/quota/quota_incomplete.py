@@ -24,23 +24,16 @@ References
 - Kubernetes, `pkg/quota/v1/evaluator/core/resource_claims.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import KNOWN_QUOTAS, QUOTA
-from rules.finding import Action, Finding
 from rules.gpu.quotas import gpu_key, offers
 from rules.inventory.inventory import ResourceQuota
-from rules.objects.kubernetes_objects import Quota
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
 MOST_NAMED = 3
 
 
-def check(quota: Quota, context: Context) -> Iterator[Finding]:
+def check(quota: Quota, context: Context) -> Findings:
     """Yield one finding for the namespace, at the first of its quotas that limits a GPU."""
     inventory = context.inventory
     quotas = inventory.all_in(ResourceQuota, quota.object.namespace)
@@ -67,6 +60,4 @@ def check(quota: Quota, context: Context) -> Iterator[Finding]:
         )
 
 
-RULE = define_rule(
-    check, subject=Quota, action=Action.WARN, since="0.1", needs=(QUOTA, KNOWN_QUOTAS)
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(QUOTA, KNOWN_QUOTAS))

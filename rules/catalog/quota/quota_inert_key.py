@@ -25,21 +25,17 @@ References
 - Kubernetes, `pkg/quota/v1/evaluator/core/pods.go`
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
-from collections.abc import Iterator
 
-from rules.base.json_values import display, put, remove
+from rules.base.json_values import display
 from rules.base.quantity import invalid_count_reason, parse
 from rules.base.traits import QUOTA
 from rules.base.words import matches_any
-from rules.finding import Action, Finding, Fix
 from rules.gpu.amounts import api_refuses_count
-from rules.objects.kubernetes_objects import LIMITS, REQUESTS, Quota
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.gpu.resource_names import renaming
+from rules.objects.kubernetes_objects import LIMITS, REQUESTS
+from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
 NATIVE = "kubernetes.io/"
 # Keys with a slash under which Kubernetes or OpenShift counts other things than pod resources.
@@ -51,7 +47,7 @@ EXTENDED = (
 )
 
 
-def check(quota: Quota, _context: Context) -> Iterator[Finding]:
+def check(quota: Quota, _context: Context) -> Findings:
     """Yield each key for which Kubernetes counts nothing."""
     inert = {key: name for key in quota.hard if "/" in key and (name := _resource(key))}
     times = Counter(inert.values())
@@ -64,10 +60,7 @@ def check(quota: Quota, _context: Context) -> Iterator[Finding]:
             f"the quota's key {display(key)} never counts: Kubernetes limits "
             f"extended resources by their requests alone"
         )
-        fix = None
-        if right not in quota.hard and times[name] == 1:
-            edits = (put((*quota.path, right), quota.hard[key]), remove(path))
-            fix = Fix(f"rename it to {right}", edits)
+        fix = renaming([(quota.path, quota.hard)], key, right) if times[name] == 1 else None
         advice = (
             f"remove it: only {right} counts" if right in quota.hard else f"write {right} instead"
         )
@@ -91,4 +84,4 @@ def _resource(key: str) -> str | None:
     return name if re.fullmatch(EXTENDED, name) else None
 
 
-RULE = define_rule(check, subject=Quota, action=Action.WARN, since="0.1", needs=(QUOTA,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(QUOTA,))

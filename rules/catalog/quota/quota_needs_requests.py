@@ -19,18 +19,11 @@ References
 - Kubernetes, `Constraints` in `pkg/quota/v1/evaluator/core/pods.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU, KNOWN_QUOTAS
-from rules.finding import Action, Finding
 from rules.inventory.inventory import LimitRange, ResourceQuota
-from rules.objects.container import POD_SPEC, Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.objects.container import POD_SPEC
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # The keys that the API server requires of every container, and the field and name they stand for.
 REQUIRED = {
@@ -39,7 +32,7 @@ REQUIRED = {
 }
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each amount that a container must state."""
     if pod.layout is not POD_SPEC or pod.is_partial or pod.exists or pod.spec.get("resources"):
         return

@@ -19,24 +19,19 @@ References
 - https://kubernetes.io/docs/concepts/policy/resource-quotas/#resource-quota-for-extended-resources
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, display
 from rules.base.traits import GPU_WORKLOAD, KNOWN_QUOTAS
-from rules.finding import Action, Finding
 from rules.gpu.devices import effective_requests
 from rules.gpu.quotas import smallest_quota
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 FIELDS = ("replicas", "parallelism")
 
 
-def check(workload: KubernetesObject, context: Context) -> Iterator[Finding]:
+def check(workload: KubernetesObject, context: Context) -> Findings:
     """Yield each GPU resource of which the pods together exceed the smallest quota."""
     spec = as_object(workload.raw.get("spec"))
     found = [(f, count) for f in FIELDS if (count := _pods_at_a_time(spec, f)) > 1]
@@ -68,10 +63,4 @@ def _pods_at_a_time(spec: Mapping[str, Any], field: str) -> int:
     return count
 
 
-RULE = define_rule(
-    check,
-    subject=KubernetesObject,
-    action=Action.WARN,
-    since="0.1",
-    needs=(GPU_WORKLOAD, KNOWN_QUOTAS),
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_WORKLOAD, KNOWN_QUOTAS))

@@ -24,18 +24,11 @@ References
 - https://kubernetes.io/docs/concepts/policy/resource-quotas/#resource-quota-for-extended-resources
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.traits import KNOWN_QUOTAS, QUOTA
-from rules.finding import Action, Finding
 from rules.gpu.claims import is_gpu_resource
 from rules.gpu.quotas import gpu_key, offers
 from rules.inventory.inventory import ClusterQueue, Inventory, LocalQueue, ResourceQuota
-from rules.objects.kubernetes_objects import Quota
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
 COMPUTE = frozenset(
     {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
@@ -45,7 +38,7 @@ MOST_NAMED = 3
 _SYSTEM = "kube-system"
 
 
-def check(quota: Quota, context: Context) -> Iterator[Finding]:
+def check(quota: Quota, context: Context) -> Findings:
     """Yield one finding for the namespace, at the first of its quotas on CPU or memory."""
     inventory = context.inventory
     quotas = inventory.all_in(ResourceQuota, quota.object.namespace)
@@ -85,6 +78,4 @@ def _has_queue(quota: Quota, inventory: Inventory) -> bool:
     )
 
 
-RULE = define_rule(
-    check, subject=Quota, action=Action.AUDIT, since="0.1", needs=(QUOTA, KNOWN_QUOTAS)
-)
+RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(QUOTA, KNOWN_QUOTAS))

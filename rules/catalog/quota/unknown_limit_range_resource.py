@@ -25,63 +25,43 @@ References
 - Kubernetes, `validateLimitRangeResourceName` in `pkg/apis/core/validation/validation.go`
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
 
-from rules.base.json_values import Edit, Path, as_object, as_objects, as_text, display, put, remove
+from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.traits import LIMIT_RANGE
-from rules.finding import Action, Finding, Fix
 from rules.gpu.amounts import api_refuses_name
-from rules.gpu.resource_names import misspelt_resources
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.gpu.resource_names import misspelt_resources, renaming
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 # A name is reported in the first field that has it. The API server copies `max` into `default`, and
 # both `default` and `min` into `defaultRequest`.
 FIELDS = ("max", "default", "min", "defaultRequest", "maxLimitRequestRatio")
 
 
-def check(limit_range: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(limit_range: KubernetesObject, _context: Context) -> Findings:
     """Yield each misspelt name, once for all fields of an item of `spec.limits`."""
     for index, item in as_objects(as_object(limit_range.raw.get("spec")).get("limits")):
         fields = {f: amounts for f in FIELDS if (amounts := as_object(item.get(f)))}
         names = dict.fromkeys(name for amounts in fields.values() for name in amounts)
         misspelt = misspelt_resources(names, limit_range.profile)
-        times = Counter(right for right, _ in misspelt.values())
+        times = Counter(meant.right for meant in misspelt.values())
         path = (*limit_range.path, "spec", "limits", index)
-        for name, (right, is_known) in misspelt.items():
-            kind = "a mistake for" if is_known else "not known but close to"
+        places = [((*path, field), amounts) for field, amounts in fields.items()]
+        for name, meant in misspelt.items():
+            right = meant.right
             refused = api_refuses_name(name)
             end = "the API server refuses it" if refused else f"it does not concern {right}"
             first = next(field for field, amounts in fields.items() if name in amounts)
-            is_there = right in names
             yield Finding(
                 path=(*path, first, name),
                 key=f"{as_text(item.get('type'))}.{name}",
-                message=f"`{first}` names {display(name)}, which is {kind} {right}: {end}",
-                help=f"remove it: {right} is there" if is_there else f"write {right}",
-                fix=None if is_there or times[right] > 1 else _renaming(path, fields, name, right),
+                message=f"`{first}` names {display(name)}, which is {meant.kind} {right}: {end}",
+                help=f"remove it: {right} is there" if right in names else f"write {right}",
+                fix=renaming(places, name, right) if times[right] == 1 else None,
                 api_refuses=refused,
             )
 
 
-def _renaming(path: Path, fields: Mapping[str, Mapping[str, Any]], name: str, right: str) -> Fix:
-    edits: list[Edit] = []
-    for field, amounts in fields.items():
-        if name in amounts:
-            edits += put((*path, field, right), amounts[name]), remove((*path, field, name))
-    return Fix(f"rename it to {right}", tuple(edits))
-
-
 RULE = define_rule(
-    check,
-    subject=KubernetesObject,
-    action=Action.WARN,
-    since="0.1",
-    needs=(LIMIT_RANGE,),
-    supersedes=("limit-range-gpu",),
+    check, action=Action.WARN, since="0.1", needs=(LIMIT_RANGE,), supersedes=("limit-range-gpu",)
 )

@@ -20,36 +20,26 @@ References
 - kubernetes-sigs/kueue, `pkg/scheduler/flavorassigner/flavorassigner.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import Path, display
 from rules.base.traits import CLUSTER_QUEUE
-from rules.finding import Action, Finding
 from rules.gpu.quotas import covered_resources
 from rules.gpu.resource_names import misspelt_resources
-from rules.objects.kubernetes_objects import KubernetesObject
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
-def check(queue: KubernetesObject, _context: Context) -> Iterator[Finding]:
+def check(queue: KubernetesObject, _context: Context) -> Findings:
     """Yield each misspelt name once, where it stands first."""
     places: dict[str, Path] = {}
     for path, name in covered_resources(queue):
         places.setdefault(name, path)
     for name, meant in misspelt_resources(places, queue.profile).items():
-        kind = "a mistake for" if meant.is_known else "not known but close to"
         yield Finding(
             path=places[name],
             key=f"resources.{name}",
-            message=f"the queue's resource {display(name)} is {kind} {meant.right}: "
+            message=f"the queue's resource {display(name)} is {meant.kind} {meant.right}: "
             f"it covers no pod that asks for {meant.right}",
             help=f"write {meant.right}",
         )
 
 
-RULE = define_rule(
-    check, subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(CLUSTER_QUEUE,)
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLUSTER_QUEUE,))

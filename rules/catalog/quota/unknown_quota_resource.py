@@ -23,22 +23,17 @@ References
 - https://kubernetes.io/docs/concepts/policy/resource-quotas/#resource-quota-for-extended-resources
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterator
 
-from rules.base.json_values import display, put, remove
+from rules.base.json_values import display
 from rules.base.traits import QUOTA
 from rules.base.words import matches_any
-from rules.finding import Action, Finding, Fix
-from rules.gpu.resource_names import misspelt_resources
-from rules.objects.kubernetes_objects import LIMITS, REQUESTS, Quota
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.gpu.resource_names import misspelt_resources, renaming
+from rules.objects.kubernetes_objects import LIMITS, REQUESTS
+from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
 
-def check(quota: Quota, _context: Context) -> Iterator[Finding]:
+def check(quota: Quota, _context: Context) -> Findings:
     """Yield each key with a misspelt name."""
     names = {key: _resource(key) for key in quota.hard if "/" in key}
     misspelt = misspelt_resources(names.values(), quota.profile)
@@ -50,15 +45,9 @@ def check(quota: Quota, _context: Context) -> Iterator[Finding]:
     times = Counter(meant.values())
     for key, right in meant.items():
         path = (*quota.path, key)
-        kind = "a mistake for" if misspelt[names[key]].is_known else "not known but close to"
-        message = (
-            f"the quota's key {display(key)} is {kind} {right}: "
-            f"it does not limit {misspelt[names[key]].right}"
-        )
-        fix = None
-        if right not in quota.hard and times[right] == 1:
-            edits = (put((*quota.path, right), quota.hard[key]), remove(path))
-            fix = Fix(f"rename it to {right}", edits)
+        kind, resource = misspelt[names[key]].kind, misspelt[names[key]].right
+        message = f"the quota's key {display(key)} is {kind} {right}: it does not limit {resource}"
+        fix = renaming([(quota.path, quota.hard)], key, right) if times[right] == 1 else None
         advice = f"remove it: {right} is there" if right in quota.hard else f"write {right}"
         yield Finding(path=path, key=f"hard.{key}", message=message, help=advice, fix=fix)
 
@@ -74,10 +63,5 @@ def _key_for(name: str, key: str, quota: Quota) -> str:
 
 
 RULE = define_rule(
-    check,
-    subject=Quota,
-    action=Action.WARN,
-    since="0.1",
-    needs=(QUOTA,),
-    supersedes=("quota-inert-key",),
+    check, action=Action.WARN, since="0.1", needs=(QUOTA,), supersedes=("quota-inert-key",)
 )

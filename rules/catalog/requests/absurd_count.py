@@ -26,26 +26,16 @@ References
 - https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import Any
-
 from rules.base.json_values import display
 from rules.base.quantity import Quantity
 from rules.base.traits import SEVERAL_GPUS
-from rules.finding import Action, Finding
 from rules.gpu.devices import devices
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-OPTIONS: Mapping[str, Any] = MappingProxyType({"max_devices": 16})
 COUNTED = "device"
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each count of devices that is larger than any node is expected to have."""
     for container in pod.containers:
         for name, device in devices(container).items():
@@ -97,5 +87,5 @@ RULE = define_rule(
     since="0.1",
     needs=(SEVERAL_GPUS,),
     needs_resources=True,
-    options=OPTIONS,
+    options={"max_devices": 16},
 )

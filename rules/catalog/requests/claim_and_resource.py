@@ -17,23 +17,16 @@ References
 - https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#extended-resource
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import as_text, display
 from rules.base.traits import CLAIM, GPU_RESOURCE, KNOWN_CLAIMS
-from rules.finding import Action, Finding
 from rules.gpu.claims import declared_claims, device_classes
 from rules.gpu.devices import DEVICE_CLASS_PREFIX, devices
 from rules.inventory.inventory import DeviceClass, Inventory
 from rules.objects.container import POD_SPEC
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each resource that stands for the class of a claim of the same container."""
     if pod.layout is not POD_SPEC:
         return
@@ -48,9 +41,8 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
         used = dict.fromkeys(as_text(claim.get("name")) for _, claim in container.claims)
         found = {n: claim for claim in used for n in requested & resources.get(claim, frozenset())}
         for name, claim in found.items():
-            field = "limits" if name in container.limits else "requests"
             yield Finding(
-                path=(*container.resources_path, field, name),
+                path=container.amount_path(name),
                 key=f"claimed.{name}",
                 message=(
                     f"{container} asks for {name}, and uses the resource claim {display(claim)} of "

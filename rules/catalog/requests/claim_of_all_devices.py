@@ -26,25 +26,16 @@ References
 - Kubernetes, `pkg/quota/v1/evaluator/core/resource_claims.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import Any
-
 from rules.base.json_values import as_text, display
 from rules.base.traits import DEVICE_CLAIM
-from rules.finding import Action, Finding
 from rules.gpu.claims import is_gpu_class, is_partition_class
-from rules.objects.kubernetes_objects import DeviceClaim, DeviceRequest
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.objects.kubernetes_objects import DeviceRequest
+from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 
-OPTIONS: Mapping[str, Any] = MappingProxyType({"max_devices": 16})
 MODE, ALL, COUNT = "allocationMode", "All", "count"
 
 
-def check(claim: DeviceClaim, context: Context) -> Iterator[Finding]:
+def check(claim: DeviceClaim, context: Context) -> Findings:
     """Yield each request for all devices, or for too many."""
     if claim.profile.components_in(claim.object.namespace):
         return
@@ -84,10 +75,5 @@ def _finding(request: DeviceRequest, field: str, fault: str, advice: str) -> Fin
 
 
 RULE = define_rule(
-    check,
-    subject=DeviceClaim,
-    action=Action.WARN,
-    since="0.1",
-    needs=(DEVICE_CLAIM,),
-    options=OPTIONS,
+    check, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,), options={"max_devices": 16}
 )

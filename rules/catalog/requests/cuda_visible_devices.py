@@ -18,18 +18,11 @@ References
 - https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE, GPU_VARIABLE
 from rules.base.words import has_placeholder
-from rules.finding import Action, Finding
 from rules.gpu.devices import whole_gpus
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 # Nobody lists more: a longer value is something else.
@@ -37,7 +30,7 @@ _LONGEST = 1024
 _UUID_PREFIXES = ("GPU-", "MIG-")
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield the first entry of each list that names a GPU which the container does not have."""
     for container in pod.containers:
         value = container.value_of(_VARIABLE)
@@ -54,7 +47,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         amount = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
         seen = f"only {first}" if first else "none"
         yield Finding(
-            path=(*container.path, "env", container.env[_VARIABLE], "value"),
+            path=(*container.env_path(_VARIABLE), "value"),
             key=_VARIABLE,
             message=f"{container} holds {amount} and sets {_VARIABLE}={display(value)}, where "
             f"{display(entries[first])} {fault}: the program then sees {seen}",
@@ -79,9 +72,5 @@ def fault_of(entry: str, gpus: int) -> str:
 
 
 RULE = define_rule(
-    check,
-    action=Action.WARN,
-    since="0.1",
-    needs=(GPU_RESOURCE, GPU_VARIABLE),
-    needs_resources=True,
+    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE, GPU_VARIABLE), needs_resources=True
 )

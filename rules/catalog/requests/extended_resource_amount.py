@@ -17,26 +17,18 @@ References
 - Kubernetes, `pkg/apis/core/validation/validation.go` and `pkg/apis/core/helper/helpers.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import UNKNOWN_RESOURCE
-from rules.finding import Action, Finding
 from rules.gpu.amounts import api_refuses_count
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # Names that contain it are Kubernetes' own, and have other laws.
 _NATIVE_DOMAIN = "kubernetes.io/"
 _NOT_A_RESOURCE = "requests."
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each extended resource, of those that no profile knows, with a refused amount."""
     for container in pod.containers:
         # The API server refuses any resources in an ephemeral container. A container without an

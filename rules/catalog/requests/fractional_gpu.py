@@ -21,26 +21,18 @@ References
 - Kubernetes, `pkg/apis/core/validation/validation.go` and `pkg/api/resource/quantity.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.quantity import Quantity, invalid_count_reason
 from rules.base.traits import ODD_AMOUNT
-from rules.finding import Action, Finding
 from rules.gpu.amounts import api_refuses_amounts, api_refuses_count, round_up_fix
 from rules.gpu.devices import Device, devices
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 MEMORY_UNITS = ("GiB", "MiB")
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each amount that is not a whole number; one finding if limit and request are equal."""
     for container in pod.containers:
         for device in devices(container).values():

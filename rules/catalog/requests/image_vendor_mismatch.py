@@ -16,18 +16,11 @@ References
 - https://catalog.ngc.nvidia.com/containers
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE
-from rules.finding import Action, Finding
 from rules.gpu.devices import request_of
 from rules.gpu.images import vendor_of_image
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # Cards that run no program for another vendor's cards. Others are compatible with CUDA or ROCm.
 _SEPARATE = frozenset({"nvidia", "amd", "intel", "habana", "aws", "google", "huawei"})
@@ -40,7 +33,7 @@ _MAKERS = {
 }
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield the image of each container that requests only cards which the image cannot use."""
     for container in pod.containers:
         vendors = request_of(container).vendors

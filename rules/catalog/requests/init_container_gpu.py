@@ -19,20 +19,13 @@ References
 - https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE, INIT
-from rules.finding import Action, Finding
-from rules.gpu.devices import devices, only_init_requests_gpu, request_of
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.gpu.devices import only_init_requests_gpu, request_of
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield a GPU resource of each init container, if no other container has any."""
     if not only_init_requests_gpu(pod) or not _has_application(pod):
         return
@@ -40,9 +33,8 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         name = request_of(container).first
         if not name or not request_of(container).from_plugin:
             continue
-        field = "requests" if devices(container)[name].limit is None else "limits"
         yield Finding(
-            path=(*container.resources_path, field, name),
+            path=container.amount_path(name),
             key=f"init.{name}",
             message=(
                 f"only {container} asks for {display(name)}: the scheduler keeps it for the "

@@ -24,24 +24,19 @@ References
 - https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/main/api/nvidia.com/resource/v1beta1
 """
 
-from __future__ import annotations
-
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, display
 from rules.base.traits import DEVICE_CLAIM
-from rules.finding import Action, Finding
-from rules.objects.kubernetes_objects import DeviceClaim
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 
 DRIVER = "gpu.nvidia.com"
 REFUSAL = f"NVIDIA's DRA driver refuses the parameters for {DRIVER}"
 REFUSAL_BY_SOME = f"not every release of NVIDIA's DRA driver accepts the parameters for {DRIVER}"
 
 
-def check(claim: DeviceClaim, _context: Context) -> Iterator[Finding]:
+def check(claim: DeviceClaim, _context: Context) -> Findings:
     """Yield each fault of the parameters for NVIDIA's driver."""
     administered = {r.name for r in claim.requests() if r.fields.get("adminAccess") is True}
     for index, config in as_objects(as_object(claim.spec.get("devices")).get("config")):
@@ -58,7 +53,7 @@ def check(claim: DeviceClaim, _context: Context) -> Iterator[Finding]:
 
 def _faults_of_parameters(
     claim: DeviceClaim, place: Path, parameters: Mapping[str, Any]
-) -> Iterator[Finding]:
+) -> Findings:
     from rules.profile.platforms.nvidia_parameters import faults  # noqa: PLC0415  # rarely needed
 
     for fault in faults(parameters):
@@ -90,6 +85,4 @@ def _shared_admin_devices(claim: DeviceClaim, place: Path, request: str) -> Find
     )
 
 
-RULE = define_rule(
-    check, subject=DeviceClaim, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,)
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,))

@@ -18,17 +18,10 @@ References
 - Kubernetes, `pkg/apis/core/validation/validation.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import as_object, display
 from rules.base.traits import EPHEMERAL, POD_RESOURCES
-from rules.finding import Action, Finding
 from rules.gpu.devices import devices
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 ADVICE = "write the GPU under resources.limits of the container that uses it"
 POD_LEVEL: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -38,7 +31,7 @@ POD_LEVEL: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each GPU resource of the pod itself and of its ephemeral containers."""
     if ("overhead" in pod.spec or "resources" in pod.spec) and _is_pod_spec(pod):
         yield from _of_the_pod(pod)
@@ -69,7 +62,7 @@ def _is_pod_spec(pod: Pod) -> bool:
     return pod.path[-2:] == ("template", "spec") or pod.object.kind == "Pod"
 
 
-def _of_the_pod(pod: Pod) -> Iterator[Finding]:
+def _of_the_pod(pod: Pod) -> Findings:
     reported = set()
     for location, reason in POD_LEVEL:
         parent = pod.spec

@@ -17,25 +17,17 @@ References
 - https://www.alibabacloud.com/help/en/container-service-for-kubernetes/latest/labels-used-by-ack-to-control-gpus
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import SHARE
 from rules.base.words import matches_any
-from rules.finding import Action, Finding
 from rules.gpu.devices import Device, devices
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # No real pod requests so many kinds of card. The limit bounds the time for hostile pods.
 MOST_COMPARED = 50
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each share that a pod requests beside a whole card of the same vendor."""
     requested = [(c, d) for c in pod.containers for d in devices(c).values() if d.is_requested]
     if len(requested) < 2:  # noqa: PLR2004  # a mix needs two resources
@@ -64,8 +56,7 @@ def _finding(container: Container, share: Device, whole: Device) -> Finding:
         "few nodes offer both shares and whole cards"
     )
     advice = "ask for whole cards or for shares, not for both; run the two in pods of their own"
-    field = "limits" if share.limit is not None else "requests"
-    path = (*container.resources_path, field, share.name)
+    path = container.amount_path(share.name)
     return Finding(
         path=path, key=f"mixed.{share.name}", message=message, container=container, help=advice
     )

@@ -35,23 +35,15 @@ References
 - https://huggingface.co/docs/accelerate/package_reference/cli
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE
-from rules.finding import Action, Finding
 from rules.gpu.commands import commands_of
 from rules.gpu.devices import request_of, whole_gpus
 from rules.gpu.launchers import ParallelSize, parallel_size
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container whose command certainly works with another number of GPUs."""
     for container, command in commands_of([c for c in pod.containers if whole_gpus(c)]):
         size = parallel_size(container, command)

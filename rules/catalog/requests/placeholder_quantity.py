@@ -15,21 +15,14 @@ References
 - https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.quantity import Placeholder
 from rules.base.traits import ODD_AMOUNT
-from rules.finding import Action, Finding
 from rules.gpu.devices import devices
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each placeholder; one finding if limit and request have the same one."""
     for container in pod.containers:
         for name, device in devices(container).items():

@@ -21,21 +21,14 @@ References
 - https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display, remove
 from rules.base.quantity import Quantity
 from rules.base.traits import GPU_RESOURCE
-from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import devices
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each GPU request that equals its limit."""
     if context.operation is not None or pod.exists:
         return  # the API server has already copied limits into requests

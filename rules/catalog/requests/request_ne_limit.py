@@ -21,22 +21,16 @@ References
 - Kubernetes, `pkg/apis/core/validation/validation.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import TypeGuard
 
 from rules.base.json_values import display, put
 from rules.base.quantity import Quantity
 from rules.base.traits import ODD_AMOUNT
-from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import devices
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each request that differs from its limit, if both are whole numbers."""
     for container in pod.containers:
         if not container.requests:

@@ -27,22 +27,14 @@ References
 - https://github.com/kubeflow/trainer/pull/3602
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display, put
 from rules.base.quantity import Quantity
 from rules.base.traits import ODD_AMOUNT
-from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import Device, devices
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each GPU resource that has a whole number as request and no limit."""
     for container in pod.containers:
         # The API server refuses any resources in an ephemeral container: a limit would not help.

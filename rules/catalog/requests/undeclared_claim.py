@@ -16,22 +16,16 @@ References
 - Kubernetes, `pkg/apis/core/validation/validation.go`
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterator
 
 from rules.base.json_values import as_text, display
 from rules.base.traits import CLAIM
-from rules.finding import Action, Finding
 from rules.gpu.claims import FIELD, declared_claims
 from rules.objects.container import POD_SPEC
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each entry of a container that names no claim of the pod, or the same one again."""
     if pod.layout is not POD_SPEC or pod.is_partial:
         return

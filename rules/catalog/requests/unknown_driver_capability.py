@@ -21,20 +21,12 @@ References
   `cmd/nvidia-container-runtime-hook/container_config.go` (`getDriverCapabilities`)
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE, GPU_VARIABLE
 from rules.base.words import has_placeholder, nearest_word
-from rules.finding import Action, Finding
 from rules.gpu.commands import expand
 from rules.gpu.devices import request_of
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 _VARIABLE, _VENDOR, _ALL = "NVIDIA_DRIVER_CAPABILITIES", "nvidia", "all"
 _KNOWN = ("compute", "utility", "graphics", "video", "display", "compat32", "ngx")
@@ -42,7 +34,7 @@ _KNOWN = ("compute", "utility", "graphics", "video", "display", "compat32", "ngx
 _LONGEST = 20
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield the first unknown capability of each container."""
     for container in pod.containers:
         if _VARIABLE not in container.env or not _gets_nvidia_gpu(container):
@@ -54,7 +46,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             continue
         right = nearest_word(unknown[0], (*_KNOWN, _ALL)) if len(unknown[0]) <= _LONGEST else None
         yield Finding(
-            path=(*container.path, "env", container.env[_VARIABLE]),
+            path=container.env_path(_VARIABLE),
             key=_VARIABLE,
             message=f"{container} sets {_VARIABLE} to {display(value)}, and NVIDIA's container "
             f"toolkit knows no capability {display(unknown[0])}",

@@ -30,38 +30,33 @@ References
 - NVIDIA, "Multi-Instance GPU User Guide", names of profiles
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterator
 
-from rules.base.json_values import Edit, display, put, remove
+from rules.base.json_values import display
 from rules.base.traits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
-from rules.finding import Action, Finding, Fix
 from rules.gpu.amounts import api_refuses_amounts
-from rules.gpu.resource_names import misspelt_resources
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.gpu.resource_names import misspelt_resources, renaming
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each misspelt name, once for limits and requests together."""
     for container in pod.containers:
         names = (*container.limits, *container.requests)
         mistakes = misspelt_resources(names, container.profile)
         if not mistakes:
             continue
-        times = Counter(right for right, _ in mistakes.values())
-        for name, (right, is_known) in mistakes.items():
-            kind = "a mistake for" if is_known else "not known but close to"
+        root = container.resources_path
+        places = [((*root, "limits"), container.limits), ((*root, "requests"), container.requests)]
+        times = Counter(meant.right for meant in mistakes.values())
+        for name, meant in mistakes.items():
+            kind, right = meant.kind, meant.right
             refused = api_refuses_amounts(name, container.limits, container.requests)
             end = ": the API server refuses it" if refused else _consequence(pod)
             message = f"{container} asks for {display(name)}, which is {kind} {display(right)}{end}"
             field = "limits" if name in container.limits else "requests"
-            path, key = (*container.resources_path, field, name), f"{field}.{name}"
-            fix = _renaming(container, name, right) if times[right] == 1 else None
+            path, key = (*root, field, name), f"{field}.{name}"
+            fix = renaming(places, name, right) if times[right] == 1 else None
             advice = f"write {right}"
             yield Finding(
                 path=path,
@@ -70,7 +65,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
                 container=container,
                 help=advice,
                 fix=fix,
-                action=Action.DENY if is_known else Action.WARN,
+                action=Action.DENY if meant.is_known else Action.WARN,
                 api_refuses=refused,
             )
 
@@ -78,17 +73,6 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 def _consequence(pod: Pod) -> str:
     # A pod with a node waits for none: the node offers the odd name, or the kubelet ignores it.
     return "" if pod.is_placed else ": the pod waits for a node that has it"
-
-
-def _renaming(container: Container, name: str, right: str) -> Fix | None:
-    edits: list[Edit] = []
-    for field, amounts in (("limits", container.limits), ("requests", container.requests)):
-        if right in amounts:
-            return None
-        if name in amounts:
-            root = (*container.resources_path, field)
-            edits += put((*root, right), amounts[name]), remove((*root, name))
-    return Fix(f"rename it to {right}", tuple(edits))
 
 
 RULE = define_rule(

@@ -23,32 +23,23 @@ References
 - https://github.com/canonical/microk8s/issues/2160
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display, remove
 from rules.base.quantity import Quantity
 from rules.base.traits import ODD_AMOUNT
 from rules.base.words import matches_any
-from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import Device, devices
 from rules.gpu.visibility import Visibility, visibility, visible_variables
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each GPU resource of which a container requests zero."""
     for container in pod.containers:
         if container.role == "ephemeral":
             continue  # `misplaced-gpu` reports any resources of an ephemeral container
         hidden, tunes = _hidden_vendors(container), dict[tuple[str, ...], bool]()
         for device in devices(container).values():
-            amount = device.request if device.limit is None else device.limit
-            if not _is_zero(amount) or device.resource.vendor in hidden:
+            if not _is_zero(device.amount) or device.resource.vendor in hidden:
                 continue
             companions = device.resource.companions
             if companions not in tunes:
@@ -76,7 +67,6 @@ def _hidden_vendors(container: Container) -> set[str]:
 
 def _finding(container: Container, device: Device) -> Finding:
     name = device.name
-    field = "requests" if device.limit is None else "limits"
     fields = [f for f, a in (("limits", device.limit), ("requests", device.request)) if a]
     message = f"{container} asks for zero of {display(name)}, which does not hide any GPU from it"
     advice = f"remove {name}, and set NVIDIA_VISIBLE_DEVICES=void where no GPU should be seen"
@@ -86,7 +76,7 @@ def _finding(container: Container, device: Device) -> Finding:
     ):  # else a request without a limit would remain
         fix = Fix(f"remove {name}", tuple(remove((*root, each, name)) for each in fields))
     return Finding(
-        path=(*root, field, name),
+        path=container.amount_path(name),
         key=f"zero.{name}",
         message=message,
         container=container,

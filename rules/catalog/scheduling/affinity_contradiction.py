@@ -19,17 +19,13 @@ References
 - Kubernetes, `component-helpers/scheduling/corev1/nodeaffinity`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any, TypeAlias
 
 from rules.base.json_values import Path, as_text, display
 from rules.base.traits import GPU, NODE_SELECTION
-from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
-from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import gpu_node_expressions
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
@@ -41,8 +37,7 @@ from rules.placement.node_affinity import (
     required_terms,
     selector_expressions,
 )
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 AFFINITY = "the required node affinity"
 EMPTY = "has an empty term, which matches no node"
@@ -50,7 +45,7 @@ NOTHING = "has no term that says anything, so the pod fits no node"
 Term: TypeAlias = tuple[Path, Mapping[str, Any]]
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each constraint on the node that no node can meet."""
     has_affinity = node_affinity(pod).get(REQUIRED) is not None
     is_choosy = has_affinity or bool(pod.node_selector)
@@ -80,7 +75,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     yield from _conflicts(pod, possible)
 
 
-def _conflicts(pod: Pod, terms: list[Term]) -> Iterator[Finding]:
+def _conflicts(pod: Pod, terms: list[Term]) -> Findings:
     """Yield conflicts between nodeSelector, `terms`, and the label of the nodes with the GPU."""
     base = [*gpu_node_expressions(pod), *selector_expressions(pod)]
     label = impossible_label(base)

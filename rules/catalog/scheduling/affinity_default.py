@@ -26,15 +26,10 @@ References
 - Why not in a DaemonSet: https://github.com/liangrog/admission-webhook-server/issues/3
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import Any
 
 from rules.base.json_values import Edit, append, display, put
 from rules.base.traits import GPU_RESOURCE
-from rules.finding import Action, Finding, Fix
-from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_gpu_label, matching_resource, placement_skip_reason
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
@@ -47,14 +42,13 @@ from rules.placement.node_affinity import (
     referenced_label_keys,
     required_terms,
 )
-from rules.profile.context import Context
 from rules.profile.profile import NodeAffinity
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 WEIGHT = 1
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield the pod if the profile names labels for its GPUs and the pod names none."""
     wanted = [
         affinity

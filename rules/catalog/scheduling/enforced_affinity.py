@@ -30,15 +30,11 @@ References
 - Kubernetes, `component-helpers/scheduling/corev1/nodeaffinity`
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import Edit, Path, append, display, put
 from rules.base.traits import GPU_RESOURCE, PROFILE_ENFORCED_LABELS
-from rules.finding import Action, Finding, Fix
-from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import has_placement_elsewhere, matching_resource
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
@@ -53,12 +49,11 @@ from rules.placement.node_affinity import (
     required_terms,
     selector_expressions,
 )
-from rules.profile.context import Context
 from rules.profile.profile import NodeAffinity
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield the pod if it may run where an enforced affinity does not allow it."""
     wanted = [a for a in pod.profile.affinities if a.enforce and matching_resource(pod, a)]
     if not wanted or pod.exists or has_placement_elsewhere(pod) or not is_writable(pod):

@@ -29,15 +29,11 @@ References
 - https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from rules.base.json_values import Path, display
 from rules.base.quantity import Quantity
 from rules.base.traits import GPU_RESOURCE, KNOWN_NODES
-from rules.finding import Action, Finding
 from rules.gpu.devices import (
     devices,
     effective_requests,
@@ -47,22 +43,17 @@ from rules.gpu.devices import (
 )
 from rules.inventory.inventory import SURVEY, DeviceClass, Inventory, NodeGroup, NodeSurvey
 from rules.objects.container import POD_SPEC
-from rules.objects.pod import Pod
-from rules.placement.node_affinity import required_terms
+from rules.placement.node_affinity import Selection, required_terms
 from rules.placement.node_labels import GPU_MEM
 from rules.placement.selected_cards import MEBIBYTES, card_memory_of_node, cards_of_share
-from rules.profile.context import Context
-from rules.rule import define_rule
-
-if TYPE_CHECKING:
-    from rules.placement.node_affinity import Selection
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # More than any node has; a node that counts MiB seems to have a thousand times as many.
 MOST_CARDS = 64
 HELP = "`kubectl get nodes --show-labels` and `gpuward gpus` show what there is"
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield what keeps the pod from every node, if something does."""
     survey = context.inventory.find(NodeSurvey, SURVEY)
     if survey is None or pod.layout is not POD_SPEC or not requested_resources(pod):
@@ -136,7 +127,7 @@ def _shortage(groups: Sequence[NodeGroup], amounts: Mapping[str, int]) -> tuple[
     return name, f"no node on which the pod may run offers all of {', '.join(amounts)}"
 
 
-def _too_large_shares(pod: Pod, groups: Sequence[NodeGroup]) -> Iterator[Finding]:
+def _too_large_shares(pod: Pod, groups: Sequence[NodeGroup]) -> Findings:
     """Yield each share of one card that is larger than every card of `groups`, if all are known."""
     cards = [card_memory_of_node(g.labels) for g in groups if g.resources.get(GPU_MEM)]
     known = [card.largest for card in cards if card]
@@ -147,15 +138,14 @@ def _too_large_shares(pod: Pod, groups: Sequence[NodeGroup]) -> Iterator[Finding
         device = devices(container).get(GPU_MEM)
         if device is None:
             continue
-        field = "requests" if device.limit is None else "limits"
-        amount = device.request if device.limit is None else device.limit
+        amount = device.amount
         unit = MEBIBYTES.get(device.resource.unit, 0)
         if isinstance(amount, Quantity) and amount.value * unit > max(known) * cards_of_share(pod):
             reason = (
                 f"{container} asks for {display(f'{GPU_MEM}: {amount.text}')}, and no card of the "
                 f"nodes on which the pod may run has more than {most} GiB"
             )
-            found = _finding((*container.resources_path, field, GPU_MEM), "", reason)
+            found = _finding(container.amount_path(GPU_MEM), "", reason)
             # The key is that of `memory-exceeds-card`, which supersedes this rule.
             yield found._replace(key=f"card.{GPU_MEM}", container=container)
 

@@ -21,31 +21,26 @@ References
 - NVIDIA/k8s-device-plugin, `docs/gpu-feature-discovery/README.md`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import TypeAlias
 
 from rules.base.json_values import Path, display
 from rules.base.traits import GPU_RESOURCE, NODE_SELECTION
 from rules.base.words import matches_any
-from rules.finding import Action, Finding
 from rules.gpu.devices import requested_resources
-from rules.objects.pod import Pod
 from rules.placement.node_labels import (
     allowed_values,
     offered_resources,
     selected_modes,
     stated_values,
 )
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 Modes: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each label of which no selected value offers what the pod requests."""
     if pod.is_placed:
         return

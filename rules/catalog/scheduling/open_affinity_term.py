@@ -21,16 +21,12 @@ References
 - https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rules.base.json_values import as_text, display
 from rules.base.traits import GPU, NODE_SELECTION
-from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
-from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import gpu_node_expressions, is_gpu_label, selects_gpu_nodes
 from rules.placement.node_affinity import (
     SPOT_LABELS,
@@ -40,9 +36,8 @@ from rules.placement.node_affinity import (
     required_terms,
     selector_expressions,
 )
-from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # Labels that nodes with and without GPUs, and with every kind of GPU, have.
 OTHER_LABELS = frozenset(
@@ -58,7 +53,7 @@ EXCLUDES = frozenset({"NotIn", "DoesNotExist"})
 Demand = Mapping[str, Any]
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each term that allows any GPU, if another one names the GPU."""
     terms = [(path, term) for path, term in required_terms(pod) if not is_empty(term)]
     if len(terms) < 2 or not pod_requests_gpu(pod):  # noqa: PLR2004  # one term has no alternative

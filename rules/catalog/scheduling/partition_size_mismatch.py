@@ -25,19 +25,12 @@ References
 - https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU, NODE_SELECTION
-from rules.finding import Action, Finding
 from rules.gpu.devices import devices, pod_requests_gpu
-from rules.objects.pod import Pod
 from rules.placement.node_labels import allowed_values, selected_modes
 from rules.placement.selected_cards import GKE_PARTITION_SIZE as SIZE
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 CARD = "cloud.google.com/gke-accelerator"
 # With this label, a node pool has a device plugin of the user's.
@@ -45,7 +38,7 @@ OWN_PLUGIN = "gke-no-default-nvidia-gpu-device-plugin"
 MIG = "nvidia.com/mig-"
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield the size that no selected card has, and each resource that GKE does not offer."""
     sizes = allowed_values(pod, SIZE)
     if not sizes or pod.is_placed or not pod_requests_gpu(pod):
@@ -54,11 +47,10 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     if allowed_values(pod, OWN_PLUGIN) is not None:
         return
     for container in pod.containers:
-        for resource, device in devices(container).items():
+        for resource in devices(container):
             if resource.startswith(MIG):
-                field = "requests" if device.limit is None else "limits"
                 yield Finding(
-                    path=(*container.resources_path, field, resource),
+                    path=container.amount_path(resource),
                     key=f"{SIZE}.{resource}",
                     message=f"{container} asks for {display(resource)} on nodes with {SIZE}, "
                     "where GKE offers every partition as one nvidia.com/gpu",
@@ -67,7 +59,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
                 )
 
 
-def _not_on_the_card(pod: Pod, sizes: set[str]) -> Iterator[Finding]:
+def _not_on_the_card(pod: Pod, sizes: set[str]) -> Findings:
     from rules.profile.platforms.gke import PARTITIONS, SIZES  # noqa: PLC0415  # rarely needed
 
     cards = allowed_values(pod, CARD)

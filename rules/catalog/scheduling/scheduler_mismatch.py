@@ -18,20 +18,14 @@ References
 - https://github.com/Project-HAMi/HAMi/issues/1162
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import CUSTOM_SCHEDULER, GPU_ANNOTATION, GPU_RESOURCE, NODE_NAME
-from rules.finding import Action, Finding
-from rules.objects.pod import DEFAULT_SCHEDULER, Pod
+from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.gpu_nodes import matching_resource
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield the pod if its scheduler cannot place what it requests."""
     candidates = pod.profile.schedulers
     is_default = pod.scheduler == DEFAULT_SCHEDULER

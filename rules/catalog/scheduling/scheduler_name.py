@@ -33,20 +33,14 @@ References
 - https://github.com/Project-HAMi/HAMi/blob/master/pkg/scheduler/webhook.go
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display, put
 from rules.base.traits import GPU_ANNOTATION, GPU_RESOURCE, PROFILE_SCHEDULERS
-from rules.finding import Action, Finding, Fix
-from rules.objects.pod import DEFAULT_SCHEDULER, Pod
+from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.gpu_nodes import matching_resource, scheduler_skip_reason
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield the pod if it has the default scheduler and exactly one other must place it."""
     candidates = pod.profile.schedulers
     if not candidates or pod.scheduler != DEFAULT_SCHEDULER:

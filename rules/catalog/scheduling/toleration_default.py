@@ -27,14 +27,8 @@ References
 - Kubernetes, `plugin/pkg/admission/extendedresourcetoleration`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import append, display
 from rules.base.traits import GPU_RESOURCE
-from rules.finding import Action, Finding, Fix
-from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import matching_resource, placement_skip_reason
 from rules.placement.tolerations import (
     display_taint,
@@ -42,12 +36,11 @@ from rules.placement.tolerations import (
     toleration_for,
     untolerated_taints,
 )
-from rules.profile.context import Context
 from rules.profile.profile import Taint
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each taint of its GPU nodes that the pod neither tolerates nor nearly tolerates."""
     taints = [taint for taint in pod.profile.taints if matching_resource(pod, taint) is not None]
     readable = isinstance(pod.spec.get("tolerations", []), list | None)

@@ -27,15 +27,11 @@ References
 - A real `nvidia/gpu`: GoogleCloudPlatform/accelerated-platforms, `it-model-deployment.yaml`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import append, as_text, display, put
 from rules.base.traits import GPU_RESOURCE, NODE_CONSTRAINT, TOLERATION
-from rules.finding import Action, Finding, Fix
-from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import matching_resource, targets_gpu_nodes
 from rules.placement.tolerations import (
     display_taint,
@@ -44,12 +40,11 @@ from rules.placement.tolerations import (
     toleration_for,
     untolerated_taints,
 )
-from rules.profile.context import Context
 from rules.profile.profile import Taint
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each taint of the pod's GPU nodes that a toleration was meant for and does not fit."""
     if not pod.tolerations:
         return

@@ -19,36 +19,25 @@ References
 - https://cloud.google.com/kubernetes-engine/docs/how-to/timesharing-gpus
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import NODE_SELECTION
-from rules.base.words import has_placeholder, nearest_word
-from rules.finding import Action, Finding
-from rules.objects.pod import Pod
-from rules.placement.node_labels import offered_resources, selected_modes, stated_values
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.placement.node_labels import advice_on_unknown, selected_modes
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each unknown value that the pod selects, once for each label."""
     if pod.is_placed:
         return
     reported: set[tuple[str, str]] = set()
     for path, label, value in selected_modes(pod):
-        modes = pod.profile.node_modes[label]
-        if offered_resources(modes, value) is not None or has_placeholder(value):
-            continue
         if (label, value) in reported:
             continue
         reported.add((label, value))
-        known = stated_values(modes)
-        right = nearest_word(value, known)
+        advice = advice_on_unknown(pod.profile.node_modes[label], value)
+        if advice is None:
+            continue
         message = f"the pod selects nodes with {label}: {display(value)}, a value that no node has"
-        advice = f"write {right}" if right else f"write one of {', '.join(known)}"
         yield Finding(path=path, key=f"nodes.{label}={value}", message=message, help=advice)
 
 

@@ -23,17 +23,10 @@ References
 - https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#admin-access
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import DEVICE_CLAIM
-from rules.finding import Action, Finding
 from rules.inventory.inventory import Namespace
-from rules.objects.kubernetes_objects import DeviceClaim
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 
 FIELD = "adminAccess"
 HELP = (
@@ -42,7 +35,7 @@ HELP = (
 )
 
 
-def check(claim: DeviceClaim, context: Context) -> Iterator[Finding]:
+def check(claim: DeviceClaim, context: Context) -> Findings:
     """Yield each request for admin access."""
     namespace = claim.object.namespace
     if claim.profile.components_in(namespace):
@@ -64,6 +57,4 @@ def check(claim: DeviceClaim, context: Context) -> Iterator[Finding]:
             )
 
 
-RULE = define_rule(
-    check, subject=DeviceClaim, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,)
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,))

@@ -24,18 +24,11 @@ References
 - https://docs.nvidia.com/deploy/mps/
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display, put
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_NAMESPACE, HOST_PATH
-from rules.finding import Action, Finding, Fix
 from rules.gpu.volumes import by_volume, containers_of, host_mounts
-from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 SHARED = {
     "hostPID": ("processes", "leave hostPID out"),
@@ -48,7 +41,7 @@ SHARED_MEMORY = frozenset({"/dev/shm", "/run/shm", "/var/run/shm"})  # noqa: S10
 SHARED_MEMORY_ADVICE = "mount an `emptyDir: {medium: Memory}` instead"
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each of the node's namespaces that the pod shares, and its shared memory."""
     for field, (what, advice) in SHARED.items():
         if pod.spec.get(field) is True and is_for_gpus(pod):

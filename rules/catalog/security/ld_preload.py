@@ -29,26 +29,18 @@ References
 - https://www.wiz.io/blog/nvidia-ai-vulnerability-cve-2025-23266-nvidiascape
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU, LD_VARIABLE
-from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import requests_gpu
 from rules.gpu.visibility_edits import remove_edits
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 SEARCH_PATH = "LD_LIBRARY_PATH"
 # The characters that separate the entries of each variable, see ld.so(8).
 SEPARATORS = {"LD_PRELOAD": ": ", "LD_AUDIT": ":", SEARCH_PATH: ":;"}
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable by which the loader may take a library from the container's files."""
     for container in pod.containers:
         for variable in SEPARATORS:

@@ -25,27 +25,19 @@ References
 - https://github.com/awslabs/aws-virtual-gpu-device-plugin#running-gpu-jobs
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import as_text, display
 from rules.base.traits import HOST_PATH
-from rules.finding import Action, Finding
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
 from rules.gpu.volumes import LONGEST_PATH, by_volume, clean_path, containers_of, host_mounts
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # The default of the daemon, and where NVIDIA's device plugin runs it.
 DIRECTORIES = ("/tmp/nvidia-mps/", "/run/nvidia/mps/", "/var/run/nvidia/mps/")  # noqa: S108  # the node's
 VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each volume through which a container reaches the pipes of MPS."""
     mounts = host_mounts(pod)
     if not mounts:

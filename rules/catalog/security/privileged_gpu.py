@@ -40,10 +40,6 @@ References
 - NVIDIA container toolkit, `internal/config/image/privileged.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import put
 from rules.base.traits import (
     CUDA_IMAGE,
@@ -53,18 +49,15 @@ from rules.base.traits import (
     RUNTIME_CLASS,
     TOLERATION,
 )
-from rules.finding import Action, Finding, Fix
 from rules.gpu.visibility_edits import IN_NODE_DEBUGGER, is_node_debugger
-from rules.objects.container import Container, is_host_process
-from rules.objects.pod import Pod
+from rules.objects.container import is_host_process
 from rules.placement.gpu_nodes import Evidence, gpu_evidence
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 ADVICE = "remove `privileged: true`; RDMA needs no more than `capabilities: {add: [IPC_LOCK]}`"
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each privileged container, and each HostProcess one."""
     privileged = [c for c in pod.containers if c.privileged]
     windows = [c for c in pod.containers if is_host_process(c.raw) and not c.privileged]

@@ -24,25 +24,17 @@ References
 - https://github.com/bottlerocket-os/bottlerocket/issues/3992
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import remove
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, PRIVILEGED
-from rules.finding import Action, Finding, Fix
 from rules.gpu.components import advice_for_agents
-from rules.objects.container import Container
-from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import is_for_gpus
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 ADMINISTRATION = ("SYS_ADMIN", "ALL")
 FIELD = ("securityContext", "capabilities", "add")
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container that adds the capability."""
     containers = [(c, entries) for c in pod.containers if (entries := _administration(c))]
     if containers and is_for_gpus(pod):

@@ -39,29 +39,20 @@ References
 - https://kubernetes.io/docs/concepts/containers/images/#image-names
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Iterable
 
 from rules.base.json_values import display
 from rules.base.traits import GPU
 from rules.base.words import has_placeholder, matches
-from rules.finding import Action, Finding
 from rules.gpu.devices import requests_gpu
 from rules.gpu.images import full_repository, has_digest
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # Of the repositories, in a message.
 _SHOWN = 3
-OPTIONS: Mapping[str, Any] = MappingProxyType({"repositories": (), "require_digest": False})
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each container of a GPU pod whose image the policy does not allow."""
     trusted, by_digest = context.options["repositories"], context.options["require_digest"]
     if not (trusted or by_digest):
@@ -95,4 +86,10 @@ def _finding(container: Container, part: str, fault: str, advice: str) -> Findin
     )
 
 
-RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(GPU,), options=OPTIONS)
+RULE = define_rule(
+    check,
+    action=Action.OFF,
+    since="0.1",
+    needs=(GPU,),
+    options={"repositories": (), "require_digest": False},
+)

@@ -22,28 +22,20 @@ References
 - Alibaba Cloud, "Allocate computing power by scheduling shared GPU" (ACK)
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from rules.base.json_values import as_text, display
+from rules.base.json_values import display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import SHARE
-from rules.finding import Action, Finding, Fix
 from rules.gpu.amounts import rewrite_edits
-from rules.objects.container import Container
-from rules.objects.pod import Pod
 from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.placement.selected_cards import cards_of_share
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 STEP, MOST = 5, 100
-MOST_DIGITS = 4
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each percentage that no card can provide; a request counts only without a limit."""
-    cards = _cards(pod)
+    cards = cards_of_share(pod)
     for container in pod.containers:
         if GPU_CORE in container.limits:
             yield from _check_amount(container, "limits", cards)
@@ -51,7 +43,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             yield from _check_amount(container, "requests", cards)
 
 
-def _check_amount(container: Container, field: str, cards: int) -> Iterator[Finding]:
+def _check_amount(container: Container, field: str, cards: int) -> Findings:
     amount = parse(getattr(container, field)[GPU_CORE])
     if not isinstance(amount, Quantity) or not amount.is_integer or amount.nano < 0:
         return
@@ -89,13 +81,6 @@ def _check_amount(container: Container, field: str, cards: int) -> Iterator[Find
 def _asks_for_memory(container: Container) -> bool:
     memory = parse(container.limits.get(GPU_MEM, container.requests.get(GPU_MEM, 0)))
     return not isinstance(memory, Quantity) or memory.nano > 0
-
-
-def _cards(pod: Pod) -> int:
-    """The number of cards over which the pod spreads; 1 if the label is no usable number."""
-    count = as_text(pod.labels.get(CARDS))
-    countable = count.isascii() and count.isdigit() and len(count) <= MOST_DIGITS
-    return max(int(count), 1) if countable else 1
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(SHARE,), needs_resources=True)

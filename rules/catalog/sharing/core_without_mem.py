@@ -16,21 +16,13 @@ References
 - koordinator-sh/koordinator, `pkg/scheduler/plugins/ack/gpushare`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import SHARE
-from rules.finding import Action, Finding
-from rules.objects.container import Container
-from rules.objects.pod import Pod
 from rules.placement.node_labels import GPU_CORE, GPU_MEM
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container that requests computing power, if none of the pod requests memory."""
     requesting = [container for container in pod.containers if _asks(container, GPU_CORE)]
     if not requesting:
@@ -43,8 +35,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             "ACK's scheduler does not place a pod with computing power alone"
         )
         advice = f"write {GPU_MEM} (in GiB) beside it under resources.limits"
-        field = "limits" if GPU_CORE in container.limits else "requests"
-        path = (*container.resources_path, field, GPU_CORE)
+        path = container.amount_path(GPU_CORE)
         yield Finding(
             path=path, key=f"alone.{GPU_CORE}", message=message, container=container, help=advice
         )

@@ -19,20 +19,13 @@ References
 - KAI scheduler, `pkg/binder/plugins/gpusharing/gpu-request/gpu_request_validator.go`
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 
 from rules.base.json_values import display
 from rules.base.quantity import Placeholder, Quantity, parse
 from rules.base.traits import GPU_ANNOTATION, GPU_KEY
-from rules.finding import Action, Finding
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
 from rules.profile.profile import Fraction
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 _WHOLE = r"[0-9]{1,20}"
 # Digits with a decimal point or an exponent, as both of KAI's parsers read them.
@@ -41,7 +34,7 @@ _LONGEST = 60
 NANO = 10**9
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each annotation for a part of a GPU that cannot be fulfilled."""
     for fraction in pod.profile.fractions:
         keys = (*fraction.annotations, fraction.cards)
@@ -52,7 +45,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
         yield from (finding._replace(action=action) for finding in _findings(pod, fraction))
 
 
-def _findings(pod: Pod, fraction: Fraction) -> Iterator[Finding]:
+def _findings(pod: Pod, fraction: Fraction) -> Findings:
     portion, memory, cards = fraction.portion, fraction.memory, fraction.cards
     if portion in pod.annotations and not _is_portion(pod.annotations[portion]):
         what = "is not a part of a GPU: a number above 0 and below 1"

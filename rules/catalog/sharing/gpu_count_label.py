@@ -21,26 +21,18 @@ References
 - AliyunContainerService/gpushare-device-plugin, `pkg/gpu/nvidia/podmanager.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import as_text, display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import GPU_KEY, SHARE
-from rules.finding import Action, Finding
 from rules.gpu.amounts import api_refuses_amounts
-from rules.objects.container import Container
-from rules.objects.pod import Pod
 from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 DIVIDED = (GPU_MEM, GPU_CORE)
 MOST_DIGITS = 4
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield what is wrong with the label, and each container that uses it as a resource."""
     if CARDS in pod.labels and (fault := _fault(pod, pod.labels[CARDS])):
         message = f"the pod label {CARDS} is {display(parse(pod.labels[CARDS]).text)}: {fault}"

@@ -22,23 +22,15 @@ References
 - Kubernetes, `pkg/apis/core/validation/validation.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import SHARE
-from rules.finding import Action, Finding
 from rules.gpu.amounts import api_refuses_amounts, round_up_fix
-from rules.objects.container import Container
-from rules.objects.pod import Pod
 from rules.placement.node_labels import GPU_MEM
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each fraction; one finding if limit and request are the same."""
     for container in pod.containers:
         limit = _fraction(container.limits)

@@ -22,21 +22,14 @@ References
 - https://github.com/AliyunContainerService/gpushare-scheduler-extender/issues/11
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 
 from rules.base.json_values import display
 from rules.base.quantity import Malformed, Placeholder, Quantity, parse
 from rules.base.traits import SHARE
-from rules.finding import Action, Finding, Fix
 from rules.gpu.amounts import rewrite_edits
-from rules.objects.container import Container
-from rules.objects.pod import Pod
 from rules.placement.node_labels import GPU_MEM
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 BYTES_FROM = 10**6
 GIGA = (2**30, 10**9)
@@ -44,7 +37,7 @@ _WRITTEN = r"(?ai)\s*([0-9]{1,6})\s*gi?b?\s*"
 BYTE_UNITS = frozenset("kMGTPE") | frozenset(f"{letter}i" for letter in "KMGTPE")
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each amount that is written in bytes; a request counts only without a limit."""
     for container in pod.containers:
         if GPU_MEM in container.limits:
@@ -53,7 +46,7 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
             yield from _check_amount(container, "requests", context)
 
 
-def _check_amount(container: Container, field: str, context: Context) -> Iterator[Finding]:
+def _check_amount(container: Container, field: str, context: Context) -> Findings:
     amount = parse(getattr(container, field)[GPU_MEM])
     fault = _fault(amount, context)
     if fault is None:

@@ -17,23 +17,15 @@ References
 - koordinator-sh/koordinator, `pkg/scheduler/plugins/ack/gpushare`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import SHARE
-from rules.finding import Action, Finding
-from rules.objects.container import Container
-from rules.objects.pod import Pod
 from rules.placement.node_labels import GPU_CORE, GPU_MEM
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 SHARES = (GPU_MEM, GPU_CORE)
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container that lacks a kind of share which another container requests."""
     sharing = [(c, kinds) for c in pod.containers if c.role == "app" if (kinds := _kinds(c))]
     if not sharing:

@@ -19,23 +19,16 @@ References
 - Alibaba Cloud, "Allocate computing power by scheduling shared GPU" (ACK), limitations
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import KNOWN_SHARE_POOLS, NODE_CONSTRAINT, SHARE
-from rules.finding import Action, Finding
 from rules.inventory.inventory import SharePool
 from rules.objects.container import POD_SPEC
-from rules.objects.pod import Pod
 from rules.placement.node_labels import GPU_CORE, GPU_MEM, MODE
 from rules.placement.selected_cards import requests_share, share_pool
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield one finding if another object asks for computing power on the nodes of the pod."""
     if pod.layout is not POD_SPEC or pod.exists:
         return

@@ -22,18 +22,12 @@ References
 - koordinator-sh/koordinator, `pkg/webhook/pod/validating/verify_device_resource.go`
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rules.base.quantity import Quantity
 from rules.base.traits import SHARE
-from rules.finding import Action, Finding
 from rules.gpu.devices import devices
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 PREFIX = "koordinator.sh/"
 GPU, CARDS = f"{PREFIX}gpu", f"{PREFIX}gpu.shared"
@@ -42,14 +36,13 @@ NPU_CORE = "huawei.com/npu-core"
 ONE_CARD = 100
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each amount that does not fit the others of its container."""
     for container in pod.containers:
         amounts = _amounts(container)
         for name, fault, advice in _faults(amounts):
-            field = "limits" if name in container.limits else "requests"
             yield Finding(
-                path=(*container.resources_path, field, name),
+                path=container.amount_path(name),
                 key=f"amounts.{name}",
                 message=f"{container} asks for {name}: {amounts[name]}{fault}",
                 container=container,
@@ -61,7 +54,7 @@ def _amounts(container: Container) -> dict[str, int]:
     """The positive amounts, by resource; what cannot be read is left to other rules."""
     found: dict[str, int] = {}
     for name, device in devices(container).items():
-        amount = device.request if device.limit is None else device.limit
+        amount = device.amount
         if isinstance(amount, Quantity) and amount.value > 0:
             found[name] = amount.value
     return found

@@ -28,22 +28,14 @@ References
 - rapidsai/cudf, `python/cudf/cudf/pandas/__init__.py`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import Path, display
 from rules.base.traits import SHARE
-from rules.finding import Action, Finding
 from rules.gpu.commands import commands_of
 from rules.gpu.devices import devices
 from rules.gpu.scripts import script_words
 from rules.gpu.visibility import describe_setting
-from rules.objects.container import Container
-from rules.objects.pod import Pod
 from rules.placement.node_labels import CGPU_MODES, GPU_CORE, GPU_MEM, MODE, allowed_values
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 TENSORFLOW, LLAMA = "TF_FORCE_UNIFIED_MEMORY", "GGML_CUDA_ENABLE_UNIFIED_MEMORY"
 CUDF = "CUDF_PANDAS_RMM_MODE"
@@ -52,7 +44,7 @@ VALUES = {TENSORFLOW: ("1", "true"), CUDF: ("managed", "managed_pool")}
 OPTION = "--rmm-managed-memory"
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable and each option that turns on managed memory in a container of cGPU."""
     sharing = [container for container in pod.containers if _requests(container, GPU_MEM)]
     modes = allowed_values(pod, MODE) if sharing else None
@@ -63,7 +55,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
     for container in sharing:
         for variable in (TENSORFLOW, LLAMA, CUDF):
             if _turns_on(container, variable):
-                path = (*container.path, "env", container.env[variable])
+                path = container.env_path(variable)
                 setting = describe_setting(container, variable)
                 yield _finding(container, path, variable, setting, is_certain=is_certain)
     for container, command in commands_of(sharing):

@@ -37,20 +37,13 @@ References
 - https://github.com/AliyunContainerService/gpushare-scheduler-extender/issues/219
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.quantity import Quantity
 from rules.base.traits import SHARE
-from rules.finding import Action, Finding
 from rules.gpu.devices import Device, devices
-from rules.objects.pod import Pod
 from rules.placement.node_labels import CARDS, GPU_MEM
 from rules.placement.selected_cards import MEBIBYTES, cards_of_share, selected_card_memory
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # No card for data centres has less memory, so smaller amounts need no table.
 SMALLEST_CARD = 8 * 1024
@@ -58,13 +51,11 @@ PROBABLY_MIB = 1024  # of an amount in GiB
 BYTES_FROM = 10**6  # `gpu-mem-unit` takes larger amounts for bytes
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each share of a card's memory that is larger than a card."""
     for container in pod.containers:
         for name, device in devices(container).items():
-            field, amount = "limits", device.limit
-            if amount is None:
-                field, amount = "requests", device.request
+            amount = device.amount
             if not isinstance(amount, Quantity) or not _is_memory(device):
                 continue
             if name == GPU_MEM and _is_reported_as_bytes(amount, context):
@@ -73,7 +64,7 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
                 in_gib = name == GPU_MEM and device.resource.unit == "GiB"
                 probably_mib = in_gib and amount.value >= PROBABLY_MIB
                 yield Finding(
-                    path=(*container.resources_path, field, name),
+                    path=container.amount_path(name),
                     key=f"card.{name}",
                     message=f"{container} asks for {display(f'{name}: {amount.text}')}, {fault}",
                     container=container,

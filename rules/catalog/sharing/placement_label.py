@@ -14,22 +14,15 @@ References
 - koordinator-sh/koordinator, `pkg/scheduler/plugins/ack/gpushare`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import as_text, display
 from rules.base.traits import GPU_KEY
-from rules.finding import Action, Finding
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 PLACEMENT = "ack.gpushare.placement"
 WHOLE_DEVICE = "require-whole-device"
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield the label if its value is not the only valid one."""
     if PLACEMENT in pod.labels and pod.labels[PLACEMENT] != WHOLE_DEVICE:
         message = (

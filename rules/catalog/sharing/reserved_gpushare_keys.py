@@ -43,24 +43,18 @@ References
 - Project-HAMi/volcano-vgpu-device-plugin, `pkg/plugin/vgpu/util/util.go` (`GetPendingPod`)
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Any
 
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import ALIYUN_PREFIX, GPU_KEY, GPU_VARIABLE
 from rules.base.words import matches_any
-from rules.finding import Action, Finding, Fix, digest
+from rules.finding import digest
 from rules.gpu.allocation_keys import is_allocation_key
 from rules.gpu.devices import Device, devices
 from rules.gpu.visibility import prefix_findings
 from rules.gpu.visibility_edits import remove_edits
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 SWITCH = "CGPU_DISABLE"
 PARTS = ("IDX", "POD", "CONTAINER", "DEV", "ASSIGNED", "ASSUME_TIME")
@@ -69,17 +63,13 @@ VARIABLES = frozenset(
 )
 # What a key can complete a prefix to, and how a prefix begins that serves no other purpose. Shorter
 # prefixes of the last are those of the first, which reports them.
-PREFIXES = (
-    ("ALIYUN_COM_GPU_MEM_*", "ALIYUN_COM_GPU_"),
-    (SWITCH, "CGPU_"),
-)
+PREFIXES = (("ALIYUN_COM_GPU_MEM_*", "ALIYUN_COM_GPU_"), (SWITCH, "CGPU_"))
 VISIBLE = ("ALIYUN_COM_GPU_VISIBLE_DEVICES", "ALIYUN_COM_GPU_V")
 SWITCHED_ON = frozenset({"", "0", "false", "False", "FALSE"})
-OPTIONS: Mapping[str, Any] = MappingProxyType({"writers": ()})
 OWN_USERS = "system:"
 
 
-def check(pod: Pod, context: Context) -> Iterator[Finding]:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each reserved annotation that the user may not write, and each reserved variable."""
     action = _action(pod, context)
     if action is not Action.OFF:
@@ -96,7 +86,7 @@ def check(pod: Pod, context: Context) -> Iterator[Finding]:
                 yield _finding(container, variable)
 
 
-def _prefixes(container: Container) -> Iterator[Finding]:
+def _prefixes(container: Container) -> Findings:
     if not any(d.is_requested and d.name.startswith(ALIYUN_PREFIX) for d in _shares(container)):
         return
     subject = f"{container} asks for a share of a GPU and"
@@ -146,7 +136,7 @@ def _finding(container: Container, variable: str) -> Finding:
     if variable == SWITCH:
         what = "the administrator's: it switches off what keeps the GPU's sharers apart"
     message = f"{container} sets {variable}, which is {what}"
-    path = (*container.path, "env", container.env[variable])
+    path = container.env_path(variable)
     fix = Fix(f"remove {variable}", remove_edits(container, variable))
     return Finding(
         path=path,
@@ -159,5 +149,5 @@ def _finding(container: Container, variable: str) -> Finding:
 
 
 RULE = define_rule(
-    check, action=Action.DENY, since="0.1", needs=(GPU_KEY | GPU_VARIABLE,), options=OPTIONS
+    check, action=Action.DENY, since="0.1", needs=(GPU_KEY | GPU_VARIABLE,), options={"writers": ()}
 )

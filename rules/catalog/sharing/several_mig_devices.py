@@ -21,27 +21,19 @@ References
 - https://github.com/NVIDIA/k8s-device-plugin/issues/1078
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.quantity import Quantity
 from rules.base.traits import SEVERAL_GPUS
-from rules.finding import Action, Finding
 from rules.gpu.commands import Command, commands_of
 from rules.gpu.devices import devices
-from rules.objects.container import Container
-from rules.objects.pod import Pod
 from rules.placement.selected_cards import selects_mig_cards
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 _WHOLE, _MIG, _SHARED = "nvidia.com/gpu", "nvidia.com/mig-", ".shared"
 _MASK, _DEVICE = "CUDA_VISIBLE_DEVICES", "MIG-"
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container that requests several MIG devices and does not divide them."""
     amounts = [(container, _amounts(container)) for container in pod.containers]
     names = {name for _, found in amounts for name in found}

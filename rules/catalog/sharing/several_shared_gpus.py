@@ -23,24 +23,17 @@ References
 - https://cloud.google.com/kubernetes-engine/docs/concepts/timesharing-gpus
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.quantity import Quantity
 from rules.base.traits import SEVERAL_GPUS
-from rules.finding import Action, Finding
 from rules.gpu.devices import devices
-from rules.objects.pod import Pod
 from rules.placement.selected_cards import selects_shared_cards
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 _WHOLE, _DOMAIN, _SHARED = "nvidia.com/gpu", "nvidia.com/", ".shared"
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each resource of which a container requests several shares."""
     by_label: bool | None = None
     for container in pod.containers:

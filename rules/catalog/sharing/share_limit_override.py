@@ -42,21 +42,13 @@ References
 - Project-HAMi/volcano-vgpu-device-plugin, `pkg/plugin/vgpu/plugin.go`
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import as_text, display
 from rules.base.traits import ALIYUN_PREFIX, SHARE
-from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import devices, requests_share
 from rules.gpu.visibility import describe_setting, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.gpu.volumes import clean_path
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 SWITCH = "CUDA_DISABLE_CONTROL"
 POLICY = "GPU_CORE_UTILIZATION_POLICY"
@@ -81,7 +73,7 @@ ABOVE = ("/", "/etc", "/usr", "/usr/local")
 PRESENCE_COUNTS = "volcano.sh/"  # its device plugin checks only whether the switch is set
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable and each mount by which a container loosens its share's limits."""
     for container in pod.containers:
         if requests_share(container):
@@ -92,7 +84,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
             yield from _mounts(container)
 
 
-def _prefixes(container: Container) -> Iterator[Finding]:
+def _prefixes(container: Container) -> Findings:
     if all(name.startswith(ALIYUN_PREFIX) for name in devices(container)):
         return  # cGPU reads none of these variables
     for variable in (SWITCH, *LIMITS, CACHE):
@@ -102,7 +94,7 @@ def _prefixes(container: Container) -> Iterator[Finding]:
         yield from prefix_findings(container, pattern, subject=subject, effect=effect)
 
 
-def _mounts(container: Container) -> Iterator[Finding]:
+def _mounts(container: Container) -> Findings:
     if all(name.startswith(ALIYUN_PREFIX) for name in devices(container)):
         return  # cGPU limits its shares in the kernel
     seen = set()
@@ -152,7 +144,7 @@ def _switched(container: Container) -> str:
 def _finding(container: Container, variable: str, effect: str) -> Finding:
     setting = describe_setting(container, variable)
     return Finding(
-        path=(*container.path, "env", container.env[variable]),
+        path=container.env_path(variable),
         key=variable,
         message=f"{container} asks for a share of a GPU and {setting}, {effect}",
         container=container,

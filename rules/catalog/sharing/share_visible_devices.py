@@ -23,12 +23,7 @@ References
 - https://github.com/AliyunContainerService/gpushare-scheduler-extender/issues/186
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.traits import GPU_VARIABLE, SHARE
-from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import requests_share
 from rules.gpu.visibility import (
     describe_setting,
@@ -38,13 +33,10 @@ from rules.gpu.visibility import (
     visible_variables,
 )
 from rules.gpu.visibility_edits import remove_edits
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable by which a container replaces the card chosen for its share."""
     for container in pod.containers:
         if not requests_share(container):
@@ -58,7 +50,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 
 def _finding(container: Container, variable: str) -> Finding:
     return Finding(
-        path=(*container.path, "env", container.env[variable]),
+        path=container.env_path(variable),
         key=display_variable(variable),
         message=(
             f"{container} asks for a share of a GPU and also "

@@ -24,26 +24,18 @@ References
   `pkg/device/nvidia/device.go` (`MutateAdmission`, `GenerateResourceRequests`)
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import ALIYUN_PREFIX, SHARE
 from rules.base.words import matches_any
-from rules.finding import Action, Finding
 from rules.gpu.devices import Device, devices
-from rules.objects.container import Container
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # Where nobody adds the card.
 PREFIXES = ("volcano.sh/", "tencent.com/")
 HAMI_LABEL, IGNORED = "hami.io/webhook", "ignore"
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each part of a card for which the container that requests it gets no card."""
     for container in pod.containers:
         requested = [device for device in devices(container).values() if device.is_requested]
@@ -69,9 +61,8 @@ def _finding(container: Container, device: Device) -> Finding:
     card = device.resource.companions[0]
     known = container.profile.resource(card)
     counted = ": 1" if known is None or known.unit == "device" else ""
-    field = "limits" if device.name in container.limits else "requests"
     return Finding(
-        path=(*container.resources_path, field, device.name),
+        path=container.amount_path(device.name),
         key=f"alone.{device.name}",
         message=(
             f"{container} asks for {display(device.name)} and for no {card}, "

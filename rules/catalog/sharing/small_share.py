@@ -17,24 +17,16 @@ References
 - Alibaba Cloud, "Manage the shared GPU scheduling component", limitations
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.quantity import Quantity
 from rules.base.traits import NODE_CONSTRAINT, SHARE
-from rules.finding import Action, Finding
 from rules.gpu.devices import devices
-from rules.objects.container import Container
-from rules.objects.pod import Pod
 from rules.placement.node_labels import CARDS, CGPU_MODES, GPU_MEM, MODE, allowed_values
 from rules.placement.selected_cards import MEBIBYTES, CardMemory, selected_card_memory
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each share of which the most pods that cGPU allows do not fill the selected card."""
     modes = allowed_values(pod, MODE)
     # A share that is spread over several cards is not compared with one.

@@ -20,30 +20,24 @@ References
 - tkestack/gpu-manager, `pkg/services/allocator/nvidia/allocator.go` (`Allocate`, `allocateOne`)
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from rules.base.quantity import Quantity
 from rules.base.traits import SHARE
-from rules.finding import Action, Finding
 from rules.gpu.devices import Device, devices
-from rules.objects.pod import Pod
-from rules.profile.context import Context
-from rules.rule import define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 ONE_CARD = 100
 
 
-def check(pod: Pod, _context: Context) -> Iterator[Finding]:
+def check(pod: Pod, _context: Context) -> Findings:
     """Yield each number of cores that the gpu-manager refuses."""
     for container in pod.containers:
         fault, advice = _fault(devices(container))
         if fault:
-            field = "limits" if CORE in container.limits else "requests"
             yield Finding(
-                path=(*container.resources_path, field, CORE),
+                path=container.amount_path(CORE),
                 key=f"amounts.{CORE}",
                 message=f"{container} asks for {fault}: the gpu-manager refuses it on the node",
                 container=container,
@@ -54,7 +48,7 @@ def check(pod: Pod, _context: Context) -> Iterator[Finding]:
 def _fault(found: Mapping[str, Device]) -> tuple[str, str]:
     """What is wrong with the cores among `found`, and the remedy; empty if nothing is."""
     device = found.get(CORE)
-    amount = (device.request if device.limit is None else device.limit) if device else None
+    amount = device.amount if device else None
     if not isinstance(amount, Quantity) or not amount.is_integer or amount.value <= 0:
         return "", ""
     cores = amount.value

@@ -1,7 +1,5 @@
 """What Alibaba Cloud's Container Service for Kubernetes (ACK) requires for shared GPUs."""
 
-from __future__ import annotations
-
 from types import MappingProxyType
 
 from rules.profile.platforms.records import Feature, Minimum, OperatingSystem, Source

@@ -4,8 +4,6 @@ The sizes are those by which cards are sold. What a device plugin counts in GiB 
 of 16 GB has 15360 MiB.
 """
 
-from __future__ import annotations
-
 import re
 
 from rules.profile.platforms.records import Card, Source
@@ -107,8 +105,6 @@ CARDS = (
 )
 LARGEST = max(card.memory[-1] for card in CARDS)
 """The memory of the largest card, in GB."""
-SMALLEST = min(card.memory[0] for card in CARDS)
-"""The memory of the smallest card, in GB."""
 
 _BY_MODEL = {card.model.lower(): card for card in CARDS}
 # GKE calls the card of 40 GB by the model alone, and the other one `nvidia-a100-80gb`.

@@ -1,26 +1,13 @@
 """Into which partitions GKE divides the GPUs of a node pool."""
 
-from __future__ import annotations
-
 from types import MappingProxyType
-
-from rules.profile.platforms.records import Source
-
-GKE_PLUGIN = Source(
-    "Google Cloud",
-    "container-engine-accelerators at 09e2ab1, partition_gpu/partition_gpu.go",
-    url="https://github.com/GoogleCloudPlatform/container-engine-accelerators",
-)
-MIG_GUIDE = Source(
-    "NVIDIA",
-    "MIG user guide, supported GPUs and profiles",
-    url="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html",
-)
 
 _OF_80_GB = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
 
 # By the value of `cloud.google.com/gke-accelerator`. GKE's program for partitions does not compare
-# a size with the card; NVIDIA's guide says which cards have it, and which cards have none.
+# a size with the card (GoogleCloudPlatform/container-engine-accelerators at 09e2ab1,
+# partition_gpu/partition_gpu.go). NVIDIA's guide says which cards have it, and which have none:
+# https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html
 PARTITIONS = MappingProxyType(
     {
         "nvidia-tesla-a100": ("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"),

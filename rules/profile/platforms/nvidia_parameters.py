@@ -6,8 +6,6 @@ kubernetes-sigs/dra-driver-nvidia-gpu, commit 3fe9487. What depends on feature g
 driver is not checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, NamedTuple
 

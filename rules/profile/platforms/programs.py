@@ -4,14 +4,9 @@ Bulletins that are not here may concern newer versions: each list ends with the 
 read.
 """
 
-from __future__ import annotations
-
 from rules.profile.platforms.records import Advisory, Program, Source
 
 # What NVIDIA's security bulletins say about its container toolkit.
-#
-# Bulletins that are not here may concern newer versions: `TOOLKIT_ADVISORIES` ends with the newest
-# that was read.
 
 NVIDIA = "NVIDIA"
 _PAGES = "https://nvidia.custhelp.com/app/answers/detail/a_id"
@@ -102,9 +97,7 @@ PROGRAMS = (
 KUBE_SCHEDULER = "kube-scheduler"
 """The image of Kubernetes' own scheduler, which HAMi and others run beside theirs."""
 SKEW_POLICY = Source(
-    "Kubernetes",
-    "Version Skew Policy",
-    url="https://kubernetes.io/releases/version-skew-policy/",
+    "Kubernetes", "Version Skew Policy", url="https://kubernetes.io/releases/version-skew-policy/"
 )
 
 

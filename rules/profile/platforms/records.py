@@ -1,7 +1,5 @@
 """The records of which the tables of vendors' requirements are made."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -4,8 +4,6 @@ Every answer is one of three. What a table does not mention, or a text that cann
 UNKNOWN and never SUPPORTED.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from enum import Enum

@@ -18,7 +18,7 @@ from cluster.api.errors import (
     ConflictError,
     Object,
 )
-from cluster.controllers.certificates import Clocks, Controller, ControllerConfig
+from cluster.controllers.certificates import CertificateController, Clocks, ControllerConfig
 
 START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 NAMES = service_names("gpuward", "gpuward-system")
@@ -173,10 +173,10 @@ class MemoryCluster:
 
 def controller(
     cluster: MemoryCluster, time: FakeTime, identity: str = "one", **arguments: Any
-) -> Controller:
+) -> CertificateController:
     """A newly started controller on `cluster`."""
     keywords: dict[str, Any] = {"replicas": lambda: None, "clocks": time.clocks, **arguments}
-    return Controller(
+    return CertificateController(
         cluster,
         keywords.pop("config", CONFIG),
         keywords.pop("policy", POLICY),

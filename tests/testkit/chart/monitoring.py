@@ -12,6 +12,7 @@ import yaml
 
 from tests.testkit.chart.rendering import Manifest, find_one, render
 from tests.testkit.control_plane.build import Programs
+from tests.testkit.paths import DOCS
 
 ENABLED = {"enabled": True}
 ALL_ENABLED = {"serviceMonitor": ENABLED, "prometheusRule": ENABLED, "dashboard": ENABLED}
@@ -60,6 +61,24 @@ def dashboard_queries() -> dict[str, str]:
 def metrics_in(expression: str) -> set[str]:
     """The metrics that an expression queries."""
     return set(_WORD.findall(_NOT_METRICS.sub(" ", expression))) - _PROMQL_WORDS
+
+
+def labels_in(expression: str) -> set[str]:
+    """The labels that an expression selects or groups by."""
+    grouped = re.findall(r"\b(?:by|on|without)\s*\(([^)]*)\)", expression)
+    selected = re.findall(r'(\w+)\s*(?:=~|!~|!=|=)\s*"', expression)
+    return {label for group in grouped for label in _WORD.findall(group)} | set(selected)
+
+
+def documented_labels() -> dict[str, set[str]]:
+    """The labels of each metric of gpuward in the tables of the manual."""
+    found: dict[str, set[str]] = {}
+    for page in ("webhook-server.md", "audit.md"):
+        for line in (DOCS / page).read_text(encoding="utf-8").splitlines():
+            if line.startswith("| `gpuward_"):
+                _, names, labels, *_ = line.split("|")
+                found |= {name: set(_WORD.findall(labels)) for name in _WORD.findall(names)}
+    return found
 
 
 def rules_file(folder: Path, rules: list[Any]) -> Path:

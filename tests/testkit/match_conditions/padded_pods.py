@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.testkit.admission.reviews import pod
-from tools.match_bounds import LONGEST, MOST, MOST_PREFERRED
+from tools.match_conditions import LONGEST, MOST, MOST_PREFERRED
 
 # A node label whose values the condition reads, and a value that means no GPU.
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"

@@ -1,0 +1,1 @@
+"""Measurements: `benchmarks.lint`, `benchmarks.engine` and `benchmarks.admission`."""

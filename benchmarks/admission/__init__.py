@@ -1,0 +1,1 @@
+"""The webhook under load, next to a baseline: `python -m benchmarks.admission --help`."""

@@ -1,0 +1,272 @@
+"""Measure the cost of the webhook for pod creation, with dry runs through a real API server.
+
+It compares, in turn and in several short runs, of which the best one counts:
+
+- no webhook;
+- the baseline of `admission.py` as mutating and validating webhook, with a patch that fits;
+- gpuward as mutating and validating webhook;
+- a ValidatingAdmissionPolicy with the equivalent of two of gpuward's rules.
+
+All processes share all CPUs. Needs wrk and the control plane of the tests (docs/testing.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.admission.load import Client, Load
+from benchmarks.admission.reviews import GPU, encoded, gpu_pod, large_gpu_pod, unrelated_pod
+from benchmarks.admission.servers import ServerProcess, baseline_server, gpuward_server
+from rules.finding import Action
+from tests.testkit.admission.registered_webhook import by_url, create, registered
+from tests.testkit.admission.reviews import container, pod, variable
+from tests.testkit.admission.server_process import folder_of
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+from webhook.registration import NAME_LABEL, RegistrationOptions
+
+# Namespaces of one API server, each with another kind of admission control.
+
+ACCOUNT = "creator"
+GROUP = "admissionregistration.k8s.io/v1"
+REFUSED = 422
+
+# Two rules of gpuward in CEL, for NVIDIA GPUs: no container gets GPUs by a variable without
+# requesting one, and no container that requests a GPU is privileged.
+_REQUESTS_GPU = (
+    "c.?resources.limits.orValue({}).exists(k, k.startsWith('nvidia.com/'))"
+    " || c.?resources.requests.orValue({}).exists(k, k.startsWith('nvidia.com/'))"
+)
+_SETS_VARIABLE = (
+    "c.?env.orValue([]).exists(e, e.name == 'NVIDIA_VISIBLE_DEVICES'"
+    " && !(e.?value.orValue('') in ['', 'none', 'void']))"
+)
+_PRIVILEGED = "c.?securityContext.privileged.orValue(false)"
+_EVERY_CONTAINER = "(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, {})"
+
+
+class AdmissionSetup(NamedTuple):
+    """A namespace with one kind of admission control, and the webhook server, if there is one."""
+
+    name: str
+    namespace: str
+    server: ServerProcess | None
+
+
+def creator(plane: ControlPlane) -> str:
+    """Create a ServiceAccount with all permissions, and return its token."""
+    namespace = plane.namespace()
+    account = {"name": ACCOUNT, "namespace": namespace}
+    service_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}
+    plane.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", service_account)
+    group = "rbac.authorization.k8s.io"
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": ACCOUNT},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", **account}],
+    }
+    plane.create(f"/apis/{group}/v1/clusterrolebindings", binding)
+    return plane.token(ACCOUNT, namespace)
+
+
+@contextmanager
+def admission_setups(
+    plane: ControlPlane, servers: list[ServerProcess], manifest: Any
+) -> Iterator[list[AdmissionSetup]]:
+    """Yield a setup without a webhook, one for each of `servers`, and one with a CEL policy.
+
+    Each setup must admit `manifest`.
+    """
+    with ExitStack() as stack:
+        setups = [AdmissionSetup("no webhook", plane.namespace(), None)]
+        for server in servers:
+            namespace = plane.namespace()
+            config = by_url(f"https://{server.address}", plane.authority.bundle)
+            options = RegistrationOptions(default=Action.DENY)
+            stack.enter_context(
+                registered(plane, config, options, name=server.name, only=namespace)
+            )
+            eventually(lambda ns=namespace: _is_called(plane, ns, manifest), what=server.name)  # type: ignore[misc]
+            setups.append(AdmissionSetup(server.name, namespace, server))
+        namespace = plane.namespace()
+        stack.enter_context(_policy(plane, namespace))
+        eventually(lambda: _is_enforced(plane, namespace), what="the CEL policy is enforced")
+        yield [*setups, AdmissionSetup("a CEL policy", namespace, None)]
+
+
+def _is_called(plane: ControlPlane, namespace: str, manifest: Any) -> bool:
+    """Return whether the API server calls both paths of the webhook for a pod."""
+    before = _calls(plane)
+    create(plane, namespace, manifest, dry_run=True)
+    return _calls(plane) - before >= len(("mutate", "validate"))
+
+
+def _calls(plane: ControlPlane) -> float:
+    samples = plane.metrics().get("apiserver_admission_webhook_request_total", [])
+    return sum(value for _, value in samples)
+
+
+def _is_enforced(plane: ControlPlane, namespace: str) -> bool:
+    refused_pod = pod(container(**variable("all")))
+    return create(plane, namespace, refused_pod, dry_run=True).status == REFUSED
+
+
+@contextmanager
+def _policy(plane: ControlPlane, namespace: str) -> Iterator[None]:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+    rules = [{**rule, "operations": ["CREATE", "UPDATE"]}]
+    granted = _EVERY_CONTAINER.format(f"!({_SETS_VARIABLE}) || ({_REQUESTS_GPU})")
+    privileged = _EVERY_CONTAINER.format(f"!{_PRIVILEGED} || !({_REQUESTS_GPU})")
+    policy = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": rules},
+        "validations": [
+            {"expression": granted, "message": "a container gets GPUs by a variable"},
+            {"expression": privileged, "message": "a privileged container requests a GPU"},
+        ],
+    }
+    selector = {"matchLabels": {NAME_LABEL: namespace}}
+    binding = {
+        "policyName": "gpus",
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": selector},
+    }
+    kinds = {"ValidatingAdmissionPolicy": policy, "ValidatingAdmissionPolicyBinding": binding}
+    paths = {
+        "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+        "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+    }
+    for kind, spec in kinds.items():
+        header = {"apiVersion": GROUP, "kind": kind, "metadata": {"name": "gpus"}}
+        plane.create(f"/apis/{GROUP}/{paths[kind]}", {**header, "spec": spec})
+    try:
+        yield
+    finally:
+        for path in reversed(paths.values()):
+            plane.request("DELETE", f"/apis/{GROUP}/{path}/gpus")
+
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Run(NamedTuple):
+    """One short run; `cpu` and `webhook` are milliseconds of CPU time for each creation.
+
+    `cpu` is the time of the API server and the webhook, `webhook` that of the webhook alone.
+    """
+
+    load: Load
+    cpu: float
+    webhook: float
+
+
+def main() -> int:
+    """Run the measurements, print them, and return 0."""
+    options = _options()
+    cores = os.sched_getaffinity(0)
+    with tempfile.TemporaryDirectory() as name, ControlPlane(controllers=False) as plane:
+        folder = Path(name)
+        client = Client(folder, cores, creator(plane))
+        pair = plane.authority.issue("webhook", hosts=["127.0.0.1", "localhost"])
+        certificate = folder_of(pair, folder / "tls")
+        with gpuward_server(folder, max(cores), "quick", certificate) as server:
+            pods = {"4 KB": gpu_pod(), "30 KB": large_gpu_pod(), "unrelated": unrelated_pod()}
+            for title, pod in pods.items():
+                manifest = _acceptable(pod)
+                patch = server.send_review("/mutate/deny", encoded(manifest)).get("patch", "")
+                patches = {"/mutate/deny": patch, "/validate/deny": ""}
+                with (
+                    baseline_server(folder, max(cores), "quick", certificate, patches) as baseline,
+                    admission_setups(plane, [baseline, server], manifest) as setups,
+                ):
+                    print(f"\n{title}, {options.connections} connections")
+                    _measure(client, plane, setups, json.dumps(manifest).encode(), options)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="number of short runs for each figure"
+    )
+    parser.add_argument("--seconds", type=int, default=2, help="length of one short run")
+    return parser.parse_args()
+
+
+def _acceptable(pod: dict[str, Any]) -> dict[str, Any]:
+    """Return the pod as a user would write it, with GPU limits, so that it is valid as it is."""
+    for each in pod["spec"]["containers"]:
+        if GPU in each["resources"]["requests"]:
+            each["resources"]["limits"][GPU] = each["resources"]["requests"][GPU]
+        each["volumeMounts"].pop()
+    pod["spec"]["volumes"].pop()
+    pod["spec"] |= {"serviceAccountName": "default", "serviceAccount": "default"}
+    metadata = {key: pod["metadata"][key] for key in ("generateName", "labels", "annotations")}
+    return {**pod, "metadata": metadata}
+
+
+def _measure(
+    client: Client,
+    plane: ControlPlane,
+    setups: list[AdmissionSetup],
+    body: bytes,
+    options: argparse.Namespace,
+) -> None:
+    runs: dict[str, list[Run]] = {setup.name: [] for setup in setups}
+    for _ in range(options.rounds):
+        for setup in setups:
+            runs[setup.name].append(_run(client, plane, setup, body, options))
+    print(f"{'':<14}{'creations/s':>12}{'of none':>9}{'of baseline':>9}{'(runs)':>14}", end="")
+    print(f"{'p50 ms':>8}{'p99 ms':>8}{'CPU ms':>8}{'of baseline':>9}{'webhook ms':>12}")
+    for name, setup_runs in runs.items():
+        _show(name, setup_runs, runs["no webhook"], runs["baseline"])
+
+
+def _run(
+    client: Client,
+    plane: ControlPlane,
+    setup: AdmissionSetup,
+    body: bytes,
+    options: argparse.Namespace,
+) -> Run:
+    path = f"/api/v1/namespaces/{setup.namespace}/pods?dryRun=All"
+    api_server = plane.process_ids["kube-apiserver"]
+    before = _ticks(api_server), setup.server.cpu_seconds() if setup.server else 0.0
+    load = client.closed(plane.url + path, body, options.connections, options.seconds)
+    webhook = (setup.server.cpu_seconds() - before[1]) if setup.server else 0.0
+    cpu_seconds = (_ticks(api_server) - before[0]) / TICKS + webhook
+    if setup.server:
+        setup.server.forget_log()
+    number = max(load.requests, 1)
+    return Run(load, cpu_seconds / number * 1000, webhook / number * 1000)
+
+
+def _ticks(process: int) -> int:
+    """Return the CPU time of a process in clock ticks, including threads that have ended."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def _show(name: str, runs: list[Run], none: list[Run], baselines: list[Run]) -> None:
+    best = max((run.load for run in runs), key=lambda load: load.rate)
+    of_none, of_baseline = (
+        best.rate / max(run.load.rate for run in other) for other in (none, baselines)
+    )
+    shares = sorted(a.load.rate / max(b.load.rate, 1) for a, b in zip(runs, baselines, strict=True))
+    cpu, baseline_cpu = (min(run.cpu for run in group) for group in (runs, baselines))
+    print(
+        f"{name:<14}{best.rate:>12,.0f}{of_none:>9.0%}{of_baseline:>9.0%}"
+        f"{f'({shares[0]:.0%}-{shares[-1]:.0%})':>14}{best.p50:>8.1f}{best.p99:>8.1f}"
+        f"{cpu:>8.2f}{baseline_cpu / cpu:>9.0%}{min(run.webhook for run in runs):>12.3f}",
+        flush=True,
+    )

@@ -1,0 +1,348 @@
+"""Run controllers: the loop, leader election, probes, metrics and log of programs in a cluster.
+
+A controller compares a part of the cluster with what it should be, and changes or reports what
+differs: a *pass*. One process runs its controllers one after the other, again and again, until it
+is told to stop. Every pass lists anew what it needs, so a pass that failed needs no repair: the
+next one makes up for it (docs/decisions/0033).
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import random
+import signal
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+import structlog
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+from structlog.typing import EventDict
+
+from cluster.api.errors import Cluster, ClusterError, ConflictError, Object
+from terminal import write_error
+
+_LEASE_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
+_MAX_LOGGED = 20  # problems of one pass
+_JITTER = 0.1  # of the time between two passes, so that controllers do not act at once
+
+
+class StoppedError(Exception):
+    """The process is told to end in the middle of a pass."""
+
+
+class Controller(Collector, ABC):
+    """What a process in a cluster does again and again: one pass at each `reconcile()`.
+
+    A subclass says in `_reconcile` what a pass does, and in `collect` which metrics it has.
+
+    - `log`: its logger; `failure` is the event of an error there.
+    - `expected`: what a pass may raise, apart from ClusterError. Its message is logged; of anything
+      else, which is a bug, the traceback is.
+    - `stale_seconds`: a pass that takes longer is stuck, and so is a loop that begins none for so
+      long, or for `idle_seconds` if that is given.
+    - `leader`: only its holder acts, of all processes that run this controller.
+    """
+
+    def __init__(
+        self,
+        log: Any,
+        failure: str,
+        *,
+        stale_seconds: float,
+        idle_seconds: float | None = None,
+        expected: tuple[type[Exception], ...] = (),
+        leader: LeaderElection | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log = log
+        self._failure = failure
+        self._stale_seconds = stale_seconds
+        self._idle_seconds = stale_seconds if idle_seconds is None else idle_seconds
+        self._expected: tuple[type[Exception], ...] = (ClusterError, *expected)
+        self._leader = leader
+        self._monotonic = monotonic
+        self._began_at = math.inf
+        self._ended_at = monotonic()
+        self._problems: list[str] = []
+        self.is_leader = False
+        self.passes = 0
+        """Passes that ended, including those that failed."""
+        self.failures = 0
+        """Passes that failed, or had to leave something out."""
+
+    @abstractmethod
+    def _reconcile(self, report: Callable[[Exception | str], None]) -> None:
+        """One pass. What it must leave out, it gives to `report`; what ends it, it raises."""
+
+    def reconcile(self) -> bool:
+        """One pass, if this process leads; whether nothing went wrong.
+
+        Never raises. A problem is counted each time, and logged when it begins.
+        """
+        problems: list[str] = []
+        failed = False
+        self._began_at = self._monotonic()
+        try:
+            self.is_leader = self._leader is None or self._leader.acquire()
+            if self.is_leader:
+                self._reconcile(lambda problem: problems.append(str(problem)))
+        except StoppedError:
+            return True
+        except ConflictError as error:
+            # Somebody else has written the object; the next pass sees what.
+            self._log.info("conflict", error=str(error))
+        except self._expected as error:
+            problems.append(str(error))
+            failed = True
+        except Exception:  # noqa: BLE001  # the outermost loop
+            # Most likely a bug. The next pass may succeed, and a process that ends would forget
+            # what it has seen.
+            self._log.exception(self._failure)
+            failed = True
+        finally:
+            self._began_at, self._ended_at = math.inf, self._monotonic()
+        if failed:
+            self._on_failure()
+        for text in [text for text in problems if text not in self._problems][:_MAX_LOGGED]:
+            self._log.error(self._failure, error=text)
+        self._problems = problems
+        self.passes += 1
+        self.failures += failed or bool(problems)
+        return not (failed or problems)
+
+    def _on_failure(self) -> None:
+        """Forget what a pass that failed may have made wrong."""
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics; none by default."""
+        return iter(())
+
+    def stop(self) -> None:
+        """Give up the Lease, so that another process can act at once."""
+        try:
+            if self._leader is not None:
+                self._leader.release()
+        except ClusterError as error:
+            self._log.warning("lease not released", error=str(error))
+
+    @property
+    def alive(self) -> bool:
+        """Whether passes still end, well or badly: a restart would not help a failing one."""
+        now = self._monotonic()
+        if self._began_at <= now:
+            return now - self._began_at <= self._stale_seconds
+        return now - self._ended_at <= self._idle_seconds
+
+    def metrics(self) -> bytes:
+        """The metrics of this controller in Prometheus' text format."""
+        return _metrics((self,))
+
+
+class ControlLoop(NamedTuple):
+    """The controllers of a process, with so many `seconds` between two passes of them.
+
+    `on_start` is called with the event that tells the process to stop.
+    """
+
+    controllers: Sequence[Controller]
+    seconds: float
+    on_start: Callable[[threading.Event], object] = lambda _: None
+
+    def run(self, stop: threading.Event) -> None:
+        """Run passes until `stop` is set, then give up what is held."""
+        self.on_start(stop)
+        spread = random.SystemRandom()
+        while not stop.is_set():
+            for controller in self.controllers:
+                controller.reconcile()
+            stop.wait(self.seconds * spread.uniform(1 - _JITTER, 1 + _JITTER))
+        for controller in self.controllers:
+            controller.stop()
+
+    @property
+    def alive(self) -> bool:
+        """Whether no controller is stuck."""
+        return all(controller.alive for controller in self.controllers)
+
+    def metrics(self) -> bytes:
+        """The metrics of all controllers in Prometheus' text format."""
+        return _metrics(self.controllers)
+
+
+def run_loop(
+    make: Callable[[], ControlLoop], status_port: int, command: str, *, failed: int = 1
+) -> int:
+    """Run what `make` returns until SIGTERM or SIGINT; the exit status of `command`.
+
+    Serves /healthz and /metrics on `status_port` meanwhile, and logs as JSON. The status is
+    `failed`, with a line on standard error, if no API server or no port can be used.
+    """
+    log_as_json()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        loop = make()
+        server = serve_status(status_port, alive=lambda: loop.alive, metrics=loop.metrics)
+        loop.run(stop)
+        server.shutdown()
+        server.server_close()
+    except (ClusterError, OSError) as error:
+        write_error(f"gpuward {command}", error)
+        return failed
+    return 0
+
+
+def _metrics(controllers: Sequence[Controller]) -> bytes:
+    registry = CollectorRegistry()
+    for controller in controllers:
+        registry.register(controller)
+    return generate_latest(registry)
+
+
+class LeaderElection:
+    """Leader election: of several processes, only the holder of the Lease acts.
+
+    Two run at once during a rolling update. A holder that does not know yet that it lost the Lease
+    does no harm, because every write names the version that it read.
+
+    Competes for the Lease `name`, which the chart creates empty; `identity` must be unique.
+
+    `seconds` is how long a holder may be silent before another takes over. It is measured by
+    `monotonic` from the last renewal that was seen; clocks of machines are not compared.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        identity: str,
+        *,
+        seconds: float,
+        monotonic: Callable[[], float],
+        clock: Callable[[], datetime.datetime],
+    ) -> None:
+        self._cluster = cluster
+        self._name = name
+        self._identity = identity
+        self._seconds = seconds
+        self._monotonic = monotonic
+        self._clock = clock
+        self._renewal: object = None
+        self._renewal_seen_at = 0.0
+        self._held_until = -math.inf
+
+    @property
+    def held(self) -> bool:
+        """Whether the Lease is ours, and surely will be for some more time."""
+        return self._monotonic() < self._held_until
+
+    def acquire(self) -> bool:
+        """Take or renew the Lease; whether it is ours now. ClusterError if that is unknown."""
+        requested_at = self._monotonic()
+        lease = self._cluster.get_lease(self._name)
+        spec = lease.get("spec") or {}
+        if not self._free(spec):
+            self._held_until = -math.inf
+            return False
+        lease["spec"] = self._renewed(spec)
+        try:
+            self._cluster.update_lease(lease)
+        except ConflictError:
+            self._held_until = -math.inf
+            return False
+        # Counted from before the request, and shorter than other controllers wait.
+        self._held_until = requested_at + self._seconds / 2
+        return True
+
+    def release(self) -> None:
+        """Give up the Lease, so that another can take it immediately. Raises ClusterError."""
+        if not self.held:
+            return
+        self._held_until = -math.inf
+        lease = self._cluster.get_lease(self._name)
+        if lease.get("spec", {}).get("holderIdentity") == self._identity:
+            lease["spec"]["holderIdentity"] = ""
+            self._cluster.update_lease(lease)
+
+    def _free(self, spec: Object) -> bool:
+        holder = spec.get("holderIdentity")
+        if not holder or holder == self._identity:
+            return True
+        renewal = (holder, spec.get("renewTime"))
+        if renewal != self._renewal:
+            self._renewal, self._renewal_seen_at = renewal, self._monotonic()
+            return False
+        silent_for = self._monotonic() - self._renewal_seen_at
+        return silent_for > max(self._seconds, spec.get("leaseDurationSeconds") or 0)
+
+    def _renewed(self, spec: Object) -> Object:
+        now = self._clock().strftime(_LEASE_TIME)
+        renewed = {
+            **spec,
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": max(1, math.ceil(self._seconds)),
+            "renewTime": now,
+        }
+        if spec.get("holderIdentity") != self._identity:
+            renewed["acquireTime"] = now
+            renewed["leaseTransitions"] = (spec.get("leaseTransitions") or 0) + 1
+        return renewed
+
+
+def serve_status(
+    port: int, *, alive: Callable[[], bool], metrics: Callable[[], bytes]
+) -> ThreadingHTTPServer:
+    """Serve /healthz and /metrics on `port` of every address, in a thread, until `shutdown()`.
+
+    `metrics` returns Prometheus' text format. Raises OSError.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 5  # seconds for a request to arrive
+
+        def do_GET(self) -> None:
+            """Answer a probe or a scrape."""
+            responses: dict[str, Callable[[], tuple[int, bytes]]] = {
+                "/healthz": lambda: (200, b"ok\n") if alive() else (503, b"stuck\n"),
+                "/metrics": lambda: (200, metrics()),
+            }
+            code, body = responses.get(self.path, lambda: (404, b"not found\n"))()
+            self.send_response(code)
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Do not log probes."""
+
+    server = ThreadingHTTPServer(("", port), Handler)
+    threading.Thread(target=server.serve_forever, name="status", daemon=True).start()
+    return server
+
+
+def log_as_json() -> None:
+    """Log JSON lines to standard error: `time`, `level` and `event`, then all other fields."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            _order_fields,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+    )
+
+
+def _order_fields(_logger: object, _method: str, entry: EventDict) -> EventDict:
+    now = datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="milliseconds")
+    return {"time": now, "level": entry.pop("level"), "event": entry.pop("event"), **entry}

@@ -1,0 +1,58 @@
+"""The options of every program that runs in a cluster until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+
+_MAX_SECONDS = 86_400  # a day
+
+
+def seconds(text: str) -> float:
+    """The number of seconds in `text`, at most a day; for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= _MAX_SECONDS:  # also refuses what is no number
+        raise argparse.ArgumentTypeError(f"{text}: expected a number of seconds")
+    return number
+
+
+def seconds_between(text: str) -> float:
+    """The same, but at least one second: the time between two repetitions."""
+    number = seconds(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: expected at least 1 second")
+    return number
+
+
+_MAX_PORT = 65_535
+STATUS_PORT = 8081
+"""Where /healthz and /metrics are, unless somebody says otherwise."""
+
+
+def port(text: str) -> int:
+    """The number of a port in `text`; for argparse. The system chooses one for 0."""
+    number = int(text)
+    if not 0 <= number <= _MAX_PORT:
+        raise argparse.ArgumentTypeError(f"{text}: expected a port, up to {_MAX_PORT}")
+    return number
+
+
+def add_service_options(parser: argparse.ArgumentParser, interval: float, what: str) -> None:
+    """Add the options; by default `interval` seconds are between two of `what`, a plural."""
+    parser.add_argument("--kubeconfig", metavar="FILE", help="The kubeconfig file to use.")
+    parser.add_argument(
+        "--status-port",
+        metavar="PORT",
+        type=port,
+        default=STATUS_PORT,
+        help=f"Port of /healthz and /metrics. The default is {STATUS_PORT}.",
+    )
+    parser.add_argument(
+        "--interval",
+        metavar="SECONDS",
+        type=seconds_between,
+        default=interval,
+        help=f"Seconds between two {what}, at least 1. The default is {interval:g}.",
+    )

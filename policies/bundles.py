@@ -1,0 +1,108 @@
+"""Bundles: policies that come with gpuward, which other policies extend.
+
+A bundle sets rules and nothing else. `profiles` in a bundle are those that it is for: whoever
+extends it must run them, so that the chart and the linter always read the same profiles.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from policies.policy import SECURITY_FAMILIES
+from policies.profiles import merged_profile
+from rules.catalog.index import CATALOG
+from rules.finding import Action
+from rules.profile.profile import Profile
+from rules.rule import Rule
+
+BUNDLES = ("essential", "recommended", "strict", "ack")
+
+_STRICT_ACTIONS = {Action.WARN: "deny", Action.AUDIT: "warn"}
+# Rules that `strict` treats unlike others with the same default action. None: as by default.
+_OTHER_STRICT_ACTIONS = {
+    "no-fitting-node": None,  # may no longer be true when it is said
+    "affinity-default": None,  # a note about what admission sets
+    "toleration-default": None,  # the same
+    "idle-gpu-holder": None,  # people work in such pods
+    "shared-memory-exceeds-limit": "warn",  # nobody can mean it
+}
+_REFUSED_ON_ACK = (
+    "mixed-families",
+    "node-mode-mismatch",
+    "unknown-node-label-value",
+    "gpu-count-label",
+    "memory-exceeds-card",
+    "placement-label",
+)
+
+
+class Setting(NamedTuple):
+    """A value that a policy sets for a rule; `bundle` names the bundle that it is from."""
+
+    value: Any
+    bundle: str = ""
+
+
+@cache
+def bundle(name: str) -> Mapping[str, Any]:
+    """Return the bundle called `name`, one of `BUNDLES`, as a policy."""
+    head = {"apiVersion": "gpuward.io/v1", "kind": "Policy"}
+    if name == "ack":
+        refused = {rule: {"action": "deny"} for rule in _REFUSED_ON_ACK}
+        return {**head, "profiles": ["ack"], "rules": refused}
+    settings_in: dict[str, Callable[[Rule[Any]], dict[str, Any]]] = {
+        "essential": _essential_settings,
+        "recommended": lambda _: {},
+        "strict": _strict_settings,
+    }
+    found = {rule.name: settings_in[name](rule) for rule in CATALOG}
+    return {**head, "rules": {rule: settings for rule, settings in found.items() if settings}}
+
+
+def _essential_settings(rule: Rule[Any]) -> dict[str, Any]:
+    """Only rules that refuse by default are on."""
+    return {} if rule.action is Action.DENY else {"action": "off"}
+
+
+def _strict_settings(rule: Rule[Any]) -> dict[str, Any]:
+    """Warnings refuse, notes warn, rules of hygiene note; no comment lifts what protects others."""
+    usual = "audit" if rule.family == "hygiene" else _STRICT_ACTIONS.get(rule.action)
+    action = _OTHER_STRICT_ACTIONS.get(rule.name, usual)
+    settings: dict[str, Any] = {} if action is None else {"action": action}
+    return settings | ({"suppressible": False} if rule.family in SECURITY_FAMILIES else {})
+
+
+def rule_settings(raw: Mapping[str, Any]) -> dict[str, dict[tuple[str, ...], Setting]]:
+    """Return what the policy `raw`, with the bundles that it extends, says about rules.
+
+    For each rule, that are values by their path: `("action",)`, or `("options", "max_devices")`. A
+    later bundle wins over an earlier one, and the policy itself over all.
+    """
+    merged: dict[str, dict[tuple[str, ...], Setting]] = {}
+    layers = [(name, bundle(name)) for name in raw.get("extends", ())]
+    for name, layer in (*layers, ("", raw)):
+        for rule, settings in layer.get("rules", {}).items():
+            values = merged.setdefault(rule, {})
+            for path, value in _values(settings):
+                values[path] = Setting(value, name)
+    return merged
+
+
+def missing_profiles(raw: Mapping[str, Any], profile: Profile) -> Iterator[tuple[int, str]]:
+    """Yield each entry of `extends` that is for profiles which `profile` does not contain.
+
+    It is the index of the entry, and what is wrong.
+    """
+    for index, name in enumerate(raw.get("extends", ())):
+        wanted = bundle(name).get("profiles")
+        if wanted and not set(merged_profile(wanted).active) <= set(profile.active):
+            names = ", ".join(wanted)
+            yield index, f"the bundle {name} is for the profile {names}: add profiles: [{names}]"
+
+
+def _values(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, value in settings.items():
+        if key == "options":
+            yield from ((("options", option), given) for option, given in value.items())
+        else:
+            yield (key,), value

@@ -1,0 +1,92 @@
+"""Tests of the bounds on objects: what they count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rules.engine.bounds import LARGE_OBJECT_BYTES, MAX_VALUES, oversized_reason, steps_of
+from rules.objects.pod import Pod
+from rules.workloads.discovery import find_subjects
+from tests.testkit.workload_table import PROFILE
+
+
+def steps(**spec: Any) -> int:
+    """The steps that a rule takes for a pod of one container."""
+    container = {"name": "main", "image": "example/x", **spec.pop("container", {})}
+    manifest = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container], **spec}}
+    (subject,) = find_subjects(manifest, PROFILE, "home")
+    assert isinstance(subject, Pod)
+    return steps_of(subject)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"tolerations": [{"key": "x"}] * 40},
+        {"volumes": [{"name": "x"}] * 40},
+        {"container": {"volumeMounts": [{"name": "x"}] * 40}},
+        {"container": {"envFrom": [{"prefix": "x"}] * 40}},
+        {"container": {"env": [{"name": "x"}] * 320}},
+        {"container": {"resources": {"limits": {f"example/{n}": 1 for n in range(40)}}}},
+        {"container": {"resources": {"claims": [{"name": "x"}] * 40}}},
+    ],
+    ids=lambda spec: next(iter(spec.get("container", spec))),
+)
+def test_every_few_elements_of_a_list_take_a_step(spec: dict[str, Any]) -> None:
+    assert steps(**spec) == steps() + 10
+
+
+def test_the_longest_legal_key_is_evaluated_and_a_longer_one_is_not() -> None:
+    def reason(key: str) -> str:
+        manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": {key: "x"}}}
+        return oversized_reason(manifest, LARGE_OBJECT_BYTES + 1)
+
+    assert not reason("d" * 253 + "/" + "n" * 63)
+    assert "of 318 characters" in reason("d" * 253 + "/" + "n" * 64)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("name", "generateName", "namespace", "image", "prefix", "kind"),
+        *("path", "mountPath", "subPath", "subPathExpr", "fieldPath"),
+        *("nodeName", "schedulerName", "runtimeClassName", "serviceAccountName", "serviceAccount"),
+        *("key", "operator", "effect", "topologyKey", "whenUnsatisfiable"),
+    ],
+)
+def test_a_text_that_rules_read_has_a_limit(field: str) -> None:
+    def reason(length: int) -> str:
+        manifest = {"apiVersion": "v1", "kind": "Pod", "spec": {field: "x" * length}}
+        return oversized_reason(manifest, LARGE_OBJECT_BYTES + 1)
+
+    assert not reason(4096)
+    assert reason(4097) == f"its field {field} of 4,097 characters"
+
+
+def test_a_field_that_is_not_counted_counts_as_nothing() -> None:
+    def reason(containers: int) -> str:
+        spec: dict[str, Any] = {"containers": [{"env": []}] * containers}
+        manifest = {"apiVersion": "v1", "kind": "Pod", "spec": spec}
+        return oversized_reason(manifest, LARGE_OBJECT_BYTES + 1)
+
+    assert not reason(MAX_VALUES - 4)  # the object has three fields, and its spec one
+    assert reason(MAX_VALUES - 3) == "its more than 10,000 values"
+
+
+def test_the_levels_of_a_custom_resource_have_a_limit() -> None:
+    def reason(levels: int) -> str:
+        value: dict[str, Any] = {}
+        for _ in range(levels):
+            value = {"a": value}
+        return oversized_reason({"apiVersion": "example.com/v1", "kind": "X", **value}, 100)
+
+    assert not reason(100)
+    assert reason(101) == "its more than 100 levels"
+
+
+def test_a_long_name_of_a_variable_is_too_much() -> None:
+    containers = [{"env": [{"name": "x" * 4097}]}]
+    manifest = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": containers}}
+    assert "of 4,097 characters" in oversized_reason(manifest, LARGE_OBJECT_BYTES + 1)
