@@ -141,8 +141,10 @@ def main(arguments: list[str]) -> int:
     writer: Writer = import_module(f"reports.formats.{outputs.on_standard_output}").write
     color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
     writer(out, results, style._replace(color=color, hyperlinks=links))
-    is_kept = not (options.publish or options.events) or _keep(options, result, notes=notes)
-    if not (is_written and is_kept):
+    is_stored = not (options.publish or options.events) or _store_findings(
+        options, result, notes=notes
+    )
+    if not (is_written and is_stored):
         return 2
     status = results.status(options.fail_on)
     return 0 if status == 1 and options.exit_zero else status
@@ -164,7 +166,7 @@ def _refuse(why: str) -> int:
     return 2
 
 
-def _keep(options: argparse.Namespace, result: AuditResult, *, notes: bool) -> bool:
+def _store_findings(options: argparse.Namespace, result: AuditResult, *, notes: bool) -> bool:
     """Write the findings into the cluster; whether that succeeded."""
     sinks = import_module("cluster.audit.sinks")
     failed: list[SourceError] = []
