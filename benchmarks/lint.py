@@ -331,7 +331,7 @@ def _audit() -> int:
         arguments = (there, folder, options.pods, options.nodes)
         server = context.Process(target=_serve, args=arguments, daemon=True)
         server.start()
-        command = [sys.executable, "-m", "gpuward", "audit", "--isolated", "--format=statistics"]
+        command = [sys.executable, "-m", "gpuward", "audit", "--isolated", "--output=statistics"]
         command += ["--notes", "--kubeconfig", here.recv()]
         started = time.perf_counter()
         subprocess.run(command, check=False)

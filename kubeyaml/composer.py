@@ -226,7 +226,7 @@ class Composer:
                 if key in values:
                     # Merges depend on the order of the entries, so the new entry must be the last.
                     del values[key]
-                    place = (*map(_plain, path), key)
+                    place = (*map(_plain_step, path), key)
                     self.duplicates.append(Duplicate(place, key_start + self._base))
                 event = next_event()
                 kind = type(event)
@@ -349,5 +349,5 @@ def _note(event: Any) -> str:
     return "" if event.tag is None else "tag"
 
 
-def _plain(step: str | int) -> str | int:
+def _plain_step(step: str | int) -> str | int:
     return step if type(step) is int else str(step)

@@ -45,9 +45,9 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
     started = time.perf_counter()
     reduce_garbage_collection()
     paths = paths_of(options)
-    if options.format and (options.diff or options.patch):
+    if options.output and (options.diff or options.patch):
         why = "--diff and --patch show changes instead of a report"
-        raise UsageError(f"{why}: leave --format out, or write it into a file with --output")
+        raise UsageError(f"{why}: leave --output out, or write it into a file with --report")
     mode = None
     if (options.fix or options.diff) and not options.patch:
         modes = import_module("lint.fix.output")
@@ -69,11 +69,11 @@ def _evaluate(
     started: float,
 ) -> int:
     """Evaluate `paths`, fix them as `mode` says, and report to `out`; the exit status."""
-    outputs = import_module("reports.outputs").plan(options, paths) if options.outputs else None
+    outputs = import_module("reports.outputs").plan(options, paths) if options.reports else None
     baseline = None
     if options.baseline:
         baseline = import_module("lint.baseline.matching").load(options.baseline)
-    formats = outputs.formats if outputs else {options.format}
+    formats = outputs.formats if outputs else {options.output}
     notes = options.notes or options.fail_on == "note"
     suggest = None
     if WITH_EDITS & formats and not mode:
@@ -95,7 +95,7 @@ def _evaluate(
             import_module("lint.preview").write_patch(out, done.previews)
         _report_not_evaluated(results)
     else:
-        form = outputs.on_standard_output if outputs else options.format or "text"
+        form = outputs.on_standard_output if outputs else options.output or "text"
         writer: Writer = import_module(f"reports.formats.{form}").write
         color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
         writer(out, results, style._replace(color=color, hyperlinks=links))

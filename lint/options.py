@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from typing import Any
 
 from policies.loading import POLICY_FILE
@@ -178,14 +179,17 @@ def parser(prog: str = "gpuward lint") -> argparse.ArgumentParser:
     return made
 
 
-def add_reports(made: argparse._ArgumentGroup) -> None:
-    """Add what says which reports are written, what they have, and the exit status."""
+def add_reports(made: argparse._ArgumentGroup, views: Iterable[str] = ()) -> None:
+    """Add what says which reports are written, what they have, and the exit status.
+
+    `views` are more words for `--output`.
+    """
     form = made.add_mutually_exclusive_group()
-    form.add_argument("--format", choices=FORMATS, help="default: text")
+    form.add_argument("--output", "-o", choices=(*FORMATS, *views), help="default: text")
     form.add_argument(
         "--statistics",
         action="store_const",
-        dest="format",
+        dest="output",
         const="statistics",
         help="how many findings there are of each rule, instead of each finding",
     )
@@ -193,12 +197,12 @@ def add_reports(made: argparse._ArgumentGroup) -> None:
         "--quiet", "-q", action="store_true", help="only findings and failures: no summing up"
     )
     made.add_argument(
-        "--output",
+        "--report",
         metavar="FORMAT=FILE",
-        dest="outputs",
+        dest="reports",
         action="append",
         default=[],
-        help="also write a report into a file; repeatable; - is standard output, for --format",
+        help="also write a report into a file; repeatable; - is standard output, for --output",
     )
     made.add_argument(
         "--fail-on",

@@ -84,7 +84,7 @@ def check_gpu_exceptions(
             namespace = as_text(metadata.get("namespace")) or context.namespace or "default"
             known = {**raw, "metadata": {**metadata, "namespace": namespace}}
             name = f"the GpuException {as_text(metadata.get('name')) or '<none>'}"
-            # Without a policy file it is not known what the cluster delegates.
+            # Without a policy file it is not known what the cluster allows.
             given = policy if results.policy else None
             for level, place, text in _problems(known, given, context):
                 span = file.locate(document, (*path, *place))
@@ -100,7 +100,7 @@ def _problems(
 
     own = list(find_problems(raw))
     yield from (("error", path, text) for path, text in own)
-    found = acceptance(raw, policy.delegations if policy else (), context.today)
+    found = acceptance(raw, policy.gpu_exception_limits if policy else (), context.today)
     is_known = policy is not None or found.reason in {Reason.ENDED, Reason.TOO_LARGE}
     if is_known and not own and not found.accepted:
         yield _LEVELS.get(found.reason.value, "error"), ("spec",), f"not accepted: {found.message}"

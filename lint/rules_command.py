@@ -14,14 +14,14 @@ from terminal import CommandParser
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     parser = CommandParser(prog="gpuward rules", description="List the rules.")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--output", "-o", choices=("text", "json"), default="text")
     return parser
 
 
 def main(arguments: list[str]) -> int:
     """List the rules by family; the exit status."""
     rules = sorted(ALL_RULES, key=lambda rule: (rule.family, rule.name))
-    if make_parser().parse_args(arguments).format == "json":
+    if make_parser().parse_args(arguments).output == "json":
         entries = [
             {
                 "name": rule.name,

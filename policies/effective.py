@@ -23,7 +23,7 @@ _SETTING_OF_POLICY = {
     "docsUrl": "docs_url",
     "nag": "nag",
 }
-_LISTS = ("exceptions", "delegatedExceptions")
+_LISTS = ("exceptions", "gpuExceptions")
 
 Position = Callable[[Path], str]
 """Takes a path in the policy, and returns FILE:LINE."""

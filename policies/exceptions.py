@@ -1,4 +1,4 @@
-"""Exceptions of a policy, and what it delegates: their problems, and their conversion."""
+"""Exceptions of a policy, and what it allows: their problems, and their conversion."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from policies.policy import SECURITY_FAMILIES, Delegation
+from policies.policy import SECURITY_FAMILIES, GpuExceptionLimits
 from policies.problems import Problem, suggestion
 from rules.base.json_values import Path
 from rules.catalog.index import CATALOG
@@ -56,9 +56,9 @@ def from_exception(exception: PolicyException) -> dict[str, Any]:
     return raw | ({"expires": exception.expires.isoformat()} if exception.expires else {})
 
 
-def to_delegation(raw: Mapping[str, Any]) -> Delegation:
-    """The delegation in `raw`, which has no problems."""
-    return Delegation(
+def to_gpu_exception_limits(raw: Mapping[str, Any]) -> GpuExceptionLimits:
+    """The limits of GpuExceptions in `raw`, which has no problems."""
+    return GpuExceptionLimits(
         rules=tuple(raw["rules"]),
         namespaces=as_patterns(raw["namespaces"]),
         longest_days=int(raw["longestDays"]),
@@ -109,20 +109,20 @@ def _unknown(name: str) -> str:
     return f"there is no rule {name!r}{suggestion(name, RULES)}"
 
 
-def delegation_problems(
-    delegation: Mapping[str, Any], protected: Collection[str], path: Path
+def gpu_exception_limit_problems(
+    limits: Mapping[str, Any], protected: Collection[str], path: Path
 ) -> Iterator[Problem]:
-    """What the schema cannot say about the delegation at `path` of a policy.
+    """What the schema cannot say about the limits of GpuExceptions at `path` of a policy.
 
     `protected` are the rules that have `suppressible: false`.
     """
-    is_open = delegation.get("approval") == "none" and not _restricts(delegation["namespaces"])
-    for name in delegation["rules"]:
+    is_open = limits.get("approval") == "none" and not _restricts(limits["namespaces"])
+    for name in limits["rules"]:
         where = (*path, "rules")
         if name not in RULES:
             yield where, _unknown(name)
         elif name in protected:
-            yield where, f"{name} has suppressible: false, so its exceptions cannot be delegated"
+            yield where, f"{name} has suppressible: false, so its exceptions cannot be allowed"
         elif is_open and RULES[name].family in SECURITY_FAMILIES:
             yield (
                 (*path, "namespaces"),

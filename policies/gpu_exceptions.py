@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from policies.exceptions import RULES, exception_problems, to_exception
-from policies.policy import Delegation, Policy
+from policies.policy import GpuExceptionLimits, Policy
 from policies.problems import Problem, schema_problems
 from rules.base.json_values import as_object, as_text, pointer
 from rules.engine.rule_set import PolicyException
@@ -41,7 +41,7 @@ class Reason(enum.Enum):
     INVALID = "Invalid"
     TOO_LARGE = "TooLarge"
     TOO_MANY = "TooMany"
-    NOT_DELEGATED = "NotDelegated"
+    NOT_ALLOWED = "NotAllowed"
     TOO_LONG = "TooLong"
     NOT_APPROVED = "NotApproved"
     ENDED = "Ended"
@@ -83,7 +83,7 @@ def acceptances(
             )
             yield raw, Acceptance(Reason.TOO_MANY, message)
             continue
-        found = acceptance(raw, policy.delegations, today)
+        found = acceptance(raw, policy.gpu_exception_limits, today)
         if found.exception is not None:
             room -= 1
             if room < 0:
@@ -93,9 +93,9 @@ def acceptances(
 
 
 def acceptance(
-    raw: Mapping[str, Any], delegations: Iterable[Delegation], today: datetime.date
+    raw: Mapping[str, Any], limits: Iterable[GpuExceptionLimits], today: datetime.date
 ) -> Acceptance:
-    """Whether `delegations` accept the GpuException `raw` on the day `today`, apart from others."""
+    """Whether `limits` accept the GpuException `raw` on the day `today`, apart from others."""
     if len(json.dumps(raw.get("spec"))) > MAX_SPEC_CHARACTERS:
         message = f"spec has more than {MAX_SPEC_CHARACTERS} characters as JSON"
         return Acceptance(Reason.TOO_LARGE, message)
@@ -105,7 +105,7 @@ def acceptance(
     if problems:
         return Acceptance(Reason.INVALID, "; ".join(problems))
     exception = to_exception(_as_policy_exception(raw))
-    obstacle = _obstacle(raw, exception, tuple(delegations), today)
+    obstacle = _obstacle(raw, exception, tuple(limits), today)
     if exception.expires is None or not exception.expired(today):
         return obstacle or _accepted(exception)
     is_hint = obstacle is None and (today - exception.expires).days <= HINT_DAYS
@@ -121,10 +121,10 @@ def _accepted(exception: PolicyException) -> Acceptance:
 def _obstacle(
     raw: Mapping[str, Any],
     exception: PolicyException,
-    delegations: tuple[Delegation, ...],
+    limits: tuple[GpuExceptionLimits, ...],
     today: datetime.date,
 ) -> Acceptance | None:
-    """Why `exception` is not delegated, if it is not: every rule must be, by one delegation.
+    """Why `exception` is not allowed, if it is not: every rule must be, by one of `limits`.
 
     So must the rules that one of them supersedes: they stay silent about what it found.
     """
@@ -135,19 +135,19 @@ def _obstacle(
     is_approved = as_object(metadata.get("labels")).get(APPROVAL_LABEL) == "true"
     superseded = {other: rule for rule in exception.rules for other in RULES[rule].supersedes}
     for rule in (*exception.rules, *superseded):
-        found = [d for d in delegations if d.covers(rule, namespace)]
+        found = [one for one in limits if one.covers(rule, namespace)]
         if not found:
-            message = f"the policy delegates no exceptions to {rule} in the namespace {namespace}"
+            message = f"the policy allows no GpuExceptions to {rule} in the namespace {namespace}"
             if rule not in exception.rules:
                 message += f", and one to {superseded[rule]} would silence that rule too"
-            return Acceptance(Reason.NOT_DELEGATED, message)
-        longest = max(d.longest_days for d in found)
-        fitting = [d for d in found if expires <= begin + datetime.timedelta(d.longest_days)]
+            return Acceptance(Reason.NOT_ALLOWED, message)
+        longest = max(one.longest_days for one in found)
+        fitting = [one for one in found if expires <= begin + datetime.timedelta(one.longest_days)]
         if not fitting:
             last = begin + datetime.timedelta(longest)
             message = f"an exception to {rule} of {begin} may last {longest} days, until {last}"
             return Acceptance(Reason.TOO_LONG, message)
-        if not is_approved and all(d.needs_approval for d in fitting):
+        if not is_approved and all(one.needs_approval for one in fitting):
             message = f"it needs the label {APPROVAL_LABEL}=true, which only approvers may set"
             return Acceptance(Reason.NOT_APPROVED, message)
     return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from kubeyaml import Document, Limits, YamlError, line_and_column, read, split
 from policies.bundles import Setting, missing_profiles, rule_settings
-from policies.exceptions import to_delegation, to_exception
+from policies.exceptions import to_exception, to_gpu_exception_limits
 from policies.policy import Policy, RuleSettings
 from policies.profiles import ProfileError, merged_profile
 from rules.base.json_values import Path, as_object
@@ -116,7 +116,9 @@ def _policy(raw: Mapping[str, Any], profiles: list[str]) -> Policy:
         profile=merged_profile(profiles, custom) if profiles else merged_profile(listed),
         rules={name: _settings(values) for name, values in rule_settings(raw).items()},
         exceptions=tuple(to_exception(e) for e in raw.get("exceptions", [])),
-        delegations=tuple(to_delegation(d) for d in raw.get("delegatedExceptions", [])),
+        gpu_exception_limits=tuple(
+            to_gpu_exception_limits(d) for d in raw.get("gpuExceptions", [])
+        ),
         catalog=raw.get("catalog"),
     )
     return policy._replace(

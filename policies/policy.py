@@ -25,7 +25,7 @@ class RuleSettings(NamedTuple):
     suppressible: bool = True
 
 
-class Delegation(NamedTuple):
+class GpuExceptionLimits(NamedTuple):
     """Exceptions that owners of the `namespaces` may make to `rules`, by GpuException objects.
 
     Each lasts at most `longest_days` from the day on which it was created. With `needs_approval`,
@@ -48,7 +48,7 @@ class Policy(NamedTuple):
     profile: Profile
     rules: Mapping[str, RuleSettings] = MappingProxyType({})
     exceptions: tuple[PolicyException, ...] = ()
-    delegations: tuple[Delegation, ...] = ()
+    gpu_exception_limits: tuple[GpuExceptionLimits, ...] = ()
     catalog: str | None = None
     on_rule_error: Literal["allow", "deny"] = "allow"
     workloads: Literal["warn", "fix", "deny"] = "warn"

@@ -10,7 +10,7 @@ from pathlib import Path as File
 from typing import Any
 
 from policies.bundles import rule_settings
-from policies.exceptions import delegation_problems, exception_problems
+from policies.exceptions import exception_problems, gpu_exception_limit_problems
 from policies.policy import parse_version
 from policies.problems import Problem, schema_problems, suggestion
 from rules.all_rules import ALL_RULES
@@ -64,9 +64,9 @@ def find_problems(raw: Any) -> Iterator[Problem]:
             for rule, values in rule_settings(raw).items()
             if (setting := values.get(("suppressible",))) and not setting.value
         }
-        for index, delegation in enumerate(raw.get("delegatedExceptions", [])):
-            path = ("delegatedExceptions", index)
-            yield from delegation_problems(delegation, protected, path)
+        for index, limits in enumerate(raw.get("gpuExceptions", [])):
+            path = ("gpuExceptions", index)
+            yield from gpu_exception_limit_problems(limits, protected, path)
 
 
 def _bad_catalog(catalog: str | None) -> Iterator[Problem]:

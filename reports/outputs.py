@@ -1,4 +1,4 @@
-"""Reports into files: `--output FORMAT=FILE`."""
+"""Reports into files: `--report FORMAT=FILE`."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ class Outputs(NamedTuple):
 def plan(options: argparse.Namespace, paths: Iterable[str]) -> Outputs:
     """The reports that the options ask for, if `paths` are linted.
 
-    Raises UsageError for a value of `--output` that is no FORMAT=FILE, a file that is named twice,
+    Raises UsageError for a value of `--report` that is no FORMAT=FILE, a file that is named twice,
     is linted or holds a manifest, and more than one report on standard output.
     """
-    form: str = options.format or "text"
+    form: str = options.output or "text"
     files = []
     used = {os.path.realpath(path): "is a file to lint" for path in paths if os.path.isfile(path)}
-    for value in options.outputs:
+    for value in options.reports:
         output = _parse(value)
         is_file = output.file != _STANDARD_OUTPUT
         target = os.path.realpath(output.file) if is_file else _STANDARD_OUTPUT
         if target in used:
-            raise UsageError(f"--output {value}: {output.file} {used[target]}; {_OTHER}")
+            raise UsageError(f"--report {value}: {output.file} {used[target]}; {_OTHER}")
         used[target] = "has another report"
         if is_file:
             if _holds_manifest(target):
-                raise UsageError(f"--output {value}: {output.file} holds a manifest; {_OTHER}")
+                raise UsageError(f"--report {value}: {output.file} holds a manifest; {_OTHER}")
             files.append(output)
-        elif options.format or options.diff or options.patch:
+        elif options.output or options.diff or options.patch:
             raise UsageError(
-                f"--output {value}: standard output is taken by --format, --diff or --patch"
+                f"--report {value}: standard output is taken by --output, --diff or --patch"
             )
         else:
             form = output.format
@@ -92,7 +92,7 @@ def _parse(value: str) -> Output:
     form, _, file = value.partition("=")
     if form not in FORMATS or not file:
         raise UsageError(
-            f"--output {value}: write it as FORMAT=FILE, such as sarif=lint.sarif; "
+            f"--report {value}: write it as FORMAT=FILE, such as sarif=lint.sarif; "
             f"the formats are {', '.join(FORMATS)}"
         )
     return Output(form, file)
@@ -107,6 +107,6 @@ def _write(output: Output, results: Results, style: Style) -> bool:
             file.write(text.getvalue().encode())
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        write_error("gpuward", f"--output {output.format}={output.file}: not written: {why}")
+        write_error("gpuward", f"--report {output.format}={output.file}: not written: {why}")
         return False
     return True

@@ -170,7 +170,7 @@ def definitions() -> Iterator[tuple[str, Any]]:
         "additionalProperties": False,
     }
     policy["properties"]["profiles"] = {"$ref": "#/definitions/profiles"}
-    for part in ("exception", "delegation"):
+    for part in ("exception", "gpuExceptionLimits"):
         parts[part]["properties"]["rules"]["items"] = {"enum": names}
     parts["exception"] |= _must_name_a_namespace()
     # Helm reads an unquoted `off` as false; the chart's template writes it as the word `off`.

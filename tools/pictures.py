@@ -27,11 +27,11 @@ DOCS = ROOT / "docs"
 CLUSTER = "example-cluster.yaml"
 PICTURES = {
     "lint": ("gpuward lint examples/bypass.yaml",),
-    "gpus": (f"gpuward gpus --from {CLUSTER}",),
-    "gpus-cards": (f"gpuward gpus -d t4-1 dra-1 --from {CLUSTER}",),
-    "audit": (f"gpuward audit --from {CLUSTER}",),
-    "doctor": (f"gpuward doctor --from {CLUSTER}",),
-    "init": (f"gpuward init --from {CLUSTER}", "cat gpuward.yaml"),
+    "gpus": (f"gpuward gpus -f {CLUSTER}",),
+    "gpus-cards": (f"gpuward gpus -d t4-1 dra-1 -f {CLUSTER}",),
+    "audit": (f"gpuward audit -f {CLUSTER}",),
+    "doctor": (f"gpuward doctor -f {CLUSTER}",),
+    "init": (f"gpuward init -f {CLUSTER}", "cat gpuward.yaml"),
 }
 _SECONDS = re.compile(r"\d+\.\d\d s$", re.MULTILINE)
 
@@ -62,7 +62,7 @@ def take_report_picture() -> None:
     """Write docs/images/html-report.png."""
     from tests.testkit.browser import browser  # noqa: PLC0415  # only this needs a browser
 
-    command = (sys.executable, "-m", "gpuward", "lint", "--format", "html", "examples/")
+    command = (sys.executable, "-m", "gpuward", "lint", "--output", "html", "examples/")
     report = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=False).stdout
     with tempfile.TemporaryDirectory() as folder, browser() as running:
         file = Path(folder) / "report.html"

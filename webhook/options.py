@@ -42,7 +42,7 @@ _ADDRESSES_AND_FILES = {
     "--policy FILE": "The policy; it is reloaded when the file changes.",
     "--fallback-policy FILE": "The policy to start with if that of --policy cannot be used.",
     "--gpu-exceptions FILE": "Exceptions of owners of namespaces, as gpuward exceptions writes "
-    "them. Those that the policy delegates apply; the file is reloaded when it changes.",
+    "them. Those that the policy allows apply; the file is reloaded when it changes.",
     "--inventory FOLDER": "What is known of other objects, as gpuward inventory writes it; it is "
     "reloaded when it changes.",
 }

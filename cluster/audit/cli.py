@@ -39,7 +39,8 @@ exit status:
      written
   3  something could not be listed or evaluated, or there is no such namespace"""
 
-_VIEWS = {"table": "summary", "wide": "text", "json": "json", "yaml": "yaml"}
+# The words of `gpuward gpus` and `gpuward doctor` for two of the formats.
+_VIEWS = {"table": "summary", "wide": "text"}
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -61,13 +62,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="only what mode deny would refuse if it were created again, after its fixes",
     )
     reports = made.add_argument_group("report")
-    add_reports(reports)
-    reports.add_argument(
-        "-o",
-        dest="view",
-        choices=_VIEWS,
-        help="as of the other commands: table is --format summary, wide is text",
-    )
+    add_reports(reports, _VIEWS)
     reports.add_argument(
         "--exit-zero",
         action="store_true",
@@ -114,7 +109,7 @@ def main(arguments: list[str]) -> int:
     options = make_parser().parse_args(arguments)
     if why := _contradiction(options):
         return _refuse(why)
-    options.format = options.format or _VIEWS.get(options.view)
+    options.output = _VIEWS.get(options.output, options.output)
     if options.interval is not None:
         return int(import_module("cluster.audit.service").run(options))
     started = time.perf_counter()
@@ -127,7 +122,7 @@ def main(arguments: list[str]) -> int:
         return _refuse(str(error))
     if options.files and (options.publish or options.events):
         option = "--publish" if options.publish else "--events"
-        return _refuse(f"{option} writes into a cluster: leave --from out")
+        return _refuse(f"{option} writes into a cluster: leave --filename out")
     reduce_garbage_collection()
     only_refused = options.mode == "deny"
     result = audit(source, policy, options.namespace, only_refused=only_refused)
@@ -146,8 +141,10 @@ def main(arguments: list[str]) -> int:
     writer: Writer = import_module(f"reports.formats.{outputs.on_standard_output}").write
     color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
     writer(out, results, style._replace(color=color, hyperlinks=links))
-    is_kept = not (options.publish or options.events) or _keep(options, result, notes=notes)
-    if not (is_written and is_kept):
+    is_stored = not (options.publish or options.events) or _store_findings(
+        options, result, notes=notes
+    )
+    if not (is_written and is_stored):
         return 2
     status = results.status(options.fail_on)
     return 0 if status == 1 and options.exit_zero else status
@@ -155,13 +152,9 @@ def main(arguments: list[str]) -> int:
 
 def _contradiction(options: argparse.Namespace) -> str:
     """Which options do not go together, and what to do; empty if all do."""
-    if options.view and options.format:
-        return "-o and --format both say what is printed: leave one of them out"
-    if view := next((value for value in options.outputs if value in _VIEWS), None):
-        return f"--output writes FORMAT=FILE: to print the report as {view}, use -o {view}"
     if options.interval is not None:
-        if options.files or options.format or options.view or options.outputs:
-            return "--interval has no report: leave --from, --format, -o and --output out"
+        if options.files or options.output or options.reports:
+            return "--interval has no report: leave --filename, --output and --report out"
     elif options.status_port is not None or options.counted_namespaces:
         given = "--count-namespace" if options.status_port is None else "--status-port"
         return f"{given} is for an audit that runs as a service: add --interval SECONDS"
@@ -173,7 +166,7 @@ def _refuse(why: str) -> int:
     return 2
 
 
-def _keep(options: argparse.Namespace, result: AuditResult, *, notes: bool) -> bool:
+def _store_findings(options: argparse.Namespace, result: AuditResult, *, notes: bool) -> bool:
     """Write the findings into the cluster; whether that succeeded."""
     sinks = import_module("cluster.audit.sinks")
     failed: list[SourceError] = []

@@ -171,10 +171,10 @@ def with_gpu_exceptions(
 ) -> Policy:
     """`policy` with the GpuExceptions of `namespace`, or of all, that it accepts `today`.
 
-    They are listed only if the policy delegates exceptions; without the definition of the kind
+    They are listed only if the policy allows them; without the definition of the kind
     there are none. What cannot be read is given to `on_error`.
     """
-    if not policy.delegations:
+    if not policy.gpu_exception_limits:
         return policy
     listed = source.list(GPU_EXCEPTIONS, namespace)
     accepted = []

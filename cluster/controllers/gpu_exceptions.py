@@ -218,7 +218,7 @@ def _is_fresh(text: str, file: ExceptionsFile) -> bool:
 
 
 _DESCRIPTION = """\
-Compare the GpuExceptions of all namespaces with what the policy delegates, every 15
+Compare the GpuExceptions of all namespaces with what the policy allows, every 15
 seconds. Write the condition Accepted of each, and all accepted ones into a ConfigMap,
 from which the webhook reads them."""
 _EPILOG = """\

@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
     parser = make_parser()
     options = parser.parse_args(arguments)
     if options.files and (options.ask_kubelets or options.tls_only):
-        parser.error("--ask-kubelets and --tls-only are about calls to a cluster: leave --from out")
+        parser.error("--ask-kubelets and --tls-only call the cluster: leave --filename out")
     try:
         policy = load_policy_or_config_map(options.policy, [])
         source = open_source(options)

@@ -54,7 +54,11 @@ def inspect(nodes: Iterable[Object], pods: Iterable[Object], *, details: bool = 
     for pod in pods:
         spec = as_object(pod.get("spec"))
         node = shared.get(as_text(spec.get("nodeName")))
-        if node is not None and not has_terminated(pod) and (found := _pod(pod, spec)):
+        if (
+            node is not None
+            and not has_terminated(pod)
+            and (found := _pod_on_shared_cards(pod, spec))
+        ):
             node.pods.append(found)
     found_nodes = list(shared.values())
     return align(_details(found_nodes) if details else _summary(found_nodes))
@@ -73,7 +77,7 @@ def _node(node: Object) -> _Node | None:
     return _Node(name, printable(next(internal, "unknown")), memory, count, [])
 
 
-def _pod(pod: Object, spec: Object) -> _Pod | None:
+def _pod_on_shared_cards(pod: Object, spec: Object) -> _Pod | None:
     limits = (
         as_object(as_object(container.get("resources")).get("limits"))
         for _, container in as_objects(spec.get("containers"))

@@ -57,7 +57,13 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("names", metavar="NODE", nargs="*", help="only these nodes")
-    made.add_argument("--output", "-o", choices=("table", "wide", "json", "yaml"), default="table")
+    made.add_argument(
+        "--output",
+        "-o",
+        choices=("table", "wide", "json", "yaml", "cgpu"),
+        default="table",
+        help="cgpu: what `kubectl inspect cgpu` prints; default: table",
+    )
     view = made.add_mutually_exclusive_group()
     view.add_argument(
         "--by",
@@ -66,9 +72,6 @@ def make_parser() -> argparse.ArgumentParser:
     )
     view.add_argument(
         "--details", "-d", action="store_true", help="the pods of each card, as far as known"
-    )
-    made.add_argument(
-        "--format", choices=("cgpu",), help="print what `kubectl inspect cgpu` prints"
     )
     made.add_argument(
         "--watch",
@@ -94,18 +97,19 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """The options; exits with status 2 if they contradict each other."""
     parser = make_parser()
     options = parser.parse_args(arguments)
-    if options.namespace and (options.by in {"node", "model"} or options.format):
-        view = f"--by {options.by}" if options.by else f"--format {options.format}"
+    is_cgpu = options.output == "cgpu"
+    if options.namespace and (options.by in {"node", "model"} or is_cgpu):
+        view = f"--by {options.by}" if options.by else "--output cgpu"
         parser.error(
             f"{view} needs the pods of all namespaces to tell what is free: leave --namespace out"
         )
-    if options.format and (options.by or options.output != "table"):
-        parser.error(f"--format {options.format} has its own columns: leave --by and --output out")
-    if options.format and (options.pod_cpu or options.pod_memory):
+    if is_cgpu and options.by:
+        parser.error("--output cgpu has its own columns: leave --by out")
+    if is_cgpu and (options.pod_cpu or options.pod_memory):
         unused = "--pod-cpu and --pod-memory"
-        parser.error(f"--format {options.format} shows no stranded cards: leave {unused} out")
-    if options.format and options.policy:
-        parser.error(f"--format {options.format} reads no profile: leave --policy out")
+        parser.error(f"--output cgpu shows no stranded cards: leave {unused} out")
+    if is_cgpu and options.policy:
+        parser.error("--output cgpu reads no profile: leave --policy out")
     return options
 
 
@@ -165,7 +169,7 @@ def main(arguments: list[str], wait: Callable[[float], object] = time.sleep) -> 
 
 def _output(options: argparse.Namespace, source: ObjectSource, profile: Profile) -> tuple[str, int]:
     """What to print, and the exit status."""
-    if options.format == "cgpu":
+    if options.output == "cgpu":
         return _cgpu(options, source), 0
     usage, missing = read_usage(source, profile, _pod_size(options), options.namespace)
     if options.names:

@@ -111,7 +111,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument(
-        "--directory", "-d", metavar="DIR", default=".", help="where the files are; default: here"
+        "--directory", metavar="DIR", default=".", help="where the files are; default: here"
     )
     made.add_argument(
         "--write",

@@ -34,7 +34,8 @@ def add_options(made: argparse.ArgumentParser, *, namespaced: bool = True) -> No
             help="all namespaces, which are always meant: accepted for the habit of kubectl",
         )
     group.add_argument(
-        "--from",
+        "--filename",
+        "-f",
         metavar="FILE",
         dest="files",
         action="append",
@@ -53,7 +54,7 @@ def open_connection(options: argparse.Namespace) -> Connection:
     try:
         return Connection.like_kubectl(options.kubeconfig, options.context)
     except ClusterError as error:
-        raise SourceError(f"{error}; or read files with --from") from error
+        raise SourceError(f"{error}; or read files with --filename") from error
 
 
 class _DifferenceNotes:
@@ -80,7 +81,7 @@ def open_source(options: argparse.Namespace) -> ObjectSource:
     """The source that the options mean; nothing is read yet. Raises SourceError."""
     if options.files:
         if options.kubeconfig or options.context:
-            raise SourceError("--from reads files: leave --kubeconfig and --context out")
+            raise SourceError("--filename reads files: leave --kubeconfig and --context out")
         from cluster.source.files import FileSource  # noqa: PLC0415  # one of two
 
         return FileSource(options.files, sys.stdin.buffer, _DifferenceNotes())

@@ -89,7 +89,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", metavar="NAME", action="append", default=[])
     parser.add_argument("--namespace", "-n", help="where objects go that name no namespace")
     parser.add_argument("--exclude", metavar="GLOB", action="append", default=[])
-    parser.add_argument("--format", choices=("text", "concise"), default="text")
+    parser.add_argument("--output", "-o", choices=("text", "concise"), default="text")
     parser.add_argument("--fail-on", choices=("error", "warning", "note"), default="error")
     parser.add_argument(
         "--timeout",
@@ -146,7 +146,7 @@ def _judge(push: Push, policy: Policy, options: argparse.Namespace, out: TextIO)
     status = results.status(options.fail_on)
     if status:
         report = io.StringIO()  # the time may end within a line
-        writer: Writer = import_module(f"reports.formats.{options.format}").write
+        writer: Writer = import_module(f"reports.formats.{options.output}").write
         writer(report, results, Style(notes=options.fail_on == "note", fail_on=options.fail_on))
         out.write(printable(f"gpuward: {push.ref}:") + f"\n{report.getvalue()}")
     return status

@@ -81,8 +81,8 @@ def _is_config_map(file: str) -> bool:
 def _report(policy: Policy) -> Iterator[str]:
     """Yield what the policy contains, and which of its exceptions have ended or end soon."""
     counts = f"rules: {len(policy.rules)}, exceptions: {len(policy.exceptions)}"
-    if policy.delegations:
-        counts += f", delegations: {len(policy.delegations)}"
+    if policy.gpu_exception_limits:
+        counts += f", gpuExceptions: {len(policy.gpu_exception_limits)}"
     yield f"gpuward can use this policy; profile {policy.profile.name}; {counts}"
     today = datetime.datetime.now(tz=datetime.UTC).date()
     for exception in policy.exceptions:

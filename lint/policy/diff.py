@@ -159,16 +159,18 @@ def add_command(commands: Commands) -> None:
     parser.add_argument("old", metavar="OLD", help="a policy, or a ConfigMap with one")
     parser.add_argument("new", metavar="NEW", help="the same")
     parser.add_argument(
-        "--on",
+        "--filename",
+        "-f",
         metavar="PATH",
         dest="paths",
+        action="extend",
         nargs="+",
         required=True,
         help="manifests: files, folders, globs, or - for standard input",
     )
     parser.add_argument("--namespace", "-n", help="where objects go that name no namespace")
     parser.add_argument("--exclude", metavar="GLOB", action="append", default=[])
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--output", "-o", choices=("text", "json"), default="text")
     parser.set_defaults(run=_run)
 
 
@@ -183,7 +185,7 @@ def _run(options: argparse.Namespace) -> int:
         write_error("gpuward", f"skipped: {where}: {why}")
     for where, why in comparison.not_evaluated:
         write_error("gpuward", f"not evaluated: {where}: {why}")
-    lines = _json if options.format == "json" else _text
+    lines = _json if options.output == "json" else _text
     sys.stdout.writelines(f"{line}\n" for line in lines(comparison.changes))
     return 3 if comparison.not_evaluated else int(bool(comparison.changes))
 

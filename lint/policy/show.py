@@ -42,7 +42,7 @@ def add_command(commands: Commands) -> None:
         epilog="exit status: 0 shown, 2 wrong usage, or a policy that cannot be used",
     )
     parser.add_argument("file", metavar="FILE", nargs="?", help="a policy, or a ConfigMap with one")
-    parser.add_argument("--format", choices=("text", "yaml", "json"), default="text")
+    parser.add_argument("--output", "-o", choices=("text", "yaml", "json"), default="text")
     parser.add_argument("--profile", metavar="NAME", action="append", default=[])
     parser.set_defaults(run=_run)
 
@@ -63,10 +63,10 @@ def _run(options: argparse.Namespace) -> int:
     position = _Position(name, text, document)
     rules = list(effective_rules(policy, raw, position))
     whole = effective_policy(policy, raw, rules)
-    shown = {"text": _text, "yaml": _yaml, "json": _json}[options.format]
+    shown = {"text": _text, "yaml": _yaml, "json": _json}[options.output]
     lines = shown(whole, rules, name, raw)
-    if options.format == "text":
-        lines = [*lines, *_exceptions(raw, position), *_delegations(raw, position)]
+    if options.output == "text":
+        lines = [*lines, *_exceptions(raw, position), *_gpu_exceptions(raw, position)]
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
 
@@ -157,14 +157,14 @@ def _bundles(raw: Mapping[str, Any]) -> str:
     return f", extends {', '.join(raw['extends'])}" if raw.get("extends") else ""
 
 
-def _delegations(raw: Mapping[str, Any], position: _Position) -> Iterator[str]:
-    for index, delegation in enumerate(raw.get("delegatedExceptions", ())):
+def _gpu_exceptions(raw: Mapping[str, Any], position: _Position) -> Iterator[str]:
+    for index, limits in enumerate(raw.get("gpuExceptions", ())):
         if index == 0:
-            yield "\ndelegated exceptions"
-        where = position(("delegatedExceptions", index))
-        namespaces = ", ".join(as_patterns(delegation["namespaces"]))
-        approval = "without approval" if delegation.get("approval") == "none" else "with approval"
-        rules, days = ", ".join(delegation["rules"]), delegation["longestDays"]
+            yield "\nGpuExceptions"
+        where = position(("gpuExceptions", index))
+        namespaces = ", ".join(as_patterns(limits["namespaces"]))
+        approval = "without approval" if limits.get("approval") == "none" else "with approval"
+        rules, days = ", ".join(limits["rules"]), limits["longestDays"]
         yield f"  {where}  {printable(f'{rules}: in {namespaces}, {days} days, {approval}')}"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from policies.gpu_exceptions import APPROVAL_LABEL, acceptance
-from policies.policy import Delegation
+from policies.policy import GpuExceptionLimits
 from tests.testkit.admission.enforcement import BYPASS_POD
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
@@ -29,9 +29,7 @@ VALUES: dict[str, Any] = merge_values(
     {
         "mode": "deny",
         "gpuExceptions": {"enabled": True},
-        "policy": {
-            "delegatedExceptions": [{"rules": [RULE], "namespaces": "test-*", "longestDays": 30}]
-        },
+        "policy": {"gpuExceptions": [{"rules": [RULE], "namespaces": "test-*", "longestDays": 30}]},
     },
 )
 TODAY = datetime.datetime.now(tz=datetime.UTC).date()
@@ -132,10 +130,10 @@ def test_pods_are_admitted_while_an_approved_object_exists(
     become(plane, namespace, "False", "NotApproved")
     label(plane, namespace, "true")
     become(plane, namespace, "True", "Accepted")
-    # What is no longer delegated ends, and so does what is deleted.
+    # What is no longer allowed ends, and so does what is deleted.
     body = {"spec": {"rules": [RULE, "absurd-count"]}}
     assert plane.request("PATCH", path_of(namespace, "x"), body, content_type=MERGE).status == 200
-    become(plane, namespace, "False", "NotDelegated")
+    become(plane, namespace, "False", "NotAllowed")
     body = {"spec": {"rules": [RULE]}}
     assert plane.request("PATCH", path_of(namespace, "x"), body, content_type=MERGE).status == 200
     become(plane, namespace, "True", "Accepted")
@@ -164,11 +162,11 @@ def test_whoever_edits_the_config_map_gains_nothing(installed: Installation) -> 
     path = f"/api/v1/namespaces/{installed.namespace}/configmaps/gpuward-exceptions"
     body = {"data": {"exceptions.json": text}}
     assert plane.request("PATCH", path, body, content_type=MERGE).status == 200
-    delegated = items[2]["metadata"]["namespace"]
-    eventually(lambda: not is_refused(plane, delegated), what="the file is used")
+    asking = items[2]["metadata"]["namespace"]
+    eventually(lambda: not is_refused(plane, asking), what="the file is used")
     assert is_refused(plane, namespace)
     plane.kubectl("scale", *deployment, "--replicas=1")
-    eventually(lambda: is_refused(plane, delegated), seconds=100, what="it is written again")
+    eventually(lambda: is_refused(plane, asking), seconds=100, what="it is written again")
 
 
 # What is changed in the object, and a part of the API server's message.
@@ -192,7 +190,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-DELEGATIONS = [Delegation((RULE,), ("*",), 366, needs_approval=False)]
+LIMITS = [GpuExceptionLimits((RULE,), ("*",), 366, needs_approval=False)]
 
 
 def in_namespace(raw: dict[str, Any]) -> dict[str, Any]:
@@ -208,8 +206,8 @@ def test_the_api_server_refuses_objects_that_cannot_be_right(
         assert answer.status in {400, 422}, (spec, answer)
         assert says in answer.body["message"], answer.body["message"]
         # gpuward itself does not rely on the API server.
-        assert not acceptance(in_namespace(gpu_exception(**spec)), DELEGATIONS, TODAY).accepted
-    assert acceptance(in_namespace(gpu_exception()), DELEGATIONS, TODAY).accepted
+        assert not acceptance(in_namespace(gpu_exception(**spec)), LIMITS, TODAY).accepted
+    assert acceptance(in_namespace(gpu_exception()), LIMITS, TODAY).accepted
     policy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/gpuward-exceptions"
     checked = eventually(lambda: plane.request("GET", policy).body.get("status"), what="types")
     assert checked["typeChecking"] == {}

@@ -58,7 +58,7 @@ def accepts(row: dict[str, Any], name: str, check: str, component: str) -> bool:
 @every_values
 def test_gpuward_lint_finds_nothing(name: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "gpuward", "lint", "--notes", "--format=json", "-"],
+        [sys.executable, "-m", "gpuward", "lint", "--notes", "--output=json", "-"],
         input=render_text(CI_VALUES[name]),
         cwd=ROOT,
         capture_output=True,

@@ -8,7 +8,7 @@ from tests.testkit.chart.documented_commands import commands, unknown_options
 from tests.testkit.chart.rendering import CHART, CI_VALUES, HELMS, NAMESPACE, run_helm
 from tests.testkit.control_plane.plane import ControlPlane
 
-DELEGATION = "{rules: [absurd-count], namespaces: a, longestDays: 7}"
+LIMITS = "{rules: [absurd-count], namespaces: a, longestDays: 7}"
 
 
 def notes(text: str = "", *, release: str = "gpuward", name: str | None = None) -> str:
@@ -61,12 +61,12 @@ def notes(text: str = "", *, release: str = "gpuward", name: str | None = None) 
         ("clientCAConfigMap: x", [], ["Whoever reaches port"]),
         (
             "gpuExceptions: {enabled: true}",
-            ["may approve GpuExceptions", "WARNING: the policy delegates nothing"],
+            ["may approve GpuExceptions", "WARNING: the policy has no gpuExceptions"],
             ["owners cannot ask"],
         ),
-        (f"policy: {{delegatedExceptions: [{DELEGATION}]}}", ["owners cannot ask"], ["approve"]),
+        (f"policy: {{gpuExceptions: [{LIMITS}]}}", ["owners cannot ask"], ["approve"]),
         (
-            f"gpuExceptions: {{enabled: true}}\npolicy: {{delegatedExceptions: [{DELEGATION}]}}",
+            f"gpuExceptions: {{enabled: true}}\npolicy: {{gpuExceptions: [{LIMITS}]}}",
             ["may approve GpuExceptions"],
             ["WARNING: the policy"],
         ),

@@ -28,7 +28,7 @@ VALID = (
     "rules: {absurd-count: {action: 'off', fix: false, options: {max_devices: 3}}}\n",
     "profiles: [gke, {name: own, extends: [nvidia], resources: {x.com/g: {vendor: x}}}]\n",
     "exceptions: [{rules: [absurd-count], reason: r, expires: 2030-06-15, match: {kind: [a*]}}]\n",
-    "delegatedExceptions: [{rules: [absurd-count], namespaces: a*, longestDays: 30}]\n",
+    "gpuExceptions: [{rules: [absurd-count], namespaces: a*, longestDays: 30}]\n",
 )
 
 

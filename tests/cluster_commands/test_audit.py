@@ -53,7 +53,7 @@ class Audit:
 
     def __call__(self, objects: list[dict[str, Any]], *arguments: str) -> dict[str, Any]:
         self._file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects}))
-        self.status = main(["--from", str(self._file), "--isolated", "--format=json", *arguments])
+        self.status = main(["-f", str(self._file), "--isolated", "--output=json", *arguments])
         report: dict[str, Any] = json.loads(self._capsys.readouterr().out)
         return report
 
@@ -79,7 +79,7 @@ def test_the_audit_finds_what_the_linter_finds(
             some.append(manifest)
     lint = LintInProcess(tmp_path, capsys, monkeypatch)
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": some})
-    expected = lint("--isolated", "--format=json", "-", stdin=text).report
+    expected = lint("--isolated", "--output=json", "-", stdin=text).report
     found = audit(some)
     for report in (expected, found):
         report["places"] = [
@@ -266,7 +266,7 @@ def test_kinds_that_were_not_known_with_the_facts_count_as_not_evaluated(
     listed = {"/api/v1/pods": Listed(0, lambda _: {}), f"{KUEUE}/clusterqueues": queues}
     refused = Fault(403, body={"message": "no"})
     with paged_server(listed, {2: refused}) as served:
-        main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "--format=json"])
+        main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "--output=json"])
     report = json.loads(capsys.readouterr().out)
     (failed,) = report["not_evaluated"]
     assert failed["message"].startswith(f"cannot list the resources of {KUEUE}: ")
@@ -278,7 +278,7 @@ def test_limit_ranges_of_a_cluster_are_evaluated(
     limit = {"type": "Container", "default": {"nvidia.com/gpu": 1}}
     limits = {"metadata": {"name": "gives-gpus", "namespace": "ml"}, "spec": {"limits": [limit]}}
     with paged_server({"/api/v1/limitranges": Listed(1, lambda _: limits, "LimitRange")}) as served:
-        main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "--format=json"])
+        main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "--output=json"])
     report = json.loads(capsys.readouterr().out)
     assert [f["rule"] for f in report["findings"]] == ["limit-range-gpu"]
 
@@ -315,7 +315,7 @@ def test_the_queues_of_a_cluster_are_known_if_it_has_kueue(
         listed[f"{KUEUE}/clusterqueues"] = Listed(1, lambda _: queue, "ClusterQueue")
         listed[f"{KUEUE}/localqueues"] = Listed(1, lambda _: local, "LocalQueue")
     with paged_server(listed) as served:
-        options = ["--isolated", "--format=json", "--notes"]
+        options = ["--isolated", "--output=json", "--notes"]
         assert main(["--kubeconfig", served.kubeconfig(tmp_path), *options]) == 0
     report = json.loads(capsys.readouterr().out)
     found = {f["rule"] for f in report["findings"]}
@@ -346,7 +346,7 @@ def test_the_queues_and_flavors_of_a_cluster_are_evaluated_unless_one_namespace_
     flavors = Listed(1, lambda _: flavor, "ResourceFlavor", is_namespaced=False)
     listed[f"{KUEUE}/resourceflavors"] = flavors
     with paged_server(listed) as served:
-        options = ["--isolated", "--format=json", *(["-n", namespace] if namespace else [])]
+        options = ["--isolated", "--output=json", *(["-n", namespace] if namespace else [])]
         assert main(["--kubeconfig", served.kubeconfig(tmp_path), *options]) == 0
     report = json.loads(capsys.readouterr().out)
     found = sorted((f["rule"], *f["owner"].values()) for f in report["findings"])
@@ -376,7 +376,7 @@ def test_kinds_that_their_group_does_not_have_in_its_preferred_version_are_evalu
         f"{kserve}/v1alpha1/servingruntimes": Listed(1, lambda _: runtime, "ServingRuntime"),
     }
     with paged_server(listed) as served:
-        main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "--format=json"])
+        main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "--output=json"])
     report = json.loads(capsys.readouterr().out)
     assert {(f["rule"], f["kind"]) for f in report["findings"]} == {
         ("queue-fraction", "ClusterQueue"),
@@ -405,8 +405,8 @@ def test_what_gpu_exceptions_accept_is_no_finding(audit: Audit, tmp_path: Path) 
         head = {"apiVersion": "gpuward.io/v1alpha1", "kind": "GpuException"}
         return {**head, "metadata": metadata, "spec": spec}
 
-    delegated = {"rules": ["visible-devices-env"], "namespaces": ["ml"], "longestDays": 30}
-    policy: dict[str, Any] = {"delegatedExceptions": [delegated | {"approval": "none"}]}
+    limits = {"rules": ["visible-devices-env"], "namespaces": ["ml"], "longestDays": 30}
+    policy: dict[str, Any] = {"gpuExceptions": [limits | {"approval": "none"}]}
     policy |= {"apiVersion": "gpuward.io/v1", "kind": "Policy"}
     file = tmp_path / "policy.yaml"
     file.write_text(json.dumps(policy))
@@ -423,7 +423,7 @@ def test_every_report_shows_objects_without_a_file(
 ) -> None:
     formats = ("text", "concise", "summary", "statistics", "sarif", "html", "markdown")
     files = {form: tmp_path / f"report.{form}" for form in formats}
-    outputs = [f"--output={form}={file}" for form, file in files.items()]
+    outputs = [f"--report={form}={file}" for form, file in files.items()]
     audit(
         [pod("notebook"), node("gpus", 1), {"kind": "Pod", "apiVersion": "v1", "spec": []}],
         *outputs,
@@ -444,7 +444,7 @@ def test_views_are_named_as_by_the_other_commands(
     audit([pod("a")])
     shown = {}
     for view in ("table", "wide", "json", "yaml"):
-        assert main(["--from", str(tmp_path / "objects.json"), "--isolated", "-o", view]) == 1
+        assert main(["-f", str(tmp_path / "objects.json"), "--isolated", "-o", view]) == 1
         shown[view] = capsys.readouterr().out
     assert shown["table"].startswith("NAMESPACE ")
     assert "help: remove the variable" in shown["wide"]
@@ -464,7 +464,7 @@ def test_a_namespace_that_does_not_exist_is_not_clean(audit: Audit, tmp_path: Pa
     assert (audit.status, missing["message"]) == (3, "there is no namespace nosuch")
     # What comes after a file that cannot be read may have the Namespace.
     (tmp_path / "later.json").write_bytes(b"\x00")
-    files = ["--from", str(tmp_path / "later.json")]
+    files = ["-f", str(tmp_path / "later.json")]
     messages = [each["message"] for each in audit(objects, "-n", "nosuch", *files)["not_evaluated"]]
     assert audit.status == 3
     assert messages
@@ -478,7 +478,7 @@ def test_a_namespace_that_does_not_exist_is_not_clean(audit: Audit, tmp_path: Pa
 def test_nothing_to_evaluate_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "objects.json"
     file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [pod("a")]}))
-    options = ["--from", str(file), "--isolated", "-n", "nosuch"]
+    options = ["-f", str(file), "--isolated", "-n", "nosuch"]
     assert main(options) == 0
     note = f"gpuward: note: {file}, namespace nosuch: nothing to evaluate: no Kubernetes object\n"
     assert capsys.readouterr().err == note
@@ -492,7 +492,7 @@ def test_the_tables_of_the_summary_have_the_remarks_that_its_sums_count(
     file = tmp_path / "objects.json"
     items = [pod("a", node="x"), pod("b", node="y")]
     file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
-    assert main(["--from", str(file), "--isolated", "--format=summary"]) == 1
+    assert main(["-f", str(file), "--isolated", "--output=summary"]) == 1
     lines = capsys.readouterr().out.splitlines()
     table = [line.split() for line in lines[1 : lines.index("")]]
     assert [row for row in table if row[2] == "warning"] == [
@@ -504,13 +504,12 @@ def test_the_tables_of_the_summary_have_the_remarks_that_its_sums_count(
 def test_wrong_usage_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
         (["--kubeconfig", "/nonexistent"], "there is no file /nonexistent; or read files with"),
-        (["--from", "-", "--context", "x"], "leave --kubeconfig and --context out"),
-        (["--from", "x", "--policy", "/nonexistent"], "/nonexistent"),
+        (["-f", "-", "--context", "x"], "leave --kubeconfig and --context out"),
+        (["-f", "x", "--policy", "/nonexistent"], "/nonexistent"),
         (["--status-port", "0"], "--status-port is for an audit that runs as a service: add --int"),
         (["--count-namespace", "ml"], "--count-namespace is for an audit that runs as a service"),
-        (["-o", "json", "--format", "text"], "leave one of them out"),
-        (["--output", "json"], "to print the report as json, use -o json"),
-        (["-o", "json", "--interval", "60"], "leave --from, --format, -o and --output out"),
+        (["--report", "json"], "write it as FORMAT=FILE"),
+        (["-o", "json", "--interval", "60"], "leave --filename, --output and --report out"),
     ):
         assert main(arguments) == 2
         assert message in capsys.readouterr().err

@@ -58,7 +58,7 @@ def namespace(plane: ControlPlane) -> str:
 def test_what_runs_is_evaluated_as_what_it_is(
     plane: ControlPlane, namespace: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--isolated", "-n", namespace, "--format=json"]
+    options = ["--isolated", "-n", namespace, "--output=json"]
     assert main(["--kubeconfig", str(plane.kubeconfig), *options]) == 1
     captured = capsys.readouterr()
     report = json.loads(captured.out)
@@ -100,8 +100,8 @@ def test_what_keeps_findings_from_being_published_is_named(
     options = ["--isolated", "-n", "default", "--publish", "policyreport"]
     assert main(["--kubeconfig", str(api_server.kubeconfig), *options]) == 2
     assert "install their CustomResourceDefinition" in capsys.readouterr().err
-    assert main(["--from", "x", *options]) == 2
-    assert "leave --from out" in capsys.readouterr().err
+    assert main(["-f", "x", *options]) == 2
+    assert "leave --filename out" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -330,7 +330,7 @@ def test_the_account_of_the_chart_may_audit_and_nothing_else(
     pods = f"/api/v1/namespaces/{namespace}/pods"
     cluster.create(pods, {"metadata": {"name": "a"}, "spec": pod_spec(env=BYPASS)})
     token = cluster.token("gpuward-audit", namespace)
-    options = ["--isolated", "--publish=policyreport", "--exit-zero", "--format=json"]
+    options = ["--isolated", "--publish=policyreport", "--exit-zero", "--output=json"]
     assert main(["--kubeconfig", str(cluster.kubeconfig_for(token)), *options]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["not_evaluated"] == []

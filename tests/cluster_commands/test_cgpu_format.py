@@ -1,4 +1,4 @@
-"""`--format cgpu` against what Alibaba Cloud's pages and the public tool print."""
+"""`--output cgpu` against what Alibaba Cloud's pages and the public tool print."""
 
 from __future__ import annotations
 

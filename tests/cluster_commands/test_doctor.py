@@ -504,15 +504,15 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
         {**plugin("plugin", None), "apiVersion": "apps/v1"},
     ]
     file.write_text(json.dumps(listed(*objects)), encoding="utf-8")
-    assert main(["--from", str(file), "-A"]) == 1
+    assert main(["-f", str(file), "-A"]) == 1
     text = capsys.readouterr().out
     assert "wrong       component priority   daemonset/plugin in kube-system" in text
     assert "- component priority, daemonset/plugin in kube-system:\n  set priorityClassName" in text
-    assert main(["--from", str(file), "-o", "json"]) == 1
+    assert main(["-f", str(file), "-o", "json"]) == 1
     document = json.loads(capsys.readouterr().out)
-    assert main(["--from", str(file), "-o", "yaml"]) == 1
+    assert main(["-f", str(file), "-o", "yaml"]) == 1
     assert yaml.safe_load(capsys.readouterr().out) == document
-    assert main(["--from", str(file), "-o", "wide"]) == 1
+    assert main(["-f", str(file), "-o", "wide"]) == 1
     header, *lines = capsys.readouterr().out.splitlines()
     assert header.endswith("   REMEDY")
     for row in document["rows"]:
@@ -522,6 +522,6 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     found = [row for row in document["rows"] if row["state"] == "wrong"]
     assert [row["check"] for row in found] == ["component priority"]
     file.write_text(json.dumps(listed(objects[0])), encoding="utf-8")
-    assert main(["--from", str(file)]) == 3
-    assert main(["--from", str(file), "--allow-not-known"]) == 0
-    assert main(["--from", str(tmp_path / "nothing.json")]) == 2
+    assert main(["-f", str(file)]) == 3
+    assert main(["-f", str(file), "--allow-not-known"]) == 0
+    assert main(["-f", str(tmp_path / "nothing.json")]) == 2

@@ -91,12 +91,12 @@ gpu-1   <unknown>   nvidia.com/gpu   1        team-b      notebook   pod/noteboo
 def test_tables(
     capsys: pytest.CaptureFixture[str], cluster: str, arguments: list[str], expected: str
 ) -> None:
-    assert main(["--from", cluster, *arguments]) == 0
+    assert main(["-f", cluster, *arguments]) == 0
     assert capsys.readouterr().out == expected
 
 
 def test_wide_says_what_strands_cards(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
-    assert main(["--from", cluster, "-o", "wide", "gpu-2"]) == 0
+    assert main(["-f", cluster, "-o", "wide", "gpu-2"]) == 0
     header, row, *_ = capsys.readouterr().out.splitlines()
     cells = dict(zip(header.split(), row.split(), strict=True))
     assert cells["FREE-CPU"] == "1"
@@ -104,9 +104,9 @@ def test_wide_says_what_strands_cards(capsys: pytest.CaptureFixture[str], cluste
 
 
 def test_json_and_yaml_hold_the_same(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
-    assert main(["--from", cluster, "-o", "json"]) == 0
+    assert main(["-f", cluster, "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert main(["--from", cluster, "-o", "yaml"]) == 0
+    assert main(["-f", cluster, "-o", "yaml"]) == 0
     assert yaml.safe_load(capsys.readouterr().out) == document
     assert document["version"] == 1
     assert document["totals"][1] == {
@@ -125,7 +125,7 @@ def test_bars_and_cards(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     shared = node("cgpu", {"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2})
     user = pod("a", {"aliyun.com/gpu-mem": 3}, on="cgpu", annotations=ALLOCATION)
     file = written(tmp_path, shared, user)
-    assert main(["--from", file, "-d", "--color", "always"]) == 0
+    assert main(["-f", file, "-d", "--color", "always"]) == 0
     assert (
         capsys.readouterr().out
         == """\
@@ -139,7 +139,7 @@ cgpu   1      aliyun.com/gpu-mem   3        team-a      a     pod/a
 █ allocated  ▒ stranded  ░ free  x unavailable
 """
     )
-    assert main(["--from", file, "--format", "cgpu"]) == 0
+    assert main(["-f", file, "--output", "cgpu"]) == 0
     assert "3/30 (10%)" in capsys.readouterr().out
 
 
@@ -147,24 +147,24 @@ def test_names_cannot_command_the_terminal(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     hostile = node("n", {GPU: 1}, labels={"nvidia.com/gpu.product": "\x1b[2J\ta\nb"})
-    assert main(["--from", written(tmp_path, hostile)]) == 0
+    assert main(["-f", written(tmp_path, hostile)]) == 0
     assert r"\u001b[2J\u0009a\u000ab" in capsys.readouterr().out
 
 
 def test_no_gpus(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["--from", written(tmp_path, node("cpu-1"))]) == 0
+    assert main(["-f", written(tmp_path, node("cpu-1"))]) == 0
     assert capsys.readouterr().out.startswith("No GPUs found: no node offers any")
 
 
 def test_a_node_that_is_not_there(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
-    assert main(["--from", cluster, "nope"]) == 3
+    assert main(["-f", cluster, "nope"]) == 3
     printed = capsys.readouterr()
     assert "there is no node 'nope' with GPUs" in printed.err
     assert printed.out == ""
 
 
 def test_a_namespace_without_gpus(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
-    assert main(["--from", cluster, "--namespace", "none"]) == 0
+    assert main(["-f", cluster, "--namespace", "none"]) == 0
     said = "No GPUs found: no pod in namespace none asks for any.\n"
     assert capsys.readouterr().out == said
 
@@ -173,10 +173,10 @@ def test_a_namespace_without_gpus(capsys: pytest.CaptureFixture[str], cluster: s
     "arguments",
     [
         ["--namespace", "a", "--by", "node"],
-        ["--namespace", "a", "--format", "cgpu"],
-        ["--format", "cgpu", "-o", "json"],
-        ["--format", "cgpu", "--pod-cpu", "2"],
-        ["--format", "cgpu", "--pod-memory", "2Gi"],
+        ["--namespace", "a", "--output", "cgpu"],
+        ["--output", "cgpu", "--by", "node"],
+        ["--output", "cgpu", "--pod-cpu", "2"],
+        ["--output", "cgpu", "--pod-memory", "2Gi"],
         ["--watch", "0.1"],
         ["--watch", "nan"],
         ["--pod-cpu", "much"],
@@ -186,7 +186,7 @@ def test_a_namespace_without_gpus(capsys: pytest.CaptureFixture[str], cluster: s
 )
 def test_options_that_make_no_sense(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        main(["--from", "-", *arguments])
+        main(["-f", "-", *arguments])
     assert stopped.value.code == 2
 
 
@@ -207,7 +207,7 @@ def test_watch_goes_on_when_the_cluster_is_away(
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        main(["--from", str(file), "--watch", "5"], wait)
+        main(["-f", str(file), "--watch", "5"], wait)
     captured = capsys.readouterr()
     assert waited == [5, 5, 5]
     assert captured.out.count("n      Ready") == 2

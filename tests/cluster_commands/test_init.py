@@ -186,7 +186,7 @@ def run(folder: Path, *objects: Object, options: tuple[str, ...] = ()) -> tuple[
     """The exit status, and both files."""
     source = folder / "cluster.json"
     source.write_text(json.dumps(listed(*objects)))
-    status = main(["--from", str(source), "--directory", str(folder), *options])
+    status = main(["-f", str(source), "--directory", str(folder), *options])
     return status, (folder / POLICY).read_text(), (folder / VALUES).read_text()
 
 
@@ -401,7 +401,7 @@ def test_a_second_run_says_if_only_the_evidence_differs(
 def test_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "cluster.json").write_text(json.dumps(listed(*GKE)))
     (tmp_path / POLICY).mkdir()
-    options = ["--from", str(tmp_path / "cluster.json"), "--directory", str(tmp_path)]
+    options = ["-f", str(tmp_path / "cluster.json"), "--directory", str(tmp_path)]
     assert main(options) == 2
     assert capsys.readouterr().err.endswith(f"{POLICY}: Is a directory\n")
     assert not (tmp_path / VALUES).exists()

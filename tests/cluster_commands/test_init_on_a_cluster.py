@@ -30,7 +30,7 @@ def tainted_node(plane: ControlPlane) -> Iterator[None]:
 
 @pytest.mark.usefixtures("tainted_node")
 def test_an_administrator_gets_files_that_fit(plane: ControlPlane, tmp_path: Path) -> None:
-    arguments = ["--kubeconfig", str(plane.kubeconfig), "-d", str(tmp_path)]
+    arguments = ["--kubeconfig", str(plane.kubeconfig), "--directory", str(tmp_path)]
     assert main(arguments) == 0
     text = (tmp_path / POLICY).read_text()
     assert f"{{resources: [{PARTITION}], key: gpuward.test/init, " in text
@@ -44,7 +44,7 @@ def test_an_account_without_rights_learns_which_it_needs(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     kubeconfig = plane.kubeconfig_for(plane.token("default", plane.namespace()))
-    assert main(["--kubeconfig", str(kubeconfig), "-d", str(tmp_path)]) == 0
+    assert main(["--kubeconfig", str(kubeconfig), "--directory", str(tmp_path)]) == 0
     for name in (POLICY, VALUES):
         text = (tmp_path / name).read_text()
         needed = re.findall(r"^# Not known: (\w+) \(needs the right to list \1", text, re.MULTILINE)

@@ -91,8 +91,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_the_gpus_of_others_are_counted(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for options in ((), ("--details",), ("--format", "cgpu")):
-        assert gpus(["--from", cluster, *options]) == 0
+    for options in ((), ("--details",), ("--output", "cgpu")):
+        assert gpus(["-f", cluster, *options]) == 0
     rows = capsys.readouterr().out.splitlines()
     assert [row for row in rows if row.startswith("good ") and f"{GPU}  " in row and " 3/8 " in row]
 
@@ -100,7 +100,7 @@ def test_the_gpus_of_others_are_counted(cluster: str, capsys: pytest.CaptureFixt
 def test_the_other_commands_end_as_ever(
     cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert doctor(["--from", cluster]) in (0, 1)
-    assert init(["--from", cluster, "--directory", str(tmp_path)]) == 0
-    assert audit(["--from", cluster, "--isolated", "-q"]) in (0, 1, 3)
+    assert doctor(["-f", cluster]) in (0, 1)
+    assert init(["-f", cluster, "--directory", str(tmp_path)]) == 0
+    assert audit(["-f", cluster, "--isolated", "-q"]) in (0, 1, 3)
     assert "gpuward itself failed" not in "".join(capsys.readouterr())

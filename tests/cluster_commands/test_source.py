@@ -201,7 +201,7 @@ def test_a_file_that_cannot_be_read_is_an_error_with_its_place(
     if text is not None:
         file.write_text(text, encoding="utf-8")
     with pytest.raises(SourceError, match=message):
-        list(open_source(parse("--from", str(file))).list(PODS))
+        list(open_source(parse("-f", str(file))).list(PODS))
 
 
 def test_a_real_api_server_lists_the_same(api_server: Cluster, tmp_path: Path) -> None:
@@ -300,13 +300,13 @@ def test_an_object_that_is_in_files_twice_counts_once(
     unnamed = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p"}}
     odd = tmp_path / "odd.yaml"
     odd.write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\nspec: {1: a, b: 2001-01-01}\n")
-    assert len([*open_source(parse("--from", str(odd), "--from", str(odd))).list(NODES)]) == 1
+    assert len([*open_source(parse("-f", str(odd), "-f", str(odd))).list(NODES)]) == 1
     given = [pods, [backwards, other, other, elsewhere, unnamed, unnamed]]
     options = []
     for number, items in enumerate(given):
         file = tmp_path / f"{number}.json"
         file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-        options += ["--from", str(file)]
+        options += ["-f", str(file)]
     source = open_source(parse(*options))
     expected = [*pods, elsewhere, unnamed, unnamed]
     assert [*source.list(PODS)] == expected

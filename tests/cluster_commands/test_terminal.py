@@ -71,8 +71,8 @@ def hostile_cluster() -> dict[str, Any]:
         (gpus.main, ["--by", "model", "--color", "always"]),
         (gpus.main, ["-o", "json"]),
         (gpus.main, ["-o", "yaml"]),
-        (gpus.main, ["--format", "cgpu"]),
-        (gpus.main, ["--format", "cgpu", "-d"]),
+        (gpus.main, ["--output", "cgpu"]),
+        (gpus.main, ["--output", "cgpu", "-d"]),
         (gpus.main, [HOSTILE]),
         (doctor.main, ["--color", "never"]),
         (doctor.main, ["-o", "json"]),
@@ -91,7 +91,7 @@ def test_no_text_of_a_cluster_commands_the_terminal(
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps(hostile_cluster()), encoding="utf-8")
-    assert command(["--from", str(file), *arguments]) in {0, 1, 3}
+    assert command(["-f", str(file), *arguments]) in {0, 1, 3}
     captured = capsys.readouterr()
     written = [path.read_text(encoding="utf-8") for path in tmp_path.glob("*.yaml")]
     for text in (captured.out, captured.err, *written):
@@ -103,7 +103,7 @@ def test_an_error_that_quotes_a_file_commands_no_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for command in (gpus.main, doctor.main, audit.main, init.main):
-        assert command(["--from", f"no-such-file{HOSTILE}"]) in {2, 3}
+        assert command(["-f", f"no-such-file{HOSTILE}"]) in {2, 3}
     captured = capsys.readouterr()
     text = captured.err + captured.out
     assert text.count("no-such-file") >= 4
@@ -128,7 +128,7 @@ def two_nodes(folder: Path) -> list[str]:
     nodes = (node(name, {GPU: 8}) for name in ("gpu-1", "gpu-2"))
     file = folder / "cluster.json"
     file.write_text(json.dumps(listed(*nodes, user)), encoding="utf-8")
-    return ["--from", str(file)]
+    return ["-f", str(file)]
 
 
 @pytest.mark.parametrize(

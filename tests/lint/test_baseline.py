@@ -232,7 +232,7 @@ def test_notes_are_in_a_baseline_only_if_asked_for(command: LintCommand) -> None
 
 
 def test_sarif_lists_known_findings_as_suppressed(known: LintCommand) -> None:
-    log = json.loads(known(*KNOWN, "--format", "sarif", "deploy").out)
+    log = json.loads(known(*KNOWN, "--output", "sarif", "deploy").out)
     suppressions = [result["suppressions"] for result in log["runs"][0]["results"]]
     assert suppressions == [[{"kind": "external", "justification": "older than the rule"}]] * 2
 

@@ -84,7 +84,7 @@ def test_the_linter_reads_only_these(repository: Path, capsys: pytest.CaptureFix
         (repository / name).write_text("apiVersion: v1\nkind: [\n")
     commit("pods")
     (repository / "new.yaml").write_text("apiVersion: v1\nkind: {\n")
-    assert cli.main(["--changed-since", "HEAD", "--format", "concise"]) == 3
+    assert cli.main(["--changed-since", "HEAD", "--output", "concise"]) == 3
     assert capsys.readouterr().out.startswith("new.yaml:3:1: not evaluated")
     assert cli.main(["--changed-since", "HEAD", "--quiet", "same.yaml"]) == 0
     assert capsys.readouterr() == ("", "")

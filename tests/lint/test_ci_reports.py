@@ -1,4 +1,4 @@
-"""Tests of the reports that other programs read, and of `--output`."""
+"""Tests of the reports that other programs read, and of `--report`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ HOSTILE_FILE = "a:b,c%\n::error::|`]]>.json"
 
 def sarif(command: LintCommand, *arguments: str) -> dict[str, Any]:
     """The only run of the SARIF report, which fits the schema."""
-    log = json.loads(command("--format", "sarif", *arguments).out)
+    log = json.loads(command("--output", "sarif", *arguments).out)
     Draft4Validator(json.loads(SCHEMA.read_text())).validate(log)
     (run,) = log["runs"]
     assert isinstance(run, dict)
@@ -76,7 +76,7 @@ def fingerprints(command: LintCommand, *arguments: str) -> set[str]:
     """The fingerprints in the SARIF report, which are those in GitLab's and in the JSON report."""
     run = sarif(command, *arguments)
     marks = {mark for r in run["results"] for mark in r["partialFingerprints"].values()}
-    issues = json.loads(command("--format", "gitlab", *arguments).out)
+    issues = json.loads(command("--output", "gitlab", *arguments).out)
     assert {issue["fingerprint"] for issue in issues} == marks
     findings = command.json(*arguments).report["findings"]
     assert {f["fingerprint"] for f in findings if f["level"] != "note"} == marks
@@ -203,7 +203,7 @@ def test_two_versions_of_one_object_have_two_fingerprints(command: LintCommand) 
 
 def test_github_gets_one_command_for_each_finding(command: LintCommand) -> None:
     command.write("pod.yaml", POD)
-    outcome = command("--format", "github", "pod.yaml")
+    outcome = command("--output", "github", "pod.yaml")
     (line,) = outcome.out.splitlines()
     assert line.startswith(
         "::error title=gpuward%3A visible-devices-env,file=pod.yaml,line=12,col=18::Pod ml/taker: "
@@ -214,7 +214,7 @@ def test_github_gets_one_command_for_each_finding(command: LintCommand) -> None:
 
 def test_gitlab_gets_its_required_keys(command: LintCommand) -> None:
     file = command.write("pod.yaml", POD)
-    (issue,) = json.loads(command("--format", "gitlab", str(file)).out)
+    (issue,) = json.loads(command("--output", "gitlab", str(file)).out)
     assert issue["check_name"] == "visible-devices-env"
     assert issue["severity"] == "critical"
     assert issue["location"] == {"path": "pod.yaml", "lines": {"begin": 12}}
@@ -225,8 +225,8 @@ def test_gitlab_gets_its_required_keys(command: LintCommand) -> None:
 def test_notes_are_reported_if_asked_for(command: LintCommand, form: str) -> None:
     command.write("pod.yaml", CLEAN_POD + "      resources: {limits: {nvidia.com/gpu: 1}}\n")
     words = ("::notice ", '"info"')
-    assert not any(word in command("--format", form, "pod.yaml").out for word in words)
-    assert any(word in command("--format", form, "--notes", "pod.yaml").out for word in words)
+    assert not any(word in command("--output", form, "pod.yaml").out for word in words)
+    assert any(word in command("--output", form, "--notes", "pod.yaml").out for word in words)
 
 
 def test_input_that_is_not_evaluated_is_in_every_report(command: LintCommand) -> None:
@@ -236,24 +236,24 @@ def test_input_that_is_not_evaluated_is_in_every_report(command: LintCommand) ->
     (notification,) = run["invocations"][0]["toolExecutionNotifications"]
     assert notification["level"] == "error"
     assert notification["message"]["text"].startswith("not evaluated: ")
-    github = command("--format", "github", "torn.yaml")
+    github = command("--output", "github", "torn.yaml")
     assert github.out.startswith("::error title=gpuward%3A not-evaluated,file=torn.yaml,line=")
     assert github.status == 3
-    (issue,) = json.loads(command("--format", "gitlab", "torn.yaml").out)
+    (issue,) = json.loads(command("--output", "gitlab", "torn.yaml").out)
     assert issue["check_name"] == "not-evaluated"
 
 
 def test_standard_input_is_no_file(command: LintCommand) -> None:
-    log = json.loads(command("--format", "sarif", "-", stdin=POD).out)
+    log = json.loads(command("--output", "sarif", "-", stdin=POD).out)
     (location,) = log["runs"][0]["results"][0]["locations"]
     assert "physicalLocation" not in location
     assert location["logicalLocations"][0]["fullyQualifiedName"] == "Pod ml/taker"
-    assert "file=" not in command("--format", "github", "-", stdin=POD).out
+    assert "file=" not in command("--output", "github", "-", stdin=POD).out
 
 
 def test_hostile_names_cannot_leave_their_place(command: LintCommand) -> None:
     command.write(HOSTILE_FILE, HOSTILE_POD)
-    commands = command("--format", "github", HOSTILE_FILE).out.splitlines()
+    commands = command("--output", "github", HOSTILE_FILE).out.splitlines()
     expected = command.json(HOSTILE_FILE).report["findings"]
     shown = [finding for finding in expected if finding["level"] != "note"]
     assert len(commands) == len(shown)
@@ -269,13 +269,13 @@ def test_hostile_names_cannot_leave_their_place(command: LintCommand) -> None:
         text = result["message"]["text"]
         assert "](" not in text
         assert "{0}" not in text.replace("{{", "").replace("}}", "")
-    for issue in json.loads(command("--format", "gitlab", HOSTILE_FILE).out):
+    for issue in json.loads(command("--output", "gitlab", HOSTILE_FILE).out):
         assert "\x1b" not in issue["description"]
 
 
 def test_junit_fails_the_cases_that_fail_the_run(command: LintCommand) -> None:
     command.write("pod.yaml", POD + "      resources: {limits: {nvidia.com/gpu: 1}}\n")
-    root = parse_xml(command("--format", "junit", "--notes", "pod.yaml").out)
+    root = parse_xml(command("--output", "junit", "--notes", "pod.yaml").out)
     assert root.attrib == {"name": "gpuward", "tests": "3", "failures": "1", "errors": "0"}
     failed, *noted = root.iter("testcase")
     assert failed.attrib["classname"] == failed.attrib["file"] == "pod.yaml"
@@ -284,7 +284,7 @@ def test_junit_fails_the_cases_that_fail_the_run(command: LintCommand) -> None:
     assert failure.tag == "failure"
     assert failure.attrib["type"] == "error"
     assert [child.tag for case in noted for child in case] == ["system-out"] * 2
-    strict = command("--format", "junit", "--fail-on", "note", "pod.yaml")
+    strict = command("--output", "junit", "--fail-on", "note", "pod.yaml")
     assert parse_xml(strict.out).attrib["failures"] == "3"
     assert strict.status == 1
 
@@ -293,18 +293,18 @@ def test_junit_says_what_was_not_evaluated_and_that_nothing_was_found(
     command: LintCommand,
 ) -> None:
     command.write("torn.yaml", "apiVersion: v1\nkind: [\n")
-    torn = parse_xml(command("--format", "junit", "torn.yaml").out)
+    torn = parse_xml(command("--output", "junit", "torn.yaml").out)
     assert torn.attrib["errors"] == "1"
     assert next(torn.iter("error")).attrib["message"].startswith("not evaluated: ")
     command.write("pod.yaml", CLEAN_POD)
-    clean = parse_xml(command("--format", "junit", "pod.yaml").out)
+    clean = parse_xml(command("--output", "junit", "pod.yaml").out)
     assert [len(case) for case in clean.iter("testcase")] == [0]
 
 
 def test_hostile_names_stay_text_in_junit(command: LintCommand) -> None:
     text = HOSTILE_POD.replace("<script>", "<script>\\uffff")
     command.write(HOSTILE_FILE, text)
-    root = parse_xml(command("--format", "junit", HOSTILE_FILE).out)
+    root = parse_xml(command("--output", "junit", HOSTILE_FILE).out)
     assert {element.tag for element in root.iter()} <= {
         *("testsuites", "testsuite", "testcase", "failure", "error", "system-out"),
     }
@@ -316,7 +316,7 @@ def test_rdjson_suggests_the_edit_that_fix_makes(command: LintCommand) -> None:
     containers = "    - {name: é😀, image: i, resources: {requests: {nvidia.com/gpu: 1}}}\n"
     text = POD[: POD.index("  containers:\n")] + "  containers:\n" + containers
     file = command.write("pod.yaml", text)
-    report = json.loads(command("--format", "rdjson", "pod.yaml").out)
+    report = json.loads(command("--output", "rdjson", "pod.yaml").out)
     ((suggestion,),) = [d["suggestions"] for d in report["diagnostics"] if "suggestions" in d]
     lines = text.encode().splitlines(keepends=True)
     starts = [0, *itertools.accumulate(map(len, lines))]
@@ -330,7 +330,7 @@ def test_rdjson_suggests_the_edit_that_fix_makes(command: LintCommand) -> None:
 def test_rdjson_counts_bytes(command: LintCommand) -> None:
     before = "        - {name: NVIDIA_VISIBLE_DEVICES, é: 😀, value: "
     command.write("pod.yaml", POD[: POD.index("        - name: NVIDIA")] + before + "all}\n")
-    report = json.loads(command("--format", "rdjson", "pod.yaml").out)
+    report = json.loads(command("--output", "rdjson", "pod.yaml").out)
     assert report["source"]["name"] == "gpuward"
     (diagnostic,) = report["diagnostics"]
     assert diagnostic["severity"] == "ERROR"
@@ -348,19 +348,19 @@ def test_rdjson_counts_bytes(command: LintCommand) -> None:
 
 def test_markdown_is_a_table_with_links_to_the_rules(command: LintCommand) -> None:
     command.write("pod.yaml", POD)
-    out = command("--format", "markdown", "pod.yaml").out
+    out = command("--output", "markdown", "pod.yaml").out
     assert out.startswith("<!-- gpuward -->\n### gpuward: 1 error\n")
     (row,) = [line for line in out.splitlines() if "visible-devices-env" in line]
     assert row.startswith(
         "| ❌ error | pod.yaml:12<br>Pod ml/taker | [visible-devices-env](https://"
     )
     command.write("pod.yaml", CLEAN_POD)
-    assert "### gpuward: no findings\n" in command("--format", "markdown", "pod.yaml").out
+    assert "### gpuward: no findings\n" in command("--output", "markdown", "pod.yaml").out
 
 
 def test_hostile_names_have_no_meaning_in_markdown(command: LintCommand) -> None:
     command.write(HOSTILE_FILE, HOSTILE_POD.replace("<script>", "<script>@all #1 www.b.example"))
-    out = command("--format", "markdown", HOSTILE_FILE).out
+    out = command("--output", "markdown", HOSTILE_FILE).out
     rows = [line for line in out.splitlines() if line.startswith("| ❌")]
     assert rows
     for row in rows:
@@ -375,7 +375,7 @@ def test_hostile_names_have_no_meaning_in_markdown(command: LintCommand) -> None
 def test_a_long_comment_ends_before_github_refuses_it(command: LintCommand) -> None:
     pods = "---\n".join(POD.replace("taker", f"taker-{n}") for n in range(300))
     command.write("pods.yaml", pods)
-    out = command("--format", "markdown", "pods.yaml").out
+    out = command("--output", "markdown", "pods.yaml").out
     assert len(out) < 65_536
     shown = out.count("| ❌ error |")
     assert f"\n{300 - shown} more do not fit into a comment.\n" in out
@@ -387,7 +387,7 @@ def test_a_long_comment_ends_before_github_refuses_it(command: LintCommand) -> N
 def test_names_of_files_that_are_no_text_are_escaped(command: LintCommand, form: str) -> None:
     name = os.fsdecode(b"\xff.yaml")
     command.write(name, POD)
-    outcome = command("--format", form, "--output", f"{form}=report", ".")
+    outcome = command("--output", form, "--report", f"{form}=report", ".")
     assert outcome.status == 1
     assert "udcff.yaml" in outcome.out
     assert (command.folder / "report").read_text(encoding="utf-8") == outcome.out
@@ -395,32 +395,32 @@ def test_names_of_files_that_are_no_text_are_escaped(command: LintCommand, form:
 
 def test_several_reports_of_one_run(command: LintCommand) -> None:
     command.write("pod.yaml", POD)
-    outcome = command("--output", "sarif=lint.sarif", "--output", "gitlab=quality.json", "pod.yaml")
+    outcome = command("--report", "sarif=lint.sarif", "--report", "gitlab=quality.json", "pod.yaml")
     assert outcome.status == 1
     assert outcome.out.startswith("error[visible-devices-env]")
-    alone = command("--format", "sarif", "pod.yaml").out
+    alone = command("--output", "sarif", "pod.yaml").out
     assert (command.folder / "lint.sarif").read_text() == alone
     assert (command.folder / "quality.json").read_text().startswith("[")
 
 
 def test_standard_output_can_have_the_report_of_an_output(command: LintCommand) -> None:
     command.write("pod.yaml", POD)
-    outcome = command("--output", "github=-", "--output", "json=report.json", "pod.yaml")
-    assert outcome.out == command("--format", "github", "pod.yaml").out
+    outcome = command("--report", "github=-", "--report", "json=report.json", "pod.yaml")
+    assert outcome.out == command("--output", "github", "pod.yaml").out
     assert json.loads((command.folder / "report.json").read_text())["version"] == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--output", "sarif"], "write it as FORMAT=FILE"),
-        (["--output", "sarif="], "write it as FORMAT=FILE"),
-        (["--output", "nonsense=file"], "the formats are text, json,"),
-        (["--output", "sarif=a", "--output", "json=./a"], "./a has another report"),
-        (["--output", "sarif=-", "--output", "json=-"], "- has another report"),
-        (["--output", "sarif=pod.yaml"], "pod.yaml is a file to lint"),
-        (["--output", "sarif=-", "--format", "json"], "standard output is taken"),
-        (["--output", "sarif=-", "--diff"], "standard output is taken"),
+        (["--report", "sarif"], "write it as FORMAT=FILE"),
+        (["--report", "sarif="], "write it as FORMAT=FILE"),
+        (["--report", "nonsense=file"], "the formats are text, json,"),
+        (["--report", "sarif=a", "--report", "json=./a"], "./a has another report"),
+        (["--report", "sarif=-", "--report", "json=-"], "- has another report"),
+        (["--report", "sarif=pod.yaml"], "pod.yaml is a file to lint"),
+        (["--report", "sarif=-", "--output", "json"], "standard output is taken"),
+        (["--report", "sarif=-", "--diff"], "standard output is taken"),
     ],
 )
 def test_wrong_outputs_are_refused(command: LintCommand, arguments: list[str], why: str) -> None:
@@ -442,24 +442,24 @@ def test_a_report_in_a_folder_of_manifests_replaces_no_manifest(
     os.link(command.folder / "deploy/pod.yaml", command.folder / "deploy/hard-link.yaml")
     (command.folder / "deploy/link.json").symlink_to("pod.yaml")
     for name in ("pod.yaml", "torn.yml", "hard-link.yaml", "link.json"):
-        outcome = command("--output", f"{form}=deploy/{name}", "deploy")
+        outcome = command("--report", f"{form}=deploy/{name}", "deploy")
         assert outcome.status == 2
         assert f"deploy/{name} holds a manifest; name another file" in outcome.errors
     assert (command.folder / "deploy/pod.yaml").read_text() == POD
     # The report of an earlier run is no manifest.
     for _ in range(2):
-        outcome = command("--output", f"{form}=deploy/report.json", "deploy/pod.yaml")
+        outcome = command("--report", f"{form}=deploy/report.json", "deploy/pod.yaml")
         assert (outcome.status, outcome.errors) == (1, "")
 
 
 def test_a_report_that_cannot_be_written_loses_no_other(command: LintCommand) -> None:
     command.write("pod.yaml", POD)
     outcome = command(
-        "--output", "sarif=missing/lint.sarif", "--output", "json=report.json", "pod.yaml"
+        "--report", "sarif=missing/lint.sarif", "--report", "json=report.json", "pod.yaml"
     )
     assert outcome.status == 2
     assert (
-        outcome.errors == "gpuward: --output sarif=missing/lint.sarif: not written: "
+        outcome.errors == "gpuward: --report sarif=missing/lint.sarif: not written: "
         "no such file or directory\n"
     )
     assert outcome.out.startswith("error[visible-devices-env]")
@@ -492,7 +492,7 @@ def test_a_reader_who_closes_standard_output_early_loses_no_report_file(tmp_path
     os.close(reading)
     with open(writing, "wb") as closed:
         subprocess.run(
-            [sys.executable, "-m", "gpuward", "lint", "--output", "sarif=out.sarif", "pod.yaml"],
+            [sys.executable, "-m", "gpuward", "lint", "--report", "sarif=out.sarif", "pod.yaml"],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=closed,

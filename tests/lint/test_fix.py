@@ -82,7 +82,7 @@ def test_the_report_is_about_the_files_as_they_are_now(command: LintCommand) -> 
     )
     broken = "kind: Pod\nspec: [\n"
     command.write("pods.yaml", f"{REQUEST}---\n{TAKER}---\n{REQUEST}---\n{unused}---\n{broken}")
-    fixed = command.run("fix", "--format", "json", "pods.yaml").report
+    fixed = command.run("fix", "--output", "json", "pods.yaml").report
     assert [entry["rule"] for entry in fixed["fixed"]] == ["request-only"] * 2
     after = command.json("pods.yaml").report
     assert after["findings"][-1]["line"] == 55
@@ -196,12 +196,12 @@ def test_what_cannot_be_edited_stays_and_is_explained(command: LintCommand) -> N
         "change its aliases\n"
         '  by hand: add to spec.containers[0].resources: {limits: {nvidia.com/gpu: "1"}}\n'
     ) in outcome.out
-    report = command.run("fix", "--format", "json", "pod.yaml").report
+    report = command.run("fix", "--output", "json", "pod.yaml").report
     (entry,) = report["not_fixed"]
     assert (entry["file"], entry["line"], entry["rules"]) == ("pod.yaml", 12, ["request-only"])
     assert report["summary"]["fixed"] == 0
     assert "pod.yaml:12:7: not fixed" in command.run("fix", "--diff", "pod.yaml").errors
-    assert "pod.yaml:12:7: not fixed" in command.run("fix", "--format", "concise", ".").out
+    assert "pod.yaml:12:7: not fixed" in command.run("fix", "--output", "concise", ".").out
 
 
 def test_what_is_not_fixed_is_reported_where_it_stands_after_other_fixes(
@@ -213,7 +213,7 @@ def test_what_is_not_fixed_is_reported_where_it_stands_after_other_fixes(
     before = read(file).split("\n").index("      resources: &r") + 1
     diff = command.run("fix", "--diff", "pod.yaml")
     assert f"pod.yaml:{before}:7: not fixed" in diff.errors
-    (entry,) = command.run("fix", "--format", "json", "pod.yaml").report["not_fixed"]
+    (entry,) = command.run("fix", "--output", "json", "pod.yaml").report["not_fixed"]
     assert entry["line"] == read(file).split("\n").index("      resources: &r") + 1 > before
 
 

@@ -11,7 +11,7 @@ from tests.testkit.lint_command import LintCommand
 POLICY = """\
 apiVersion: gpuward.io/v1
 kind: Policy
-delegatedExceptions:
+gpuExceptions:
   - {rules: [absurd-count], namespaces: vision, longestDays: 30, approval: none}
   - {rules: [privileged-gpu], namespaces: vision, longestDays: 30}
 """
@@ -50,7 +50,7 @@ CALLED = "the GpuException x"
         (manifest("absurd-cont"), 1, f"5:3 error {CALLED}: there is no rule 'absurd-cont'"),
         (manifest(end="2031-02-31"), 1, f"7:12 error {CALLED}: '2031-02-31' is not a date"),
         (manifest(end="2020-01-01"), 0, f"4:1 warning {CALLED}: not accepted: it ended after"),
-        (manifest("zero-gpu"), 1, f"4:1 error {CALLED}: not accepted: the policy delegates no"),
+        (manifest("zero-gpu"), 1, f"4:1 error {CALLED}: not accepted: the policy allows no"),
         (manifest(end="2090-01-01"), 1, f"4:1 error {CALLED}: not accepted: an exception to"),
         (manifest("privileged-gpu"), 0, f"4:1 note {CALLED}: not accepted: it needs the label"),
     ],

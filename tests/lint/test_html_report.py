@@ -70,7 +70,7 @@ class Outline(HTMLParser):
 
 
 def report(command: LintCommand, *arguments: str) -> str:
-    outcome = command("--format", "html", *arguments)
+    outcome = command("--output", "html", *arguments)
     assert outcome.errors == ""
     return outcome.out
 
@@ -118,7 +118,7 @@ def test_nothing_found_is_said_and_so_is_nothing_to_find(command: LintCommand) -
     command.write("pod.yaml", TAKER.replace("value: all", "value: void"))
     assert "Nothing found." in report(command, "pod.yaml")
     command.write("none.yaml", "a: 1\n")
-    outcome = command("--format", "html", "none.yaml")
+    outcome = command("--output", "html", "none.yaml")
     assert "nothing to evaluate: no Kubernetes object" in outcome.out
     assert "Nothing found." not in outcome.out
 

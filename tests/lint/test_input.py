@@ -47,9 +47,9 @@ NOTHING = {
 def test_nothing_to_evaluate_is_noted_and_can_be_refused(folder: LintCommand, case: str) -> None:
     arguments, message = NOTHING[case]
     for output in (
-        ("--format", "text"),
-        ("--format", "json"),
-        ("--format", "summary"),
+        ("--output", "text"),
+        ("--output", "json"),
+        ("--output", "summary"),
         ("--diff",),
     ):
         outcome = folder(*output, *arguments)

@@ -66,7 +66,7 @@ class Lint:
 
     def json(self, *arguments: str) -> dict[str, Any]:
         """The JSON report."""
-        report: dict[str, Any] = json.loads(self("--format", "json", *arguments)[1])
+        report: dict[str, Any] = json.loads(self("--output", "json", *arguments)[1])
         return report
 
 
@@ -81,7 +81,7 @@ def lint(
 
 def test_a_finding_names_the_line_and_column_of_the_field(lint: Lint) -> None:
     lint.write("pod.yaml", POD)
-    status, out = lint("--format", "concise", "pod.yaml")
+    status, out = lint("--output", "concise", "pod.yaml")
     assert status == 1
     assert out.startswith("pod.yaml:12:18: error visible-devices-env: ")
 
@@ -184,7 +184,7 @@ def test_folders_globs_and_exclusions(lint: Lint) -> None:
 def test_standard_input(lint: Lint, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.TextIOWrapper(io.BytesIO(POD.encode()))
     monkeypatch.setattr(sys, "stdin", stream)
-    status, out = lint("--format", "concise", *arguments)
+    status, out = lint("--output", "concise", *arguments)
     assert status == 1
     assert out.startswith("Pod ml/taker: /spec/containers/0/env/0/value: error")
 
@@ -359,7 +359,7 @@ def test_a_long_object_is_not_compared_line_by_line(lint: Lint) -> None:
 def test_hostile_text_cannot_steer_the_terminal(lint: Lint) -> None:
     lint.write("pod.yaml", POD.replace("name: main", 'name: "x\\e[2J\\u202e"'))
     for form in ("text", "concise"):
-        _, out = lint("--format", form, "--color", "never", "pod.yaml")
+        _, out = lint("--output", form, "--color", "never", "pod.yaml")
         assert "\x1b" not in out
         assert "\u202e" not in out
         assert "\\u001b" in out
@@ -380,7 +380,7 @@ def test_quiet_reports_findings_and_failures_alone(lint: Lint) -> None:
     lint.write("chart/templates/a.yaml", "{{ if }}\napiVersion: v1\n")
     lint.write("clean.yaml", CLEAN_POD)
     for form in ("text", "concise", "summary"):
-        assert lint("-q", "--format", form, ".") == (0, "")
+        assert lint("-q", "--output", form, ".") == (0, "")
     assert lint("-q", "chart") == (0, "")
     assert lint.errors == ""
     assert lint("-q", "chart", "--require-input")[0] == 3

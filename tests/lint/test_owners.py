@@ -128,7 +128,7 @@ def test_two_places_in_one_owner_stay_apart(command: LintCommand) -> None:
 
 def test_standard_input_is_reported_by_object(command: LintCommand) -> None:
     text = listed(*PODS, REPLICA_SET, DEPLOYMENT, pod("lone"))
-    lines = command("--format", "concise", "-", stdin=text).out.splitlines()
+    lines = command("--output", "concise", "-", stdin=text).out.splitlines()
     where = "/spec/template/spec/containers/0/env/0/value: error visible-devices-env: "
     assert lines[0].startswith(f"Deployment ml/app and 4 that it owns: {where}")
     where = "/spec/containers/0/env/0/value: error visible-devices-env: "
@@ -139,7 +139,7 @@ def test_standard_input_is_reported_by_object(command: LintCommand) -> None:
 
 
 def test_an_editor_gets_lines_for_the_file_on_standard_input(command: LintCommand) -> None:
-    arguments = ("--format", "concise", "--stdin-filename", "deploy/pod.json", "-")
+    arguments = ("--output", "concise", "--stdin-filename", "deploy/pod.json", "-")
     out = command(*arguments, stdin=json.dumps(pod("a"), indent=1)).out
     assert out.startswith("deploy/pod.json:17:16: error visible-devices-env")
 
@@ -148,7 +148,7 @@ def test_the_summary_is_by_namespace_owner_and_rule(command: LintCommand) -> Non
     other = pod("lone")
     other["metadata"]["namespace"] = "audio"
     other["spec"]["hostPID"] = True
-    outcome = command("--format", "summary", "-", stdin=listed(*LABELLED, DEPLOYMENT, other))
+    outcome = command("--output", "summary", "-", stdin=listed(*LABELLED, DEPLOYMENT, other))
     by_owner, by_rule, last = outcome.out.split("\n\n")
     assert [line.split() for line in by_owner.splitlines()] == [
         ["NAMESPACE", "OWNER", "LEVEL", "RULE", "OBJECTS"],
@@ -165,13 +165,13 @@ def test_the_summary_is_by_namespace_owner_and_rule(command: LintCommand) -> Non
 
 def test_a_summary_of_nothing_is_one_line(command: LintCommand) -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
-    outcome = command("--format", "summary", "-", stdin=listed(service))
+    outcome = command("--output", "summary", "-", stdin=listed(service))
     assert outcome.out.count("\n") == 1
     assert outcome.status == 0
 
 
 def test_the_summary_names_what_was_not_evaluated(command: LintCommand) -> None:
     command.write("torn.yaml", "kind: [")
-    outcome = command("--format", "summary", "torn.yaml")
+    outcome = command("--output", "summary", "torn.yaml")
     assert outcome.out.startswith("not evaluated: torn.yaml:1:")
     assert outcome.status == 3

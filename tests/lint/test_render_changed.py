@@ -47,7 +47,7 @@ def found(
     repository: GitRepository, *options: str, folder: str = "."
 ) -> tuple[list[tuple[str, int]], int]:
     """The file and the line of each finding, and how many renderings there were."""
-    arguments = ("lint", "--render", "--format=json", *options)
+    arguments = ("lint", "--render", "--output=json", *options)
     done = repository.gpuward(*arguments, folder=folder)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     report = json.loads(done.stdout)

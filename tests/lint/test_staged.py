@@ -27,7 +27,7 @@ def repository(tmp_path: Path, git: str) -> GitRepository:
 
 def staged(repository: GitRepository, *options: str, folder: str = ".") -> tuple[int, list[str]]:
     """The exit status, and each finding, remark and failure as FILE:LINE: what."""
-    done = repository.gpuward("lint", "--staged", "--format=concise", *options, folder=folder)
+    done = repository.gpuward("lint", "--staged", "--output=concise", *options, folder=folder)
     assert "Traceback" not in done.stderr
     lines = [line for line in done.stdout.splitlines() if re.match(r"\S.*?:\d+:\d+: ", line)]
     return done.returncode, [re.sub(r"^(.*?:\d+):\d+: (\S+).*", r"\1 \2", line) for line in lines]
@@ -69,7 +69,7 @@ def test_names_of_any_bytes(repository: GitRepository) -> None:
     for name in (b"a\xff b.yaml", "gr\N{LATIN SMALL LETTER U WITH DIAERESIS}n.yaml", "-x\n.yaml"):
         repository.write(name, BAD)
     repository.git("add", ".")
-    done = repository.gpuward("lint", "--staged", "--format=concise")
+    done = repository.gpuward("lint", "--staged", "--output=concise")
     assert done.returncode == 1
     for name in ("a\\udcff b.yaml:7", "gr\N{LATIN SMALL LETTER U WITH DIAERESIS}n.yaml:7"):
         assert name in done.stdout
@@ -109,7 +109,7 @@ def test_a_changed_link_on_the_way_counts(repository: GitRepository) -> None:
         (repository.folder / name).symlink_to(target)
     repository.git("add", ".")
     repository.git("commit", "-q", "--no-verify", "-m", "links")
-    since = ("lint", "--changed-since=HEAD", "--format=concise", ".")
+    since = ("lint", "--changed-since=HEAD", "--output=concise", ".")
     assert not repository.gpuward(*since).stdout.startswith("x.yaml:7:")
     repository.stage("a/p.txt", BAD + "# more\n")
     assert staged(repository) == (1, ["x.yaml:7 error"])
@@ -129,7 +129,7 @@ def test_changed_submodules_are_named(repository: GitRepository, tmp_path: Path)
     repository.git(*allowed, "submodule", "add", "-q", str(other.folder), "deploy")
     assert "skipped: deploy: a submodule" in repository.gpuward("lint", "--staged").stdout
     repository.git("commit", "-q", "--no-verify", "-m", "module")
-    since = ("lint", "--changed-since=HEAD", "--format=concise", "deploy")
+    since = ("lint", "--changed-since=HEAD", "--output=concise", "deploy")
     assert repository.gpuward(*since).returncode == 0
     GitRepository(repository.folder / "deploy").commit("more.yaml", GOOD)
     assert repository.gpuward(*since).stdout.startswith("deploy/pod.yaml:7:")

@@ -48,12 +48,12 @@ def show(folder: Path, capsys: pytest.CaptureFixture[str], text: str, *options: 
     return capsys.readouterr().out.replace(f"{folder}/", "")
 
 
-def test_it_shows_what_is_delegated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    delegation = "{rules: [absurd-count], namespaces: [a, 'b*'], longestDays: 7, approval: none}"
-    shown = show(tmp_path, capsys, f"delegatedExceptions:\n- {delegation}\n")
-    end = (
-        "delegated exceptions\n  gpuward.yaml:4  absurd-count: in a, b*, 7 days, without approval\n"
-    )
+def test_it_shows_which_gpu_exceptions_it_allows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = "{rules: [absurd-count], namespaces: [a, 'b*'], longestDays: 7, approval: none}"
+    shown = show(tmp_path, capsys, f"gpuExceptions:\n- {limits}\n")
+    end = "GpuExceptions\n  gpuward.yaml:4  absurd-count: in a, b*, 7 days, without approval\n"
     assert shown.endswith(end)
 
 
@@ -135,7 +135,7 @@ def test_a_bundle_for_a_platform_wants_its_profile() -> None:
 def test_the_yaml_is_a_policy_that_acts_in_the_same_way(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
-    shown = show(tmp_path, capsys, text, "--format=yaml")
+    shown = show(tmp_path, capsys, text, "--output=yaml")
     original, again = load_policy(POLICY_HEADER + text, "x"), load_policy(shown, "y")
     assert acts(again) == acts(original)
     facts = ("name", "active", "taints", "affinities", "schedulers", "components", "limit_quotas")
@@ -148,7 +148,7 @@ def test_the_yaml_is_a_policy_that_acts_in_the_same_way(
 
 def test_each_setting_has_its_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = POLICIES["everything"]
-    shown = json.loads(show(tmp_path, capsys, text, "--format=json"))
+    shown = json.loads(show(tmp_path, capsys, text, "--output=json"))
     assert shown["extends"] == ["essential", "strict"]
     rules = shown["rules"]
     assert rules["zero-gpu"]["sources"] == {"action": "gpuward.yaml:13"}

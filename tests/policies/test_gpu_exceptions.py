@@ -27,7 +27,7 @@ from tests.testkit.policy_mistakes import POLICY_HEADER
 TODAY = datetime.date(2030, 6, 15)
 POLICY = load_policy(
     f"""{POLICY_HEADER}
-delegatedExceptions:
+gpuExceptions:
   - {{rules: [privileged-gpu, absurd-count], namespaces: [vision, "team-*"], longestDays: 30}}
   - {{rules: [absurd-count], namespaces: vision, longestDays: 7, approval: none}}
   - {{rules: [quota-fraction], namespaces: "*", longestDays: 7, approval: none}}
@@ -54,7 +54,7 @@ def gpu_exception(
 
 
 def accept(raw: dict[str, Any], today: datetime.date = TODAY) -> Acceptance:
-    return acceptance(raw, POLICY.delegations, today)
+    return acceptance(raw, POLICY.gpu_exception_limits, today)
 
 
 def test_an_accepted_object_becomes_an_exception_of_its_own_namespace() -> None:
@@ -94,10 +94,10 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ({**SECURITY, "labels": APPROVED, "namespace": "team-a"}, "Accepted", ""),
     (
         {**SECURITY, "labels": APPROVED, "namespace": "other"},
-        "NotDelegated",
+        "NotAllowed",
         "in the namespace other",
     ),
-    ({"rules": ["absurd-count", "runtime-socket"]}, "NotDelegated", "to runtime-socket"),
+    ({"rules": ["absurd-count", "runtime-socket"]}, "NotAllowed", "to runtime-socket"),
     ({"rules": ["absurd-count", "privileged-gpu"]}, "NotApproved", ""),
     ({"rules": ["quota-fraction"], "namespace": "anything"}, "Accepted", ""),
     ({"expires": "2030-06-15"}, "Accepted", ""),
@@ -148,7 +148,7 @@ def test_of_a_namespace_only_the_first_count() -> None:
     objects = [gpu_exception()] * (MAX_IN_NAMESPACE + 1) + [gpu_exception("other")]
     found = [acceptance.reason for _, acceptance in acceptances(objects, POLICY, TODAY)]
     accepted = [Reason.ACCEPTED] * MAX_IN_NAMESPACE
-    assert found == [*accepted, Reason.TOO_MANY, Reason.NOT_DELEGATED]
+    assert found == [*accepted, Reason.TOO_MANY, Reason.NOT_ALLOWED]
 
 
 def test_the_number_of_accepted_objects_in_the_cluster_is_bounded() -> None:
@@ -180,19 +180,17 @@ def test_no_content_raises_an_error(metadata: Any, value: Any, key: str) -> None
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ([], Reason.NOT_DELEGATED),
-        (["visible-devices-env"], Reason.NOT_DELEGATED),
+        ([], Reason.NOT_ALLOWED),
+        (["visible-devices-env"], Reason.NOT_ALLOWED),
         (
             ["visible-devices-env", "visible-devices-valuefrom", "gpu-container-hidden"],
             Reason.ACCEPTED,
         ),
     ],
 )
-def test_rules_that_would_be_silenced_must_be_delegated_too(
-    more: list[str], reason: Reason
-) -> None:
+def test_rules_that_would_be_silenced_must_be_allowed_too(more: list[str], reason: Reason) -> None:
     rules = ["share-visible-devices", *more]
-    delegation = {"rules": rules, "namespaces": "vision", "longestDays": 30, "approval": "none"}
-    policy = load_policy(f"{POLICY_HEADER}\ndelegatedExceptions: [{json.dumps(delegation)}]", "p")
-    found = acceptance(gpu_exception(rules=rules[:1]), policy.delegations, TODAY)
+    limits = {"rules": rules, "namespaces": "vision", "longestDays": 30, "approval": "none"}
+    policy = load_policy(f"{POLICY_HEADER}\ngpuExceptions: [{json.dumps(limits)}]", "p")
+    found = acceptance(gpu_exception(rules=rules[:1]), policy.gpu_exception_limits, TODAY)
     assert found.reason is reason, found.message

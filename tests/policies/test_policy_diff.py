@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_each_object_that_is_treated_otherwise_is_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["diff", "old.yaml", "new.yaml", "--on", "deploy"]) == 1
+    assert main(["diff", "old.yaml", "new.yaml", "-f", "deploy"]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "deploy/bad.yaml: Pod x: warned -> refused",
         '  line 7: visible-devices-env in container "a": warned -> refused',
@@ -41,7 +41,7 @@ def test_each_object_that_is_treated_otherwise_is_shown(
         '  line 14: request-only in container "a": refused -> fixed',
         "2 objects would be treated otherwise: 1 warned -> refused, 1 refused -> fixed",
     ]
-    assert main(["diff", "new.yaml", "old.yaml", "--format=json", "--on", "deploy/bad.yaml"]) == 1
+    assert main(["diff", "new.yaml", "old.yaml", "--output=json", "-f", "deploy/bad.yaml"]) == 1
     (change,) = json.loads(capsys.readouterr().out)["changes"]
     assert (change["file"], change["old"], change["new"]) == (
         "deploy/bad.yaml",
@@ -53,7 +53,7 @@ def test_each_object_that_is_treated_otherwise_is_shown(
 
 @pytest.mark.usefixtures("folder")
 def test_equal_policies_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diff", "old.yaml", "old.yaml", "--on", "deploy"]) == 0
+    assert main(["diff", "old.yaml", "old.yaml", "-f", "deploy"]) == 0
     assert capsys.readouterr().out == "0 objects would be treated otherwise\n"
 
 
@@ -61,7 +61,7 @@ def test_what_cannot_be_evaluated_is_never_equal(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "deploy" / "torn.yaml").write_text("a: [")
-    assert main(["diff", "old.yaml", "old.yaml", "--on", "deploy"]) == 3
+    assert main(["diff", "old.yaml", "old.yaml", "-f", "deploy"]) == 3
     assert "not evaluated: deploy/torn.yaml:1: " in capsys.readouterr().err
-    assert main(["diff", "old.yaml", "no-such.yaml", "--on", "deploy"]) == 2
-    assert main(["diff", "old.yaml", "new.yaml", "--on", "no-such"]) == 2
+    assert main(["diff", "old.yaml", "no-such.yaml", "-f", "deploy"]) == 2
+    assert main(["diff", "old.yaml", "new.yaml", "-f", "no-such"]) == 2

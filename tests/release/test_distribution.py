@@ -84,7 +84,7 @@ def test_it_works_in_a_hostile_repository(
         (tmp_path / f"{name}.py").write_text(TRAP)
     if command == ["python", "-m", "gpuward"]:
         (tmp_path / "sitecustomize.py").unlink()
-    done = installation.run(tmp_path, *command, "lint", "--format", "concise", ".")
+    done = installation.run(tmp_path, *command, "lint", "--output", "concise", ".")
     assert done.returncode == 1, done.stderr
     assert "error visible-devices-env" in done.stdout
     assert done.stderr == ""
@@ -131,7 +131,7 @@ def test_krew_installs_a_plugin_that_needs_nothing_but_python(
     assert done.returncode == 0, done.stderr
     plugin = str(tmp_path / "krew" / "bin" / "kubectl-gpuward")  # what kubectl runs
     cluster = str(ROOT / "docs" / "example-cluster.yaml")
-    done = run(plugin, "audit", "--policy", str(policy), "--from", cluster)
+    done = run(plugin, "audit", "--policy", str(policy), "-f", cluster)
     assert (done.returncode, done.stderr) == (1, "")
     assert "visible-devices-env" in done.stdout
 

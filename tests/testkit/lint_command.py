@@ -73,4 +73,4 @@ class LintCommand:
 
     def json(self, *arguments: str, stdin: str = "") -> Outcome:
         """The same with the JSON report."""
-        return self("--format", "json", *arguments, stdin=stdin)
+        return self("--output", "json", *arguments, stdin=stdin)

@@ -11,8 +11,8 @@ def exception(match: str, *, rule: str = OTHER_RULE, more: str = "") -> str:
     return f"exceptions:\n- rules: [{rule}]\n  reason: why\n  match: {match}\n{more}"
 
 
-def delegation(*keys: str, more: str = "") -> str:
-    """A delegation whose keys are replaced by those of the same name, in front."""
+def gpu_exceptions(*keys: str, more: str = "") -> str:
+    """Limits of GpuExceptions whose keys are replaced by those of the same name, in front."""
     names = [key.partition(":")[0] for key in keys]
     defaults = (f"rules: [{OTHER_RULE}]", "namespaces: a", "longestDays: 30")
     lines = [
@@ -20,12 +20,13 @@ def delegation(*keys: str, more: str = "") -> str:
         *(d for d in defaults if d.partition(":")[0] not in names),
         *filter(None, [more]),
     ]
-    return "delegatedExceptions:\n  - " + "\n    ".join(lines) + "\n"
+    return "gpuExceptions:\n  - " + "\n    ".join(lines) + "\n"
 
 
 MISTAKES: list[tuple[str, str, str]] = [
     ("rule: {}\n", "3:1", "unknown key 'rule'; did you mean \"rules\"?"),
     ("something: {}\n", "3:1", "unknown key 'something'"),
+    ("delegatedExceptions: []\n", "3:1", "unknown key 'delegatedExceptions'"),
     ("rules: {visible-device-env: {}}\n", "3:9", f'did you mean "{SECURITY_RULE}"?'),
     (f"rules: {{{SECURITY_RULE}: {{acton: deny}}}}\n", "3:31", 'did you mean "action"?'),
     (f"rules:\n  {SECURITY_RULE}:\n", "4:3", "should be an object and is empty"),
@@ -104,26 +105,26 @@ MISTAKES: list[tuple[str, str, str]] = [
     (exception("{namespace: a}", more="  expires: 2030-02-30"), "7:3", "is not a date"),
     (exception("{namespace: a}", more="  expires: soon"), "7:3", "a date such as 2030-12-31"),
     ("exceptions: [{rules: [x], match: {name: a}}]\n", "3:14", "'reason' is missing"),
-    (delegation("rules: [absurd-cont]"), "4:5", f'did you mean "{OTHER_RULE}"?'),
-    (delegation(more="approval: maybe"), "7:5", "one of required, none"),
-    (delegation("longest: 3"), "4:5", "unknown key 'longest'"),
-    (delegation("longestDays: 0"), "4:5", "should be at least 1 and is 0"),
-    (delegation("longestDays: 400"), "4:5", "should be at most 366 and is 400"),
-    (delegation("longestDays: ten"), "4:5", 'should be a whole number and is "ten"'),
+    (gpu_exceptions("rules: [absurd-cont]"), "4:5", f'did you mean "{OTHER_RULE}"?'),
+    (gpu_exceptions(more="approval: maybe"), "7:5", "one of required, none"),
+    (gpu_exceptions("longest: 3"), "4:5", "unknown key 'longest'"),
+    (gpu_exceptions("longestDays: 0"), "4:5", "should be at least 1 and is 0"),
+    (gpu_exceptions("longestDays: 400"), "4:5", "should be at most 366 and is 400"),
+    (gpu_exceptions("longestDays: ten"), "4:5", 'should be a whole number and is "ten"'),
     (
-        delegation(f"rules: [{SECURITY_RULE}]", "namespaces: '*'", "approval: none"),
+        gpu_exceptions(f"rules: [{SECURITY_RULE}]", "namespaces: '*'", "approval: none"),
         "5:5",
         f"{SECURITY_RULE} in all namespaces without approval",
     ),
     (
-        "extends: [strict]\n" + delegation(f"rules: [{SECURITY_RULE}]"),
+        "extends: [strict]\n" + gpu_exceptions(f"rules: [{SECURITY_RULE}]"),
         "5:5",
         "has suppressible: false",
     ),
     (
-        f"rules: {{{OTHER_RULE}: {{suppressible: false}}}}\n" + delegation(),
+        f"rules: {{{OTHER_RULE}: {{suppressible: false}}}}\n" + gpu_exceptions(),
         "5:5",
-        "has suppressible: false, so its exceptions cannot be delegated",
+        "has suppressible: false, so its exceptions cannot be allowed",
     ),
     ("rules: {a: &a [b], b: *c}\n", "3:23", ""),
     ("rules: {\n", "4:1", ""),

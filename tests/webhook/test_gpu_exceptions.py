@@ -1,4 +1,4 @@
-"""The webhook applies the GpuExceptions in its file, as far as its policy delegates them."""
+"""The webhook applies the GpuExceptions in its file, as far as its policy allows them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ POLICY = f"""\
 apiVersion: gpuward.io/v1
 kind: Policy
 contact: "#gpu-help"
-delegatedExceptions:
+gpuExceptions:
   - {{rules: [{RULE}], namespaces: "team-*", longestDays: 30, approval: none}}
 """
-UNDELEGATED = POLICY.partition("delegated")[0]
+WITHOUT_GPU_EXCEPTIONS = POLICY.partition("gpuExceptions")[0]
 NOW = datetime.datetime.now(tz=datetime.UTC)
 TODAY = NOW.date()
 BYPASS = container("main", **variable("all"))
@@ -86,7 +86,7 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
         yield start
 
 
-def test_only_what_the_policy_delegates_applies(mounted: Mounted) -> None:
+def test_only_what_the_policy_allows_applies(mounted: Mounted) -> None:
     """Whoever may write the file gains nothing beyond that."""
     mounted.write(
         gpu_exception("kube-system"),
@@ -95,7 +95,7 @@ def test_only_what_the_policy_delegates_applies(mounted: Mounted) -> None:
         gpu_exception("team-vision"),
     )
     assert mounted.namespaces == ["team-vision"]
-    mounted.write_policy(UNDELEGATED)
+    mounted.write_policy(WITHOUT_GPU_EXCEPTIONS)
     assert mounted.namespaces == []
     mounted.write_policy(POLICY)
     assert mounted.namespaces == ["team-vision"]

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "kubeyaml": ["tests/kubeyaml"],
     "certs": ["tests/certs"],
-    "cluster/controllers": ["tests/certs", "tests/delegation", "tests/cluster_commands"],
+    "cluster/controllers": ["tests/certs", "tests/gpu_exceptions", "tests/cluster_commands"],
     "rules/engine": ["tests/rules", "tests/webhook/test_heavy_objects.py"],
     "webhook": ["tests/webhook"],
 }

@@ -77,7 +77,7 @@ def _policy_source(fields: dict[str, Any]) -> PolicySource:
         None if content is None else content.encode(),
         fields["name"],
         tuple(fields["profiles"]),
-        tuple(to_exception(raw) for raw in fields["delegated"]),
+        tuple(to_exception(raw) for raw in fields["gpu_exceptions"]),
         from_json(fields["inventory"]),
     )
 
@@ -109,7 +109,7 @@ def header_of(path: str, today: datetime.date, source: PolicySource | None) -> b
             "content": content,
             "name": source.name,
             "profiles": source.profiles,
-            "delegated": [from_exception(exception) for exception in source.delegated],
+            "gpu_exceptions": [from_exception(exception) for exception in source.gpu_exceptions],
             "inventory": to_json(source.inventory),
         }
     return json.dumps(header).encode()

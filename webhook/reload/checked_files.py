@@ -104,9 +104,9 @@ def error_text(error: Exception) -> str:
 
 # The GpuExceptions that the webhook applies, read again when their file changes.
 #
-# A controller writes the file (`delegation`). Nothing in it is trusted: every object is compared
-# with what the policy delegates, so that whoever may write the file gains no more than that.
-# Without a file that can be used there are no such exceptions.
+# A controller writes the file (`cluster.controllers.gpu_exceptions`). Nothing in it is trusted:
+# every object is compared with what the policy allows, so that whoever may write the file gains no
+# more than that. Without a file that can be used there are no such exceptions.
 
 
 class GpuExceptionsFile:

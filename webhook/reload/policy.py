@@ -25,14 +25,14 @@ from webhook.reload.checked_files import GpuExceptionsFile, InventoryFiles
 class PolicySource(NamedTuple):
     """What a policy is loaded from: the content of the file `name`, or the default if it is None.
 
-    `profiles`, if not empty, replace those that the policy names. `delegated` are exceptions of
-    GpuExceptions that the policy accepts. `inventory` is what is known of other objects.
+    `profiles`, if not empty, replace those that the policy names. `gpu_exceptions` are those
+    that the policy accepts. `inventory` is what is known of other objects.
     """
 
     content: bytes | None
     name: str
     profiles: tuple[str, ...]
-    delegated: tuple[PolicyException, ...] = ()
+    gpu_exceptions: tuple[PolicyException, ...] = ()
     inventory: Inventory = EMPTY
 
     def load(self) -> Policy:
@@ -41,7 +41,7 @@ class PolicySource(NamedTuple):
             policy = default_policy(self.profiles)
         else:
             policy = parse_policy(self.content, self.name, self.profiles)
-        return policy._replace(exceptions=policy.exceptions + self.delegated)
+        return policy._replace(exceptions=policy.exceptions + self.gpu_exceptions)
 
     def decider(self) -> Decider:
         """What decides by this policy; PolicyError says what is wrong with it."""
@@ -198,10 +198,10 @@ class PolicyReloader:
 
     def _with_decider(self, source: PolicySource) -> ActivePolicy:
         """The policy of `source` with the GpuExceptions that it accepts now; PolicyError."""
-        policy, content = source._replace(delegated=()).load(), source.content
-        delegated = self.gpu_exceptions.accepted_by(policy) if self.gpu_exceptions else ()
+        policy, content = source._replace(gpu_exceptions=()).load(), source.content
+        accepted = self.gpu_exceptions.accepted_by(policy) if self.gpu_exceptions else ()
         known = self.inventory.inventory if self.inventory else EMPTY
-        decider = Decider(policy._replace(exceptions=policy.exceptions + delegated), known)
+        decider = Decider(policy._replace(exceptions=policy.exceptions + accepted), known)
         digest = "" if content is None else hashlib.sha256(content).hexdigest()
-        source = source._replace(delegated=delegated, inventory=known)
+        source = source._replace(gpu_exceptions=accepted, inventory=known)
         return ActivePolicy(decider, policy.exceptions, source, digest, self._clock())

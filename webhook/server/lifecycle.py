@@ -145,7 +145,7 @@ class WebhookServer:
         elif change:
             self._log.write("info", f"policy {change}", digest=self._digest())
         if self._policy.gpu_exceptions is not None:
-            count = len(self._policy.active.source.delegated)
+            count = len(self._policy.active.source.gpu_exceptions)
             self._policy.gpu_exceptions.log_changes(self._log, count)
         if self._policy.inventory is not None:
             self._policy.inventory.log_changes(self._log)
@@ -187,7 +187,7 @@ class WebhookServer:
             build=self._build,
             policy_loads=policy.loads,
             policy_failures=policy.failures,
-            gpu_exceptions=len(policy.active.source.delegated) if policy.loaded else 0,
+            gpu_exceptions=len(policy.active.source.gpu_exceptions) if policy.loaded else 0,
             gpu_exceptions_valid=policy.gpu_exceptions is None or policy.gpu_exceptions.valid,
             inventory_objects=len(policy.active.source.inventory) if policy.loaded else 0,
             inventory_valid=policy.inventory is None or policy.inventory.valid,

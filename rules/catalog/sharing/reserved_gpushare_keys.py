@@ -71,7 +71,7 @@ OWN_USERS = "system:"
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each reserved annotation that the user may not write, and each reserved variable."""
-    action = _action(pod, context)
+    action = _action_for_writer(pod, context)
     if action is not Action.OFF:
         for key, value in pod.annotations.items():
             if is_allocation_key(key):
@@ -104,7 +104,7 @@ def _shares(container: Container) -> Iterable[Device]:
     return (d for d in devices(container).values() if d.resource.sharing == "share")
 
 
-def _action(pod: Pod, context: Context) -> Action:
+def _action_for_writer(pod: Pod, context: Context) -> Action:
     """What happens if the user of the request writes a reserved annotation."""
     if pod.exists and context.operation is None:
         return Action.OFF

@@ -12,7 +12,7 @@ _READ = "2026-11-22"
 _NVIDIA_DOCS = "https://docs.nvidia.com"
 
 
-def _hugging_face(model: str) -> Source:
+def _hugging_face_page(model: str) -> Source:
     page = f"https://huggingface.co/hardware/{model.lower()}"
     return Source("Hugging Face", f"hardware, {model}", url=page, read=_READ)
 
@@ -87,15 +87,15 @@ CARDS = (
     Card("A30", (24,), (_MIG_GUIDE,)),
     Card("A40", (48,), (_HARDWARE_TABLE,)),
     Card("A100", (40, 80), (_MIG_GUIDE,)),
-    Card("A800", (40, 80), (_A800_PCIE, _hugging_face("A800"))),
+    Card("A800", (40, 80), (_A800_PCIE, _hugging_face_page("A800"))),
     Card("L4", (24,), (_COMPUTE_ENGINE,)),
-    Card("L20", (48,), (_hugging_face("L20"),)),
+    Card("L20", (48,), (_hugging_face_page("L20"),)),
     Card("L40", (48,), (_HARDWARE_TABLE,)),
     Card("L40S", (48,), (_GENMOL,)),
     # The card of 141 GB has the name H20-3e.
     Card("H20", (96, 141), (_VISION_MODELS,)),
     Card("H100", (80, 94, 96), (_MIG_GUIDE,)),
-    Card("H800", (80, 94), (_hugging_face("H800"), _VGPU_H800)),
+    Card("H800", (80, 94), (_hugging_face_page("H800"), _VGPU_H800)),
     Card("H200", (141,), (_MIG_GUIDE,)),
     Card("GH200", (96, 144), (_MIG_GUIDE, _GENMOL)),
     Card("B200", (180,), (_MIG_GUIDE,)),

@@ -30,7 +30,7 @@ def lint_outcomes(folder: Path, bypasses: list[Bypass], profiles: list[str]) -> 
         file.write_text(json.dumps(bypass.pod), encoding="utf-8")
     options = [argument for profile in profiles for argument in ("--profile", profile)]
     done = subprocess.run(
-        [sys.executable, "-m", "gpuward", "lint", "--format", "json", "--notes", *options, "."],
+        [sys.executable, "-m", "gpuward", "lint", "--output", "json", "--notes", *options, "."],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
         cwd=folder,
         capture_output=True,

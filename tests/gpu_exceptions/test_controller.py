@@ -27,8 +27,8 @@ from policies.gpu_exceptions import MAX_IN_NAMESPACE
 from policies.loading import PolicyError, load_policy
 from tests.testkit.policy_mistakes import POLICY_HEADER
 
-DELEGATED = """\
-delegatedExceptions:
+WITH_GPU_EXCEPTIONS = """\
+gpuExceptions:
   - {rules: [absurd-count], namespaces: "team-*", longestDays: 30, approval: none}
 """
 NOW = datetime.datetime(2030, 6, 15, 12, tzinfo=datetime.UTC)
@@ -61,7 +61,7 @@ class FakeCluster:
         self.failure: Exception | None = None
         self.status_failure: Exception | None = None
         self.refused: set[str] = set()
-        self.policy = load_policy(POLICY_HEADER + DELEGATED, "p.yaml")
+        self.policy = load_policy(POLICY_HEADER + WITH_GPU_EXCEPTIONS, "p.yaml")
         self.controller = ExceptionsController(
             self, lambda: self.policy, now=lambda: self.now, monotonic=lambda: self.now
         )
@@ -133,10 +133,10 @@ def test_the_file_comes_before_the_conditions_and_both_are_written_once(
         "reason": "Accepted",
         "message": "findings of absurd-count are accepted until 2030-06-20",
     }
-    assert (bad["status"], bad["reason"]) == ("False", "NotDelegated")
+    assert (bad["status"], bad["reason"]) == ("False", "NotAllowed")
     assert cluster.reconcile() == []
     samples = cluster.samples()
-    assert (samples["Accepted"], samples["NotDelegated"], samples["Ended"]) == (1, 1, 0)
+    assert (samples["Accepted"], samples["NotAllowed"], samples["Ended"]) == (1, 1, 0)
 
 
 def test_a_changed_spec_gets_a_new_condition(cluster: FakeCluster) -> None:
@@ -247,14 +247,14 @@ def test_the_controller_goes_by_the_last_policy_that_could_be_used(tmp_path: Pat
     file.write_text("broken: [")
     with pytest.raises(PolicyError):
         PolicySource(str(file)).load()
-    fallback.write_text(POLICY_HEADER + DELEGATED)
+    fallback.write_text(POLICY_HEADER + WITH_GPU_EXCEPTIONS)
     source = PolicySource(str(file), str(fallback))
-    assert source.load().delegations
+    assert source.load().gpu_exception_limits
     file.write_text(POLICY_HEADER)
-    assert not source.load().delegations
+    assert not source.load().gpu_exception_limits
     file.write_text("broken: [")
     with capture_logs() as log:
-        assert not source.load().delegations
+        assert not source.load().gpu_exception_limits
         source.load()
     assert [line["event"] for line in log] == ["policy refused"]
 
