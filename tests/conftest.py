@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.testkit.paths import ROOT
+from tests.testkit.settled_rules import choose_rules
 from tests.testkit.skipping import skip_missing
 
 # How long an example takes depends on the machine, and no test may depend on that.
@@ -23,6 +24,18 @@ pytest_plugins = (
     "tests.testkit.admission.registered_webhook",
     "tests.testkit.rule_coverage",
 )
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Choose the rules for the policies that a module makes when it is imported."""
+    if isinstance(collector, pytest.Module):
+        choose_rules(collector.path)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Choose the rules for the policies that a test makes."""
+    choose_rules(item.path)
 
 
 @pytest.fixture(autouse=True)

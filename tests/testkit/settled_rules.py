@@ -1,0 +1,51 @@
+"""Which rules act in a test: all of them, or those that tests about other subjects know.
+
+A rule that warns about every GPU pod would concern hundreds of tests that say what the linter
+prints, or what the webhook answers, about such a pod. So a rule acts only in the tests about the
+catalog, and in all others once `tests/data/settled_rules.txt` lists it. List a new rule there if a
+test outside of its cases is about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from policies import policy
+from rules.catalog.index import CATALOG
+from rules.rule import Rule
+from tests.testkit.paths import DATA, ROOT
+
+SETTLED = frozenset((DATA / "settled_rules.txt").read_text(encoding="utf-8").split())
+# Folders and modules in which every rule acts: they run over the cases of all rules, or say of each
+# rule what its module, its page or the public manifests must have.
+_ABOUT_THE_CATALOG = (
+    *("tests/rules/test_catalog", "tests/rules/test_fix_safety", "tests/rules/test_invariants"),
+    *("tests/rules/test_malformed", "tests/rules/test_messages", "tests/rules/test_object"),
+    *(
+        "tests/rules/test_platform_agents",
+        "tests/rules/test_refresh",
+        "tests/rules/test_robustness",
+    ),
+    *(
+        "tests/rules/test_update_cases",
+        "tests/policies/test_effective",
+        "tests/policies/test_policy",
+    ),
+    *("tests/lint/test_corpus", "tests/webhook/test_decision", "tests/cluster/test_match"),
+    *("tests/cluster/test_patches", "tests/release/test_doc"),
+)
+
+
+def rules_that_act(test: Path, catalog: Collection[Rule[Any]] = CATALOG) -> tuple[Rule[Any], ...]:
+    """The rules of `catalog` that act in the module `test`."""
+    name = test.relative_to(ROOT).as_posix() if test.is_relative_to(ROOT) else ""
+    if name.startswith(_ABOUT_THE_CATALOG):
+        return tuple(catalog)
+    return tuple(rule for rule in catalog if rule.name in SETTLED)
+
+
+def choose_rules(test: Path) -> None:
+    """Let policies have the rules that act in the module `test`."""
+    setattr(policy, "CATALOG", rules_that_act(test))  # noqa: B010  # it is no part of its interface
