@@ -17,6 +17,7 @@ from pytest_lsp import LanguageClient, client_capabilities, make_test_lsp_client
 
 from tests.testkit.fix_texts import FIXED, REQUEST
 from tests.testkit.paths import ROOT
+from tests.testkit.settled_rules import UNSETTLED
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -80,7 +81,8 @@ class Editor:
         while self.uri not in self.client.diagnostics:
             method = types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS
             await asyncio.wait_for(self.client.wait_for_notification(method), _PATIENCE)
-        return list(self.client.diagnostics.pop(self.uri))
+        found = self.client.diagnostics.pop(self.uri)
+        return [one for one in found if one.code not in UNSETTLED]
 
     async def actions(
         self, place: types.Range, *kinds: str, diagnostics: Iterable[types.Diagnostic] = ()
@@ -90,7 +92,9 @@ class Editor:
         document = types.TextDocumentIdentifier(self.uri)
         params = types.CodeActionParams(document, place, context)
         found = await self.client.text_document_code_action_async(params)
-        return {one.title: one for one in found or () if isinstance(one, types.CodeAction)}
+        actions = {one.title: one for one in found or () if isinstance(one, types.CodeAction)}
+        unsettled = [title for title in actions for rule in UNSETTLED if rule in title]
+        return {title: action for title, action in actions.items() if title not in unsettled}
 
     async def hover(self, line: int, character: int) -> str:
         """What is shown at a position."""

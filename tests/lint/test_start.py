@@ -62,7 +62,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
     file.write_text(POD, encoding="utf-8")
     command = [sys.executable, "-c", PROGRAM, str(file)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    status, modules, annotated_by_texts = json.loads(done.stdout)
+    status, modules, annotated_by_texts = json.loads(done.stdout.splitlines()[-1])
     assert status == 0
     return Start(set(modules), set(annotated_by_texts))
 

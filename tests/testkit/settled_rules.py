@@ -18,6 +18,8 @@ from rules.rule import Rule
 from tests.testkit.paths import DATA, ROOT
 
 SETTLED = frozenset((DATA / "settled_rules.txt").read_text(encoding="utf-8").split())
+UNSETTLED = frozenset(rule.name for rule in CATALOG) - SETTLED
+"""For tests that run gpuward as a program of its own, in which every rule acts."""
 # Folders and modules in which every rule acts: they run over the cases of all rules, or say of each
 # rule what its module, its page or the public manifests must have.
 _ABOUT_THE_CATALOG = (
@@ -31,7 +33,7 @@ _ABOUT_THE_CATALOG = (
     *(
         "tests/rules/test_update_cases",
         "tests/policies/test_effective",
-        "tests/policies/test_policy",
+        "tests/policies/test_policy.py",
     ),
     *("tests/lint/test_corpus", "tests/webhook/test_decision", "tests/cluster/test_match"),
     *("tests/cluster/test_patches", "tests/release/test_doc"),
