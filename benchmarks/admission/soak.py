@@ -3,7 +3,8 @@
 The requests are about pods that are fixed, refused, without GPUs and large, of ever new templates,
 and some are malformed. The certificate and the policy change after each round. At the end come the
 memory, descriptors and threads of the last tenth of the rounds, as multiples of the second tenth:
-in the first one caches fill. The exit status is 1 if one of them grew by more than a tenth.
+in the first one caches fill. The exit status is 1 if one of them grew by more than a tenth, if the
+server never took up a new certificate, or if the rounds are too few to compare.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import ssl
 import sys
 import tempfile
 import time
@@ -27,6 +29,8 @@ from certs.clock import utc_now
 
 ALLOWED_GROWTH = 1.1
 ROUND_SECONDS = 1  # for each kind of request
+# With fewer rounds the second tenth and the last one are not apart.
+MIN_ROUNDS = 4
 MALFORMED = (b"", b"[]", b"\xff" * 100, b"[" * 100_000, b'{"request": 1}')
 POLICIES = ("", "rules:\n  visible-devices-env: {action: warn}\n", "rules: [half written\n")
 NAMES = ("localhost", "127.0.0.1")
@@ -67,6 +71,8 @@ def _samples(
     """Send rounds of requests for so long, and return the usage after each."""
     pods: list[dict[str, Any]] = [gpu_pod(), large_gpu_pod(), unrelated_pod(), unrelated_pod(9_000)]
     samples: list[ResourceUsage] = []
+    served: set[str] = set()
+    host, port = server.address.rsplit(":", 1)
     policies = itertools.cycle(POLICIES)
     started = time.monotonic()
     print(f"{'seconds':>8} {'MB':>7} {'descriptors':>12} {'threads':>8}")
@@ -76,6 +82,7 @@ def _samples(
             client.closed(url, encoded(pod), connections=4, seconds=ROUND_SECONDS, mix=ALL_NEW)
         if wrong := [text[:20] for text in MALFORMED if server.status("/mutate/deny", text) != 400]:  # noqa: PLR2004
             sys.exit(f"answered otherwise than with 400: {wrong}")
+        served.add(ssl.get_server_certificate((host, int(port)), timeout=10))
         leaf = sign_leaf(new_authority(NAMES, utc_now()), NAMES, utc_now())
         _replace(certificate / "tls.key", leaf.key_pem)
         _replace(certificate / "tls.crt", leaf.certificate_pem)
@@ -84,6 +91,11 @@ def _samples(
         samples.append(now := _usage(server.process_id))
         figures = f"{now.kilobytes / 1024:7.1f} {now.descriptors:12} {now.threads:8}"
         print(f"{elapsed:8.0f} {figures}", flush=True)
+    if len(samples) < MIN_ROUNDS:
+        sys.exit(f"{len(samples)} rounds are too few to compare: give more --seconds")
+    if len(served) == 1:
+        sys.exit("the server served its first certificate to the end")
+    print(f"certificates served: {len(served)} in {len(samples)} rounds")
     return samples
 
 
@@ -93,7 +105,7 @@ def growth(samples: Sequence[ResourceUsage]) -> dict[str, float]:
     It compares medians, because large bodies use memory for a short time.
     """
     tenth = max(1, len(samples) // 10)
-    early, late = samples[tenth : 2 * tenth] or samples[:1], samples[-tenth:]
+    early, late = samples[tenth : 2 * tenth], samples[-tenth:]
     return {
         name: round(median(s[n] for s in late) / median(s[n] for s in early), 3)
         for n, name in enumerate(ResourceUsage._fields)
