@@ -37,6 +37,7 @@ COVERED = (
     traits.CUDA_IMAGE,
     traits.HOST_PATH,
     traits.GPU_KEY,
+    traits.OLD_GPU_KEY,
     traits.QUOTA,
     traits.DEVICE_CLAIM,
     traits.OBJECTS,
@@ -177,17 +178,24 @@ def _variables() -> Iterator[str]:
 
 
 def _keys(field: str) -> Iterator[str]:
-    keys = f"object.metadata.?{field}.orValue({{}})"
-    yield f"{keys}.size() > {MOST[field]}"
+    """Yield tests of the keys in `field`; at an update, also of those that it removes."""
+    most, is_update = MOST[field], 'request.operation == "UPDATE"'
+    keys, old_keys = (
+        f"{which}.metadata.?{field}.orValue({{}})" for which in ("object", "oldObject")
+    )
+    yield f"{keys}.size() > {most}"
+    yield f"{is_update} && {old_keys}.size() > {most}"
+    removed = f"({is_update} ? {old_keys}.filter(key, !(key in {keys})) : [])"
     words = traits.KEY_WORDS + (traits.ANNOTATION_WORDS if field == "annotations" else ())
     tests = [f"key.size() > {LONGEST['key']}", *_contains("key.lowerAscii()", words)]
-    if field == "labels":
-        yield f"{keys}.exists(key, {_any_of(tests)})"
-        return
-    entries = chain(_facts("fractions"), _facts("schedulers"))
-    known = {key for entry in entries for key in entry.get("annotations", ())}
-    tests += _matches("key", {key for key in known if not _contains_one(key, traits.KEY_WORDS)})
-    yield f"{keys}.exists(key, {_any_of(tests)}%annotations%)"
+    own = ""
+    if field == "annotations":
+        entries = chain(_facts("fractions"), _facts("schedulers"))
+        known = {key for entry in entries for key in entry.get("annotations", ())}
+        tests += _matches("key", {key for key in known if not _contains_one(key, words)})
+        own = "%annotations%"
+    exists = f"keys.size() > {most} || keys.exists(key, {_any_of(tests)}{own})"
+    yield f"[{keys}.map(key, key) + {removed}].exists(keys, {exists})"
 
 
 def _runtime_class() -> str:

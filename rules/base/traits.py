@@ -50,6 +50,7 @@ KNOWN_SHARE_POOLS = 1 << 35
 # Nor these: what the profile says of the nodes with GPUs.
 PROFILE_SCHEDULERS = 1 << 36  # who places pods on them
 PROFILE_ENFORCED_LABELS = 1 << 37  # labels that pods must demand
+OLD_GPU_KEY = 1 << 38  # nor this: before an update the pod had such a key as of GPU_KEY
 # Of objects as a whole (`workloads.object_kinds`). Traits of pods are below, these from here on.
 NODE = 1 << 40
 LIMIT_RANGE = 1 << 41
@@ -80,7 +81,10 @@ KEY_WORDS = ("gpu", "cdi", "device")
 OWN_PREFIX = "gpuward.io/"
 # Looked for in annotations: parts of the keys that schedulers of GPUs write
 # (`gpu.allocation_keys`), and of those by which containerd's injector mounts files.
-ANNOTATION_WORDS = ("bind-", "predicate-", "allocate", "assigned", "dsmlu", "mounts.n")
+ANNOTATION_WORDS = (
+    *("bind-", "predicate-", "allocate", "assigned", "dsmlu", "mounts.n"),
+    *("received-resource", "huawei.com/"),
+)
 # Looked for in names of variables, in upper case only.
 VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU")
 LD_PREFIX = "LD_"

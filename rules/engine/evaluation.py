@@ -17,7 +17,7 @@ from rules.engine.bounds import (
 from rules.engine.exceptions import ExceptionMatcher, Suppress
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.engine.trait_names import inventory_traits
-from rules.engine.traits import raw_traits, set_traits, traits_of
+from rules.engine.traits import old_metadata_traits, raw_traits, set_traits, traits_of
 from rules.finding import Finding
 from rules.gpu.components import is_component, is_mirror
 from rules.objects.kubernetes_objects import KubernetesObject
@@ -189,6 +189,7 @@ class Evaluation:
         self._request_context = context
         self._suppress = suppress
         self._common_traits = rule_set.profile_traits | inventory_traits(context.inventory)
+        self._common_traits |= old_metadata_traits(context.old_metadata)
         self._start(manifest)
 
     def _start(self, manifest: Json) -> None:

@@ -32,6 +32,7 @@ from rules.base.traits import (
     NODE_SELECTION,
     NVIDIA_CARD,
     ODD_AMOUNT,
+    OLD_GPU_KEY,
     OTHER_GPU_RESOURCE,
     OWN_PREFIX,
     POD_FIELD_TRAITS,
@@ -230,6 +231,13 @@ def _pod_metadata_traits(pod: Pod) -> int:
     if pod.metadata_traits is None:
         pod.metadata_traits = _metadata_traits(pod.metadata, pod.profile)
     return pod.metadata_traits
+
+
+def old_metadata_traits(metadata: Mapping[str, Any] | None) -> int:
+    """The trait of a pod that had this metadata before an update; `metadata` may be None."""
+    metadata = metadata or {}
+    keys = (*as_object(metadata.get("annotations")), *as_object(metadata.get("labels")))
+    return OLD_GPU_KEY if any(key_traits(key) for key in keys) else 0
 
 
 def _metadata_traits(metadata: Mapping[str, Any], profile: Profile) -> int:

@@ -1,15 +1,17 @@
-"""The annotations in which schedulers record which card a pod was given."""
+"""The annotations and labels by which schedulers and device plugins know who holds which card."""
 
 from rules.base.caching import cached_by_text
-from rules.base.words import matches
+from rules.base.words import matches, matches_any
 
-# Patterns of keys that only schedulers and device plugins write.
-ALLOCATION_KEYS = (
-    # ACK, and koordinator (koordinator-sh/koordinator apis/extension/device_share.go).
+# Patterns of annotations that only schedulers and device plugins write.
+ALLOCATION_ANNOTATIONS = (
+    # ACK, and koordinator (koordinator-sh/koordinator apis/extension/device_share.go and
+    # apis/extension/reservation.go).
     "ALIYUN_COM_GPU_MEM_*",
     "scheduler.framework.gpushare.*",
     "gpushare.alibabacloud.com/*",
     "scheduling.koordinator.sh/device-allocated*",
+    "scheduling.koordinator.sh/reservation-allocated",
     # HAMi (Project-HAMi/HAMi pkg/util/types.go), under another domain before version 2.3, and
     # Volcano's device plugin (Project-HAMi/volcano-vgpu-device-plugin, the same file in
     # pkg/plugin/vgpu).
@@ -32,10 +34,31 @@ ALLOCATION_KEYS = (
     *("metax-tech.com/gpu-devices-allocated", "mthreads.com/gpu-index", "BAIDU_COM_DEVICE_IDX"),
     *("CAMBRICON_DSMLU_PROFILE", "CAMBRICON_DSMLU_ASSIGHED", "CAMBRICON_DSMLU_ASSIGNED"),
     *("enflame.com/gcu-assigned*", "assigned-containers"),
+    # Ascend's cards, such as huawei.com/Ascend910, by Volcano and HAMi (volcano-sh/volcano
+    # pkg/scheduler/api/devices/ascend/mindcluster/ascend310p/vnpu/type.go).
+    *("huawei.com/Ascend*", "huawei.com/npu-core"),
+    # KAI's binder (kai-scheduler/KAI-Scheduler pkg/common/constants/constants.go,
+    # pkg/binder/binding/binder.go).
+    "received-resource-type",
+)
+# The same of labels: KAI's binder names the card that a pod shares by the first, several by the
+# second (pkg/common/resources/gpu_sharing.go).
+ALLOCATION_LABELS = ("runai-gpu-group", "runai-gpu-group/*")
+# Annotations by which a new pod asks for a part of a card, and by which the scheduler goes on
+# counting what the pod holds (kai-scheduler/KAI-Scheduler pkg/common/resources/gpu_sharing.go,
+# pkg/podgroupcontroller/controllers/resources; volcano-sh/volcano
+# pkg/scheduler/api/devices/nvidia/vgpu/utils.go).
+COUNTED_ANNOTATIONS = frozenset(
+    {"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "volcano.sh/vgpu-mode"}
 )
 
 
 @cached_by_text
-def is_allocation_key(key: str) -> bool:
+def is_allocation_annotation(key: str) -> bool:
     """Whether only schedulers and device plugins write the annotation `key`."""
-    return any(matches(pattern, key) for pattern in ALLOCATION_KEYS)
+    return any(matches(pattern, key) for pattern in ALLOCATION_ANNOTATIONS)
+
+
+def is_allocation_label(key: str) -> bool:
+    """Whether only schedulers write the label `key`."""
+    return matches_any(ALLOCATION_LABELS, key)

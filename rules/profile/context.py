@@ -17,6 +17,7 @@ class Context(NamedTuple):
     - `today`: the date by which exceptions expire, in UTC.
     - `namespace`: where objects go that name no namespace themselves.
     - `user`, `operation`: as the API server says them; None offline.
+    - `old_metadata`: at an update, the metadata of the pod as it was; else None.
     - `is_patch`: the manifest is a patch of another object, as in a kustomization.
     - `inventory`: what is known about other objects.
     - `profile`, `options`: added by the engine; the options are those of the rule that runs.
@@ -30,8 +31,10 @@ class Context(NamedTuple):
     options: Mapping[str, Any] = NO_OPTIONS
     is_patch: bool = False
     inventory: Inventory = EMPTY
+    old_metadata: Mapping[str, Any] | None = None
 
     def with_profile(self, profile: Profile, options: Mapping[str, Any] = NO_OPTIONS) -> "Context":
         """The same with a profile and options; twice as fast as `_replace`."""
         facts = (self.today, self.namespace, self.user, self.operation)
-        return Context(*facts, profile, options, self.is_patch, self.inventory)
+        others = (self.is_patch, self.inventory, self.old_metadata)
+        return Context(*facts, profile, options, *others)

@@ -16,6 +16,9 @@ from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.dry_runs import DryRuns, minor_version
 from tests.testkit.match_conditions.chart_condition import chart_condition
 from tests.testkit.match_conditions.padded_pods import (
+    COST_FACTOR,
+    COST_FACTOR_WITH_OWN_NAMES,
+    CUSTOM_PROFILE,
     PREFERENCES,
     PREFERRED,
     REQUIRED,
@@ -23,23 +26,17 @@ from tests.testkit.match_conditions.padded_pods import (
     largest_pod,
     node_affinity,
     pod_above_bound,
+    repeated,
 )
 from tests.testkit.match_conditions.padding import PADDED_PODS
 from tests.testkit.match_conditions.recorder import Recorder, registered_recorder
-from tools.match_conditions import LONGEST, MOST, MOST_OWN_NAMES, MOST_PREFERRED
+from tools.match_conditions import LONGEST, MOST, MOST_PREFERRED
 
 ACCEPTED, INVALID = (200, 201), 422
 PHASES = ("mutate", "validate")
 FAILED = "resulted in error"
 # Older releases drop a pod's claims before they ask the validating webhooks.
 CLAIMS_ARE_KEPT = 34
-# How many times the API server can evaluate the condition for the largest pod within its cost
-# limit: without custom names, and with as many of the most expensive kind as the chart adds.
-COST_FACTOR, COST_FACTOR_WITH_OWN_NAMES = 5, 2
-CUSTOM_PROFILE = {
-    "name": "own",
-    "alternativeVariables": [f"OUR_{n}_*" for n in range(MOST_OWN_NAMES)],
-}
 VISIBLE = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
 
 
@@ -52,11 +49,6 @@ def runs(api_server: Cluster) -> DryRuns:
 def recorder(api_server: Cluster, runs: DryRuns) -> Iterator[Recorder]:
     with registered_recorder(api_server, runs.namespace, {"default": chart_condition()}) as started:
         yield started
-
-
-def repeated(condition: str, times: int) -> str:
-    """The condition, evaluated `times` times if it does not hold."""
-    return f"{[0] * times}.exists(turn,\n{condition}\n)"
 
 
 def sent_names(recorder: Recorder, answers: dict[str, Response]) -> set[str]:

@@ -18,7 +18,7 @@ from rules.catalog.bypass import (
 )
 from rules.catalog.sharing import placement_label, reserved_gpushare_keys
 from rules.engine.fixing import check
-from rules.gpu.allocation_keys import ALLOCATION_KEYS
+from rules.gpu.allocation_keys import ALLOCATION_ANNOTATIONS
 from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
 from rules.gpu.visibility import CUDA_VERSION
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
@@ -92,7 +92,7 @@ def keys() -> Iterator[tuple[str, Any]]:
     annotations = [f"{cdi_annotation.PREFIX}x", nri_cdi_annotation.DOMAIN]
     annotations += [nri_cdi_annotation.FOR_POD, f"{nri_cdi_annotation.FOR_CONTAINER}main"]
     annotations += device_injector_annotation.DOMAINS
-    annotations += [pattern.replace("*", "x") for pattern in ALLOCATION_KEYS]
+    annotations += [pattern.replace("*", "x") for pattern in ALLOCATION_ANNOTATIONS]
     for raw in built_in().values():
         for fact in (*raw.get("fractions", ()), *raw.get("schedulers", ())):
             annotations += fact.get("annotations", ())

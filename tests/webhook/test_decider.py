@@ -145,18 +145,25 @@ def test_the_warning_names_the_remedy_where_nothing_is_fixed(
     assert names_remedy == (mode is Action.WARN)
 
 
-def test_mirror_pods_and_pods_being_deleted_are_never_changed() -> None:
+def test_mirror_pods_are_never_changed() -> None:
     mirror = copy.deepcopy(BYPASS_POD)
     mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash"}
-    deleted = copy.deepcopy(BYPASS_POD)
-    deleted["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
-    old = pod(container())
-    old["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
     assert is_silent(ADMISSION.mutate(mirror, user="system:node:gpu-1"))
     assert is_silent(ADMISSION.validate(mirror, user="system:node:gpu-1"))
     assert not ADMISSION.validate(mirror, user="alice").allowed, "anybody can write the annotation"
-    assert ADMISSION.validate(deleted, old) is IGNORED
-    assert not ADMISSION.validate(deleted).allowed, "a new pod cannot be in deletion"
+
+
+def test_a_pod_that_is_being_deleted_is_evaluated_as_it_keeps_its_gpu() -> None:
+    old = pod(container())
+    old["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+    old["metadata"]["finalizers"] = ["example.com/kept"]
+    forged = copy.deepcopy(old)
+    forged["metadata"]["annotations"] = {"hami.io/bind-phase": "success"}
+    assert not ADMISSION.validate(forged, old).allowed
+    assert not ADMISSION.validate(BYPASS_POD, old).allowed
+    released = copy.deepcopy(forged)
+    del released["metadata"]["finalizers"]
+    assert ADMISSION.validate(released, forged) is IGNORED, "what rules read stays as it was"
 
 
 @pytest.mark.parametrize("operation", ["DELETE", "CONNECT", "PATCH"])
@@ -711,9 +718,8 @@ def test_mutating_twice_is_mutating_once_even_with_a_sidecar_in_between(case: Ca
 @pytest.mark.parametrize("case", ALL, ids=[case.name for case in ALL])
 def test_a_case_gets_the_same_findings_at_admission_as_in_a_file(case: Case) -> None:
     decider, request = decider_and_request(case)
-    context = case.context._replace(
-        operation="CREATE", namespace=request.namespace, user=request.user, inventory=EMPTY
-    )
+    context = case.context._replace(namespace=request.namespace, user=request.user, inventory=EMPTY)
+    context = context._replace(operation="CREATE", old_metadata=None)
     in_a_file = check(request.object, case.rules, context).findings
     at_admission = decider.validate(request, Action.DENY, TODAY).findings
     assert [(f.rule, f.message, f.path) for f in at_admission] == [

@@ -219,7 +219,7 @@ def evaluate(request: AdmissionRequest, rules: RuleSet) -> EvaluationResult:
     else:
         result = check(request.object, rules, context, steps=steps)
     if request.old is not None and result.findings:
-        before = check(request.old, rules, context, steps=steps)
+        before = check(request.old, rules, context._replace(old_metadata=None), steps=steps)
         result.findings = introduced(result.findings, before.findings)
     return result
 

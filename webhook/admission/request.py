@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.engine.bounds import StepLimit
 from rules.finding import Action
+from rules.gpu.allocation_keys import is_allocation_label
 from rules.gpu.components import CONTROLLER_MANAGER
 from rules.inventory.inventory import Inventory
 from rules.profile.context import Context
@@ -60,11 +61,13 @@ class AdmissionRequest(NamedTuple):
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether an update changes neither spec nor annotations, so no way to a GPU is new."""
+        """Whether an update changes nothing but labels that no scheduler trusts."""
         if self.old is None or self.object.get("spec") != self.old.get("spec"):
             return False
         new, old = _metadata(self.object), _metadata(self.old)
-        return bool(new.get("annotations") == old.get("annotations"))
+        if new.get("annotations") != old.get("annotations"):
+            return False
+        return _allocation_labels(new) == _allocation_labels(old)
 
 
 def admission_request(
@@ -75,19 +78,36 @@ def admission_request(
     if mode is Action.OFF or review.operation not in OPERATIONS or not isinstance(raw, dict):
         return None
     is_new = review.operation == "CREATE"
-    # Anybody could write deletionTimestamp into a new object; the API server drops it there.
-    if not is_new and _metadata(review.old).get("deletionTimestamp"):
-        return None
+    if not is_new and review.is_pod and _same_pod(raw, as_object(review.old)):
+        return None  # such as one without a finalizer, which must always go
     operation: Literal["CREATE", "UPDATE"] = "CREATE" if is_new else "UPDATE"
     context = Context(today, review.namespace, review.user, operation, inventory=inventory)
     old = None if is_new else _with_kind(as_object(review.old), review)
     request = AdmissionRequest(review, _with_kind(raw, review), old, context, mode)
+    if request.is_pod and old is not None:
+        return request._replace(context=context._replace(old_metadata=_metadata(old)))
     if request.is_pod or request.is_namespace_limit:
         return request
     if _is_made_by_controller(request):
         return None
     # The user who applies a component's workload is not the one who will create its pods.
     return request._replace(context=context._replace(user=None))
+
+
+def _same_pod(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    """Whether an update leaves everything of a pod as it was that rules read.
+
+    A pod that is being deleted keeps its GPU until it has ended, so it is evaluated like any other.
+    """
+    if new.get("spec") != old.get("spec"):
+        return False
+    one, other = _metadata(new), _metadata(old)
+    return all(one.get(field) == other.get(field) for field in ("annotations", "labels"))
+
+
+def _allocation_labels(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    labels = as_object(metadata.get("labels"))
+    return {key: value for key, value in labels.items() if is_allocation_label(key)}
 
 
 def _is_made_by_controller(request: AdmissionRequest) -> bool:

@@ -2,24 +2,27 @@
 
 What it does
 ------------
-Finds annotations in which schedulers record which card a pod was given: those of ACK, HAMi (with
-its older releases and the device plugins of other makers that it writes for), koordinator,
-Tencent's gpu-manager and Volcano. Finds the environment variables of ACK that say the same, and
-`CGPU_DISABLE` with a value that switches cGPU off. In a container that requests a share of ACK, a
-prefix in `envFrom` that a key can complete to one of these variables counts too.
+Finds annotations and labels in which schedulers record which card a pod was given: those of ACK,
+HAMi (with its older releases and the device plugins of other makers that it writes for), KAI,
+koordinator, Tencent's gpu-manager and Volcano. Finds the environment variables of ACK that say the
+same, and `CGPU_DISABLE` with a value that switches cGPU off. In a container that requests a share
+of ACK, a prefix in `envFrom` that a key can complete to one of these variables counts too.
 
-Schedulers and device plugins write the annotations into pods that exist already. An update may
-therefore add or change them if its user is one of Kubernetes' own: a service account, a node, or
+Schedulers and device plugins write these keys into pods that exist already. An update may therefore
+add, change or remove them if its user is one of Kubernetes' own: a service account, a node, or
 another user whose name begins with `system:`. A service account of the pod's own namespace gets a
-warning. All other users are refused. The annotations of a pod that was read from a cluster are not
-checked.
+warning. All other users are refused. The same holds for annotations by which a new pod asks for a
+part of a card and by which its scheduler goes on counting, such as KAI's `gpu-fraction`: a new pod
+may have them, and nobody else may change them later. The keys of a pod that was read from a cluster
+are not checked.
 
 Why it matters
 --------------
 Schedulers and device plugins trust these keys. The device plugins of HAMi and Volcano look for the
 pod that they allocate for by annotations alone, and hand it the cards that another annotation
 lists: a pod with forged annotations gets cards that it did not ask for, and takes the place of the
-pod whose turn it was. The schedulers count such a pod on cards that it was never given.
+pod whose turn it was. The schedulers count such a pod on cards that it was never given. Where a key
+is changed or removed while the pod runs, they count its card as free, and give it to another pod.
 
 The rule only warns about prefixes such as `ALIYUN_`, which credentials have as well.
 
@@ -30,7 +33,7 @@ running pod what is wrong with the copy. There is no fix for a prefix.
 
 Options
 -------
-`writers`: the users who may add and change the annotations of existing pods, with `*` for any
+`writers`: the users who may write these keys into existing pods, with `*` for any
 text, such as `system:serviceaccount:volcano-system:*`. Everybody else is then refused, service
 accounts included. List the device plugin's account as well as the scheduler's. By default the list
 is empty, and the rule decides as described above: gpuward does not know where a scheduler runs.
@@ -39,21 +42,27 @@ References
 ----------
 - https://github.com/AliyunContainerService/gpushare-scheduler-extender
 - koordinator-sh/koordinator, `pkg/scheduler/plugins/ack/gpushare`
+- kai-scheduler/KAI-Scheduler, `pkg/common/resources/gpu_sharing.go`
 - Project-HAMi/HAMi, `pkg/util/util.go` (`GetPendingPod`), `pkg/device/nvidia/device.go`
 - Project-HAMi/volcano-vgpu-device-plugin, `pkg/plugin/vgpu/util/util.go` (`GetPendingPod`)
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from rules.base.json_values import as_text, display, remove
-from rules.base.traits import ALIYUN_PREFIX, GPU_KEY, GPU_VARIABLE
+from rules.base.json_values import as_object, as_text, display, remove
+from rules.base.traits import ALIYUN_PREFIX, GPU_KEY, GPU_VARIABLE, OLD_GPU_KEY
 from rules.base.words import matches_any
 from rules.finding import digest
-from rules.gpu.allocation_keys import is_allocation_key
+from rules.gpu.allocation_keys import (
+    COUNTED_ANNOTATIONS,
+    is_allocation_annotation,
+    is_allocation_label,
+)
 from rules.gpu.devices import Device, devices
 from rules.gpu.visibility import prefix_findings
 from rules.gpu.visibility_edits import remove_edits
+from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 SWITCH = "CGPU_DISABLE"
@@ -67,15 +76,18 @@ PREFIXES = (("ALIYUN_COM_GPU_MEM_*", "ALIYUN_COM_GPU_"), (SWITCH, "CGPU_"))
 VISIBLE = ("ALIYUN_COM_GPU_VISIBLE_DEVICES", "ALIYUN_COM_GPU_V")
 SWITCHED_ON = frozenset({"", "0", "false", "False", "FALSE"})
 OWN_USERS = "system:"
+FIELDS = {"annotations": is_allocation_annotation, "labels": is_allocation_label}
 
 
 def check(pod: Pod, context: Context) -> Findings:
-    """Yield each reserved annotation that the user may not write, and each reserved variable."""
+    """Yield each reserved key that the user may not write, and each reserved variable."""
     action = _action_for_writer(pod, context)
     if action is not Action.OFF:
-        for key, value in pod.annotations.items():
-            if is_allocation_key(key):
-                yield _annotation(pod, context, key, value)._replace(action=action)
+        for field, key, value in _reserved(pod.metadata):
+            yield _key(pod, context, field, key, value)._replace(action=action)
+        if context.old_metadata is not None:
+            for finding in _changes(pod, context.old_metadata):
+                yield finding._replace(action=action)
     for container in pod.containers:
         yield from _prefixes(container)
         if VARIABLES.isdisjoint(container.env):
@@ -84,6 +96,41 @@ def check(pod: Pod, context: Context) -> Findings:
             harmless = variable == SWITCH and container.value_of(SWITCH) in SWITCHED_ON
             if variable in VARIABLES and not harmless:
                 yield _finding(container, variable)
+
+
+def _reserved(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Each key that only schedulers write: its field, the key, and its value."""
+    for field, is_reserved in FIELDS.items():
+        for key, value in as_object(metadata.get(field)).items():
+            if is_reserved(key):
+                yield field, key, value
+
+
+def _changes(pod: Pod, old: Mapping[str, Any]) -> Findings:
+    """Yield what an update does to keys by which a scheduler counts what the pod holds."""
+    for field, key, _ in _reserved(old):
+        if key not in as_object(pod.metadata.get(field)):
+            fault = "is removed, although it tells the scheduler which GPU the pod holds"
+            yield _change(pod, field, key, fault)
+    if pod.scheduler == DEFAULT_SCHEDULER:
+        return  # which knows no such annotations
+    before = as_object(old.get("annotations"))
+    for key in sorted(COUNTED_ANNOTATIONS):
+        if before.get(key) != pod.annotations.get(key):
+            fault = "changes, although the scheduler counts by it what the pod holds"
+            yield _change(pod, "annotations", key, fault)
+
+
+_NOUNS = {"annotations": "annotation", "labels": "label"}
+
+
+def _change(pod: Pod, field: str, key: str, fault: str) -> Finding:
+    return Finding(
+        path=(*pod.metadata_path, field, key),
+        key=f"{field}.{key} changed",
+        message=f"the {_NOUNS[field]} {display(key)} {fault}",
+        help="leave it as it is while the pod exists; for another share, create another pod",
+    )
 
 
 def _prefixes(container: Container) -> Findings:
@@ -118,16 +165,17 @@ def _action_for_writer(pod: Pod, context: Context) -> Action:
     return Action.OFF if user.startswith(OWN_USERS) else Action.DENY
 
 
-def _annotation(pod: Pod, context: Context, key: str, value: Any) -> Finding:
-    path = (*pod.metadata_path, "annotations", key)
-    identity = f"annotations.{key}"
-    message = f"the annotation {display(key)} is the scheduler's: it tells who holds which GPU"
+def _key(pod: Pod, context: Context, field: str, key: str, value: Any) -> Finding:
+    path = (*pod.metadata_path, field, key)
+    identity = f"{field}.{key}"
+    noun = _NOUNS[field]
+    message = f"the {noun} {display(key)} is the scheduler's: it tells who holds which GPU"
     advice = "remove it: the scheduler writes its own"
     if context.operation == "UPDATE" and pod.object.kind == "Pod":
         # A changed value is a new fault, so the value is part of the identity.
         identity += f"={digest(as_text(value))[:16]}"
         advice = "leave it to the scheduler; the option `writers` names who may write it"
-    fix = Fix("remove the annotation", (remove(path),))
+    fix = Fix(f"remove the {noun}", (remove(path),))
     return Finding(path=path, key=identity, message=message, help=advice, fix=fix)
 
 
@@ -149,5 +197,9 @@ def _finding(container: Container, variable: str) -> Finding:
 
 
 RULE = define_rule(
-    check, action=Action.DENY, since="0.1", needs=(GPU_KEY | GPU_VARIABLE,), options={"writers": ()}
+    check,
+    action=Action.DENY,
+    since="0.1",
+    needs=(GPU_KEY | GPU_VARIABLE | OLD_GPU_KEY,),
+    options={"writers": ()},
 )

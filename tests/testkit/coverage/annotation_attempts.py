@@ -13,6 +13,8 @@ from tests.testkit.end_to_end.steps import api_path
 
 ALLOCATED = "hami.io/vgpu-devices-allocated"
 OTHER_ACCOUNT = "system:serviceaccount:hami-system:hami-scheduler"
+KAI_BINDER = "system:serviceaccount:kai-scheduler:binder"
+KAI_CARD = "runai-gpu-group"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 
 
@@ -55,6 +57,39 @@ def after_the_scheduler(environment: Environment, value: str | None) -> Response
     return annotate(environment.plane, environment.namespace, value)
 
 
+def change_metadata(environment: Environment, change: dict[str, Any], user: str = "") -> Response:
+    """Change the metadata of the pod as `user`, by default the administrator."""
+    headers = {"Impersonate-User": user, "Impersonate-Group": "system:masters"} if user else {}
+    path = api_path("Pod", environment.namespace, "trainer")
+    return environment.plane.request("PATCH", path, {"metadata": change}, headers, STRATEGIC_MERGE)
+
+
+def after_the_binder(environment: Environment, change: dict[str, Any]) -> Response:
+    """Change the metadata of a pod with a part of a card, which KAI's binder has labelled."""
+    manifest = pod(container(), schedulerName="kai-scheduler")
+    manifest["metadata"]["annotations"] = {"gpu-fraction": "0.9"}
+    assert create(environment.plane, environment.namespace, manifest).status == 201
+    label = {"labels": {KAI_CARD: "one"}}
+    assert change_metadata(environment, label, KAI_BINDER).status == 200
+    return change_metadata(environment, change)
+
+
+def while_deleted(environment: Environment) -> Response:
+    """Write the annotation into a pod that is being deleted; the pod can be released later."""
+    plane, namespace = environment.plane, environment.namespace
+    manifest = pod(container())
+    manifest["metadata"]["finalizers"] = ["example.com/kept"]
+    assert create(plane, namespace, manifest).status == 201
+    path = api_path("Pod", namespace, "trainer")
+    assert plane.request("DELETE", path).status == 200
+    answer = annotate(plane, namespace)
+    released = change_metadata(
+        environment, {"$deleteFromPrimitiveList/finalizers": ["example.com/kept"]}
+    )
+    assert released.status == 200, released.body
+    return answer
+
+
 def bind(environment: Environment) -> Response:
     """Bind a pod to a node; the API server copies the annotations of a binding into the pod."""
     plane, namespace = environment.plane, environment.namespace
@@ -83,6 +118,11 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     "update-scheduler-annotation": as_user,
     "update-changed-annotation": lambda e: after_the_scheduler(e, "GPU-1"),
     "update-removed-annotation": lambda e: after_the_scheduler(e, None),
+    "update-removed-label": lambda e: after_the_binder(e, {"labels": {KAI_CARD: None}}),
+    "update-lowered-fraction": lambda e: after_the_binder(
+        e, {"annotations": {"gpu-fraction": "0.01"}}
+    ),
+    "update-while-deleted": while_deleted,
     "update-by-own-account": lambda e: as_user(e, f"system:serviceaccount:{e.namespace}:default"),
     "update-by-other-account": lambda e: as_user(e, OTHER_ACCOUNT),
     "status-annotation": through_status,

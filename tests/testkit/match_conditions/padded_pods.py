@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.testkit.admission.reviews import pod
-from tools.match_conditions import LONGEST, MOST, MOST_PREFERRED
+from tools.match_conditions import LONGEST, MOST, MOST_OWN_NAMES, MOST_PREFERRED
 
 # A node label whose values the condition reads, and a value that means no GPU.
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
@@ -15,6 +15,18 @@ SPREADS = "topologySpreadConstraints"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 PREFERENCES = "preferred "
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+# How many times the API server can evaluate the condition for the largest pod within its cost
+# limit: without custom names, and with as many of the most expensive kind as the chart adds.
+COST_FACTOR, COST_FACTOR_WITH_OWN_NAMES = 5, 2
+CUSTOM_PROFILE = {
+    "name": "own",
+    "alternativeVariables": [f"OUR_{n}_*" for n in range(MOST_OWN_NAMES)],
+}
+
+
+def repeated(condition: str, times: int) -> str:
+    """The condition, evaluated `times` times if it does not hold."""
+    return f"{[0] * times}.exists(turn,\n{condition}\n)"
 
 
 def key(number: int, more: int = 0) -> str:
