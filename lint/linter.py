@@ -10,7 +10,13 @@ from typing import NamedTuple, Protocol
 
 from lint.evaluation import EvaluatedDocument, Evaluator, Item, Suggest
 from lint.preview import Preview, add_preview
-from lint.remarks import check_gpu_exceptions, exception_remarks, remarks, unread_requests
+from lint.remarks import (
+    check_gpu_exceptions,
+    exception_remarks,
+    excuses,
+    remarks,
+    unread_requests,
+)
 from policies.policy import Policy
 from reports.findings import RULES, SuppressedFinding, locate_finding
 from reports.owners import Owners
@@ -200,5 +206,6 @@ class Linter:
             results.suppressed_findings.append(SuppressedFinding(located, reason))
         results.not_evaluated += unread_parts(file, document, result)
         results.remarks += remarks(file, document, item.comments, RULE_NAMES)
+        results.remarks += excuses(file, document, result)
         if len(listed) > 1 or not result.pods:
             results.remarks += unread_requests(file, document, self._rules.profile)

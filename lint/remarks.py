@@ -12,6 +12,7 @@ from policies.exceptions import GPU_EXCEPTION_API, GPU_EXCEPTION_KIND
 from policies.policy import Policy
 from reports.results import Remark, Results
 from rules.base.json_values import Path, as_object, as_text, display
+from rules.engine.evaluation import EvaluationResult
 from rules.engine.rule_set import PolicyException
 from rules.profile.context import Context
 from rules.profile.profile import Profile
@@ -44,6 +45,15 @@ def unread_requests(file: File, document: Document, profile: Profile) -> Iterato
             f"{display(resource)} is in a kind in which gpuward finds no pod: "
             "the pods that its controller makes are evaluated only at admission"
         )
+        yield Remark("note", file.source.name, span.line, span.column, message)
+
+
+def excuses(file: File, document: Document, result: EvaluationResult) -> Iterator[Remark]:
+    """The components of the GPU platform, for which rules are not run."""
+    for path, rules in result.excused:
+        span = file.locate(document, path)
+        what = f"does not run {', '.join(rules)}" if rules else "runs no rule"
+        message = f"gpuward {what} for this pod, because it is a component of the GPU platform"
         yield Remark("note", file.source.name, span.line, span.column, message)
 
 

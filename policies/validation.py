@@ -14,7 +14,7 @@ from policies.exceptions import exception_problems, gpu_exception_limit_problems
 from policies.policy import parse_version
 from policies.problems import Problem, schema_problems, suggestion
 from rules.all_rules import ALL_RULES
-from rules.base.json_values import Path, display
+from rules.base.json_values import Path, as_object, display
 from rules.catalog.index import CATALOG
 from rules.rule import Rule
 
@@ -57,6 +57,7 @@ def find_problems(raw: Any) -> Iterator[Problem]:
         yield from _bad_catalog(raw.get("catalog"))
         yield from _bad_rules(raw.get("rules", {}))
         yield from _bad_images(raw)
+        yield from _bad_components(raw.get("profiles", ()))
         for index, exception in enumerate(raw.get("exceptions", [])):
             yield from exception_problems(exception, ("exceptions", index))
         protected = {
@@ -97,6 +98,15 @@ def _bad_rules(rules: Mapping[str, Any]) -> Iterator[Problem]:
             elif not _same_type(value, known[option]):
                 expected = _OPTION_TYPES.get(type(known[option]), "a number")
                 yield path, f"the option {option!r} should be {expected} and is {display(value)}"
+
+
+def _bad_components(profiles: Any) -> Iterator[Problem]:
+    for index, profile in enumerate(profiles):
+        for number, component in enumerate(as_object(profile).get("components", ())):
+            for position, name in enumerate(component.get("rules", ())):
+                if name not in _RULES:
+                    path = ("profiles", index, "components", number, "rules", position)
+                    yield path, f"there is no rule {name!r}{suggestion(name, _RULES)}"
 
 
 def _bad_images(raw: Mapping[str, Any]) -> Iterator[Problem]:

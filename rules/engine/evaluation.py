@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.caching import cached_property
-from rules.base.json_values import Json, as_object
+from rules.base.json_values import Json, Path, as_object
 from rules.base.traits import satisfies
 from rules.engine.bounds import (
     STEPS_OF_A_POD,
@@ -19,7 +19,7 @@ from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.engine.trait_names import inventory_traits
 from rules.engine.traits import old_metadata_traits, raw_traits, set_traits, traits_of
 from rules.finding import Finding
-from rules.gpu.components import is_component, is_mirror
+from rules.gpu.components import component_of, is_mirror
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.object_ref import object_ref
 from rules.objects.pod import Pod, set_circumstances
@@ -50,7 +50,9 @@ class EvaluationResult:
     - `excepted`: the rule of each finding that an exception of the policy accepts.
     - `suppressed`: how many findings were suppressed.
     - `pods`: how many pods the manifest holds; `components`: how many of them are components of
-      the GPU platform, which no rule is run for.
+      the GPU platform for which no rule is run.
+    - `excused`: for each component the path of its spec, and the rules that are not run; none if
+      no rule is run.
     - `other_objects`: how many objects it holds that are no pods, and that rules are about.
     - `by_subject`: what each rule has said about each subject, before exceptions and the like.
     """
@@ -63,6 +65,7 @@ class EvaluationResult:
         self.suppressed = 0
         self.pods = 0
         self.components = 0
+        self.excused: list[tuple[Path, tuple[str, ...]]] = []
         self.other_objects = 0
         self.used_exceptions: set[PolicyException] = set()
         self.by_subject: Sequence[Mapping[str, RuleFindings]] = ()
@@ -110,8 +113,11 @@ def check_subject(
     rule = active.rule
     if not isinstance(subject, rule.subject):
         return NOTHING
-    if rule.needs_resources and isinstance(subject, Pod) and subject.layout.gpu_field:
-        return NOTHING
+    if isinstance(subject, Pod):
+        if rule.needs_resources and subject.layout.gpu_field:
+            return NOTHING
+        if rule.name in subject.excused_rules and active.suppressible:
+            return NOTHING
     limit.take(steps)
     results = subject.results_by_rule
     earlier = results.earlier.get(rule.name) if isinstance(results, ResultsByRule) else None
@@ -263,9 +269,14 @@ class Evaluation:
         if not isinstance(subject, Pod):
             return True
         set_circumstances(subject, self._request_context)
-        subject.is_component = is_component(subject, self._request_context)
-        self.result.components += subject.is_component
-        return not (subject.is_component or is_mirror(subject, self._request_context))
+        component = component_of(subject, self._request_context)
+        if component is not None:
+            subject.is_component, subject.excused_rules = True, frozenset(component.rules)
+            self.result.components += not component.rules
+            self.result.excused.append((subject.path, component.rules))
+            if not component.rules:
+                return False
+        return not is_mirror(subject, self._request_context)
 
     @property
     def by_subject(self) -> list[Mapping[str, RuleFindings]]:
@@ -285,7 +296,7 @@ class Evaluation:
             return
         self.result = EvaluationResult()
         self.result.pods, self.result.components = previous.pods, previous.components
-        self.result.other_objects = previous.other_objects
+        self.result.other_objects, self.result.excused = previous.other_objects, previous.excused
         self._superseded = set()
         self._exceptions = self._exception_matcher()
         for subject, _, _ in self._subjects if edited_by else ():

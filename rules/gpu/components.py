@@ -31,30 +31,41 @@ _REPLICA_SET_CONTROLLER = "system:serviceaccount:kube-system:replicaset-controll
 _KUBELETS = "system:node:"
 
 
-def is_component(pod: Pod, context: Context) -> bool:
-    """Whether `pod` is a component of the GPU platform, which no rule checks.
+def component_of(pod: Pod, context: Context) -> Component | None:
+    """The component of the GPU platform that `pod` is: all rules or some are not run for it.
 
-    The profile lists components by namespace and service account. At admission the user must also
-    be the DaemonSet controller or one of the component's `creators`. In a file nobody creates the
-    pod, so it must be in a DaemonSet or, as a running pod, come from one, or the component must
-    have `creators` who may make such an object. A pod in a custom resource is never a component,
-    because it may be created in another namespace than the resource.
+    The profile lists components by namespace and service account, and some by their images. At
+    admission the user must also be one of the component's `creators`, by default the DaemonSet
+    controller. In a file nobody creates the pod, so it must be in a DaemonSet or, as a running pod,
+    come from one, unless the component has `creators` who may make such an object. A pod in a
+    custom resource is never a component, because it may be created in another namespace than the
+    resource.
     """
     if pod.object.group not in BUILT_IN_GROUPS:
+        return None
+    known = (c for c in pod.profile.components_in(pod.object.namespace) if _is(c, pod, context))
+    return min(known, key=lambda component: len(component.rules), default=None)
+
+
+def _is(component: Component, pod: Pod, context: Context) -> bool:
+    if not matches_any(component.service_accounts, pod.service_account):
         return False
-    return any(
-        matches_any(c.service_accounts, pod.service_account) and _may_create(c, pod, context.user)
-        for c in pod.profile.components_in(pod.object.namespace)
-    )
+    images = component.images
+    if images and not all(matches_any(images, container.image) for container in pod.containers):
+        return False
+    return _may_create(component, pod, context.user)
 
 
 def _may_create(component: Component, pod: Pod, user: str | None) -> bool:
-    if user is None:
-        is_daemon = pod.is_daemon and (pod.exists or pod.object.kind == "DaemonSet")
-        if pod.object.kind in {"Deployment", "ReplicaSet"}:
-            return _REPLICA_SET_CONTROLLER in component.creators
-        return is_daemon or any(c != _REPLICA_SET_CONTROLLER for c in component.creators)
-    return user in (*DAEMON_SET_CONTROLLERS, *component.creators)
+    creators = component.creators or DAEMON_SET_CONTROLLERS
+    if user is not None:
+        return user in creators
+    if pod.object.kind in {"Deployment", "ReplicaSet"}:
+        return _REPLICA_SET_CONTROLLER in creators
+    is_daemon = pod.is_daemon and (pod.exists or pod.object.kind == "DaemonSet")
+    if is_daemon or not component.creators:
+        return is_daemon and not {*DAEMON_SET_CONTROLLERS}.isdisjoint(creators)
+    return any(c not in (*DAEMON_SET_CONTROLLERS, _REPLICA_SET_CONTROLLER) for c in creators)
 
 
 def is_made_by_daemon_set(pod: Pod, context: Context) -> bool:

@@ -64,7 +64,7 @@ GIVEN_TO_CONTAINER = frozenset(
 GIVEN_TO_POD = frozenset(
     {
         *("object", "profile", "spec", "path", "metadata", "metadata_path", "stable_path"),
-        *("layout", "exists", "is_partial", "is_component", "has_status", "steps"),
+        *("layout", "exists", "is_partial", "is_component", "excused_rules", "has_status", "steps"),
         *("owner_labels", "results_by_rule"),
     }
 )

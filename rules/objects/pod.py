@@ -68,8 +68,9 @@ class Pod:
         # Whether the pod was created before, so that its node is no wish; whether the rest of it is
         # elsewhere, so that nothing can be said to be missing. `circumstances` sets both.
         self.exists = self.is_partial = self.has_status = False
-        # Whether the pod is one of the GPU platform itself; set by `engine.evaluation`.
-        self.is_component = False
+        # Whether the pod is one of the GPU platform itself, and the rules that are therefore not
+        # run; set by `engine.evaluation`.
+        self.is_component, self.excused_rules = False, frozenset[str]()
         self.results_by_rule: dict[str, Any] = {}
         """What each rule has said about this view, filled by `engine.evaluation`."""
 

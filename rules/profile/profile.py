@@ -104,12 +104,16 @@ class Component(NamedTuple):
     """Pods of the GPU platform itself: device plugins, exporters, validators.
 
     Known by namespace *and* service account, which tenants cannot choose freely. At
-    admission the creator counts too: the DaemonSet controller or one of `creators`.
+    admission the creator counts too: one of `creators`, by default the DaemonSet controller.
+    If there are `images`, each container must have one of them. If there are `rules`, only these
+    are not run, unless the policy says that nobody may suppress them.
     """
 
     namespaces: tuple[str, ...]
     service_accounts: tuple[str, ...]
     creators: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
 
 
 class InjectedReference(NamedTuple):

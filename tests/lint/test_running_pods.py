@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -177,6 +178,47 @@ def test_a_running_component_is_known_by_its_owner(command: LintCommand) -> None
     del pod["metadata"]["uid"]
     done = command.json("-", stdin=listed(pod))
     assert done.status == 1, "in a file, anybody may write an owner"
+
+
+def exporter(image: str, volumes: list[dict[str, Any]]) -> str:
+    """The DaemonSet of dcgm-exporter in a namespace where others may create DaemonSets as well."""
+    container = {
+        "name": "exporter",
+        "image": image,
+        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],
+        "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}},
+        "volumeMounts": [{"name": volume["name"], "mountPath": "/x"} for volume in volumes],
+    }
+    spec = {
+        "serviceAccountName": "my-dcgm-exporter",
+        "nodeSelector": {"nvidia.com/gpu.present": "true"},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "containers": [container],
+        "volumes": volumes,
+    }
+    metadata = {"name": "exporter", "namespace": "monitoring"}
+    whole = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}
+    return json.dumps({**whole, "spec": {"template": {"spec": spec}}})
+
+
+def test_an_exporter_among_others_is_excused_from_what_it_needs_alone(
+    command: LintCommand, tmp_path: Path
+) -> None:
+    image = "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.1-4.8.0-ubuntu22.04"
+    resources = {"name": "pods", "hostPath": {"path": "/var/lib/kubelet/pod-resources"}}
+    needed = exporter(image, [resources])
+    assert command.json("-", stdin=needed).found == {}
+    (remark,) = command.json("--notes", "-", stdin=needed).report["remarks"]
+    assert "does not run visible-devices-env" in remark["message"]
+    assert "it is a component of the GPU platform" in remark["message"]
+    node = {"name": "node", "hostPath": {"path": "/"}}
+    assert command.json("-", stdin=exporter(image, [node])).found == {"device-hostpath": "error"}
+    foreign = command.json("-", stdin=exporter("example.com/dcgm-exporter:1", []))
+    assert foreign.found == {"visible-devices-env": "error", "sys-admin-gpu": "error"}
+    policy = tmp_path / "gpuward.yaml"
+    policy.write_text("apiVersion: gpuward.io/v1\nkind: Policy\nextends: [strict]\n")
+    strict = command.json("--policy", str(policy), "-", stdin=needed)
+    assert {"visible-devices-env", "sys-admin-gpu"} <= strict.found.keys()
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Deployment", "Job"])

@@ -37,7 +37,8 @@ from webhook.admission.enforcement import FIXED_ANNOTATION
 
 CONTEXT = Context(TODAY, operation="CREATE")
 CONTROLLER = DAEMON_SET_CONTROLLERS[0]
-PROFILE = Profile("p", components=(Component(("system",), ("agent",), ("operator",)),))
+CREATORS = (*DAEMON_SET_CONTROLLERS, "operator")
+PROFILE = Profile("p", components=(Component(("system",), ("agent",), CREATORS),))
 
 Check = Callable[[Any, Context], Iterable[Finding]]
 
@@ -749,6 +750,52 @@ def test_mirror_pods_and_components_are_not_evaluated(
     assert (result.pods, result.findings == []) == (1, is_skipped)
     fixed = fix(manifest, rules, context)
     assert (fixed.manifest is manifest) is is_skipped
+
+
+@pytest.mark.parametrize(
+    ("one", "user", "expected"),
+    [
+        (Component(("system",), ("agent",)), CONTROLLER, []),
+        (Component(("system",), ("agent",)), "operator", ["r", "s"]),
+        # Creators take the place of the DaemonSet controller.
+        (Component(("system",), ("agent",), ("operator",)), "operator", []),
+        (Component(("system",), ("agent",), ("operator",)), CONTROLLER, ["r", "s"]),
+        (Component(("system",), ("agent",), images=("example.com/agent:*",)), CONTROLLER, []),
+        (Component(("system",), ("agent",), images=("example.com/x:*",)), CONTROLLER, ["r", "s"]),
+        (Component(("system",), ("agent",), rules=("r",)), CONTROLLER, ["s"]),
+        (Component(("system",), ("agent",), rules=("r",)), "operator", ["r", "s"]),
+    ],
+)
+def test_a_component_may_be_narrowed_to_creators_images_and_rules(
+    one: Component, user: str, expected: list[str]
+) -> None:
+    manifest = component()
+    manifest["spec"]["containers"][0]["image"] = "example.com/agent:1"
+    rules = (active("r", find_field("a")), active("s", find_field("a")))
+    rule_set = RuleSet(rules, Profile("p", components=(one,)))
+    result = check(manifest, rule_set, CONTEXT._replace(user=user))
+    assert [finding.rule for finding in result.findings] == expected
+    assert result.components == (not expected)
+    assert result.excused == ([(("spec",), one.rules)] if len(expected) < len(rules) else [])
+
+
+def test_every_container_of_a_component_needs_one_of_its_images() -> None:
+    manifest = component()
+    manifest["spec"]["containers"] = [
+        {"name": "agent", "image": "example.com/agent:1", "a": 1},
+        {"name": "other", "image": "example.com/other:1", "a": 1},
+    ]
+    one = Component(("system",), ("agent",), images=("example.com/agent:*",))
+    rule_set = RuleSet((active("r", find_field("a")),), Profile("p", components=(one,)))
+    result = check(manifest, rule_set, CONTEXT._replace(user=CONTROLLER))
+    assert [finding.container_name for finding in result.findings] == ["agent", "other"]
+
+
+def test_a_rule_that_nobody_may_suppress_is_run_for_a_component_with_rules() -> None:
+    one = Component(("system",), ("agent",), rules=("r",))
+    strict = active("r", find_field("a"))._replace(suppressible=False)
+    rule_set = RuleSet((strict,), Profile("p", components=(one,)))
+    assert check(component(), rule_set, CONTEXT._replace(user=CONTROLLER)).findings
 
 
 def test_the_namespace_of_the_request_counts_where_the_object_names_none() -> None:

@@ -303,7 +303,7 @@ class HeadTexts:
         return {k: v for k, v in texts.items() if may_be_read[k] or k == FIXED_ANNOTATION}
 
 
-# Which images exceptions, and rules about every image, tell apart.
+# Which images exceptions, components and rules about every image tell apart.
 
 # More take longer to compare with a new image than its pod takes to be evaluated.
 _MAX_PATTERNS = 100
@@ -324,7 +324,9 @@ class ImagePatterns(BoundedCache[str, tuple[str, ...]]):
 
     def __missing__(self, namespace: str) -> tuple[str, ...]:
         """The patterns for a new `namespace`."""
-        patterns = union(e.images for e in self._rules.exceptions_in(namespace))
+        images = [exception.images for exception in self._rules.exceptions_in(namespace)]
+        images += [one.images for one in self._rules.profile.components_in(namespace)]
+        patterns = union(images)
         if self._tells_all_apart or len(patterns) > _MAX_PATTERNS:
             patterns = _EVERY_IMAGE
         return self.store(namespace, patterns)

@@ -125,8 +125,9 @@ _NOUNS = {"annotations": "annotation", "labels": "label"}
 
 
 def _change(pod: Pod, field: str, key: str, fault: str) -> Finding:
+    path = (*pod.metadata_path, field)
     return Finding(
-        path=(*pod.metadata_path, field, key),
+        path=(*path, key) if field in pod.metadata else path,
         key=f"{field}.{key} changed",
         message=f"the {_NOUNS[field]} {display(key)} {fault}",
         help="leave it as it is while the pod exists; for another share, create another pod",
