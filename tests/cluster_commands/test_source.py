@@ -211,15 +211,18 @@ def test_a_real_api_server_lists_the_same(api_server: Cluster, tmp_path: Path) -
         for name in names:
             spec = {"containers": [{"name": "main", "image": "example/x"}]}
             path = f"/api/v1/namespaces/{namespace}/pods"
-            api_server.create(path, {"metadata": {"name": name}, "spec": spec})
+            metadata = {"name": name, "labels": {"test": "listing"}}
+            api_server.create(path, {"metadata": metadata, "spec": spec})
     source = open_source(parse("--kubeconfig", str(api_server.kubeconfig)))
     assert isinstance(source, ApiServerSource)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "_PAGE", 4)
         patched.setattr(module, "_MAX_BYTES", 9_000)  # so that pages become smaller on the way
         found = [*source.list(PODS, namespaces[0])]
-        everywhere = [*source.list(PODS)]
-    written = json.loads(api_server.kubectl("get", "pods", "-A", "-o", "json").stdout)["items"]
+        # Not the pods of other tests: one of those may be larger than the bound
+        everywhere = [*source.list(PODS, labels="test=listing")]
+    command = ("get", "pods", "-A", "-l", "test=listing", "-o", "json")
+    written = json.loads(api_server.kubectl(*command).stdout)["items"]
     places = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in everywhere]
     assert places == [(p["metadata"]["namespace"], p["metadata"]["name"]) for p in written]
     assert [pod["metadata"]["name"] for pod in found] == names
