@@ -36,6 +36,7 @@ COVERED = (
     traits.GPU_VARIABLE,
     traits.CUDA_IMAGE,
     traits.HOST_PATH,
+    traits.DEVICE_LIST,
     traits.GPU_KEY,
     traits.OLD_GPU_KEY,
     traits.QUOTA,
@@ -59,13 +60,13 @@ OPTIONS = frozenset(
 # The API server stops a condition that becomes too expensive, which is an error: with failurePolicy
 # Ignore, a padded pod would bypass gpuward. So the condition sends every pod that has more of
 # something than MOST, or a text of more characters than LONGEST.
-MOST = {"containers": 64, "variables": 500, "sources": 100, "volumes": 200}
+MOST = {"containers": 64, "variables": 500, "sources": 100, "mounts": 200, "volumes": 200}
 MOST |= {"annotations": 150, "labels": 150, "nodeSelector": 50}
 MOST |= {"terms": 50, "expressions": 50, "values": 300}
 MOST |= {"topologySpreadConstraints": 20, "podAffinity": 20, "tolerations": 20}
 # Of the preferred node affinity, which is read in privileged pods only.
 MOST_PREFERRED = {"terms": 5, "expressions": 5, "values": 20}
-LONGEST = {"variable": 100, "key": 100, "value": 63, "image": 256}
+LONGEST = {"variable": 100, "key": 100, "value": 63, "image": 256, "mount": 100}
 # How many names the profiles in the chart's values may add to the condition. With more, the chart
 # writes no condition.
 MOST_OWN_NAMES = 50
@@ -84,6 +85,7 @@ HOST_PROCESS = "?securityContext.?windowsOptions.?hostProcess.orValue(false)"
 SPREADS = "object.spec.?topologySpreadConstraints.orValue([])"
 NEAR = f"object.spec.?affinity.?podAffinity.?{REQUIRED}.orValue([])"
 ENV, ENV_FROM = "container.?env.orValue([])", "container.?envFrom.orValue([])"
+MOUNTS = "container.?volumeMounts.orValue([])"
 EXPRESSIONS = "term.?matchExpressions.orValue([])"
 
 
@@ -136,7 +138,8 @@ def _containers() -> Iterator[str]:
     yield f"containers.size() > {MOST['containers']}"
     yield f"containers.map(container, {ENV}.size()).sum() > {MOST['variables']}"
     yield f"containers.map(container, {ENV_FROM}.size()).sum() > {MOST['sources']}"
-    tests = chain(_resources(), _images(), _variables())
+    yield f"containers.map(container, {MOUNTS}.size()).sum() > {MOST['mounts']}"
+    tests = chain(_resources(), _images(), _variables(), _mounts())
     yield f"containers.exists(container, {_any_of(tests)})"
 
 
@@ -177,6 +180,14 @@ def _variables() -> Iterator[str]:
     yield f"{ENV}.exists(variable, {name}%variables%)"
 
 
+def _mounts() -> Iterator[str]:
+    path = "mount.mountPath"
+    # A search costs as much for one character as for ten, and twice as much for eleven.
+    tests = [f"{path}.size() > {LONGEST['mount']}"]
+    tests += _contains(path, [traits.DEVICE_LIST_FOLDER[:10]])
+    yield f"{MOUNTS}.exists(mount, {_any_of(tests)})"
+
+
 def _keys(field: str) -> Iterator[str]:
     """Yield tests of the keys in `field`; at an update, also of those that it removes."""
     most, is_update = MOST[field], 'request.operation == "UPDATE"'
@@ -187,7 +198,8 @@ def _keys(field: str) -> Iterator[str]:
     yield f"{is_update} && {old_keys}.size() > {most}"
     removed = f"({is_update} ? {old_keys}.filter(key, !(key in {keys})) : [])"
     words = traits.KEY_WORDS + (traits.ANNOTATION_WORDS if field == "annotations" else ())
-    tests = [f"key.size() > {LONGEST['key']}", *_contains("key.lowerAscii()", words)]
+    has_word = f"[key.lowerAscii()].exists(lower, {_any_of(_contains('lower', words))})"
+    tests = [f"key.size() > {LONGEST['key']}", has_word]
     own = ""
     if field == "annotations":
         entries = chain(_facts("fractions"), _facts("schedulers"))

@@ -51,6 +51,7 @@ KNOWN_SHARE_POOLS = 1 << 35
 PROFILE_SCHEDULERS = 1 << 36  # who places pods on them
 PROFILE_ENFORCED_LABELS = 1 << 37  # labels that pods must demand
 OLD_GPU_KEY = 1 << 38  # nor this: before an update the pod had such a key as of GPU_KEY
+DEVICE_LIST = 1 << 39  # of the pod again: a mount at a path of NVIDIA's lists of devices
 # Of objects as a whole (`workloads.object_kinds`). Traits of pods are below, these from here on.
 NODE = 1 << 40
 LIMIT_RANGE = 1 << 41
@@ -77,6 +78,8 @@ ALIYUN_PREFIX = "aliyun.com/"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 # Looked for in keys in either case.
 KEY_WORDS = ("gpu", "cdi", "device")
+# Looked for in mount paths.
+DEVICE_LIST_FOLDER = "nvidia-container-devices"
 # gpuward's own keys, which no rule is about: the webhook marks the pods that it fixes.
 OWN_PREFIX = "gpuward.io/"
 # Looked for in annotations: parts of the keys that schedulers of GPUs write

@@ -71,6 +71,7 @@ OPT_IN_FIXES = _rules(
     "bypass.swarm_resource_env",
     "bypass.mig_admin_env",
     "bypass.imex_channels",
+    "bypass.gated_device_env",
     "bypass.device_list_mount",
     "bypass.cdi_annotation",
     "bypass.nri_cdi_annotation",

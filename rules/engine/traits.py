@@ -14,6 +14,8 @@ from rules.base.traits import (
     CUDA_IMAGE,
     CUSTOM_SCHEDULER,
     DEVICE_CLAIM,
+    DEVICE_LIST,
+    DEVICE_LIST_FOLDER,
     ENV_FROM,
     EPHEMERAL,
     GPU,
@@ -276,6 +278,10 @@ def _other_traits(raw: Mapping[str, Any]) -> int:
     sources = raw.get("envFrom")
     for _, source in as_objects(sources) if sources else ():
         traits |= GPU_VARIABLE if source.get("prefix") else ENV_FROM
+    mounts = raw.get("volumeMounts")
+    for _, mount in as_objects(mounts) if mounts else ():
+        if DEVICE_LIST_FOLDER in as_text(mount.get("mountPath")):
+            traits |= DEVICE_LIST
     if is_cuda_image(as_text(raw.get("image"))):
         traits |= CUDA_IMAGE
     security = raw.get("securityContext")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object, as_text
+from rules.base.traits import DEVICE_LIST_FOLDER
 from rules.gpu.commands import expand
 from rules.objects.container import Container
 from rules.objects.pod import Pod
@@ -132,6 +133,9 @@ def _length_of_process_root(parts: list[str]) -> int:
 TREES = ("/dev", "/")
 # The files by which programs, such as virtual machines, drive devices of any kind themselves.
 _PASSED_THROUGH = r"/dev/vfio(/.+)?"
+# NVIDIA's container toolkit takes mounts of /dev/null at such paths for requests
+# (internal/config/image/cuda_image.go).
+DEVICE_LISTS = f"/var/run/{DEVICE_LIST_FOLDER}"
 # Where NVIDIA's operator keeps the files of the driver, those of the devices among them
 # (NVIDIA/gpu-operator assets/state-driver/0500_daemonset.yaml).
 DRIVER_ROOTS = frozenset(

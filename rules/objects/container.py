@@ -78,7 +78,7 @@ _BY_FIELD_OF_CONTAINER = {
         *("devices", "request", "resource_traits"),
     ),
     "securityContext": ("security_context", "added_capabilities", "other_traits"),
-    "volumeMounts": ("mounts",),
+    "volumeMounts": ("mounts", "other_traits"),
 }
 _BY_FIELD_OF_POD = {
     "volumes": ("volumes",),

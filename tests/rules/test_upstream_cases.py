@@ -156,7 +156,8 @@ def mounted(*mounts: tuple[str, str], **fields: Any) -> dict[str, Any]:
 NULL = "/dev/null"
 TOOLKIT_MOUNTS: list[tuple[list[tuple[str, str]], int]] = [
     ([], 0),
-    ([("/not/dev/null", f"{ROOT}/GPU0")], 0),
+    # The toolkit's table has no request here. The path may be a link to /dev/null on a node.
+    ([("/not/dev/null", f"{ROOT}/GPU0")], 1),
     ([(NULL, "/other/prefix/GPU0")], 0),
     ([(NULL, ROOT)], 0),
     ([(NULL, f"{ROOT}/GPU0"), (NULL, f"{ROOT}/GPU1")], 2),

@@ -49,7 +49,14 @@ from rules.base.quantity import Quantity
 from rules.base.traits import GPU_KEY
 from rules.gpu.devices import Device, devices, pod_requests_gpu, requests_share
 from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
-from rules.gpu.volumes import MAJOR_NUMBERS, TREES, clean_path, is_gpu_file, is_helper_file
+from rules.gpu.volumes import (
+    DEVICE_LISTS,
+    MAJOR_NUMBERS,
+    TREES,
+    clean_path,
+    is_gpu_file,
+    is_helper_file,
+)
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 # `/` or `.` and a container's name may follow.
@@ -58,8 +65,6 @@ DOMAINS = (
     *("devices.noderesource.dev", "cdi-devices.noderesource.dev", "mounts.noderesource.dev"),
     *("io.kubernetes.cri-o.Devices", "devices.crio.io"),
 )
-# NVIDIA's container toolkit takes mounts at such paths for requests.
-DEVICE_LISTS = "/var/run/nvidia-container-devices"
 LONGEST = 4096
 # Without these characters, every path and number of a YAML text stands in it as it is.
 UNREADABLE = r"[\\&*!|>%]"

@@ -2,16 +2,16 @@
 
 What it does
 ------------
-Finds volume mounts that show the host's `/dev/null` at a path which begins with
-`/var/run/nvidia-container-devices`. gpuward normalizes both paths first, as the container runtime
-does. Not found: a PersistentVolume, or a symbolic link on the node, that leads to `/dev/null`.
-The pod does not show where it leads.
+Finds volume mounts at a path which begins with `/var/run/nvidia-container-devices`, after gpuward
+has normalized the path as the container runtime does. Every volume counts but an `emptyDir`: the
+pod does not show where a claimed volume leads, and a path of the node may be another name for
+`/dev/null`, such as `/dev/char/1:3`, or `/proc/1/fd/0`.
 
 Why it matters
 --------------
-Where NVIDIA's container toolkit accepts device lists as volume mounts, each such mount requests
-the device named by the rest of the path. No resource limit counts it. The toolkit reads the
-mounts before the environment, so `NVIDIA_VISIBLE_DEVICES=void` does not help.
+Where NVIDIA's container toolkit accepts device lists as volume mounts, each mount of `/dev/null`
+requests the device named by the rest of the path. No resource limit counts it. The toolkit reads
+the mounts before the environment, so `NVIDIA_VISIBLE_DEVICES=void` does not help.
 
 Fix safety
 ----------
@@ -25,45 +25,45 @@ References
 """
 
 from rules.base.json_values import as_text, display, remove
-from rules.base.traits import HOST_PATH
+from rules.base.traits import DEVICE_LIST
 from rules.gpu.visibility_edits import remove_and_request
-from rules.gpu.volumes import clean_path, host_path
+from rules.gpu.volumes import DEVICE_LISTS, clean_path, host_path
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 NOTHING = "/dev/null"
-ROOT = "/var/run/nvidia-container-devices"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each path at which a mount requests a device."""
-    null_volumes = {
-        as_text(volume.get("name")) for _, volume in pod.volumes if host_path(volume) == NOTHING
-    }
-    if not null_volumes:
-        return
+    volumes = {as_text(volume.get("name")): volume for _, volume in pod.volumes}
     for container in pod.containers:
         requests: dict[str, list[int]] = {}
+        sources: dict[str, str] = {}
         for index, mount in container.mounts:
             path = clean_path(as_text(mount.get("mountPath")))
-            # ROOT alone names no device. The toolkit needs no separator after it.
-            if (
-                as_text(mount.get("name")) in null_volumes
-                and path != ROOT
-                and path.startswith(ROOT)
-            ):
-                requests.setdefault(path, []).append(index)
+            # The directory alone names no device. The toolkit needs no separator after it.
+            if path == DEVICE_LISTS or not path.startswith(DEVICE_LISTS):
+                continue
+            name = as_text(mount.get("name"))
+            volume = volumes.get(name, {})
+            if "emptyDir" in volume and "hostPath" not in volume:
+                continue
+            requests.setdefault(path, []).append(index)
+            is_null = host_path(volume) == NOTHING
+            sources[path] = NOTHING if is_null else sources.get(path, f"the volume {display(name)}")
         for path, indices in requests.items():
-            yield _finding(container, path, indices)
+            yield _finding(container, path, indices, sources[path])
 
 
-def _finding(container: Container, path: str, indices: list[int]) -> Finding:
+def _finding(container: Container, path: str, indices: list[int], source: str) -> Finding:
     mounts = (*container.path, "volumeMounts")
+    effect = "which requests" if source == NOTHING else "which, if it leads to /dev/null, requests"
     return Finding(
         path=(*mounts, indices[0], "mountPath"),
         key=f"volumeMounts.{path}",
         message=(
-            f"{container} mounts {NOTHING} at {display(path, 120)}, which requests "
-            f"{_request(path.removeprefix(ROOT).removeprefix('/'))} from NVIDIA's runtime "
+            f"{container} mounts {source} at {display(path, 120)}, {effect} "
+            f"{_request(path.removeprefix(DEVICE_LISTS).removeprefix('/'))} from NVIDIA's runtime "
             "without the scheduler counting it"
         ),
         container=container,
@@ -82,4 +82,4 @@ def _request(device: str) -> str:
     return f"the device {display(device)}"
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(HOST_PATH,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(DEVICE_LIST,))

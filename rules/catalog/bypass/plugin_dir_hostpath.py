@@ -1,20 +1,32 @@
-"""A pod on a GPU node reaches the directories by which device plugins hand out GPUs.
+"""A pod on a GPU node reaches files by which the node decides who gets a GPU.
 
 What it does
 ------------
 Checks pods that request a GPU or select GPU nodes. Finds hostPath volumes that some container
-mounts and that show the kubelet's directories `device-plugins`, `pod-resources` or
-`plugins_registry`, its static pods (`/etc/kubernetes/manifests`), or a CDI directory (`/etc/cdi`,
-`/run/cdi`). Paths inside these directories count too, and so do the directories above them, except
-`/`, which `device-hostpath` reports. Read-only mounts are fine, except of `device-plugins` and
+mounts and that show, on any of the distributions that gpuward knows:
+
+- the kubelet's directories `device-plugins`, `pod-resources`, `plugins` with the sockets of DRA
+  drivers, and `plugins_registry`; its configuration and its static pods, such as
+  `/etc/kubernetes/manifests`,
+- CDI directories (`/etc/cdi`, `/run/cdi`), plugins of NRI (`/opt/nri/plugins`, `/etc/nri`) and OCI
+  hooks (`/usr/share/containers/oci/hooks.d` and its like),
+- the configuration of containerd, CRI-O and Docker and of NVIDIA's container toolkit, and the
+  programs of all of them,
+- PCI devices in `/sys`,
+- the files by which HAMi, Volcano, Tencent's gpu-manager and koordinator limit shares on a node.
+
+Paths inside these directories count too, and so do the directories above them, except `/`, which
+`device-hostpath` reports. Read-only mounts are fine, except of directories with sockets and of
 `pod-resources`.
 
 Why it matters
 --------------
-`device-plugins` contains the sockets by which devices are registered and allocated. The CDI
-directories describe what each device adds to a container. A process that can write there can
-decide which GPUs other pods get, and what the runtime mounts into them. In `plugins_registry` the
-kubelet looks for new plugins. From `manifests` it starts pods that the API server never sees.
+A process that can write there can decide which GPUs other pods get, what the runtime mounts into
+them, and which program runs as root beside every new container. Through the sockets in
+`device-plugins` and `plugins` devices are allocated; who can connect can take the place of the
+kubelet. In `plugins_registry` the kubelet looks for new plugins. From `manifests` it starts pods
+that the API server never sees. By the files of a PCI device a program reads and writes the memory
+of the card, or takes it away from its driver.
 
 `pod-resources` shows which pod has which device. Monitoring needs it, so run the exporter under a
 service account that the profile lists as a component, or add an exception for it.
@@ -23,7 +35,11 @@ References
 ----------
 - https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/
 - https://github.com/cncf-tags/container-device-interface
+- https://github.com/containerd/nri
+- containers/common, `pkg/hooks/docs/oci-hooks.5.md`
 """
+
+from collections.abc import Iterator
 
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
@@ -32,20 +48,69 @@ from rules.gpu.volumes import HostMount, by_volume, containers_of, host_mounts
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-KUBELET_DIRS = {
-    "/var/lib/kubelet/device-plugins": "it reaches the sockets by which devices are allocated",
-    "/var/lib/kubelet/pod-resources": "it learns which pod holds which device",
+# The kubelet's directory; k0s and MicroK8s have their own (k0sproject/k0s pkg/constant,
+# canonical/microk8s microk8s-resources/default-args/kubelet).
+KUBELETS = (
+    *("/var/lib/kubelet", "/var/lib/k0s/kubelet"),
+    "/var/snap/microk8s/common/var/lib/kubelet",
+)
+# A read-only mount does not keep a process from connecting to a socket.
+REACHED = {
+    **{
+        f"{k}/device-plugins": "it reaches the sockets by which devices are allocated"
+        for k in KUBELETS
+    },
+    **{f"{k}/pod-resources": "it learns which pod holds which device" for k in KUBELETS},
+    **{f"{k}/plugins": "it reaches the sockets of drivers that prepare devices" for k in KUBELETS},
 }
-# To see these does no harm, to change them does.
-WRITTEN_DIRS = {
-    **dict.fromkeys(
-        ("/etc/cdi", "/run/cdi", "/var/run/cdi"),
-        "it can rewrite what the runtime injects as a device",
+_PROGRAMS = (
+    *("nvidia-container-runtime", "nvidia-container-runtime-hook", "nvidia-container-cli"),
+    *("nvidia-container-toolkit", "nvidia-ctk", "nvidia-cdi-hook", "runc", "crun"),
+    *("containerd", "containerd-shim-runc-v2", "crio", "dockerd", "kubelet"),
+)
+_FOLDERS_OF_PROGRAMS = (
+    *("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin"),
+    "/home/kubernetes/bin",  # Container-Optimized OS
+)
+# To see these does no harm, to change them does. Each effect with its paths.
+_WRITTEN = {
+    "it can rewrite what the runtime injects as a device": ("/etc/cdi", "/run/cdi", "/var/run/cdi"),
+    "it can register a driver of its own": [f"{k}/plugins_registry" for k in KUBELETS],
+    "it can start any pod on the node, which no webhook evaluates": (
+        "/etc/kubernetes/manifests",
+        # k3s-io/k3s pkg/agent/config/config.go, rancher/rke2 pkg/rke2.
+        *(f"/var/lib/rancher/{name}/agent/pod-manifests" for name in ("k3s", "rke2")),
     ),
-    "/var/lib/kubelet/plugins_registry": "it can register a device plugin of its own",
-    "/etc/kubernetes/manifests": "it can start any pod on the node, which no webhook evaluates",
+    "it can change what the kubelet allows": (
+        *(f"{k}/config.yaml" for k in KUBELETS),
+        *("/etc/kubernetes/kubelet.conf", "/etc/kubernetes/kubelet", "/etc/systemd/system"),
+    ),
+    # containerd/nri README.md; /etc/containers and its like: containers/common, oci-hooks(5).
+    "it can run a program of its own beside every new container": (
+        *("/opt/nri/plugins", "/etc/nri"),
+        *("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d"),
+        *("/run/containers/oci/hooks.d", "/var/run/containers/oci/hooks.d"),
+    ),
+    "it can change the runtime by which containers are started": (
+        *("/etc/containerd", "/etc/crio", "/etc/docker", "/etc/nvidia-container-runtime"),
+        *(f"/var/lib/rancher/{name}/agent/etc/containerd" for name in ("k3s", "rke2")),
+        *("/etc/k0s/containerd.toml", "/etc/k0s/containerd.d", "/var/snap/microk8s/current/args"),
+        # NVIDIA/gpu-operator assets/state-container-toolkit.
+        *("/usr/local/nvidia/toolkit", "/run/nvidia/toolkit", "/var/run/nvidia/toolkit"),
+        *(f"{folder}/{program}" for folder in _FOLDERS_OF_PROGRAMS for program in _PROGRAMS),
+    ),
+    "it can use the memory of PCI devices, and take them away from their drivers": (
+        *("/sys/bus/pci", "/sys/devices/pci*", "/sys/module/nvidia"),
+    ),
+    "it can change what limits the shares of all pods on the node": (
+        # Project-HAMi/HAMi charts/hami/values.yaml (libPath), and Volcano's device plugin.
+        "/usr/local/vgpu",
+        # tkestack/gpu-manager gpu-manager.yaml; koordinator-sh/koordinator pkg/koordlet.
+        *("/etc/gpu-manager", "/var/run/koordlet", "/run/koordlet", "/etc/runtime/hookserver.d"),
+    ),
 }
-MEANING = {**KUBELET_DIRS, **WRITTEN_DIRS}
+WRITTEN = {path: effect for effect, paths in _WRITTEN.items() for path in paths}
+EFFECTS = {**REACHED, **WRITTEN}
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -56,7 +121,7 @@ def check(pod: Pod, _context: Context) -> Findings:
             mount, directory = group[0], _revealed(group[0])
             message = (
                 f"{mount.container} sees {display(mount.path)} of the node through the volume "
-                f"{display(mount.volume)}: {MEANING[directory]}"
+                f"{display(mount.volume)}: {EFFECTS[directory]}"
             )
             yield Finding(
                 path=mount.field,
@@ -67,19 +132,34 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
+def _directories(path: str) -> Iterator[str]:
+    """`path` and the directories above it, without `/`."""
+    while path not in ("", "/"):
+        yield path
+        path = path.rpartition("/")[0]
+
+
+# Directories of which a part is in EFFECTS, with the first such part. Homes are mounted for what
+# their owners keep there.
+_ABOVE = {above: path for path in reversed(EFFECTS) for above in _directories(path)}
+del _ABOVE["/home"]
+_ABOVE_REACHED = {above: path for path in reversed(REACHED) for above in _directories(path)}
+_PCI = "/sys/devices/pci"
+
+
 def _revealed(mount: HostMount) -> str:
     """The first directory that `mount` shows in whole or in part; empty if none, or for `/`."""
-    path = mount.path
-    for directory in KUBELET_DIRS if mount.read_only else MEANING:
-        inside = path == directory or path.startswith(f"{directory}/")
-        if inside or (path != "/" and directory.startswith(f"{path}/")):
-            return directory
-    return ""
+    known, above = (REACHED, _ABOVE_REACHED) if mount.read_only else (EFFECTS, _ABOVE)
+    if mount.path in above:
+        return above[mount.path]
+    if not mount.read_only and mount.path.startswith(_PCI):
+        return f"{_PCI}*"
+    return next((path for path in _directories(mount.path) if path in known), "")
 
 
 def _advice(directory: str) -> str:
     advice = "remove the volume and its mounts"
-    return f"{advice}, or mount it with readOnly: true" if directory in WRITTEN_DIRS else advice
+    return f"{advice}, or mount it with readOnly: true" if directory in WRITTEN else advice
 
 
 RULE = define_rule(

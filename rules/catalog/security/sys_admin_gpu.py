@@ -1,16 +1,19 @@
-"""A container adds SYS_ADMIN in a pod that has to do with GPUs.
+"""A container adds SYS_ADMIN, or what is worth as much, in a pod that has to do with GPUs.
 
 What it does
 ------------
-Finds containers, including init and ephemeral ones, whose `capabilities.add` contains
-`SYS_ADMIN`, `CAP_SYS_ADMIN` or `ALL`, in upper or lower case, in a pod that requests a GPU or
-selects GPU nodes.
+Finds containers, including init and ephemeral ones, whose `capabilities.add` contains `SYS_ADMIN`,
+`SYS_MODULE`, `SYS_RAWIO` or `ALL`, in upper or lower case and with or without `CAP_`, in a pod that
+requests a GPU or selects GPU nodes.
 
 Why it matters
 --------------
 NVIDIA's container toolkit treats a container as privileged because of this capability, not
 because of `privileged: true`. It then obeys NVIDIA_VISIBLE_DEVICES even where administrators
 allowed that to privileged containers only, and lets the container manage MIG devices.
+
+With `SYS_MODULE` a process loads modules into the kernel of the node, with `SYS_RAWIO` it reaches
+the memory and the ports of its devices: either gives it every GPU of the node.
 
 Fix safety
 ----------
@@ -30,32 +33,37 @@ from rules.gpu.components import advice_for_agents
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-ADMINISTRATION = ("SYS_ADMIN", "ALL")
+ADMINISTRATION = frozenset({"SYS_ADMIN", "ALL"})
+# linux/capability.h: modules of the kernel; /dev/mem, ports and the memory of PCI devices.
+KERNEL = frozenset({"SYS_MODULE", "SYS_RAWIO"})
 FIELD = ("securityContext", "capabilities", "add")
 
 
 def check(pod: Pod, _context: Context) -> Findings:
-    """Yield each container that adds the capability."""
+    """Yield each container that adds one of the capabilities."""
     containers = [(c, entries) for c in pod.containers if (entries := _administration(c))]
     if containers and is_for_gpus(pod):
         yield from (_finding(pod, container, entries) for container, entries in containers)
 
 
 def _administration(container: Container) -> list[tuple[int, str]]:
-    """The entries of `capabilities.add` that include SYS_ADMIN, with their indices."""
-    return [entry for entry in container.added_capabilities if entry[1] in ADMINISTRATION]
+    """The entries of `capabilities.add` that include one of them, with their indices."""
+    found = ADMINISTRATION | KERNEL
+    return [entry for entry in container.added_capabilities if entry[1] in found]
 
 
 def _finding(pod: Pod, container: Container, entries: list[tuple[int, str]]) -> Finding:
-    capabilities = " and ".join(sorted({name for _, name in entries}))
+    names = {name for _, name in entries}
+    capabilities = " and ".join(sorted(names))
+    noun = "capability" if len(names) == 1 else "capabilities"
+    effect = "the container toolkit takes it for privileged and gives it any GPU that it names"
+    if names.isdisjoint(ADMINISTRATION):
+        effect = "it can change the kernel of the node and use every GPU"
     add = (*container.path, *FIELD)
     return Finding(
         path=(*add, entries[0][0]),
         key=".".join(FIELD),
-        message=(
-            f"{container} adds the capability {capabilities} in a pod for GPUs: "
-            "the container toolkit takes it for privileged and gives it any GPU that it names"
-        ),
+        message=f"{container} adds the {noun} {capabilities} in a pod for GPUs: {effect}",
         container=container,
         help=f"remove {capabilities} from capabilities.add{advice_for_agents(pod)}",
         fix=Fix(f"drop {capabilities}", tuple(remove((*add, index)) for index, _ in entries)),

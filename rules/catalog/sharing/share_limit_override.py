@@ -7,8 +7,9 @@ replace the limits of the share: `CUDA_DISABLE_CONTROL` if it is true (on Volcan
 `CUDA_DEVICE_MEMORY_LIMIT` and `CUDA_DEVICE_SM_LIMIT`, numbered or not,
 `CUDA_DEVICE_MEMORY_SHARED_CACHE`, `GPU_CORE_UTILIZATION_POLICY` if it is `disable`,
 `CUDA_OVERSUBSCRIBE`, `CUDA_TASK_PRIORITY` in a container that does not request
-`nvidia.com/priority`, and the limits of an MPS client. A `valueFrom` reference counts too, and a
-prefix in `envFrom` that a key can complete to one of those that the rule denies.
+`nvidia.com/priority`, the limits of an MPS client, and the directory in which it finds its daemon.
+A `valueFrom` reference counts too, and a prefix in `envFrom` that a key can complete to one of
+those that the rule denies.
 
 Finds mounts of volumes at `/etc/ld.so.preload`, `/usr/local/vgpu`, `/tmp/vgpu` and `/tmp/vgpulock`,
 below these, and above the first two, beside a share of HAMi or Volcano: their device plugins mount
@@ -17,17 +18,19 @@ these places.
 
 Why it matters
 --------------
-A library inside the container enforces the limits of the share and reads them from the
-environment. The variables of the pod come last and win, so the container can take memory and
-cores from other containers on the card. HAMi documents `CUDA_DISABLE_CONTROL=true` as "no
-resource isolation and limitation". Of two mounts at one place, the kubelet passes on the device
-plugin's first, and the pod's covers it.
+A library inside the container enforces the limits of the share and reads them from the environment.
+The variables of the pod come last and win, so the container can take memory and cores from other
+containers on the card. HAMi documents `CUDA_DISABLE_CONTROL=true` as "no resource isolation and
+limitation". Of two mounts at one place, the kubelet passes on the device plugin's first, and the
+pod's covers it.
 
 The rule only warns about mounts above these places, over which the runtime may still put the
 plugin's files, and about some variables. HAMi's own webhook may write
 `GPU_CORE_UTILIZATION_POLICY`, and writes `CUDA_TASK_PRIORITY` for `nvidia.com/priority`, which a
 user may choose. `CUDA_OVERSUBSCRIBE` decides whether memory beyond the card's is the node's; the
-limit remains. The MPS daemon's own limit applies beside that of an MPS client.
+limit remains. The MPS daemon's own limit applies beside that of an MPS client. A program with
+another `CUDA_MPS_PIPE_DIRECTORY` than the device plugin's leaves the daemon, and while nobody else
+uses the card it has all of it; where cards are shared by time, it may start a daemon of its own.
 
 Fix safety
 ----------
@@ -55,14 +58,16 @@ POLICY = "GPU_CORE_UTILIZATION_POLICY"
 LIMITS = ("CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT")
 CACHE = "CUDA_DEVICE_MEMORY_SHARED_CACHE"  # the file that keeps the limits
 MPS_LIMITS = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
+MPS_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
 OVERSUBSCRIBE, PRIORITY = "CUDA_OVERSUBSCRIBE", "CUDA_TASK_PRIORITY"
 EFFECTS = {
     **dict.fromkeys(MPS_LIMITS, "which may replace the limit that the sharing system sets"),
+    MPS_DIRECTORY: "which may take it away from the MPS daemon that limits the share",
     CACHE: "which names another file for the limits that the sharing system sets",
     OVERSUBSCRIBE: "which decides for the sharing system whether memory may be the node's",
     PRIORITY: "which gives its work another priority than the sharing system does",
 }
-ONLY_WARNED_ABOUT = frozenset({POLICY, OVERSUBSCRIBE, PRIORITY, *MPS_LIMITS})
+ONLY_WARNED_ABOUT = frozenset({POLICY, OVERSUBSCRIBE, PRIORITY, MPS_DIRECTORY, *MPS_LIMITS})
 # HAMi's webhook writes the variable for this resource.
 PRIORITY_RESOURCE = "nvidia.com/priority"
 TRUE = ("1", "t", "T", "TRUE", "true", "True")  # the texts that Go's ParseBool reads as true

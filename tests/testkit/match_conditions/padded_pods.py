@@ -50,6 +50,12 @@ def source(number: int) -> dict[str, Any]:
     return {"configMapRef": {"name": f"m-{number}"}}
 
 
+def mount(number: int, more: int = 0) -> dict[str, Any]:
+    """A mount of a volume at the longest path that is evaluated, or a longer one."""
+    path = f"/mnt/{number}/".ljust(LONGEST["mount"] + more, "x")
+    return {"name": f"v-{number % MOST['volumes']}", "mountPath": path}
+
+
 def volume(number: int) -> dict[str, Any]:
     """A volume."""
     return {"name": f"v-{number}", "emptyDir": {}}
@@ -58,7 +64,7 @@ def volume(number: int) -> dict[str, Any]:
 def container(number: int) -> dict[str, Any]:
     """A container with every built-in resource and the longest image name."""
     resources = {"limits": dict(NATIVE), "requests": dict(NATIVE)}
-    fields = {"resources": resources, "env": [], "envFrom": []}
+    fields = {"resources": resources, "env": [], "envFrom": [], "volumeMounts": []}
     return {"name": f"c-{number}", "image": image(), **fields}
 
 
@@ -122,6 +128,8 @@ def _containers() -> dict[str, Any]:
     makers = [container(number) for number in range(MOST["containers"])]
     for number in range(MOST["variables"]):
         makers[number % len(makers)]["env"].append(variable(number))
+    for number in range(MOST["mounts"]):
+        makers[number % len(makers)]["volumeMounts"].append(mount(number))
     for number in range(MOST["sources"]):
         makers[number % len(makers)]["envFrom"].append(source(number))
     half = len(makers) // 2
@@ -146,17 +154,18 @@ def pod_above_bound(name: str) -> Any:
         metadata["labels"][key(0, more=1)] = metadata["labels"].pop(key(0))
     elif name == "value":
         spec["nodeSelector"][INSTANCE_TYPE] += "x"
-    elif name == "image":
-        last["image"] = image(more=1)
-    elif name == "variable":
-        last["env"][-1] = variable(0, more=1)
+    elif name in ("image", "mount", "variable"):
+        last["image"] = image(more=int(name == "image"))
+        last["volumeMounts"][-1] = mount(0, more=int(name == "mount"))
+        last["env"][-1] = variable(0, more=int(name == "variable"))
     elif name == "containers":
         spec["containers"].append({"name": "one-more", "image": "a"})
     else:
         lists = {"variables": last["env"], "sources": last["envFrom"], "volumes": spec["volumes"]}
+        lists |= {"mounts": last["volumeMounts"]}
         lists |= {SPREADS: spec[SPREADS], "podAffinity": spec["affinity"]["podAffinity"][REQUIRED]}
         lists |= {"tolerations": spec["tolerations"]}
-        makers = {"variables": variable, "sources": source, "volumes": volume}
+        makers = {"variables": variable, "sources": source, "volumes": volume, "mounts": mount}
         makers |= {"tolerations": toleration}
         makers |= {SPREADS: spread, "podAffinity": pod_affinity_term}
         lists[name].append(makers[name](MOST[name]))

@@ -1,0 +1,119 @@
+"""A container takes other devices of the node by a variable of NVIDIA's toolkit.
+
+What it does
+------------
+Finds `NVIDIA_MOFED`, `NVIDIA_NVSWITCH`, `NVIDIA_GDS` and `NVIDIA_GDRCOPY` in a container's `env` if
+the value is `enabled` or a reference, and a prefix in `envFrom` that a key can complete to one of
+them. A container whose `NVIDIA_VISIBLE_DEVICES` is `void` or empty is not reported: there the
+toolkit reads none of them. `none` is no such value.
+
+In a container that requests a GPU, the rule is silent about `NVIDIA_GDS` and `NVIDIA_GDRCOPY`,
+whose devices serve the container's own GPU, and about `NVIDIA_MOFED` beside a resource for RDMA.
+
+Why it matters
+--------------
+NVIDIA's container toolkit gives the container the devices that each variable stands for:
+`/dev/infiniband` for MOFED, `/dev/nvidia-nvswitch*` with the control of the fabric for NVSWITCH,
+`/dev/nvidia-fs*` for GDS, and `/dev/gdrdrv` for GDRCOPY. Its one condition is that the container's
+list of visible devices is not empty. In legacy mode `none` is an entry of that list, and so are all
+devices of an image that is older than the variable. So a container without a GPU gets devices that
+nobody has counted, among them InfiniBand, which is a resource to be requested.
+
+The rule warns where the image decides whether the list is empty, and in a container that requests a
+GPU.
+
+Fix safety
+----------
+The fix removes the variable only if the policy says `fix: true`: the program may need the devices.
+
+References
+----------
+- NVIDIA container toolkit, `internal/modifier/gated.go`, `internal/modifier/cdi.go`
+- NVIDIA GPU operator, "GPUDirect RDMA and GPUDirect Storage"
+"""
+
+import re
+
+from rules.base.traits import GPU_VARIABLE
+from rules.gpu.devices import requests_gpu
+from rules.gpu.visibility import (
+    Visibility,
+    describe_setting,
+    looks_legacy,
+    prefix_findings,
+    visibility,
+)
+from rules.gpu.visibility_edits import remove_edits
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
+
+# Each variable with its devices, and the shortest prefix that no other variable of NVIDIA's toolkit
+# has: `visible-devices-envfrom` reports shorter ones.
+DEVICES = {
+    "NVIDIA_MOFED": ("the InfiniBand devices of the node", "NVIDIA_MO"),
+    "NVIDIA_NVSWITCH": ("the NVSwitch devices that all GPUs of the node share", "NVIDIA_N"),
+    "NVIDIA_GDS": ("the devices of GPUDirect Storage", "NVIDIA_G"),
+    "NVIDIA_GDRCOPY": ("the device of GDRCopy", "NVIDIA_G"),
+}
+OF_ITS_GPU = frozenset({"NVIDIA_GDS", "NVIDIA_GDRCOPY"})
+MOFED = "NVIDIA_MOFED"
+ENABLED = "enabled"
+# Resources of network cards for RDMA: rdma/hca, nvidia.com/rdma_shared_device_a, openshift.io/roce.
+RDMA = re.compile("rdma|roce|hca|infiniband|mlnx|mellanox|(?:^|[/_.-])(?:ib|efa)(?:[_.-]|$)")
+
+
+def check(pod: Pod, _context: Context) -> Findings:
+    """Yield each variable by which a container takes devices."""
+    for container in pod.containers:
+        state = visibility(container)
+        if state is Visibility.HIDDEN:
+            continue
+        has_gpu = requests_gpu(container)
+        for variable, (devices, own_prefix) in DEVICES.items():
+            if has_gpu and (variable in OF_ITS_GPU or (variable == MOFED and _has_rdma(container))):
+                continue
+            effect = f"NVIDIA's runtime gives it {devices}"
+            if variable not in container.env:
+                found = prefix_findings(
+                    container, variable, effect=f": {effect}", within=own_prefix
+                )
+                yield from (finding._replace(action=Action.WARN) for finding in found)
+            elif _may_be_enabled(container.value_of(variable)):
+                is_certain = not has_gpu and _lists_devices(container, state)
+                effect += _qualification(has_gpu=has_gpu, is_certain=is_certain)
+                yield _finding(container, variable, effect, is_certain=is_certain)
+
+
+def _may_be_enabled(value: str | None) -> bool:
+    return value is None or value == ENABLED or "$(" in value
+
+
+def _lists_devices(container: Container, state: Visibility) -> bool:
+    """Whether the list of visible devices has an entry, whatever the image is."""
+    if state is Visibility.UNSET:
+        return looks_legacy(container)
+    return state in (Visibility.DRIVER_ONLY, Visibility.GRANTED)
+
+
+def _qualification(*, has_gpu: bool, is_certain: bool) -> str:
+    if has_gpu:
+        return ", which it did not request"
+    return ", which nobody has counted" if is_certain else " if its list of devices is not empty"
+
+
+def _has_rdma(container: Container) -> bool:
+    return any(RDMA.search(name.lower()) for name in container.limits)
+
+
+def _finding(container: Container, variable: str, effect: str, *, is_certain: bool) -> Finding:
+    return Finding(
+        path=container.env_path(variable),
+        key=variable,
+        message=f"{container} {describe_setting(container, variable)}: {effect}",
+        container=container,
+        help="remove the variable, or set NVIDIA_VISIBLE_DEVICES=void if it needs no GPU",
+        fix=Fix(f"remove {variable}", remove_edits(container, variable)),
+        action=Action.DENY if is_certain else Action.WARN,
+    )
+
+
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))
