@@ -19,6 +19,7 @@ import datetime
 import difflib
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -139,6 +140,8 @@ def describe_finding(finding: Finding) -> dict[str, Any]:
 def read_yaml(file: str) -> Json:
     """The only document in `file`. Raises CaseError."""
     try:
+        if not stat.S_ISREG(os.stat(file).st_mode):
+            raise CaseError(f"{file}: not a regular file")
         with open(file, "rb") as stream:
             content = stream.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import enum
+import hashlib
 import json
 import os
 import re
@@ -24,7 +25,7 @@ from rules.base.json_values import as_object, as_text, pointer
 from rules.engine.rule_set import PolicyException
 
 APPROVAL_LABEL = "gpuward.io/approved"
-"""Its value `true` approves a GpuException; the API server lets only approvers set it."""
+"""It approves a GpuException whose `spec_hash` is its value. Only approvers may set it."""
 MAX_IN_NAMESPACE = 20
 MAX_ACCEPTED = 400
 MAX_SPEC_CHARACTERS = 2_048
@@ -132,7 +133,7 @@ def _obstacle(
     namespace, expires = exception.namespaces[0], exception.expires or datetime.date.max
     # A day of creation that lies ahead cannot be right, and would let the exception last longer.
     begin = min(_creation_day(metadata) or today, today)
-    is_approved = as_object(metadata.get("labels")).get(APPROVAL_LABEL) == "true"
+    needs_approval = False
     superseded = {other: rule for rule in exception.rules for other in RULES[rule].supersedes}
     for rule in (*exception.rules, *superseded):
         found = [one for one in limits if one.covers(rule, namespace)]
@@ -147,10 +148,23 @@ def _obstacle(
             last = begin + datetime.timedelta(longest)
             message = f"an exception to {rule} of {begin} may last {longest} days, until {last}"
             return Acceptance(Reason.TOO_LONG, message)
-        if not is_approved and all(one.needs_approval for one in fitting):
-            message = f"it needs the label {APPROVAL_LABEL}=true, which only approvers may set"
-            return Acceptance(Reason.NOT_APPROVED, message)
-    return None
+        needs_approval |= all(one.needs_approval for one in fitting)
+    approval, needed = as_object(metadata.get("labels")).get(APPROVAL_LABEL), spec_hash(raw)
+    if not needs_approval or approval == needed:
+        return None
+    message = f"it needs the label {APPROVAL_LABEL}={needed}, which only approvers may set"
+    if approval is not None:
+        message = f"its label {APPROVAL_LABEL} does not approve this spec: {message}"
+    return Acceptance(Reason.NOT_APPROVED, message)
+
+
+def spec_hash(raw: Mapping[str, Any]) -> str:
+    """The hash of the spec of a GpuException, 40 characters: it names what somebody approves.
+
+    A spec that was changed after somebody had read it has another one.
+    """
+    text = json.dumps(raw.get("spec"), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:40]  # a label has at most 63 characters
 
 
 def find_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:

@@ -1,5 +1,6 @@
 """Texts that gpuward reads, where they are from, and what it does not read."""
 
+import errno
 import os
 import re
 import stat
@@ -10,6 +11,10 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
 _PIECE = 1 << 16
+# What is open already, such as `<(helm template …)` in a shell, has an end. A named pipe that
+# nobody writes has none.
+_OPEN = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+_NOT_REGULAR = "not a regular file"
 
 
 class FileTree(Protocol):
@@ -51,7 +56,12 @@ class DiskTree:
         return os.path.isfile(path)
 
     def read(self, path: str, limit: int) -> bytes:
-        """The content of a regular file, up to `limit` bytes. Raises OSError."""
+        """The content of a regular file, or of one that is open, up to `limit` bytes.
+
+        Raises OSError.
+        """
+        if not _has_an_end(path):
+            raise OSError(errno.EINVAL, _NOT_REGULAR, path)
         # Most files are small, and to make a file object of one takes longer than to read it.
         descriptor = os.open(path, _READ)
         try:
@@ -62,6 +72,10 @@ class DiskTree:
         finally:
             os.close(descriptor)
         return b"".join(pieces)
+
+
+def _has_an_end(path: str) -> bool:
+    return path.startswith(_OPEN) or stat.S_ISREG(os.stat(path).st_mode)
 
 
 DISK = DiskTree()
@@ -175,8 +189,8 @@ class UnreadFile(NamedTuple):
         try:
             if self.name != self.path and _leads_outside(self.name, self.path):
                 why = "a link that leads out of the folder; name its target to lint it"
-            elif self.name != self.path and not stat.S_ISREG(os.stat(self.name).st_mode):
-                why = "not a regular file"
+            elif not _has_an_end(self.name):
+                why = _NOT_REGULAR
         except OSError as error:
             why = (error.strerror or str(error)).lower()
         return UnreadableSource(self.name, why) if why else None

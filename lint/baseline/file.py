@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kubeyaml import Document, Limits, Lines, YamlError, read, split
 from reports.findings import ACTIONS
-from sources.sources import MAX_BYTES, UsageError
+from sources.sources import DISK, MAX_BYTES, UsageError
 
 DEFAULT_FILE = "gpuward-baseline.yaml"
 VERSION = 1
@@ -59,8 +59,7 @@ def read_baseline(name: str) -> tuple[list[Entry], str]:
     Raises UsageError, with a line for each problem, if the file is no baseline.
     """
     try:
-        with open(name, "rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = DISK.read(name, MAX_BYTES + 1)
     except FileNotFoundError:
         hint = "create it with `gpuward baseline create`"
         raise UsageError(f"{name} does not exist; {hint}") from None

@@ -51,13 +51,17 @@ class NotFixedError(Exception):
 
 
 def fix_document(file: File, evaluator: Evaluator, item: EvaluatedDocument) -> FixedDocument | None:
-    """Fix what can be fixed in a document; None if there is nothing.
+    """Fix what can be fixed in a document; None if there is nothing, and no fix has failed.
 
     Raises NotFixedError if the fixes cannot be written into the text.
     """
     fixed, patched = _fixed_text(file, evaluator, item)
     if patched is None:
-        return None
+        if not fixed.remaining.failures:
+            return None
+        # A rule's fix did not hold, which the report says.
+        text = file.source.text[item.document.start : item.document.end]
+        return FixedDocument(text, item._replace(result=fixed.remaining), [])
     after = item._replace(document=patched.document, result=fixed.remaining)
     if item.comments.comments:
         again = _evaluated_again(file, evaluator, patched)

@@ -102,6 +102,20 @@ class ResultsByRule(dict[str, RuleFindings]):
         self.earlier = earlier
 
 
+def _reported(finding: Finding, active: ActiveRule, subject: Subject) -> Finding:
+    """What a rule has found, as its policy has it."""
+    is_partial = False
+    if isinstance(subject, Pod):
+        is_partial = subject.is_partial
+        if subject.layout.is_part:
+            finding = finding._replace(fix=None)
+        if subject.layout.is_text:
+            finding = finding._replace(path=subject.path)  # inside a text there are no fields
+    fixable = finding.has_fix(active.scope, is_partial=is_partial)
+    action = min(finding.action, active.action)
+    return finding.with_rule(active.rule.name, subject, action, fixable=fixable)
+
+
 def check_subject(
     active: ActiveRule, subject: Subject, context: Context, limit: StepLimit, steps: int
 ) -> RuleFindings:
@@ -129,11 +143,9 @@ def check_subject(
         context = context.with_profile(context.profile, active.options)
     try:
         for finding in rule.check(subject, context):
-            limit.take(steps_of_finding(finding))
-            action = min(finding.action, active.action)
-            is_partial = isinstance(subject, Pod) and subject.is_partial
-            fixable = finding.has_fix(active.scope, is_partial=is_partial)
-            findings.append(finding.with_rule(rule.name, subject, action, fixable=fixable))
+            reported = _reported(finding, active, subject)
+            limit.take(steps_of_finding(reported))
+            findings.append(reported)
     except (TooManyStepsError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001  # the one place where bugs of rules are caught

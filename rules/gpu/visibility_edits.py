@@ -10,11 +10,18 @@ from rules.profile.profile import VisibleDevices
 
 
 def remove_edits(container: Container, variable: str) -> tuple[Edit, ...]:
-    """Edits that remove every entry of `variable` from `env`, or `env` if no other is left."""
-    entries = container.env_entries(variable)
-    if entries and len(entries) == len(container.raw["env"]):
-        return (remove((*container.path, "env")),)
-    return tuple(remove((*container.path, "env", index)) for index, _ in entries)
+    """Edits that remove every entry of `variable`, and what holds them if no other is left."""
+    indices = [index for index, _ in container.env_entries(variable)]
+    if not indices:
+        return ()
+    in_list = container.entries_in_list
+    listed = [index for index in indices if index < in_list]
+    mapped = indices[len(listed) :]
+    edits: list[Edit] = []
+    for found, count in ((listed, in_list), (mapped, len(container.raw["env"]) - in_list)):
+        paths = [container.entry_path(index) for index in found]
+        edits += [remove(paths[0][:-1])] if paths and len(paths) == count else map(remove, paths)
+    return tuple(edits)
 
 
 def hidden_value(container: Container, variable: str) -> str | None:
@@ -38,8 +45,9 @@ def hide_edits(container: Container, variable: str = NVIDIA) -> tuple[Edit, ...]
         # At the end, so that a later merge by name keeps the order of the user's own entries.
         return (append((*container.path, "env"), entry),)
     first, *rest = [index for index, _ in entries]
-    env = (*container.path, "env")
-    return (put((*env, first), entry), *(remove((*env, index)) for index in rest))
+    hidden = value if container.is_mapped(first) else entry
+    kept = put(container.entry_path(first), hidden)
+    return (kept, *(remove(container.entry_path(index)) for index in rest))
 
 
 def hide_fix(container: Container, variable: str = NVIDIA, *, safe: bool = False) -> Fix:

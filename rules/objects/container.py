@@ -27,7 +27,11 @@ class PodLayout(NamedTuple):
       runtime, so a limit that is missing here may be there.
     - `is_whole`: nothing else adds to the pod. It is not, if a runtime or an operator does: what is
       missing here may be there.
+    - `is_part`: the rest of the pod is elsewhere in the object, such as what asks for the GPU, so
+      nothing in it is fixed.
     - `gpu_field`: the field, if any, that holds a GPU resource's name and quantity instead.
+    - `variables_field`: the field of the main container, if any, that maps variables to values.
+    - `is_text`: the spec is JSON in a text.
     """
 
     container_lists: tuple[tuple[tuple[str, ...], Role], ...] = (
@@ -41,7 +45,10 @@ class PodLayout(NamedTuple):
     resources_field: str = "resources"
     resources_overlay: bool = False
     is_whole: bool = True
+    is_part: bool = False
     gpu_field: str = ""
+    variables_field: str = ""
+    is_text: bool = False
 
 
 POD_SPEC = PodLayout()
@@ -58,7 +65,7 @@ CONTAINER_LISTS = tuple(path[0] for path, _ in POD_SPEC.container_lists)
 GIVEN_TO_CONTAINER = frozenset(
     {
         *("raw", "path", "role", "name", "profile", "is_fraction_target"),
-        *("_gpu_field", "_own_resources_field"),
+        *("_gpu_field", "_own_resources_field", "_variables_field"),
     }
 )
 GIVEN_TO_POD = frozenset(
@@ -68,11 +75,13 @@ GIVEN_TO_POD = frozenset(
         *("owner_labels", "results_by_rule"),
     }
 )
+_BY_VARIABLES = ("env", "_entries_by_name", "variable_traits", "visible_variables")
 # The facts that depend on each field.
 _BY_FIELD_OF_CONTAINER = {
     "image": ("image", "other_traits"),
     "envFrom": ("prefixes", "other_traits"),
-    "env": ("env", "_entries_by_name", "variable_traits", "visible_variables"),
+    "env": _BY_VARIABLES,
+    "envVars": _BY_VARIABLES,
     "resources": (
         *("resources", "limits", "requests", "claims"),
         *("devices", "request", "resource_traits"),
@@ -156,7 +165,8 @@ class Container:
         layout: PodLayout,
         is_pod_spec: bool,
     ) -> None:
-        self.raw = raw
+        self._variables_field = layout.variables_field if is_pod_spec else ""
+        self.raw = self._with_variables(raw)
         self.path = path
         self.role = role
         self.profile = profile
@@ -168,8 +178,17 @@ class Container:
 
     def refresh(self, manifest: Json, field: str | int) -> None:
         """Show this container as it is in `manifest`, where edits have changed its `field`."""
-        self.raw = as_object(find_value(manifest, self.path))
+        self.raw = self._with_variables(as_object(find_value(manifest, self.path)))
         forget_facts(self, kept_by_container(field))
+
+    def _with_variables(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The container with the entries of its map of variables, if any, after its `env`."""
+        variables = as_object(raw.get(self._variables_field)) if self._variables_field else {}
+        if not variables:
+            return raw
+        own = [entry for _, entry in as_objects(raw.get("env"))]
+        mapped = ({"name": name, "value": value} for name, value in variables.items())
+        return {**raw, "env": [*own, *mapped]}
 
     def __str__(self) -> str:
         kind = "container" if self.role == "app" else f"{self.role} container"
@@ -216,7 +235,28 @@ class Container:
 
     def env_path(self, variable: str) -> Path:
         """Where the last entry of `variable` stands, which must be in `env`."""
-        return (*self.path, "env", self.env[variable])
+        return self.entry_path(self.env[variable])
+
+    def entry_path(self, index: int) -> Path:
+        """Where the entry `index` of `env` stands."""
+        if self.is_mapped(index):
+            return (*self.path, self._variables_field, self.raw["env"][index]["name"])
+        return (*self.path, "env", index)
+
+    def is_mapped(self, index: int) -> bool:
+        """Whether the entry `index` of `env` stands in the map of variables."""
+        return bool(self._variables_field) and index >= self.entries_in_list
+
+    @property
+    def entries_in_list(self) -> int:
+        """How many entries of `env` stand in the list; the others stand in the map of variables."""
+        variables = as_object(self.raw.get(self._variables_field)) if self._variables_field else {}
+        return len(self.raw.get("env") or ()) - len(variables)
+
+    def value_path(self, variable: str) -> Path:
+        """Where the last entry of `variable`, which must be in `env`, has its literal."""
+        path = self.env_path(variable)
+        return path if self.is_mapped(self.env[variable]) else (*path, "value")
 
     def value_of(self, variable: str) -> str | None:
         """The literal that `variable` is set to, the last entry winning; None for any other."""

@@ -80,6 +80,8 @@ class Pod:
         `edited` are the paths of the edits about this pod. Facts that they may have changed are
         computed anew when they are read.
         """
+        if self.layout.is_text:
+            return  # no edit is in a text
         spec = as_object(find_value(manifest, self.path))
         metadata = as_object(find_value(manifest, self.metadata_path))
         same_metadata = metadata is self.metadata or not (metadata or self.metadata)
@@ -213,9 +215,10 @@ def set_circumstances(pod: Pod, context: Context) -> None:
     """
     if context.operation is not None:
         pod.exists = context.operation == "UPDATE"
+        pod.is_partial = pod.layout.is_part
         return
     pod.exists = _was_read_from_a_cluster(pod)
-    pod.is_partial = context.is_patch or _lacks_parts(pod)
+    pod.is_partial = context.is_patch or pod.layout.is_part or _lacks_parts(pod)
 
 
 def _was_read_from_a_cluster(pod: Pod) -> bool:

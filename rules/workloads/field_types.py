@@ -35,8 +35,8 @@ def field_types_of(layout: PodLayout) -> Mapping[str, Any]:
     types: dict[str, Any] = {**POD, **dict.fromkeys(layout.single_containers, _CONTAINER)}
     if layout.is_container:
         types |= {**_CONTAINER, layout.resources_field: _RESOURCES}
-    if layout.gpu_field:
-        types[layout.gpu_field] = {}
+    for field in filter(None, (layout.gpu_field, layout.variables_field)):
+        types[field] = {}
     for path, _ in layout.container_lists:
         inner = types
         for step in path[:-1]:

@@ -57,11 +57,20 @@ _ARGO_TEMPLATE = PodLayout(
     ),
     single_containers=("container", "script"),
 )
+_ARGO_TEMPLATES: tuple[Path, ...] = (
+    ("templateDefaults",),
+    ("templates", "*"),
+    ("templates", "*", "steps", "*", "*", "inline"),
+    ("templates", "*", "dag", "tasks", "*", "inline"),
+)
+# Parts of pods, which the controller adds to them.
+_PATCH = PodLayout(is_whole=False, is_part=True, is_text=True)
+_METADATA = PodLayout(container_lists=(), metadata_in_spec=True, is_whole=False, is_part=True)
 _ARGO_PODS = (
-    (("templateDefaults",), _ARGO_TEMPLATE),
-    (("templates", "*"), _ARGO_TEMPLATE),
-    (("templates", "*", "steps", "*", "*", "inline"), _ARGO_TEMPLATE),
-    (("templates", "*", "dag", "tasks", "*", "inline"), _ARGO_TEMPLATE),
+    (("podMetadata",), _METADATA),
+    (("podSpecPatch",), _PATCH),
+    *((path, _ARGO_TEMPLATE) for path in _ARGO_TEMPLATES),
+    *(((*path, "podSpecPatch"), _PATCH) for path in _ARGO_TEMPLATES),
 )
 # A runtime and the operator's defaults complete the pod, also one with `containers` of its own
 # (kserve/kserve pkg/apis/serving/v1beta1/predictor_custom.go).
@@ -98,6 +107,7 @@ _SPARK = PodLayout(
     metadata_in_spec=True,
     is_whole=False,
     gpu_field="gpu",
+    variables_field="envVars",
 )
 _SPARK_PODS = ((("driver",), _SPARK), (("executor",), _SPARK))
 # The controller lays `resourcesPerNode` over the resources of the runtime's container, name by name
@@ -111,9 +121,18 @@ _TRAIN_JOB_TRAINER = PodLayout(
 )
 # The object itself is a container, or a part of one, of which an operator makes a pod.
 _CONTAINER = PodLayout(container_lists=(), is_container=True, is_whole=False)
+# Among other fields, it has variables of all containers of the pod.
+_TEKTON_POD = _CONTAINER._replace(is_part=True)
 _TEKTON_TASK = PodLayout(
     container_lists=((("steps",), "app"), (("sidecars",), "app")),
     resources_field="computeResources",
+)
+_TEKTON_STEPS = _TEKTON_POD._replace(resources_field="computeResources")
+_TEKTON_TASKS = ((("stepTemplate",), _TEKTON_STEPS), ((), _TEKTON_TASK))
+_TEKTON_PIPELINE = tuple(
+    ((tasks, "*", "taskSpec", *path), layout)
+    for tasks in ("tasks", "finally")
+    for path, layout in _TEKTON_TASKS
 )
 
 
@@ -133,9 +152,22 @@ CUSTOM_POD_LAYOUTS: Mapping[tuple[str, str], PodLayouts] = {
     ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _below(
         ("spec", "template"), _SPARK_PODS
     ),
-    ("tekton.dev", "Task"): ((("spec",), _TEKTON_TASK),),
-    ("tekton.dev", "ClusterTask"): ((("spec",), _TEKTON_TASK),),
-    ("tekton.dev", "TaskRun"): ((("spec", "taskSpec"), _TEKTON_TASK),),
+    ("tekton.dev", "Task"): _below(("spec",), _TEKTON_TASKS),
+    ("tekton.dev", "ClusterTask"): _below(("spec",), _TEKTON_TASKS),
+    ("tekton.dev", "TaskRun"): (
+        *_below(("spec", "taskSpec"), _TEKTON_TASKS),
+        (("spec", "podTemplate"), _TEKTON_POD),
+    ),
+    ("tekton.dev", "Pipeline"): _below(("spec",), _TEKTON_PIPELINE),
+    ("tekton.dev", "PipelineRun"): (
+        *_below(("spec", "pipelineSpec"), _TEKTON_PIPELINE),
+        (("spec", "taskRunTemplate", "podTemplate"), _TEKTON_POD),
+        (("spec", "podTemplate"), _TEKTON_POD),  # until v1
+        (("spec", "taskRunSpecs", "*", "podTemplate"), _TEKTON_POD),
+        (("spec", "taskRunSpecs", "*", "taskPodTemplate"), _TEKTON_POD),  # until v1
+    ),
+    # What it writes into the metadata of the pods that it chooses.
+    ("apps.kruise.io", "SidecarSet"): ((("spec", "patchPodMetadata", "*"), _METADATA),),
     ("kubeflow.org", "PodDefault"): ((("spec",), _CONTAINER),),
     ("apps.nvidia.com", "NIMService"): ((("spec",), _CONTAINER),),
     # NVIDIA/k8s-nim-operator config/samples/nim/pipelines: a service has the spec of a NIMService.

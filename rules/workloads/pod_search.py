@@ -1,5 +1,6 @@
 """Search one object for pods: at known paths of it, or in anything shaped like a pod."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -112,6 +113,8 @@ def misplaced_containers(
 _CONTAINER_FIELDS = frozenset(CONTAINER_LISTS)
 # Fields of a pod spec in which there are no other pods.
 _POD_FIELDS = _CONTAINER_FIELDS | {*types.POD, "resources", "securityContext"}
+MAX_JSON_TEXT = 32_768
+"""Characters of a text with a pod in it that is read."""
 # Fields of an object that request no pod; `status` is what a controller saw.
 _OBJECT_FIELDS = frozenset({"metadata", "status"})
 
@@ -176,6 +179,9 @@ class PodSearch:
                 continue
             objects = [node for node in nodes if isinstance(node.value, dict)]
             nodes = [node.child(step) for node in objects if step in node.value]
+            if layout.is_text and depth == len(pattern):
+                yield from self._pods_in_texts(nodes, layout)
+                return
             # Of a list of lists only the outer type is checked.
             following = pattern[depth : depth + 2]
             wanted: Any = {} if following[:1] != ("*",) else [] if following[1:] == ("*",) else [{}]
@@ -185,6 +191,21 @@ class PodSearch:
         for node in nodes:
             if isinstance(node.value, dict):
                 yield from self._pod(node, layout)
+
+    def _pods_in_texts(self, nodes: list[JsonNode], layout: PodLayout) -> Iterator[SearchResult]:
+        """The pods in fields with JSON in a text; what is no JSON may be a placeholder."""
+        for node in nodes:
+            text = as_text(node.value)
+            if len(text) > MAX_JSON_TEXT:
+                why = f"{pointer(node.path)} has more than {MAX_JSON_TEXT:,} characters"
+                yield MalformedField(self._owner, (*self._base, *node.path), why)
+                continue
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(value, dict):
+                yield from self._pod(JsonNode(value, node.key, node.parent), layout)
 
     def _candidate(self, node: JsonNode) -> Iterator[SearchResult]:
         containers = node.value.get("containers")
@@ -220,7 +241,8 @@ class PodSearch:
             stable_path=stable_path,
             layout=layout,
         )
-        if layout is POD_SPEC or pod.containers:  # a step of a workflow may be no pod
+        # A step of a workflow may be no pod.
+        if layout is POD_SPEC or pod.containers or (layout.metadata_in_spec and pod.annotations):
             yield pod
 
     def _malformed(self, value: Any, wanted: Any, path: Path) -> Iterator[MalformedField]:

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from policies.gpu_exceptions import APPROVAL_LABEL, acceptance
+from policies.gpu_exceptions import APPROVAL_LABEL, acceptance, spec_hash
 from policies.policy import GpuExceptionLimits
 from tests.testkit.admission.enforcement import BYPASS_POD
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.chart.permissions import may
-from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.paths import ROOT
@@ -72,15 +71,15 @@ def day(days: int) -> str:
 
 def gpu_exception(*, approved: bool = False, **spec: Any) -> dict[str, Any]:
     defaults = {"rules": [RULE], "reason": "bring-up", "expires": day(7)}
-    metadata: dict[str, Any] = {"name": "x"}
-    if approved:
-        metadata["labels"] = {APPROVAL_LABEL: "true"}
-    return {
+    made: dict[str, Any] = {
         "apiVersion": "gpuward.io/v1alpha1",
         "kind": "GpuException",
-        "metadata": metadata,
+        "metadata": {"name": "x"},
         "spec": {k: v for k, v in {**defaults, **spec}.items() if v is not None},
     }
+    if approved:
+        made["metadata"]["labels"] = {APPROVAL_LABEL: spec_hash(made)}
+    return made
 
 
 def path_of(namespace: str, name: str = "") -> str:
@@ -108,10 +107,22 @@ def become(plane: ControlPlane, namespace: str, status: str, reason: str) -> Non
     eventually(lambda: is_refused(plane, namespace) is refused, what=f"pods: {reason}")
 
 
-def label(plane: ControlPlane, namespace: str, value: str | None) -> Response:
+def change(plane: ControlPlane, namespace: str, body: dict[str, Any]) -> None:
+    """Change the object x as admin."""
+    done = plane.request("PATCH", path_of(namespace, "x"), body, content_type=MERGE)
+    assert done.status == 200
+
+
+def label(plane: ControlPlane, namespace: str, value: str | None) -> None:
     """Set the label that approves the object x, or remove it, as admin."""
-    body = {"metadata": {"labels": {APPROVAL_LABEL: value}}}
-    return plane.request("PATCH", path_of(namespace, "x"), body, content_type=MERGE)
+    change(plane, namespace, {"metadata": {"labels": {APPROVAL_LABEL: value}}})
+
+
+def needed_label(plane: ControlPlane, namespace: str) -> str:
+    """The value of the label that the condition of the object x asks for."""
+    (found,) = plane.request("GET", path_of(namespace, "x")).body["status"]["conditions"]
+    message: str = found["message"]
+    return message.rpartition(f"it needs the label {APPROVAL_LABEL}=")[2].partition(",")[0]
 
 
 def test_pods_are_admitted_while_an_approved_object_exists(
@@ -120,7 +131,14 @@ def test_pods_are_admitted_while_an_approved_object_exists(
     other = plane.namespace()
     plane.create(path_of(namespace), gpu_exception())
     become(plane, namespace, "False", "NotApproved")
-    label(plane, namespace, "true")
+    approval = needed_label(plane, namespace)
+    # The owner changes the spec after somebody has read it.
+    change(plane, namespace, {"spec": {"reason": "another"}})
+    label(plane, namespace, approval)
+    eventually(lambda: needed_label(plane, namespace) != approval, what="the new spec is read")
+    become(plane, namespace, "False", "NotApproved")
+    approval = needed_label(plane, namespace)
+    label(plane, namespace, approval)
     become(plane, namespace, "True", "Accepted")
     assert is_refused(plane, other)
     shown = plane.kubectl("get", "gpuexceptions", "-n", namespace).stdout.splitlines()
@@ -128,14 +146,12 @@ def test_pods_are_admitted_while_an_approved_object_exists(
     assert shown[1].split()[:-1] == ["x", f'["{RULE}"]', day(7), "True", "Accepted"]
     label(plane, namespace, None)
     become(plane, namespace, "False", "NotApproved")
-    label(plane, namespace, "true")
+    label(plane, namespace, approval)
     become(plane, namespace, "True", "Accepted")
     # What is no longer allowed ends, and so does what is deleted.
-    body = {"spec": {"rules": [RULE, "absurd-count"]}}
-    assert plane.request("PATCH", path_of(namespace, "x"), body, content_type=MERGE).status == 200
+    change(plane, namespace, {"spec": {"rules": [RULE, "absurd-count"]}})
     become(plane, namespace, "False", "NotAllowed")
-    body = {"spec": {"rules": [RULE]}}
-    assert plane.request("PATCH", path_of(namespace, "x"), body, content_type=MERGE).status == 200
+    change(plane, namespace, {"spec": {"rules": [RULE]}})
     become(plane, namespace, "True", "Accepted")
     assert plane.request("DELETE", path_of(namespace, "x")).status == 200
     eventually(lambda: is_refused(plane, namespace), what="pods are refused again")
@@ -149,12 +165,13 @@ def test_whoever_edits_the_config_map_gains_nothing(installed: Installation) -> 
     deployment = ("deployment/gpuward-exceptions", "-n", installed.namespace)
     plane.kubectl("scale", *deployment, "--replicas=0")
     eventually(lambda: not installed.pods("exceptions"), what="the controller is gone")
+    asking = plane.namespace()
     items = [
-        {"metadata": {"namespace": name, "labels": {APPROVAL_LABEL: "true"}}, "spec": spec}
-        for name, spec in (
-            (namespace, gpu_exception(expires=day(31))["spec"]),
-            ("*", gpu_exception()["spec"]),
-            (plane.namespace(), gpu_exception()["spec"]),
+        {**made, "metadata": {**made["metadata"], "namespace": name}}
+        for name, made in (
+            (namespace, gpu_exception(approved=True, expires=day(31))),
+            ("*", gpu_exception(approved=True)),
+            (asking, gpu_exception(approved=True)),
         )
     ]
     now = datetime.datetime.now(tz=datetime.UTC).isoformat()
@@ -162,7 +179,6 @@ def test_whoever_edits_the_config_map_gains_nothing(installed: Installation) -> 
     path = f"/api/v1/namespaces/{installed.namespace}/configmaps/gpuward-exceptions"
     body = {"data": {"exceptions.json": text}}
     assert plane.request("PATCH", path, body, content_type=MERGE).status == 200
-    asking = items[2]["metadata"]["namespace"]
     eventually(lambda: not is_refused(plane, asking), what="the file is used")
     assert is_refused(plane, namespace)
     plane.kubectl("scale", *deployment, "--replicas=1")
@@ -254,7 +270,8 @@ def test_to_ask_is_one_right_and_to_approve_another(plane: ControlPlane, namespa
     viewer, owner = User(plane, namespace, "view"), User(plane, namespace, "edit")
     approver = User(plane, namespace, "approver")
     objects, made = path_of(namespace), path_of(namespace, "x")
-    approve = {"metadata": {"labels": {APPROVAL_LABEL: "true"}}}
+    (approval,) = gpu_exception(approved=True)["metadata"]["labels"].values()
+    approve = {"metadata": {"labels": {APPROVAL_LABEL: approval}}}
     withdraw: Any = {"metadata": {"labels": {APPROVAL_LABEL: None}}}
     note, extend = {"metadata": {"annotations": {"a": "b"}}}, {"spec": {"expires": day(8)}}
     # The controllers aggregate the roles, a moment after the chart has created them.
@@ -264,7 +281,7 @@ def test_to_ask_is_one_right_and_to_approve_another(plane: ControlPlane, namespa
     assert owner.request("POST", objects, gpu_exception()) == 201
     for body, status in ((note, 200), (extend, 200), (approve, 403)):
         assert owner.request("PATCH", made, body) == status, body
-    done = owner.kubectl("label", "gpuexception", "x", f"{APPROVAL_LABEL}=true")
+    done = owner.kubectl("label", "gpuexception", "x", f"{APPROVAL_LABEL}={approval}")
     assert done.replace('"x"', '"rdma-bring-up"') in DOCUMENTATION.read_text(encoding="utf-8")
     assert owner.request("PATCH", f"{made}/status", {"status": {"conditions": []}}) == 403
     admin = User(plane, namespace, "admin")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -105,3 +108,33 @@ def test_a_policy_that_mentions_config_maps_is_a_policy(folder: LintCommand) -> 
     }
     folder.write("policy.json", json.dumps({**POLICY, "exceptions": [exception]}))
     assert folder("--policy", "policy.json", "services").status == 0
+
+
+@pytest.mark.parametrize("program", ["lint", "fix"])
+def test_a_pipe_that_the_user_names_is_not_read(command: LintCommand, program: str) -> None:
+    """Nobody writes into it: whoever reads it waits for ever."""
+    os.mkfifo(command.folder / "pod.yaml")
+    (command.folder / "link.yaml").symlink_to("pod.yaml")
+    for name in ("pod.yaml", "link.yaml", "/dev/zero"):
+        done = subprocess.run(  # our own program
+            (sys.executable, "-m", "gpuward", program, name),
+            cwd=command.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 3, done.stderr
+        assert f"{name}: not a regular file" in done.stdout + done.stderr
+
+
+def test_a_pipe_of_the_shell_is_read(command: LintCommand) -> None:
+    """As in `gpuward lint <(helm template chart)`."""
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w", encoding="utf-8") as stream:
+        stream.write(POD)
+    try:
+        done = command.json(f"/dev/fd/{reader}")
+    finally:
+        os.close(reader)
+    assert (done.status, done.report["summary"]["errors"]) == (1, 1)

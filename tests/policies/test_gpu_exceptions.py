@@ -19,6 +19,7 @@ from policies.gpu_exceptions import (
     Reason,
     acceptance,
     acceptances,
+    spec_hash,
 )
 from policies.loading import load_policy
 from rules.engine.rule_set import PolicyException
@@ -34,7 +35,7 @@ gpuExceptions:
 """,
     "p.yaml",
 )
-APPROVED = {"gpuward.io/approved": "true"}
+APPROVED = "approved"  # by the hash of its spec
 
 
 def gpu_exception(
@@ -43,14 +44,20 @@ def gpu_exception(
     created: Any = "2030-06-10T09:00:00Z",
     **spec: Any,
 ) -> dict[str, Any]:
-    metadata = {"name": "x", "namespace": namespace, "creationTimestamp": created}
+    metadata = {
+        **{"name": "x", "namespace": namespace, "creationTimestamp": created},
+        "labels": labels,
+    }
     defaults = {"rules": ["absurd-count"], "reason": "benchmarks", "expires": "2030-06-17"}
-    return {
+    made: dict[str, Any] = {
         "apiVersion": "gpuward.io/v1alpha1",
         "kind": "GpuException",
-        "metadata": {**metadata, "labels": labels},
+        "metadata": metadata,
         "spec": {k: v for k, v in {**defaults, **spec}.items() if v is not None},
     }
+    if labels == APPROVED:
+        made["metadata"]["labels"] = {"gpuward.io/approved": spec_hash(made)}
+    return made
 
 
 def accept(raw: dict[str, Any], today: datetime.date = TODAY) -> Acceptance:
@@ -78,7 +85,7 @@ SECURITY = {"rules": ["privileged-gpu"]}
 # Keys of the object, the reason, and a part of the message.
 CASES: list[tuple[dict[str, Any], str, str]] = [
     ({}, "Accepted", "until 2030-06-17"),
-    ({"expires": "2030-06-18"}, "NotApproved", "gpuward.io/approved=true"),
+    ({"expires": "2030-06-18"}, "NotApproved", "it needs the label gpuward.io/approved="),
     ({"expires": "2030-07-10", "labels": APPROVED}, "Accepted", ""),
     ({"expires": "2030-07-11", "labels": APPROVED}, "TooLong", "30 days, until 2030-07-10"),
     # An object of tomorrow is one of today.
@@ -88,8 +95,8 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"created": None, "expires": "2030-06-22"}, "Accepted", ""),
     ({"created": "soon", "expires": "2030-06-22"}, "Accepted", ""),
     (SECURITY, "NotApproved", "only approvers may set"),
-    ({**SECURITY, "labels": {"gpuward.io/approved": "yes"}}, "NotApproved", ""),
-    ({**SECURITY, "labels": "gpuward.io/approved=true"}, "NotApproved", ""),
+    ({**SECURITY, "labels": {"gpuward.io/approved": "true"}}, "NotApproved", "does not approve"),
+    ({**SECURITY, "labels": "gpuward.io/approved"}, "NotApproved", ""),
     ({**SECURITY, "labels": APPROVED}, "Accepted", ""),
     ({**SECURITY, "labels": APPROVED, "namespace": "team-a"}, "Accepted", ""),
     (
@@ -122,6 +129,20 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"namespace": None}, "Invalid", "name of a namespace"),
     ({"reason": "x" * MAX_SPEC_CHARACTERS}, "TooLarge", "more than 2048 characters"),
 ]
+
+
+def test_an_approval_is_for_the_spec_that_was_read_alone() -> None:
+    read = gpu_exception(rules=["privileged-gpu"], match={"image": ["a:*"], "kind": ["Pod"]})
+    (message,) = {accept(read).message, accept(json.loads(json.dumps(read))).message}
+    value = message.partition("gpuward.io/approved=")[2].partition(",")[0]
+    approved = {**read, "metadata": {**read["metadata"], "labels": {"gpuward.io/approved": value}}}
+    assert accept(approved).accepted
+    other_order = dict(sorted(read["spec"].items(), reverse=True))
+    assert accept({**approved, "spec": other_order}).accepted
+    for change in ({"match": {"image": ["*"]}}, {"expires": "2030-06-18"}, {"reason": "other"}):
+        changed = {**approved, "spec": {**read["spec"], **change}}
+        assert accept(changed).reason is Reason.NOT_APPROVED
+        assert value not in accept(changed).message
 
 
 @pytest.mark.parametrize(("keys", "reason", "says"), CASES)

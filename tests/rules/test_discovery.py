@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from rules.base.json_values import pointer, value_at
+from rules.gpu.visibility_edits import remove_edits
 from rules.objects.kubernetes_objects import KubernetesObject, Quota
 from rules.objects.pod import Pod
 from rules.workloads.discovery import find_subjects
-from rules.workloads.pod_search import MalformedField
+from rules.workloads.pod_search import MAX_JSON_TEXT, MalformedField
 from tests.testkit.workload_table import PROFILE, WORKLOADS, manifest_of, parsed, pods_in
 
 
@@ -165,6 +169,56 @@ def test_a_spark_driver_ignores_the_resources_field() -> None:
     head = {"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication"}
     (pod,) = pods_in({**head, "spec": {"driver": driver}})
     assert (pod.containers[0].limits, pod.containers[0].requests) == ({}, {})
+
+
+def workflow(patch: Any) -> dict[str, Any]:
+    head = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow"}
+    return {**head, "spec": {"podSpecPatch": patch, "templates": [{"podSpecPatch": patch}]}}
+
+
+def test_a_patch_of_pods_in_a_text_is_read() -> None:
+    patch = json.dumps({"containers": [{"name": "main", "securityContext": {"privileged": True}}]})
+    pods = pods_in(workflow(patch))
+    assert [pod.containers[0].privileged for pod in pods] == [True, True]
+    assert [pointer(pod.path) for pod in pods] == [
+        "/spec/podSpecPatch",
+        "/spec/templates/0/podSpecPatch",
+    ]
+    others: tuple[Any, ...] = (
+        "{{inputs.parameters.patch}}",
+        "",
+        "[]",
+        '{"a"',
+        "[" * 10_000,
+        {},
+        None,
+    )
+    for other in others:
+        assert pods_in(workflow(other)) == []
+    largest = " " * (MAX_JSON_TEXT - len(patch)) + patch
+    assert len(pods_in(workflow(largest))) == 2
+    assert [error.path[-1] for error in find_subjects(workflow(f" {largest}"), PROFILE)] == [
+        "podSpecPatch",
+        "podSpecPatch",
+    ]
+
+
+def test_a_map_of_variables_is_read_after_the_list() -> None:
+    driver = {"env": [{"name": "A", "value": "1"}], "envVars": {"A": "2", "B": "3"}}
+    head = {"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication"}
+    (pod,) = pods_in({**head, "spec": {"driver": driver}})
+    (container,) = pod.containers
+    assert (container.value_of("A"), container.value_of("B")) == ("2", "3")
+    assert [pointer(container.value_path(name)) for name in ("A", "B")] == [
+        "/spec/driver/envVars/A",
+        "/spec/driver/envVars/B",
+    ]
+    edits = {name: remove_edits(container, name) for name in ("A", "B")}
+    assert [pointer(edit.path) for edit in edits["A"]] == [
+        "/spec/driver/env",
+        "/spec/driver/envVars/A",
+    ]
+    assert [pointer(edit.path) for edit in edits["B"]] == ["/spec/driver/envVars/B"]
 
 
 def test_a_quota_is_a_subject() -> None:

@@ -171,7 +171,7 @@ def test_a_bug_leaves_the_policy_in_use(mounted: Mounted, monkeypatch: pytest.Mo
 
 def test_the_largest_accepted_objects_fit_into_a_config_map() -> None:
     made = gpu_exception("n" * 63)
-    made["metadata"] |= {"name": "x" * 253, "labels": {APPROVAL_LABEL: "true"}}
+    made["metadata"] |= {"name": "x" * 253, "labels": {APPROVAL_LABEL: "x" * 40}}
     made["spec"]["reason"] = ""
     made["spec"]["reason"] = "x" * (MAX_SPEC_CHARACTERS - len(json.dumps(made["spec"])))
     text = format_exceptions(ExceptionsFile(NOW, (made,) * MAX_ACCEPTED))

@@ -89,7 +89,7 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
         otherwise = f", or set the variable to {hidden}" if hidden else ""
         advice = remove_and_request(container, "remove the variable", request, otherwise)
     return Finding(
-        path=(*container.env_path(variable), "value"),
+        path=container.value_path(variable),
         key=name,
         message=message,
         container=container,

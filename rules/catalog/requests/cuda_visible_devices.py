@@ -47,7 +47,7 @@ def check(pod: Pod, _context: Context) -> Findings:
         amount = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
         seen = f"only {first}" if first else "none"
         yield Finding(
-            path=(*container.env_path(_VARIABLE), "value"),
+            path=container.value_path(_VARIABLE),
             key=_VARIABLE,
             message=f"{container} holds {amount} and sets {_VARIABLE}={display(value)}, where "
             f"{display(entries[first])} {fault}: the program then sees {seen}",

@@ -69,8 +69,6 @@ def _depends(entry: str) -> bool:
 
 
 def _finding(container: Container, variable: str, value: str | None) -> Finding:
-    index = container.env[variable]
-    field = "valueFrom" if value is None else "value"
     setting = "by reference" if value is None else f"to {display(value)}"
     message = (
         f"{container} holds a GPU and sets {variable} {setting}, by which an outdated "
@@ -78,7 +76,9 @@ def _finding(container: Container, variable: str, value: str | None) -> Finding:
     )
     advice = f"write absolute paths in {variable}, or remove it"
     fix = Fix(f"remove {variable}", remove_edits(container, variable))
-    path = (*container.path, "env", index, field)
+    path = container.value_path(variable)
+    if value is None:
+        path = (*container.env_path(variable), "valueFrom")
     return Finding(
         path=path, key=variable, message=message, container=container, help=advice, fix=fix
     )

@@ -4,21 +4,26 @@ What it does
 ------------
 Finds, in one container:
 
-- more than 100 `koordinator.sh/gpu` that are no multiple of 100, which is one card;
-- `koordinator.sh/gpu` beside `koordinator.sh/gpu.shared`, which is the number of cards;
-- with `gpu.shared`, both of `gpu-memory` and `gpu-memory-ratio`, or neither;
-- `gpu-core` or `gpu-memory-ratio` that cannot be divided by `gpu.shared`.
+- more than 100 `koordinator.sh/gpu`, or without `koordinator.sh/gpu.shared` (the number of cards)
+  more than 100 `gpu-core` or `gpu-memory-ratio`, that are no multiple of 100, which is one card;
+- `koordinator.sh/gpu` beside `gpu.shared`;
+- both of `gpu-memory` and `gpu-memory-ratio`, or `gpu-core` or `gpu.shared` without either;
+- `gpu-core` or `gpu-memory-ratio` that cannot be divided by `gpu.shared`, or that are more than 100
+  for each card.
 
 Init containers are checked as well. With `huawei.com/npu-core`, `gpu.shared` has other partners and
 is not checked.
 
 Why it matters
 --------------
-A share is spread evenly over its cards, and its memory has one size. Koordinator's webhook refuses
-such a pod if its feature `ValidatePodDeviceResource` is on, which it is not by default.
+A share is spread evenly over its cards, and its memory has one size. Koordinator's scheduler never
+places such a pod, and its event says `invalid resource device requests`. Koordinator's webhook
+refuses it if the feature `ValidatePodDeviceResource` is on, which it is not by default.
 
 References
 ----------
+- koordinator-sh/koordinator, `pkg/scheduler/plugins/deviceshare/utils.go`
+  (`ValidateDeviceRequest`)
 - koordinator-sh/koordinator, `pkg/webhook/pod/validating/verify_device_resource.go`
 """
 
@@ -66,16 +71,22 @@ def _faults(amounts: dict[str, int]) -> Iterator[tuple[str, str, str]]:
         yield GPU, f" beside {CARDS}: only one of them is possible", f"remove {GPU} or {CARDS}"
     elif gpu > ONE_CARD and gpu % ONE_CARD:
         yield GPU, ": more than one card must be whole cards", "write a multiple of 100"
-    if not cards or gpu or NPU_CORE in amounts:
+    if gpu or NPU_CORE in amounts:
         return
     if MEMORY in amounts and RATIO in amounts:
         yield MEMORY, f" beside {RATIO}: memory is stated once", f"remove {MEMORY} or {RATIO}"
-    elif MEMORY not in amounts and RATIO not in amounts:
-        yield CARDS, " and for no memory of them", f"add {MEMORY} or {RATIO}"
+    elif MEMORY not in amounts and RATIO not in amounts and (cards or CORE in amounts):
+        yield CARDS if cards else CORE, " and for no memory of a card", f"add {MEMORY} or {RATIO}"
     for name in (CORE, RATIO):
-        if amounts.get(name, 0) % cards:
+        amount = amounts.get(name, 0)
+        if not cards and amount > ONE_CARD and amount % ONE_CARD:
+            yield name, ": more than one card must be whole cards", "write a multiple of 100"
+        elif cards and amount % cards:
             advice = f"write a multiple of {cards}, or another number of cards"
             yield name, f", which cannot be divided between {cards} cards ({CARDS})", advice
+        elif amount > ONE_CARD * cards > 0:
+            advice = f"write at most {ONE_CARD * cards}, or a larger number of cards"
+            yield name, f", and {cards} of {CARDS} have {ONE_CARD * cards}", advice
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(SHARE,), needs_resources=True)
