@@ -107,7 +107,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
             "--max-connections",
             _number(int, 1),
             _LIMITS.connections,
-            "Open connections. Further connections are closed immediately.",
+            "Open connections. For a further one, that which is idle longest is closed.",
         ),
     ):
         parser.add_argument(

@@ -13,13 +13,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from aiohttp.web import BaseRequest, Response, Server
+from aiohttp.web import BaseRequest, Response
 from multidict import CIMultiDict
 
 from certs.serving import ServingCertificate
 from webhook.admission.review import CODEC
 from webhook.server.limits import Limits
-from webhook.server.listener import Listener, listening_socket
+from webhook.server.listener import HttpServer, Listener, listening_socket
 
 _JSON = CIMultiDict({"Content-Type": "application/json", "Server": "baseline"})
 
@@ -42,7 +42,7 @@ async def _serve(folder: str, patches: dict[str, str]) -> None:
         return Response(body=CODEC.dumps({**answer, "response": response}), headers=_JSON)
 
     limits = Limits()
-    server = Server(
+    server = HttpServer(
         handle,
         access_log=None,
         auto_decompress=False,

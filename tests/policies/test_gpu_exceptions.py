@@ -45,7 +45,9 @@ def gpu_exception(
     **spec: Any,
 ) -> dict[str, Any]:
     metadata = {
-        **{"name": "x", "namespace": namespace, "creationTimestamp": created},
+        "name": "x",
+        "namespace": namespace,
+        "creationTimestamp": created,
         "labels": labels,
     }
     defaults = {"rules": ["absurd-count"], "reason": "benchmarks", "expires": "2030-06-17"}

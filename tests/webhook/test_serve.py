@@ -307,8 +307,10 @@ async def test_the_bounds_on_callers_are_flags(start: Start) -> None:
     await second.send(request("/mutate/deny")[:-1])
     reply = await second.reply()
     assert (reply.status, reply.headers["retry-after"]) == (429, "1")
+    waiting = await server.connect_without_tls()
     await server.connect_without_tls()
-    assert await (await server.connect_without_tls()).closed()
+    await server.connect_without_tls()
+    assert await waiting.closed()
     await first.send(b"\n")
     assert (await first.reply()).status == 200
 

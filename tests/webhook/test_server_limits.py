@@ -191,23 +191,37 @@ async def test_a_connection_without_a_handshake_is_closed(serve: Serve) -> None:
     assert metrics("connections") == 0
 
 
-async def test_one_connection_too_many_is_closed_at_once(serve: Serve) -> None:
+async def test_callers_that_only_connect_keep_nobody_out(serve: Serve) -> None:
+    """With one connection too many, the one that has waited longest for its caller is closed."""
     server = await serve(connections=3, handshake_seconds=NEVER)
-    silent = [await server.connect_without_tls() for _ in range(2)]
+    first = await server.connect_without_tls()
+    second = await server.connect()
     talking = await server.connect()
     assert (await talking.post("/mutate/deny")).status == 200
+    another = await server.connect()
+    assert await first.closed()
+    assert (await another.post("/mutate/deny")).status == 200
+    assert (await talking.post("/mutate/deny")).status == 200
+    last = await server.connect()
+    assert await second.closed()
+    for caller in (another, talking, last):
+        assert (await caller.post("/mutate/deny")).status == 200
+    metrics = await server.metrics()
+    assert metrics("rejected_connections_total", "idle") == 2
+    assert metrics("connections") == 3
+
+
+async def test_a_connection_too_many_is_closed_if_no_other_is_idle(serve: Serve) -> None:
+    server = await serve(connections=1, read_seconds=NEVER)
+    busy = await server.connect()
+    await busy.send(request("/mutate/deny")[:-1])
+    while (await server.metrics())("waiting_requests") != 1:
+        pass
     assert await (await server.connect_without_tls()).closed()
+    await busy.send(request("/mutate/deny")[-1:])
+    assert (await busy.reply()).status == 200
     metrics = await server.metrics()
     assert metrics("rejected_connections_total", "connections") == 1
-    assert metrics("connections") == 3
-    assert (await talking.post("/mutate/deny")).status == 200
-    for caller in silent:
-        await caller.close()
-    while True:  # until the server has noticed
-        again = await server.connect_without_tls()
-        await again.send(b"x")
-        if (await server.metrics())("connections") == 2:
-            break
 
 
 async def test_an_idle_connection_is_closed_after_its_time(serve: Serve) -> None:

@@ -10,14 +10,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NamedTuple
 
-from aiohttp.web import Server
-
 from certs.serving import ServingCertificate
 from webhook.reload.certificate import CertificateReloader
 from webhook.reload.policy import PolicyReloader
 from webhook.server.handlers import ProbeHandler, WebhookHandler
 from webhook.server.limits import Limits
-from webhook.server.listener import Listener, http_server, listening_socket
+from webhook.server.listener import HttpServer, Listener, http_server, listening_socket
 from webhook.telemetry.log import Log, counting_logger, hidden_user
 from webhook.telemetry.metrics import Metrics, ServerState, build_info
 
@@ -66,7 +64,7 @@ class WebhookServer:
         )
         self._probes = ProbeHandler(self.metrics, self.not_ready_reason, lambda: policy.last_error)
         self._listeners: list[Listener] = []
-        self._servers: list[Server] = []
+        self._servers: list[HttpServer] = []
         self._reloading: asyncio.Task[None] | None = None
         self._drain_requested = asyncio.Event()
         self.address = ""

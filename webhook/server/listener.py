@@ -1,7 +1,8 @@
 """Accept connections: not more than allowed at once, and none lost when the server stops.
 
 The event loop's own servers can neither count connections in their TLS handshake nor reject one
-before it, so this module accepts connections itself.
+before it, so this module accepts connections itself. If there are too many, the one that has waited
+longest for its caller is closed: callers that only hold connections do not keep others out.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from typing import Any
 
-from aiohttp.web import BaseRequest, Response, Server
+from aiohttp.web import BaseRequest, RequestHandler, Response, Server
 
 from webhook.server.limits import Limits
 
@@ -59,9 +61,41 @@ def parse_address(address: str) -> tuple[str, int]:
     return host[1:-1] if bracketed else host, int(port)
 
 
-def http_server(handle: Handle, limits: Limits, logger: logging.Logger) -> Server:
+class HttpServer(Server):
+    """A server that knows which connections wait for their callers."""
+
+    def __init__(self, handle: Handle, **options: Any) -> None:
+        super().__init__(self._answer, **options)
+        self._handle = handle
+        self.waiting: dict[asyncio.Task[None] | RequestHandler, Callable[[], object]] = {}
+        """How to close each connection, the one that has waited longest first.
+
+        It is in its TLS handshake, or no request of it is being answered.
+        """
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        """A connection has had its TLS handshake."""
+        super().connection_made(handler, transport)
+        self.waiting[handler] = transport.abort
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        """A connection is closed."""
+        self.waiting.pop(handler, None)
+        super().connection_lost(handler, exc)
+
+    async def _answer(self, request: BaseRequest) -> Response:
+        handler = request.protocol
+        close = self.waiting.pop(handler, None)
+        try:
+            return await self._handle(request)
+        finally:
+            if close is not None and handler.transport is not None:
+                self.waiting[handler] = close
+
+
+def http_server(handle: Handle, limits: Limits, logger: logging.Logger) -> HttpServer:
     """A server that speaks HTTP; `logger` gets a record for each request that is no HTTP."""
-    return Server(
+    return HttpServer(
         handle,
         access_log=None,
         logger=logger,
@@ -82,7 +116,7 @@ class Listener:
 
     def __init__(
         self,
-        server: Server,
+        server: HttpServer,
         listening: socket.socket,
         tls: ssl.SSLContext | None,
         limits: Limits,
@@ -136,13 +170,28 @@ class Listener:
                 self._loop.remove_reader(self._socket)
                 self._pause = self._loop.call_later(_PAUSE_SECONDS, self.start)
                 return
-            if self.connections >= self._limits.connections:
+            if self.connections >= self._limits.connections and not self._close_longest_waiting():
                 self._on_rejected("connections")
                 connection.close()
                 continue
             task = self._loop.create_task(self._handshake(connection))
             self._handshakes.add(task)
-            task.add_done_callback(self._handshakes.discard)
+            self._server.waiting[task] = task.cancel
+            task.add_done_callback(self._handshake_done)
+
+    def _close_longest_waiting(self) -> bool:
+        """Close the connection that has waited longest for its caller, if one does."""
+        waiting = self._server.waiting
+        if not waiting:
+            return False
+        longest = next(iter(waiting))
+        waiting.pop(longest)()
+        self._on_rejected("idle")
+        return True
+
+    def _handshake_done(self, task: asyncio.Task[None]) -> None:
+        self._handshakes.discard(task)
+        self._server.waiting.pop(task, None)
 
     async def _handshake(self, connection: socket.socket) -> None:
         connection.settimeout(0)
