@@ -21,6 +21,8 @@ from rules.workloads.pod_search import Subject
 LARGE_OBJECT_BYTES = 64 << 10
 # Values in an object, those in `env` not counted. A pod of fifty containers has about 3,000.
 MAX_VALUES = 10_000
+# Variables of containers. A container starts with at most 2 MiB of them.
+MAX_VARIABLES = 10_000
 # Characters. The kernel accepts no longer path, and Kubernetes no longer name.
 MAX_TEXT = 4096
 # Characters of the longest key that Kubernetes accepts: domain, slash, name.
@@ -70,7 +72,7 @@ def oversized_reason(manifest: Any, size: int) -> str:
 
 def _fault_of(root: Mapping[str, Any], uncounted: frozenset[str]) -> str:
     waiting: list[tuple[Any, int]] = [(root, 0)]
-    count = 0
+    count = variables = 0
     while waiting:
         node, depth = waiting.pop()
         count += len(node)
@@ -82,12 +84,15 @@ def _fault_of(root: Mapping[str, Any], uncounted: frozenset[str]) -> str:
                     return fault
                 if key in uncounted:
                     count -= 1
+                    variables += len(value) if key == "env" and kind is list else 0
                 elif kind in _COLLECTIONS:
                     waiting.append((value, depth + 1))
         else:
             waiting += [(item, depth + 1) for item in node if type(item) in _COLLECTIONS]
         if count > MAX_VALUES:
             return f"its more than {MAX_VALUES:,} values"
+        if variables > MAX_VARIABLES:
+            return f"its more than {MAX_VARIABLES:,} variables"
         if depth > MAX_DEPTH:
             return f"its more than {MAX_DEPTH} levels"
     return ""

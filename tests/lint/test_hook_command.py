@@ -232,6 +232,34 @@ def test_a_hostile_push_is_refused(tmp_path: Path, git: str) -> None:
     assert "secret.yaml: no such file" in server.push(commit_of(clone, tree))
 
 
+def test_what_a_link_leads_to_is_judged(tmp_path: Path, git: str) -> None:
+    """The link stays as it is, and the file that it leads to is no manifest by its name."""
+    assert git
+    server = Server(tmp_path)
+    clone = server.clone
+    (clone.folder / "pod.yaml").symlink_to("text")
+    clone.git("add", "pod.yaml")
+    clone.commit("text", GOOD)
+    assert server.push("main") == ""
+    clone.commit("text", BAD)
+    assert "--> pod.yaml:" in server.push("main")
+
+
+def test_a_replacement_hides_nothing(tmp_path: Path, git: str) -> None:
+    """Git shows the replacement to whoever does not ask it for the real object."""
+    assert git
+    server = Server(tmp_path)
+    clone = server.clone
+    clone.commit("pod.yaml", GOOD)
+    assert server.push("main") == ""
+    good = clone.git("rev-parse", "HEAD")
+    clone.commit("pod.yaml", BAD)
+    bad = clone.git("rev-parse", "HEAD")
+    clone.git("replace", bad, good)
+    assert server.push(f"refs/replace/{bad}") == ""
+    assert "--> pod.yaml:" in server.push("+main")
+
+
 def test_a_tree_with_billions_of_files_is_not_read_to_its_end(
     tmp_path: Path, git: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

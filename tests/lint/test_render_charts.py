@@ -299,6 +299,27 @@ def test_the_work_of_finding_lines_is_bounded() -> None:
     assert outline.find(["value: all"], work, is_literal=False) == 1
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        '.Files.Get "../beside.txt"',
+        '.Files.Get "PATH/beside.txt"',
+        '(.Files.Glob "../*.txt").AsConfig | trim | trimAll "{}"',
+        'lookup "v1" "Namespace" "" "default"',
+        'getHostByName "localhost"',
+    ],
+)
+def test_a_chart_reads_nothing_but_itself(helm: LintCommand, asked: str) -> None:
+    """Neither a file beside it, nor a cluster, nor the network: what it asks for is empty."""
+    helm.write("beside.txt", "void")
+    value = asked.replace("PATH", str(helm.folder))
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n    - name: c\n"
+    variable = f'{{name: NVIDIA_VISIBLE_DEVICES, value: {{{{ {value} | default "all" }}}}}}'
+    helm.write("chart/templates/model.yaml", f"{pod}      image: x\n      env: [{variable}]\n")
+    (found,) = helm.json("--render", "chart").report["findings"]
+    assert 'NVIDIA_VISIBLE_DEVICES="all"' in found["message"]
+
+
 def test_a_chart_that_renders_too_much(helm: LintCommand) -> None:
     helm.write("chart/templates/model.yaml", "a: {{ repeat 11000000 `x` }}\n")
     assert "helm was stopped: it writes more than 10 MiB" in not_evaluated(

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from rules.engine.bounds import LARGE_OBJECT_BYTES, MAX_VALUES, oversized_reason, steps_of
+from rules.engine.bounds import (
+    LARGE_OBJECT_BYTES,
+    MAX_VALUES,
+    MAX_VARIABLES,
+    oversized_reason,
+    steps_of,
+)
 from rules.objects.pod import Pod
 from rules.workloads.discovery import find_subjects
 from tests.testkit.workload_table import PROFILE
@@ -73,6 +79,16 @@ def test_a_field_that_is_not_counted_counts_as_nothing() -> None:
 
     assert not reason(MAX_VALUES - 4)  # the object has three fields, and its spec one
     assert reason(MAX_VALUES - 3) == "its more than 10,000 values"
+
+
+def test_the_variables_of_an_object_have_a_limit() -> None:
+    def reason(variables: int) -> str:
+        containers = [{"env": [{"name": "A"}] * number} for number in (1, variables - 1)]
+        manifest = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": containers}}
+        return oversized_reason(manifest, LARGE_OBJECT_BYTES + 1)
+
+    assert not reason(MAX_VARIABLES)
+    assert reason(MAX_VARIABLES + 1) == "its more than 10,000 variables"
 
 
 def test_the_levels_of_a_custom_resource_have_a_limit() -> None:
