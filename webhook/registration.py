@@ -60,7 +60,7 @@ CUSTOM_WORKLOADS = {
     "serving.kserve.io": ("inferenceservices", "llminferenceservices", "servingruntimes"),
     "serving.kubeflow.org": ("inferenceservices",),
     "sparkoperator.k8s.io": ("scheduledsparkapplications", "sparkapplications"),
-    "tekton.dev": ("taskruns", "tasks"),
+    "tekton.dev": ("pipelineruns", "pipelines", "taskruns", "tasks"),
     "trainer.kubeflow.org": ("trainingruntimes", "trainjobs"),
     "workload.serving.volcano.sh": ("modelboosters",),
 }

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_objects, as_text, display
+from rules.base.traits import VARIABLE_WORDS
 from rules.finding import Finding
 from rules.objects.kubernetes_objects import KubernetesObject, Quota
 from rules.objects.object_ref import BUILT_IN_GROUPS
@@ -21,8 +22,8 @@ from rules.workloads.pod_search import Subject
 LARGE_OBJECT_BYTES = 64 << 10
 # Values in an object, those in `env` not counted. A pod of fifty containers has about 3,000.
 MAX_VALUES = 10_000
-# Variables of containers. A container starts with at most 2 MiB of them.
-MAX_VARIABLES = 10_000
+# Variables whose names have a word about GPUs. To look at a new name takes some microseconds.
+MAX_GPU_VARIABLES = 10_000
 # Characters. The kernel accepts no longer path, and Kubernetes no longer name.
 MAX_TEXT = 4096
 # Characters of the longest key that Kubernetes accepts: domain, slash, name.
@@ -84,18 +85,23 @@ def _fault_of(root: Mapping[str, Any], uncounted: frozenset[str]) -> str:
                     return fault
                 if key in uncounted:
                     count -= 1
-                    variables += len(value) if key == "env" and kind is list else 0
+                    variables += _count_gpu_variables(value) if key == "env" else 0
                 elif kind in _COLLECTIONS:
                     waiting.append((value, depth + 1))
         else:
             waiting += [(item, depth + 1) for item in node if type(item) in _COLLECTIONS]
         if count > MAX_VALUES:
             return f"its more than {MAX_VALUES:,} values"
-        if variables > MAX_VARIABLES:
-            return f"its more than {MAX_VARIABLES:,} variables"
+        if variables > MAX_GPU_VARIABLES:
+            return f"its more than {MAX_GPU_VARIABLES:,} variables about GPUs"
         if depth > MAX_DEPTH:
             return f"its more than {MAX_DEPTH} levels"
     return ""
+
+
+def _count_gpu_variables(env: Any) -> int:
+    names = {as_text(entry.get("name")) for _, entry in as_objects(env)}
+    return sum(any(word in name for word in VARIABLE_WORDS) for name in names)
 
 
 def _fault_of_field(key: str, value: Any) -> str:

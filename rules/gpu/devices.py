@@ -1,9 +1,10 @@
 """Which GPUs a container, and all containers of a pod together, request from the scheduler."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from rules.base.json_values import Path, as_object, as_text
+from rules.base.json_values import Path, as_object, as_text, display
 from rules.base.quantity import Malformed, Placeholder, Quantity, parse
 from rules.objects.container import Container
 from rules.objects.pod import Pod
@@ -13,6 +14,13 @@ NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 """The resources that Kubernetes itself defines."""
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 Amount: TypeAlias = Quantity | Placeholder | Malformed | None
+# Resources of network cards for RDMA: rdma/hca, nvidia.com/rdma_shared_device_a, openshift.io/roce.
+RDMA = re.compile("rdma|roce|hca|infiniband|mlnx|mellanox|(?:^|[/_.-])(?:ib|efa)(?:[_.-]|$)")
+# Resources of other devices that are no GPUs: of networks, virtual machines, FPGAs and the like.
+_NO_GPU = re.compile(
+    "sriov|netdevice|hostdev|fpga|sgx|vhost|(?:batch|mid)-(?:cpu|memory)"
+    "|(?:^|[/_.-])(?:eni|fuse|kvm|tun|tap|qat|dsa|dlb|usb|tpm|snd|nic|vf|sev|tdx)s?(?:[_.-]|$)"
+)
 
 
 class Device:
@@ -99,6 +107,24 @@ def requests_gpu(container: Container) -> bool:
     return container.requests_gpu
 
 
+def unknown_device(container: Container) -> str:
+    """An extended resource of `container` that may be a GPU, by a name that gpuward does not know.
+
+    Empty if there is none. Device plugins can rename what they offer, as `nvidia.com/a100`, and
+    users misspell names. Resources of RDMA and of other devices are not meant.
+    """
+    for name in dict.fromkeys((*container.limits, *container.requests)):
+        if "/" not in name or container.profile.resource(name):
+            continue
+        amounts = (
+            parse(given[name]) for given in (container.limits, container.requests) if name in given
+        )
+        lower = name.lower()
+        if any(map(_is_some, amounts)) and not (RDMA.search(lower) or _NO_GPU.search(lower)):
+            return name
+    return ""
+
+
 def requests_share(container: Container) -> bool:
     """Whether `container` requests a share of a card that software divides."""
     requested = (device for device in devices(container).values() if device.is_requested)
@@ -155,6 +181,9 @@ def uses_only_claims(container: Container) -> bool:
 
 def describe_request(container: Container) -> str:
     """The predicate of a message: `uses a resource claim` or `asks for a GPU`, for example."""
+    if not requests_gpu(container):
+        unknown = unknown_device(container)
+        return f"asks for {display(unknown)} (perhaps a GPU)" if unknown else "asks for no GPU"
     if uses_only_claims(container):
         return "uses a resource claim"
     return "asks for a GPU" if uses_device_plugin(container) else "asks for a device class"

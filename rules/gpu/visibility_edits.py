@@ -1,6 +1,6 @@
 """Edits of visible-devices variables, and what messages advise users to do instead."""
 
-from rules.base.json_values import Edit, append, put, remove
+from rules.base.json_values import Edit, append, as_objects, as_text, put, remove
 from rules.finding import Fix
 from rules.gpu.devices import requests_gpu, uses_device_plugin
 from rules.gpu.visibility import ALTERNATIVE, NVIDIA, display_variable, is_for_requested_gpu
@@ -70,7 +70,19 @@ def visibility_fix(pod: Pod, container: Container, variable: str, known: Visible
     if not uses_device_plugin(container):
         return hide_fix(container, variable, safe=is_requested and pod.is_final)
     edits = remove_edits(container, variable)
-    return Fix(f"remove {display_variable(variable)}", edits, safe=is_requested)
+    safe = is_requested and not _is_used(container, variable)
+    return Fix(f"remove {display_variable(variable)}", edits, safe=safe)
+
+
+def _is_used(container: Container, variable: str) -> bool:
+    """Whether another variable, the command or an argument refers to `variable`.
+
+    Without the variable the reference stays there as text.
+    """
+    values = (entry.get("value") for _, entry in as_objects(container.raw.get("env")))
+    lists = (container.raw.get(field) for field in ("command", "args"))
+    words = (word for words in lists if isinstance(words, list) for word in words)
+    return any(f"$({variable})" in as_text(text) for text in (*values, *words))
 
 
 def requested_advice(container: Container, variable: str) -> str:

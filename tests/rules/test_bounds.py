@@ -8,8 +8,8 @@ import pytest
 
 from rules.engine.bounds import (
     LARGE_OBJECT_BYTES,
+    MAX_GPU_VARIABLES,
     MAX_VALUES,
-    MAX_VARIABLES,
     oversized_reason,
     steps_of,
 )
@@ -81,14 +81,16 @@ def test_a_field_that_is_not_counted_counts_as_nothing() -> None:
     assert reason(MAX_VALUES - 3) == "its more than 10,000 values"
 
 
-def test_the_variables_of_an_object_have_a_limit() -> None:
-    def reason(variables: int) -> str:
-        containers = [{"env": [{"name": "A"}] * number} for number in (1, variables - 1)]
+def test_variables_about_gpus_have_a_limit() -> None:
+    def reason(variables: int, name: str = "CUDA_") -> str:
+        entries = [{"name": f"{name}{number}"} for number in range(variables)]
+        containers = [{"env": entries[:100]}, {"env": entries[100:]}]
         manifest = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": containers}}
         return oversized_reason(manifest, LARGE_OBJECT_BYTES + 1)
 
-    assert not reason(MAX_VARIABLES)
-    assert reason(MAX_VARIABLES + 1) == "its more than 10,000 variables"
+    assert not reason(MAX_GPU_VARIABLES)
+    assert reason(MAX_GPU_VARIABLES + 1) == "its more than 10,000 variables about GPUs"
+    assert not reason(MAX_GPU_VARIABLES + 1, "V")
 
 
 def test_the_levels_of_a_custom_resource_have_a_limit() -> None:

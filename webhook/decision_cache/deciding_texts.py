@@ -97,6 +97,7 @@ IMAGE_PLACEHOLDER = "ordinary-image-?????:?????"
 _NUL = b"\0"
 # A reference to a variable begins with it.
 _REFERENCE = b"$"
+_REFERENCES = re.compile(rb"\$\(([^()$]+)\)")
 # An escape sequence that may be part of a name: any for a letter, a digit or a sign but `&<>`, the
 # only ones that API servers write in this way.
 _ESCAPED_NAME = re.compile(rb"\\u00(?:2[^6]|3[^ceCE]|[4-7])")
@@ -140,15 +141,22 @@ class SpecTexts:
             return kept
         if b"\\u00" in spec and _ESCAPED_NAME.search(spec):
             return None
-        decoded, renamed = _decode(spec, image_patterns)
-        self._drop_values(decoded)
+        is_read = self._refers_to_read_variable(spec)
+        decoded, renamed = _decode(spec, image_patterns, with_commands=is_read)
+        if not is_read:
+            self._drop_values(decoded)
         text = _encoder.encode(decoded)
         if _REFERENCE in text:  # then any variable may matter
-            text = _encoder.encode(_decode(spec, image_patterns)[0])
+            text = _encoder.encode(_decode(spec, image_patterns, with_commands=is_read)[0])
         # The text serves for another name as well if every occurrence of this one was renamed.
         if renamed == (name, spec.count(name) if name else 0):
             self._kept.put(key, text, len(key[0]) + len(text) + _SPEC_ENTRY_BYTES)
         return text
+
+    def _refers_to_read_variable(self, spec: bytes) -> bool:
+        """Whether a value or a command may refer to a variable, which then cannot be removed."""
+        names = _REFERENCES.findall(spec) if _REFERENCE in spec else ()
+        return any(self._read_variables[name.decode(errors="replace")] for name in names)
 
     def _drop_values(self, spec: PodSpec) -> None:
         may_be_read = self._read_variables
@@ -157,10 +165,13 @@ class SpecTexts:
                 container.env = [v if may_be_read[v.name] else Variable(v.name) for v in env]
 
 
-def _decode(spec: bytes, image_patterns: tuple[str, ...]) -> tuple[PodSpec, tuple[bytes, int]]:
+def _decode(
+    spec: bytes, image_patterns: tuple[str, ...], *, with_commands: bool
+) -> tuple[PodSpec, tuple[bytes, int]]:
     """What rules may read of `spec`, and what `_rename_token_volume` returns about it."""
     decoded = _decoder.decode(spec)
-    _drop_commands(decoded)
+    if not with_commands:
+        _drop_commands(decoded)
     _replace_images(decoded, image_patterns)
     return decoded, _rename_token_volume(decoded)
 

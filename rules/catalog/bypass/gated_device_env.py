@@ -32,10 +32,8 @@ References
 - NVIDIA GPU operator, "GPUDirect RDMA and GPUDirect Storage"
 """
 
-import re
-
 from rules.base.traits import GPU_VARIABLE
-from rules.gpu.devices import requests_gpu
+from rules.gpu.devices import RDMA, requests_gpu
 from rules.gpu.visibility import (
     Visibility,
     describe_setting,
@@ -57,8 +55,6 @@ DEVICES = {
 OF_ITS_GPU = frozenset({"NVIDIA_GDS", "NVIDIA_GDRCOPY"})
 MOFED = "NVIDIA_MOFED"
 ENABLED = "enabled"
-# Resources of network cards for RDMA: rdma/hca, nvidia.com/rdma_shared_device_a, openshift.io/roce.
-RDMA = re.compile("rdma|roce|hca|infiniband|mlnx|mellanox|(?:^|[/_.-])(?:ib|efa)(?:[_.-]|$)")
 
 
 def check(pod: Pod, _context: Context) -> Findings:

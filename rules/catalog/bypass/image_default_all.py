@@ -12,11 +12,13 @@ The images of NVIDIA's agents, such as `dcgm-exporter`, count as CUDA images, bu
 DaemonSet's pods.
 
 Whatever the policy says, it is only a note (`audit`) for an image that is not known to set the
-variable, and for Kubeflow's training runtimes, whose containers get their GPUs from a TrainJob.
-With `every_container`, only for the latter.
+variable, and for a container that asks for an extended resource that may be a GPU by another name
+(such as `nvidia.com/a100`). With `every_container`, for neither.
 
-Not reported: pods for machines without cards of NVIDIA, as with TPUs, Neuron and Gaudi. The rule
-`ephemeral-gpu` checks ephemeral containers, unless the policy says `voidEveryContainer`.
+Not reported: the runtimes of Kubeflow's trainer and of KServe, whose containers get their GPUs from
+a TrainJob or an InferenceService, and pods for machines without cards of NVIDIA, as with TPUs,
+Neuron and Gaudi. The rule `ephemeral-gpu` checks ephemeral containers, unless the policy says
+`voidEveryContainer`.
 
 Why it matters
 --------------
@@ -26,6 +28,9 @@ the pod sets another value.
 
 Fix safety
 ----------
+There is no fix beside an extended resource that may be a GPU by another name, unless the policy
+says `voidEveryContainer`: name such a resource in a profile first.
+
 The fix adds `NVIDIA_VISIBLE_DEVICES=void` by default in pods that are created exactly as written.
 It needs `fix: true` in the policy
 
@@ -55,7 +60,7 @@ from rules.gpu.devices import (
     excludes_nvidia,
     only_init_requests_gpu,
     pod_requests_gpu,
-    requests_gpu,
+    unknown_device,
     uses_device_plugin,
     uses_gpu_runtime,
 )
@@ -64,13 +69,17 @@ from rules.gpu.visibility_edits import hide_fix
 from rules.placement.gpu_nodes import targets_gpu_nodes
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-_KUBEFLOW_TRAINER = "trainer.kubeflow.org"
+# Templates of containers that get their GPUs from another object.
+_RUNTIMES = frozenset(
+    {"TrainingRuntime", "ClusterTrainingRuntime", "ServingRuntime", "ClusterServingRuntime"}
+)
 
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each container that gets no GPU from a device plugin and should hide all GPUs."""
     without_plugin = [c for c in pod.containers if not uses_device_plugin(c)]
-    if not without_plugin or excludes_nvidia(pod):
+    is_runtime = pod.object.kind in _RUNTIMES and not pod.is_final
+    if not without_plugin or is_runtime or excludes_nvidia(pod):
         return
     reason, every = _pods_reason(pod), context.options.get("every_container")
     if not reason and every:
@@ -91,9 +100,11 @@ def check(pod: Pod, context: Context) -> Findings:
         ):
             # An agent may need to see every GPU of its node, unless the policy says otherwise.
             safe = pod.is_final and bool(every or not (agent or init_only))
-            is_sure = (is_known or every) and pod.object.group != _KUBEFLOW_TRAINER
+            may_have_gpu = not every and bool(unknown_device(container))
+            is_sure = every or (is_known and not may_have_gpu)
             action = Action.DENY if is_sure else Action.AUDIT
-            yield _finding(container, why, action, safe=safe)
+            finding = _finding(container, why, action, safe=safe)
+            yield finding._replace(fix=None) if may_have_gpu else finding
 
 
 def _pods_reason(pod: Pod) -> str:
@@ -108,13 +119,19 @@ def _pods_reason(pod: Pod) -> str:
 
 
 def _finding(container: Container, why: str, action: Action, *, safe: bool) -> Finding:
-    request = describe_request(container) if requests_gpu(container) else "asks for no GPU"
+    unknown = unknown_device(container)
+    advice = f"add {NVIDIA} with the value void to env"
+    if unknown:
+        advice = f"if {unknown} is a GPU, name it in a profile of the policy; otherwise {advice}"
     return Finding(
         path=(*container.path, "env"),
         key=NVIDIA,
-        message=f"{container} {request} and does not set {NVIDIA}=void, although {why}",
+        message=(
+            f"{container} {describe_request(container)} and does not set {NVIDIA}=void, "
+            f"although {why}"
+        ),
         container=container,
-        help=f"add {NVIDIA} with the value void to env",
+        help=advice,
         fix=hide_fix(container, safe=safe),
         action=action,
     )

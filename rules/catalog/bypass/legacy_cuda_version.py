@@ -27,7 +27,12 @@ References
 
 from rules.base.json_values import Path
 from rules.base.traits import GPU_VARIABLE
-from rules.gpu.devices import describe_request, excludes_nvidia, requests_gpu, uses_device_plugin
+from rules.gpu.devices import (
+    describe_request,
+    excludes_nvidia,
+    unknown_device,
+    uses_device_plugin,
+)
 from rules.gpu.visibility import (
     CUDA_VERSION,
     NVIDIA,
@@ -66,17 +71,18 @@ def _finding(pod: Pod, container: Container) -> Finding:
             "prefix",
         )
         setting = f"takes variables with a prefix that a key can complete to {CUDA_VERSION},"
-    request = describe_request(container) if requests_gpu(container) else "asks for no GPU"
+    unknown = unknown_device(container)
     return Finding(
         path=path,
         key=CUDA_VERSION,
         message=(
-            f"{container} {setting} without NVIDIA_REQUIRE_CUDA or {NVIDIA} and {request}: "
+            f"{container} {setting} without NVIDIA_REQUIRE_CUDA or {NVIDIA} and "
+            f"{describe_request(container)}: "
             "NVIDIA's runtime may give it every GPU of the node"
         ),
         container=container,
         help=f"add {NVIDIA} with the value void, or remove {CUDA_VERSION}",
-        fix=hide_fix(container, safe=pod.is_final),
+        fix=None if unknown else hide_fix(container, safe=pod.is_final),
     )
 
 

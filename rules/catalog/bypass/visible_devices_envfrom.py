@@ -38,7 +38,12 @@ from typing import Any
 
 from rules.base.json_values import as_object, as_text, display
 from rules.base.traits import GPU_VARIABLE
-from rules.gpu.devices import describe_request, requests_gpu, uses_device_plugin
+from rules.gpu.devices import (
+    describe_request,
+    requests_gpu,
+    unknown_device,
+    uses_device_plugin,
+)
 from rules.gpu.visibility import matching_prefixes
 from rules.gpu.visibility_edits import hide_edits, hide_fix
 from rules.profile.profile import Profile
@@ -95,7 +100,11 @@ def _finding(
         and "*" not in variable
         and hide_edits(container, variable)
     ):
-        fix = hide_fix(container, variable, safe=is_alternative and pod.is_final)
+        fix = hide_fix(
+            container,
+            variable,
+            safe=is_alternative and pod.is_final and not unknown_device(container),
+        )
     return Finding(
         path=(*container.path, "envFrom", index, "prefix"),
         key=f"envFrom.{variable}",
