@@ -12,6 +12,7 @@ from kubeyaml.patch.layout import (
     children,
     flow,
     pretty_flow,
+    quoted,
     scalar,
 )
 from kubeyaml.patch.model import PatchError, Splice
@@ -81,7 +82,7 @@ class BlockEditor:
         line = source.line_start(start)
         before = source.between(line, start)
         if not before.strip(" "):
-            return [Splice(line, source.line_end(old.end))]
+            return [source.without_lines(line, old.end)]
         following = [child for child in children(self._place) if child.start > old.end]
         if not _DASHES.fullmatch(before) or not following:
             raise PatchError("the entry does not begin on a line of its own")
@@ -122,6 +123,16 @@ class BlockEditor:
         rest = self._source.rest_of_line(entry.end)
         if rest and not rest.startswith("#"):
             raise PatchError("something else stands on the line on which the value ends")
+
+
+def renamed_key(source: SourceText, entry: Place, name: str, layout: Layout) -> Splice:
+    """The splice that gives the key of `entry` a new name, in the quotes that it has."""
+    text = source.between(entry.key_start, entry.key_end)
+    if text[:1] in {"&", "!", "*", "|", ">"}:
+        raise PatchError("the key has an anchor or a tag")
+    style = {"'": "single", '"': "double"}.get(text[:1], "plain")
+    new = quoted(name) if layout.is_json else scalar(name, style)
+    return Splice(entry.key_start, entry.key_end, new)
 
 
 def _child(place: Place, key: str | int) -> Place:

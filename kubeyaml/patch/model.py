@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from kubeyaml.model import Document, Json, Path
 
 Operation = dict[str, Any]
-"""One operation of a JSON Patch (RFC 6902): add, remove or replace."""
+"""One operation of a JSON Patch (RFC 6902): add, remove, replace, or move within a mapping."""
 
 
 class PatchError(Exception):

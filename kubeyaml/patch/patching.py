@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kubeyaml.model import Chunk, Document, Json, Path, YamlError
-from kubeyaml.patch.editors import BlockEditor, FlowEditor
+from kubeyaml.patch.editors import BlockEditor, FlowEditor, renamed_key
 from kubeyaml.patch.layout import Layout, layout_of
 from kubeyaml.patch.model import (
     Operation,
@@ -17,6 +17,7 @@ from kubeyaml.patch.model import (
 )
 from kubeyaml.patch.source_text import (
     SourceText,
+    ends_in_block_scalar,
     place_at,
     refuse_anchors_inside,
     refuse_conditions,
@@ -84,6 +85,8 @@ def patch(
         patching.make(operation)
     patching.read_again()
     if not identical(patching.document.value, expected):
+        if patching.ends_in_block_scalar:
+            raise PatchError("the file ends in a block scalar without a newline; add a newline")
         raise PatchError("the new text would not be read as the fixed object")
     changed = patching.source.between(patching.source.start, patching.source.end)
     # Without any difference, the document is still the given one, with other offsets.
@@ -101,6 +104,7 @@ class _Patching:
         self.document = document
         self.source = SourceText(text, document.start, document.end)
         refuse_conditions(self.source)
+        self.ends_in_block_scalar = ends_in_block_scalar(self.source, document.place)
         self._layout = layout_of(self.source, document)
         self._path: Path = ()
         # What waits: the splices with the depth of their entry, and the paths that they change.
@@ -113,21 +117,23 @@ class _Patching:
         """Make one operation, at once or with the next reading."""
         pointer = given["path"]
         above = _parents(pointer)
-        if pointer in self._above_changed or not self._changed.isdisjoint((pointer, *above)):
+        touched = (pointer, given.get("from", pointer), *above)
+        if pointer in self._above_changed or not self._changed.isdisjoint(touched):
             self.read_again()
         for operation in narrowed(given, self.document.value):
-            self._path = path_of(operation["path"], self.document.value)
+            changed_at: str = operation.get("from") or operation["path"]
+            self._path = path_of(changed_at, self.document.value)
             try:
                 waits = self._can_wait(operation)
                 if not waits:
                     self.read_again()
-                    self._path = path_of(operation["path"], self.document.value)
+                    self._path = path_of(changed_at, self.document.value)
                 splices = _plan(operation, self._path, self.source, self.document, self._layout)
                 refuse_placeholders(self.source, splices)
             except PatchError as error:
                 raise PatchError(error.reason, self._path) from None
             self._splices += [(len(self._path), splice) for splice in splices]
-            self._changed.add(pointer.removesuffix("/-"))
+            self._changed.update((pointer.removesuffix("/-"), changed_at))
             if self._is_first(operation):
                 self._changed.add(above[-1])
             self._above_changed.update(above)
@@ -155,6 +161,8 @@ class _Patching:
 
     def _can_wait(self, operation: Operation) -> bool:
         """Whether the operation changes nothing on which the plan of another one depends."""
+        if operation["op"] == "move":
+            return True
         if operation["op"] == "add":
             return self._is_new_behind_others()
         if operation["op"] == "remove" or isinstance(operation["value"], dict | list):
@@ -198,6 +206,11 @@ def _plan(
     if not exists:
         return editor.add(key, operation["value"])
     inside: Any = place.inside
+    if operation["op"] == "move":
+        if inside[key].note == "merge":
+            refuse_shared(inside[key])
+        new_name = str(path_of(operation["path"], document.value)[-1])
+        return [renamed_key(source, inside[key], new_name, layout)]
     refuse_anchors_inside(inside[key])
     if operation["op"] != "remove":
         refuse_shared(inside[key])

@@ -55,6 +55,14 @@ class SourceText:
         # The last line stays without a line break.
         return Splice(end, end, self.line_break + new.removesuffix(self.line_break))
 
+    def without_lines(self, start: int, offset: int) -> Splice:
+        """The splice that removes the lines from `start`, where one begins, to that of `offset`."""
+        end = self.line_end(offset)
+        if self.between(end - 1, end) != "\n" and start > self.start:
+            # The line before becomes the last one, and stays without a line break.
+            start -= 2 if self.between(start - 2, start) == "\r\n" else 1
+        return Splice(start, end)
+
     def spliced(self, splices: Iterable[Splice]) -> str:
         """The text of the document with all `splices` made; they must not overlap."""
         pieces, done = [], self.start
@@ -62,6 +70,16 @@ class SourceText:
             pieces += [self.text[done:start], new]
             done = end
         return "".join((*pieces, self.text[done : self.end]))
+
+
+def ends_in_block_scalar(source: SourceText, place: Place) -> bool:
+    """Whether the text ends without a line break, in a block scalar, which one would change."""
+    if source.between(source.end - 1, source.end) == "\n":
+        return False
+    while place.inside:
+        inside = place.inside
+        place = max(inside.values() if isinstance(inside, dict) else inside, key=lambda p: p.end)
+    return place.style in {"literal", "folded"}
 
 
 # What must not be edited, with the reason.

@@ -112,9 +112,10 @@ def edits_by_hand(operations: Sequence[Operation]) -> Iterator[str]:
 
 
 def _sentence(operation: Operation) -> str:
-    parts = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")]
-    *parents, key = parts[1:]
+    *parents, key = _steps(operation["path"])
     kind, where = operation["op"], _dotted(parents)
+    if kind == "move":
+        return f"rename {_dotted(_steps(operation['from']))} to {key}"
     if kind == "remove":
         return f"remove {_dotted([*parents, key])}"
     if kind == "replace":
@@ -122,6 +123,10 @@ def _sentence(operation: Operation) -> str:
     if key == "-":
         return f"add to {where}: {one_line([operation['value']])}"
     return f"add to {where or 'the object'}: {one_line({key: operation['value']})}"
+
+
+def _steps(pointer: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
 def _dotted(parts: Sequence[str]) -> str:

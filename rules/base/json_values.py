@@ -22,9 +22,12 @@ class EditError(ValueError):
 
 
 class Edit(NamedTuple):
-    """One change: put `value` at `path`, append it to the list at `path`, or remove `path`."""
+    """One change: put `value` at `path`, append it to the list at `path`, or remove `path`.
 
-    kind: Literal["put", "append", "remove"]
+    To rename gives the member at `path` the name `value`, which no other member of its object has.
+    """
+
+    kind: Literal["put", "append", "remove", "rename"]
     path: Path
     value: Any = None
 
@@ -40,8 +43,17 @@ def append(path: Path, value: Json) -> Edit:
 
 
 def remove(path: Path) -> Edit:
-    """An edit that removes the member or element at `path`, which must exist."""
+    """An edit that removes the member or element at `path`, which must exist.
+
+    An object or list that this leaves empty is removed as well if it is a member of another, and so
+    on upwards, but for members of the document itself.
+    """
     return Edit("remove", path)
+
+
+def rename(path: Path, name: str) -> Edit:
+    """An edit that gives the member at `path`, which must exist, the new `name`."""
+    return Edit("rename", path, name)
 
 
 def value_at(document: Json, path: Path) -> Json:
@@ -87,6 +99,8 @@ def apply(document: Json, edits: Iterable[Edit]) -> tuple[Json, list[Operation]]
     for edit in batch:
         if edit.kind == "remove":
             removals.append(edit)
+        elif edit.kind == "rename":
+            working.rename(edit.path, edit.value)
         else:
             working.write(edit)
     for edit in sorted(removals, key=_sort_key, reverse=True):
@@ -100,6 +114,7 @@ def _sort_key(edit: Edit) -> list[tuple[bool, int, str]]:
 
 def _check_disjoint(batch: Sequence[Edit]) -> None:
     written = [e.path for e in batch if e.kind != "append"]
+    written += [_new_path(e) for e in batch if e.kind == "rename"]
     places = set(written)
     if len(places) < len(written):
         raise EditError("two edits write to one place")
@@ -108,6 +123,10 @@ def _check_disjoint(batch: Sequence[Edit]) -> None:
         target = edit.path if edit.kind == "append" else edit.path[:-1]
         if any(depth <= len(target) and target[:depth] in places for depth in depths):
             raise EditError(f"an edit at {pointer(edit.path)} lies inside another edit")
+
+
+def _new_path(renaming: Edit) -> Path:
+    return (*renaming.path[:-1], renaming.value)
 
 
 def _check_fits(document: Json, edit: Edit) -> None:
@@ -164,11 +183,30 @@ class _PatchBuilder:
         self._record("add" if is_new else "replace", path[:depth], value)
 
     def remove(self, path: Path) -> None:
+        parent, step = self._reach_existing(path)
+        del parent[step]
+        while not parent and len(path) > 2 and isinstance(path[-2], str):  # noqa: PLR2004
+            path = path[:-1]
+            parent, step, _ = self._reach(path)
+            del parent[step]
+        self._record("remove", path)
+
+    def rename(self, path: Path, name: str) -> None:
+        parent, step = self._reach_existing(path)
+        if not isinstance(parent, dict) or name in parent:
+            raise EditError(f"{pointer(path)} cannot be renamed to {name}")
+        members = [(name if key == step else key, value) for key, value in parent.items()]
+        parent.clear()
+        parent.update(members)
+        new = pointer((*path[:-1], name))
+        self.operations.append({"op": "move", "from": pointer(path), "path": new})
+
+    def _reach_existing(self, path: Path) -> tuple[Any, Any]:
+        """The parent of the value at `path`, which must exist, and the step to the value."""
         parent, step, depth = self._reach(path)
         if depth < len(path) or (isinstance(parent, dict) and step not in parent):
             raise EditError(f"{pointer(path)} does not exist")
-        del parent[step]
-        self._record("remove", path)
+        return parent, step
 
     def _reach(self, path: Path) -> tuple[Any, Any, int]:
         """The parent of the value at `path`, the step from it to the value, and the step's depth.

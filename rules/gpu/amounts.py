@@ -16,10 +16,16 @@ def rewrite_edits(
     """Edits that set the resource `name` to `value` in limits and requests where it is `parsed`."""
     fields = {"limits": container.limits, "requests": container.requests}
     return tuple(
-        put((*container.resources_path, field, name), value)
+        put((*container.resources_path, field, name), _like(amounts[name], value))
         for field, amounts in fields.items()
         if name in amounts and parse(amounts[name]) == parsed
     )
+
+
+def _like(written: object, value: int) -> int | str:
+    """`value`, as a text if `written` is a text of digits, which YAML has in quotes only."""
+    is_quoted = isinstance(written, str) and written.replace(".", "", 1).isdecimal()
+    return str(value) if is_quoted else value
 
 
 def round_up_fix(
@@ -38,7 +44,11 @@ def round_up_fix(
     same = isinstance(request, Quantity) and request.equal_to(limit)
     fields = ("limits", "requests") if field == "limits" and same else (field,)
     rounded = -(-limit.value // step) * step
-    edits = tuple(put((*container.resources_path, f, name), rounded) for f in fields)
+    written = {"limits": container.limits, "requests": container.requests}
+    edits = tuple(
+        put((*container.resources_path, f, name), _like(written[f].get(name), rounded))
+        for f in fields
+    )
     return Fix(f"round {name} up to {rounded}", edits)
 
 

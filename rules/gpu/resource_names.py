@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from rules.base.json_values import Edit, Path, put, remove
+from rules.base.json_values import Edit, Path, rename
 from rules.base.traits import NVIDIA_CARD
 from rules.base.words import within_slips
 from rules.finding import Fix
@@ -57,7 +57,7 @@ def renaming(places: Iterable[tuple[Path, Mapping[str, Any]]], name: str, right:
         if right in amounts:
             return None
         if name in amounts:
-            edits += put((*path, right), amounts[name]), remove((*path, name))
+            edits.append(rename((*path, name), right))
     return Fix(f"rename it to {right}", tuple(edits))
 
 

@@ -10,18 +10,9 @@ from rules.profile.profile import VisibleDevices
 
 
 def remove_edits(container: Container, variable: str) -> tuple[Edit, ...]:
-    """Edits that remove every entry of `variable`, and what holds them if no other is left."""
+    """Edits that remove every entry of `variable`."""
     indices = [index for index, _ in container.env_entries(variable)]
-    if not indices:
-        return ()
-    in_list = container.entries_in_list
-    listed = [index for index in indices if index < in_list]
-    mapped = indices[len(listed) :]
-    edits: list[Edit] = []
-    for found, count in ((listed, in_list), (mapped, len(container.raw["env"]) - in_list)):
-        paths = [container.entry_path(index) for index in found]
-        edits += [remove(paths[0][:-1])] if paths and len(paths) == count else map(remove, paths)
-    return tuple(edits)
+    return tuple(remove(container.entry_path(index)) for index in indices)
 
 
 def hidden_value(container: Container, variable: str) -> str | None:

@@ -26,6 +26,10 @@ def remove(path: str) -> Operation:
     return {"op": "remove", "path": path}
 
 
+def move(origin: str, path: str) -> Operation:
+    return {"op": "move", "from": origin, "path": path}
+
+
 def patched(text: str, *operations: Operation) -> str:
     document = read(Chunk(text))
     assert document is not None
@@ -174,6 +178,39 @@ def test_json_stays_json_in_its_own_layout(
     assert written == write(expected).replace("\\u00e9", "é")
 
 
+@pytest.mark.parametrize(
+    ("operations", "old", "new"),
+    [
+        ([move("/a/b", "/a/x~1y")], "b:", "x/y:"),
+        ([move("/a/b", "/a/yes")], "b:", '"yes":'),
+        ([move("/a/c", "/a/it's")], "'c'", "'it''s'"),
+        ([move("/a/d", "/a/x~1y")], '"d"', '"x/y"'),
+        ([move("/a/e", "/a/f")], "? e\n", "? f\n"),
+        ([move("/a/g", "/a/h")], "g: *one", "h: *one"),
+        ([move("/z/i", "/z/x~1y")], "{i: 1", "{x/y: 1"),
+        ([move("/z/j", "/z/x~1y")], '"j": 2', '"x/y": 2'),
+        ([move("/a/b", "/a/x"), replace("/a/x", "2")], "b: '1'", "x: '2'"),
+        ([move("/a/b", "/a/x"), move("/a/x", "/a/w")], "b: '1'", "w: '1'"),
+    ],
+)
+def test_only_the_key_changes(operations: list[Operation], old: str, new: str) -> None:
+    assert RENAMED.count(old) == 1
+    assert patched(RENAMED, *operations) == RENAMED.replace(old, new)
+
+
+RENAMED = """\
+a:
+  # the first
+  b: '1'  # one
+  'c': &one 1
+  "d" : x
+  ? e
+  : 2
+  g: *one
+z: {i: 1, "j": 2}
+"""
+
+
 def test_a_collection_is_changed_only_where_it_differs() -> None:
     text = "env:\n- name: A # kept\n  valueFrom: {fieldRef: x}\n- name: B\n"
     new = [{"name": "A", "value": "void"}, {"name": "B"}]
@@ -209,6 +246,7 @@ def test_a_text_without_a_final_line_break_gets_none() -> None:
     assert (
         patched("a: 1\nb:\n  - c", add("/b/-", "d"), add("/e", 1)) == "a: 1\nb:\n  - c\n  - d\ne: 1"
     )
+    assert patched("a: 1\r\nb: 2\r\nc: 3", remove("/c"), remove("/b")) == "a: 1"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +273,11 @@ def test_a_text_without_a_final_line_break_gets_none() -> None:
         ("a:\n  # why\n  b: 1\n  # more\n  c: 1\n", replace("/a", 1), "contains comments"),
         ("a: [b: 1]\n", add("/a/0/c", 1), "the mapping has no braces"),
         ("a: 1\na: 2\nb: 1\n", remove("/a"), "would not be read as the fixed object"),
-        ("a: |\n  text", add("/b", 1), "would not be read as the fixed object"),
+        ("a: |\n  text", add("/b", 1), "ends in a block scalar without a newline; add a newline"),
+        ("a:\n- b: >\n    text", add("/a/-", 1), "a block scalar without a newline; add a newline"),
+        ("a: &a {b: 1}\nc:\n  <<: *a\n", move("/c/b", "/c/d"), "a merge key (<<) supplies"),
+        ("a:\n  &b c: 1\n", move("/a/c", "/a/d"), "the key has an anchor or a tag"),
+        ('"{{ .a }}": 1\n', move("/{{ .a }}", "/d"), "a template fills in this text"),
     ],
 )
 def test_what_cannot_be_edited_alone_is_refused(

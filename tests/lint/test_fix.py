@@ -177,6 +177,53 @@ def test_unsafe_fixes_are_made_only_on_demand(command: LintCommand) -> None:
     assert read(file) == TAKER
 
 
+def test_a_renamed_resource_keeps_its_line(command: LintCommand) -> None:
+    policy = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: {unknown-gpu-resource: {fix: true}}\n"
+    command.write("gpuward.yaml", policy)
+    text = PLURAL + "---\n" + json.dumps(NAMED, indent=2)
+    file = command.write("pods.yaml", text)
+    assert command.run("fix", "--rule", "unknown-gpu-resource", "pods.yaml").status == 0
+    assert read(file) == text.replace("nvidia.com/gpus", "nvidia.com/gpu")
+
+
+PLURAL = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: trainer}
+spec:
+  containers:
+  - name: main
+    image: example.com/trainer:1
+    resources:
+      limits:
+        cpu: 2
+        # one card of the new rack
+        nvidia.com/gpus: '1'  # not two
+        # enough for the data set
+        memory: 64Gi
+"""
+NAMED = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "x"},
+    "spec": {
+        "containers": [
+            {"name": "a", "image": "i", "resources": {"limits": {"nvidia.com/gpus": 1, "cpu": 1}}}
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize(("old", "new"), [("'0.5'", "'1'"), ("0.5", "1"), ("500m", "1")])
+def test_a_rounded_number_keeps_its_quotes(command: LintCommand, old: str, new: str) -> None:
+    policy = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: {fractional-gpu: {fix: true}}\n"
+    command.write("gpuward.yaml", policy)
+    text = PLURAL.replace("gpus: '1'", f"gpu: {old}")
+    file = command.write("pod.yaml", text)
+    command.run("fix", "--rule", "fractional-gpu", "pod.yaml")
+    assert read(file) == text.replace(old, new)
+
+
 def test_what_is_suppressed_stays(command: LintCommand) -> None:
     comment = "  # gpuward: ignore[request-only] set by a webhook"
     text = REQUEST.replace(" # one", comment) + "---\n" + REQUEST

@@ -215,7 +215,7 @@ def test_a_map_of_variables_is_read_after_the_list() -> None:
     ]
     edits = {name: remove_edits(container, name) for name in ("A", "B")}
     assert [pointer(edit.path) for edit in edits["A"]] == [
-        "/spec/driver/env",
+        "/spec/driver/env/0",
         "/spec/driver/envVars/A",
     ]
     assert [pointer(edit.path) for edit in edits["B"]] == ["/spec/driver/envVars/B"]

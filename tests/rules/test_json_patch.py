@@ -21,6 +21,7 @@ from rules.base.json_values import (
     pointer,
     put,
     remove,
+    rename,
     value_at,
 )
 
@@ -39,6 +40,10 @@ def replace(path: str, value: Json) -> dict[str, Any]:
 
 def removal(path: str) -> dict[str, Any]:
     return {"op": "remove", "path": path}
+
+
+def move(origin: str, path: str) -> dict[str, Any]:
+    return {"op": "move", "from": origin, "path": path}
 
 
 @pytest.mark.parametrize(
@@ -68,6 +73,12 @@ def removal(path: str) -> dict[str, Any]:
         ({"a": 1}, remove(("a",)), removal("/a")),
         ({"a": None}, remove(("a",)), removal("/a")),
         ({"a": [1, 2]}, remove(("a", 1)), removal("/a/1")),
+        # What it leaves empty goes too, but no element of a list and no member of the document.
+        ({"a": {"b": {"c": [1]}, "d": 1}}, remove(("a", "b", "c", 0)), removal("/a/b")),
+        ({"a": {"b": 1}}, remove(("a", "b")), removal("/a/b")),
+        ({"a": [{"b": {"c": 1}}]}, remove(("a", 0, "b", "c")), removal("/a/0/b")),
+        # A member keeps its value under a new name.
+        ({"a": {"b": [1], "c": 2}}, rename(("a", "b"), "d/e"), move("/a/b", "/a/d~1e")),
     ],
 )
 def test_one_edit_becomes_one_operation(
@@ -104,6 +115,12 @@ def test_one_edit_becomes_one_operation(
         ({"a": [1]}, [remove(("a", 1))]),
         ({"a": [1]}, [remove(("a", -1))]),
         ({"a": [1]}, [remove(("a", "0"))]),
+        ({"a": {"b": 1}}, [rename(("a", "c"), "d")]),
+        ({"a": {"b": 1, "c": 2}}, [rename(("a", "b"), "c")]),
+        ({"a": [1]}, [rename(("a", 0), "b")]),
+        ({"a": {"b": 1}}, [rename(("a", "b"), "c"), put(("a", "c"), 2)]),
+        ({"a": {"b": 1}}, [rename(("a", "b"), "c"), remove(("a", "b"))]),
+        ({"a": {"b": {}}}, [rename(("a", "b"), "c"), put(("a", "b", "d"), 1)]),
         ({"a": "text"}, [remove(("a", 0))]),
         # The document itself cannot be replaced.
         ({}, [put((), {})]),
@@ -156,6 +173,12 @@ def test_several_edits_below_one_missing_parent() -> None:
     result, patch = apply({}, [*edits, append(("a", "e"), 4)])
     assert result == {"a": {"b": 1, "c": {"d": 2}, "e": [3, 4]}}
     assert patch == [add("/a", {"b": 1}), add("/a/c", {"d": 2}), add("/a/e", [3]), add("/a/e/-", 4)]
+
+
+def test_a_renamed_member_keeps_its_place() -> None:
+    document: Json = {"a": {"x": 1, "y": 2, "z": 3}}
+    result, _ = apply(document, [rename(("a", "y"), "w")])
+    assert list(result["a"]) == ["x", "w", "z"]  # type: ignore[call-overload, index]
 
 
 def test_removals_come_last_and_from_the_back() -> None:

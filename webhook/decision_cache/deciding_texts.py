@@ -242,6 +242,8 @@ def _is_token_volume(name: Text) -> bool:
 
 # A pod with more annotations and labels is not read: left out here, they would count as steps.
 _MAX_KEYS = 100
+# It stands for all keys that do not matter. No annotation or label has a question mark in its name.
+_OTHER_KEYS = "?????"
 # What the Python objects of an entry take besides its texts.
 _HEAD_ENTRY_BYTES = 700
 _NO_OWNER = OwnerReference()
@@ -307,11 +309,15 @@ class HeadTexts:
         return found
 
     def _read_part(self, texts: Texts) -> Texts:
-        """The annotations or labels that matter; if there are none, an empty map, for patches."""
+        """The annotations or labels that matter, and whether there are others.
+
+        A patch that removes the only one removes the whole map.
+        """
         if not texts:
             return texts
         may_be_read = self._read_keys
-        return {k: v for k, v in texts.items() if may_be_read[k] or k == FIXED_ANNOTATION}
+        read = {k: v for k, v in texts.items() if may_be_read[k] or k == FIXED_ANNOTATION}
+        return read if len(read) == len(texts) else {**read, _OTHER_KEYS: ""}
 
 
 # Which images exceptions, components and rules about every image tell apart.
