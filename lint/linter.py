@@ -15,7 +15,8 @@ from lint.remarks import (
     exception_remarks,
     excuses,
     remarks,
-    unread_requests,
+    unread_remarks,
+    values_remarks,
 )
 from policies.policy import Policy
 from reports.findings import RULES, SuppressedFinding, locate_finding
@@ -157,6 +158,7 @@ class Linter:
                     self._report(current, item, context, evaluator)
                     if self.preview:
                         add_preview(self.previews, self.results, current, item, evaluator)
+            self.results.remarks += values_remarks(file, self._rules.profile)
         except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the results of other files
             why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
             self.results.not_evaluated.append(InputNotEvaluated(name, 0, 0, why))
@@ -207,5 +209,4 @@ class Linter:
         results.not_evaluated += unread_parts(file, document, result)
         results.remarks += remarks(file, document, item.comments, RULE_NAMES)
         results.remarks += excuses(file, document, result)
-        if len(listed) > 1 or not result.pods:
-            results.remarks += unread_requests(file, document, self._rules.profile)
+        results.remarks += unread_remarks(file, document, self._rules.profile)

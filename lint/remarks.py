@@ -16,7 +16,7 @@ from rules.engine.evaluation import EvaluationResult
 from rules.engine.rule_set import PolicyException
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.workloads.discovery import unread_gpu_requests
+from rules.workloads.unread_fields import fields_in_values, unread_fields
 from sources.manifests import File
 
 
@@ -37,15 +37,30 @@ def remarks(
         yield Remark("warning", name, line, column, message)
 
 
-def unread_requests(file: File, document: Document, profile: Profile) -> Iterator[Remark]:
-    """Requests for GPUs in a document in which gpuward finds no pod."""
-    for path, resource in unread_gpu_requests(document.value, profile):
-        span = file.locate(document, path)
-        message = (
-            f"{display(resource)} is in a kind in which gpuward finds no pod: "
-            "the pods that its controller makes are evaluated only at admission"
-        )
-        yield Remark("note", file.source.name, span.line, span.column, message)
+def unread_remarks(file: File, document: Document, profile: Profile) -> Iterator[Remark]:
+    """What tells of GPUs in a document where gpuward finds no pod."""
+    why = (
+        "where gpuward finds no pod: the pods that its controller makes are evaluated only at "
+        "admission"
+    )
+    yield from _unread(file, document, unread_fields(document.value, profile), why)
+
+
+def values_remarks(file: File, profile: Profile) -> Iterator[Remark]:
+    """What tells of GPUs in a file of a chart's values."""
+    why = "in the values of a chart: lint the chart with --render, and with these --values"
+    for document in file.values():
+        yield from _unread(file, document, fields_in_values(document.value, profile), why)
+
+
+def _unread(
+    file: File, document: Document, fields: Iterable[tuple[Path, str]], why: str
+) -> list[Remark]:
+    spans = ((file.locate(document, path), name) for path, name in fields)
+    return [
+        Remark("note", file.source.name, span.line, span.column, f"{name} is {why}", is_shown=True)
+        for span, name in sorted((span, display(name)) for span, name in spans)
+    ]
 
 
 def excuses(file: File, document: Document, result: EvaluationResult) -> Iterator[Remark]:

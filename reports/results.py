@@ -30,6 +30,12 @@ class Remark(NamedTuple):
     line: int
     column: int
     message: str
+    is_shown: bool = False
+    """whether texts have it without `--notes` although it is a note"""
+
+    def is_visible(self, *, notes: bool) -> bool:
+        """Whether a text has the remark, which has all `notes` or not."""
+        return notes or self.is_shown or self.level != "note"
 
 
 class InputNotEvaluated(NamedTuple):

@@ -1,10 +1,12 @@
 """The Kubernetes objects in a text, the position of each path, and what reports show of it."""
 
 import json
+import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import islice
 from typing import Any, NamedTuple
 
 from kubeyaml import Document, LimitError, Lines, Place, YamlError, read, split
@@ -206,6 +208,18 @@ class File:
             if document is not None and _is_kubernetes(document.value):
                 yield document
 
+    def values(self) -> Iterator[Document]:
+        """The documents of a file that has a chart's values, by its name; of others none."""
+        if self.source.is_rendering or not _is_values_file(self.source.name):
+            return
+        for chunk in islice(split(self.source.text), MAX_DOCUMENTS):
+            try:
+                document = read(chunk)
+            except YamlError:
+                continue  # `manifests` yields it as one that could not be parsed
+            if document is not None and not _is_kubernetes(document.value):
+                yield document
+
     def locate(self, document: Document, path: Path) -> Span:
         """The position of `path`, or of its nearest parent that exists.
 
@@ -222,6 +236,10 @@ class File:
 def _join_surrogates(pair: re.Match[str]) -> str:
     character: str = json.loads(f'"{pair[1]}"') if pair[1] else pair[0]
     return character
+
+
+def _is_values_file(name: str) -> bool:
+    return "values" in os.path.basename(name)
 
 
 def _is_kubernetes(value: Any) -> bool:

@@ -17,7 +17,7 @@ def write(out: TextIO, results: Results, style: Style) -> None:
             what = f"{located.level} {located.finding.rule}: {located.finding.message}"
             out.write(f"{printable(where)}: {printable(what)}\n")
     for remark in results.remarks:
-        if remark.level != "note" or style.notes:
+        if remark.is_visible(notes=style.notes):
             where = printable(place(remark.file, remark.line, remark.column))
             out.write(f"{where}{remark.level}: {printable(remark.message)}\n")
     out.writelines(

@@ -11,6 +11,7 @@ from reports.formats import Style
 from reports.results import FixedFinding, Results
 
 VERSION = 1
+_REMARK = ("level", "file", "line", "column", "message")
 
 
 def write(out: TextIO, results: Results, _style: Style) -> None:
@@ -19,7 +20,7 @@ def write(out: TextIO, results: Results, _style: Style) -> None:
         "version": VERSION,
         "policy": results.policy or None,
         "findings": list(map(_finding, results.findings, fingerprints(results.findings))),
-        "remarks": [remark._asdict() for remark in results.remarks],
+        "remarks": [dict(zip(_REMARK, remark, strict=False)) for remark in results.remarks],
         "skipped": [skipped._asdict() for skipped in results.skipped],
         "not_evaluated": [failed._asdict() for failed in results.not_evaluated],
         "fixed": [_fixed(entry) for entry in results.fixed],

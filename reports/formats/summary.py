@@ -31,7 +31,7 @@ class _Row(NamedTuple):
 def write(out: TextIO, results: Results, style: Style) -> None:
     """Write `results`, notes only if the style asks for them, then the rest of the text report."""
     shown = [f for f in results.findings if f.level != "note" or style.notes]
-    remarks = [r for r in results.remarks if r.level != "note" or style.notes]
+    remarks = [r for r in results.remarks if r.is_visible(notes=style.notes)]
     if shown or remarks:
         write_table(out, _by_owner(shown, remarks))
         out.write("\n")

@@ -40,7 +40,7 @@ def write_rest(out: TextIO, results: Results, style: Style) -> None:
     """Write what comes after the findings: remarks, what was not evaluated, and the sums."""
     paint = _Paint(style)
     for remark in results.remarks:
-        if remark.level != "note" or style.notes:
+        if remark.is_visible(notes=style.notes):
             where = printable(place(remark.file, remark.line, remark.column))
             out.write(f"{paint(remark.level, remark.level)}: {where}{printable(remark.message)}\n")
     skipped = [] if style.quiet else results.skipped
@@ -144,7 +144,8 @@ def _wrapped(gutter: str, label: str, text: str) -> Iterator[str]:
 
 
 def _summary(results: Results, style: Style) -> str:
-    hidden = results.count("note") and not style.notes
+    shown_notes = sum(1 for remark in results.remarks if remark.is_shown)
+    hidden = results.count("note") > shown_notes and not style.notes
     shown = [f for f in results.findings if f.level != "note" or style.notes]
     parts = [
         *([many(results.files, "file")] if results.files or not results.objects else []),

@@ -4,7 +4,7 @@ All others have no influence on what rules find, whatever their values.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from rules.base.caching import BoundedCache
 from rules.base.traits import (
@@ -20,7 +20,7 @@ from rules.base.traits import (
 )
 from rules.engine.traits import key_traits, traits_of_variable
 from rules.gpu.images import image_name, image_tag, vendor_of_image
-from rules.gpu.launchers import LAUNCHER_MARKS, LAUNCHERS_BY_IMAGE
+from rules.gpu.launchers import LAUNCHER_MARKS, LAUNCHERS_BY_IMAGE, SIZE_VARIABLES
 from rules.inventory.inventory import (
     ConfigMap,
     Inventory,
@@ -38,7 +38,10 @@ from rules.profile.profile import Profile
 # Keys that rules read although nothing in them says so.
 _OTHER_KEYS = (MIRROR, "app.kubernetes.io/managed-by", "hami.io/webhook")
 # The same of variables.
-_OTHER_VARIABLES = ("TF_FORCE_UNIFIED_MEMORY", "CUDF_PANDAS_RMM_MODE")
+_OTHER_VARIABLES = (
+    *SIZE_VARIABLES,
+    *("TF_FORCE_UNIFIED_MEMORY", "CUDF_PANDAS_RMM_MODE"),
+)
 # Rules that tell ordinary images apart.
 RULES_ABOUT_EVERY_IMAGE = frozenset({"untrusted-gpu-image"})
 # Of a container that mounts no path of the node: one of them is in every command of interest.
@@ -89,6 +92,14 @@ def is_ordinary_image(image: str) -> bool:
     """Whether only `RULES_ABOUT_EVERY_IMAGE`, and exceptions, tell `image` from others like it."""
     is_latest = image_tag(image) == "latest"
     return not (is_latest or vendor_of_image(image) or is_launcher_image(image))
+
+
+def may_set_size(variables: Iterable[str]) -> bool:
+    """Whether one of `variables` may tell a launcher, which no command names, its number of GPUs.
+
+    Rules then read the command.
+    """
+    return not SIZE_VARIABLES.isdisjoint(variables)
 
 
 def is_launcher_image(image: str) -> bool:

@@ -191,9 +191,14 @@ PEERS = ("vgpu.hami.io", "admission.kai-scheduler.svc", "*.volcano.sh", "*.koord
 
 
 def known_entries(
-    subject: KubernetesObject, names: tuple[str, ...]
+    subject: KubernetesObject, context: Context, names: tuple[str, ...]
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The entries of a webhook configuration with one of `names`, with their indices."""
+    """The entries of a webhook configuration with one of `names`, with their indices.
+
+    None if the manifest is a patch: what it leaves out stands in another.
+    """
+    if context.is_patch:
+        return
     for index, entry in as_objects(subject.raw.get("webhooks")):
         if matches_any(names, as_text(entry.get("name"))):
             yield index, entry

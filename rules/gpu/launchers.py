@@ -5,6 +5,8 @@ doubt the answer is None. Every function is linear in its input.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from math import prod
 from typing import NamedTuple
 
 from rules.base.json_values import Path
@@ -20,6 +22,8 @@ class Launcher(NamedTuple):
     - `starts`: how it is started: each a word, or two. Without any, its options alone show it.
     - `image`: the name of an image whose entry point it is.
     - `sizes`: options whose product is the number of GPUs, each with its spellings.
+    - `variables`: the variables that set these, in the same order, each with its names. They show
+      a launcher that cannot be told by how it is started.
     - `unclear`: options and words beside which that number is not certain.
     - `uses_all`: whether a GPU beyond that number stays idle.
     - `spans_pods`: whether the GPUs may be those of several pods.
@@ -31,6 +35,7 @@ class Launcher(NamedTuple):
     sizes: tuple[tuple[str, ...], ...]
     unclear: tuple[str, ...] = ()
     image: str = ""
+    variables: tuple[tuple[str, ...], ...] = ()
     uses_all: bool = True
     spans_pods: bool = False
     is_server: bool = False
@@ -69,6 +74,7 @@ LAUNCHERS = (
         starts=(("text-generation-launcher",),),
         image="text-generation-inference",
         sizes=(("--num-shard",),),
+        variables=(("NUM_SHARD",),),
         is_server=True,
     ),
     Launcher(
@@ -95,6 +101,7 @@ LAUNCHERS = (
         "torchrun",
         starts=(("torchrun",), ("torch.distributed.run",), ("torch.distributed.launch",)),
         sizes=(("--nproc-per-node",),),
+        variables=(("PET_NPROC_PER_NODE",),),
         uses_all=False,
     ),
     # `--num-processes` counts those of all machines.
@@ -113,6 +120,32 @@ LAUNCHERS = (
         starts=(("deepspeed",),),
         sizes=(("--num-gpus",),),
         unclear=("--hostfile", "-H", "--include", "-i", "--exclude", "-e", "--num-nodes"),
+    ),
+)
+# Images with a server that variables configure.
+_BY_VARIABLES = (
+    Launcher(
+        "NVIDIA NIM",
+        starts=(),
+        sizes=(),
+        variables=(("NIM_TENSOR_PARALLEL_SIZE",), ("NIM_PIPELINE_PARALLEL_SIZE",)),
+        unclear=(
+            *("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp", "--nnodes"),
+            *("NIM_PASSTHROUGH_ARGS", "NIM_NUM_COMPUTE_NODES", "NIM_MULTI_NODE"),
+        ),
+        spans_pods=True,
+    ),
+    # It starts as many workers as fit.
+    Launcher(
+        "DJL Serving",
+        starts=(),
+        sizes=(),
+        variables=(
+            ("OPTION_TENSOR_PARALLEL_DEGREE", "TENSOR_PARALLEL_DEGREE"),
+            ("OPTION_PIPELINE_PARALLEL_DEGREE",),
+        ),
+        uses_all=False,
+        spans_pods=True,
     ),
 )
 # Programs of one's own with its Trainer take the option from LightningCLI or from Hydra. It counts
@@ -167,6 +200,13 @@ LAUNCHER_MARKS = (*_BY_START, LIGHTNING.sizes[0][0])
 _SIZE_MARKS = frozenset(
     name for launcher in (*LAUNCHERS, LIGHTNING) for names in launcher.sizes for name in names
 )
+# A container with one of them may be told in it with how many GPUs to work.
+SIZE_VARIABLES = frozenset(
+    name
+    for launcher in (*LAUNCHERS, *_BY_VARIABLES)
+    for names in launcher.variables
+    for name in names
+)
 # Of a command; one that has more is a program, and to read it would take long.
 _MAX_WORDS = 5000
 # Beside these words a command starts several programs, or one on several machines.
@@ -178,33 +218,60 @@ _UNCLEAR_MARKS = ("ray", "&", "#", "<<", _MASK)
 
 def parallel_size(container: Container, command: Command) -> ParallelSize | None:
     """How many GPUs the `command` of `container` works with; None in doubt."""
-    if not (_may_start(container, command) and _may_state_size(command)):
+    has_variable = not SIZE_VARIABLES.isdisjoint(container.env)
+    if not has_variable and not (_may_start(container, command) and _may_state_size(command)):
         return None
     words = _words(command)
     texts = [word.text for word in words]
-    started = list(_started(container, words)) or list(_configured(words))
+    started = (
+        list(_started(container, words))
+        or list(_configured(words))
+        or [(one, False) for one in _BY_VARIABLES if _sets_size(container, one)]
+    )
     is_certain = len(started) == 1 and not started[0][1]
     if not is_certain or _MASK in container.env or _are_unclear(texts):
         return None
     launcher = started[0][0]
-    gpus, options, place = 1, [], None
-    for names in launcher.sizes:
-        stated = list(_options(words, names))
-        if len(stated) > 1:
-            return None
-        for name, value, number in stated:
-            size = expand(container, value)
-            if size is None or not (size.isascii() and size.isdigit() and len(size) <= _DIGITS):
-                return None
-            gpus *= int(size)
-            options.append(f"{name} {size}")
-            place = place or command.path(number)
-    everything = (*texts, *(word.option for word in words))
+    stated = _stated_sizes(container, command, launcher, words)
+    everything = (*texts, *(word.option for word in words), *container.env)
     if any(text.startswith("--data-parallel") for text in texts) or not (
         frozenset(launcher.unclear).isdisjoint(everything)
     ):
         return None
-    return ParallelSize(launcher, gpus, " and ".join(options), place) if place else None
+    if not stated:
+        return None
+    gpus = prod(size for size, *_ in stated)
+    return ParallelSize(launcher, gpus, " and ".join(text for _, text, _ in stated), stated[0][2])
+
+
+def _stated_sizes(
+    container: Container, command: Command, launcher: Launcher, words: Sequence[Word]
+) -> list[tuple[int, str, Path]]:
+    """Each size that `launcher` is told, as it is written, and where; none in doubt."""
+    sizes: list[tuple[int, str, Path]] = []
+    for options, variables in zip_longest(launcher.sizes, launcher.variables, fillvalue=()):
+        stated = [
+            (value, f"{name} {{}}", command.path(number))
+            for name, value, number in _options(words, options)
+        ]
+        # An option wins over its variable.
+        set_in = [] if stated else [name for name in variables if name in container.env]
+        stated += [
+            (container.value_of(name) or "", f"{name}={{}}", container.env_path(name))
+            for name in set_in
+        ]
+        if len(stated) > 1:
+            return []
+        for value, text, path in stated:
+            size = expand(container, value)
+            if size is None or not (size.isascii() and size.isdigit() and len(size) <= _DIGITS):
+                return []
+            sizes.append((int(size), text.format(size), path))
+    return sizes
+
+
+def _sets_size(container: Container, launcher: Launcher) -> bool:
+    return any(name in container.env for names in launcher.variables for name in names)
 
 
 def started_program(container: Container, command: Command) -> Launcher | None:

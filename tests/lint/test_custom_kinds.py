@@ -131,9 +131,77 @@ def test_a_request_without_a_pod_is_a_note(command: LintCommand, kind: str) -> N
     assert done.status == 0
     (remark,) = done.report["remarks"]
     assert remark["level"] == "note"
-    assert remark["message"].startswith(f'"{name}" is in a kind in which gpuward finds no pod')
+    assert remark["message"].startswith(f'"{name}" is where gpuward finds no pod')
     assert remark["column"] > text.index(f'"{name}"')
     assert command("--fail-on", "note", "-", stdin=text).status == 1
+
+
+HELM_RELEASE = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: server}
+spec:
+  values:
+    env:
+      NVIDIA_VISIBLE_DEVICES: all
+    securityContext: {privileged: true}
+    runtimeClassName: nvidia
+"""
+WORKFLOW = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: server}
+spec:
+  podSpecPatch: |
+    containers:
+    - name: main
+      env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]
+  templates:
+  - name: main
+    container:
+      image: example.com/train:1
+      command: [sh, -c, "echo $NVIDIA_VISIBLE_DEVICES"]
+"""
+USER = """\
+apiVersion: wolf.example.com/v1
+kind: User
+metadata: {name: player}
+spec:
+  sidecar:
+    env:
+    - {name: NVIDIA_VISIBLE_DEVICES, value: all}
+"""
+VALUES = """\
+resources: {limits: {nvidia.com/gpu: 0}}
+env:
+- name: NVIDIA_VISIBLE_DEVICES
+  value: "0"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("release.yaml", HELM_RELEASE, [7, 8, 9]),
+        ("workflow.yaml", WORKFLOW, [5]),
+        ("user.yaml", USER, [7]),
+        ("values-prod.yaml", VALUES, [3]),
+        ("settings.yaml", VALUES, []),  # nothing says whose they are
+        ("values.yaml", "resources: {limits: {nvidia.com/gpu: 1}}\n", []),
+        ("values.yaml", "a: [", []),
+        ("release.yaml", HELM_RELEASE.replace("all", "x").replace("NVIDIA_", "MY_"), [8, 9]),
+        ("release.yaml", "\n".join([*HELM_RELEASE.splitlines()[:5], "    privileged: true"]), []),
+    ],
+)
+def test_what_shows_gpus_outside_of_pods_is_a_note_that_everybody_sees(
+    command: LintCommand, name: str, text: str, lines: list[int]
+) -> None:
+    command.write(name, text)
+    remarks = command.json(name).report["remarks"]
+    assert [(r["level"], r["line"]) for r in remarks] == [("note", line) for line in lines]
+    shown = command(name).out
+    assert all(f"note: {name}:{line}:" in shown for line in lines)
+    assert "--notes shows them" not in shown
 
 
 @pytest.mark.parametrize("kind", NO_REQUEST)

@@ -74,6 +74,28 @@ def test_a_patch_with_a_bypass_is_an_error(command: LintCommand) -> None:
     assert done.found["visible-devices-env"] == "error"
 
 
+def test_a_patch_of_a_webhook_configuration_need_not_state_what_the_base_states(
+    command: LintCommand,
+) -> None:
+    command.write("overlay/part.yaml", WEBHOOK)
+    assert command.json("overlay").found["webhook-side-effects"] == "warning"
+    command.write("overlay/kustomization.yaml", "patches: [{path: part.yaml}]\n")
+    assert command.json("overlay").found == {}
+
+
+WEBHOOK = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: gpuward}
+webhooks:
+  - name: validate.gpuward.io
+    failurePolicy: Fail
+    timeoutSeconds: 30
+    rules:
+      - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
+"""
+
+
 def test_what_is_not_evaluated_is_named(command: LintCommand) -> None:
     command.write("app/pod.txt", TAINTED)
     command.write("app/list.yaml", JSON_PATCH)

@@ -17,6 +17,7 @@ from rules.engine.trait_names import (
     is_launcher_image,
     is_ordinary_image,
     may_read_command,
+    may_set_size,
     read_keys,
     read_variables,
 )
@@ -203,7 +204,9 @@ def _may_read_commands(container: Container) -> bool:
     commands = [bytes(raw) for raw in (container.command, container.args) if raw is not UNSET]
     if not commands:
         return False
-    return is_launcher_image(container.image or "") or any(map(may_read_command, commands))
+    if is_launcher_image(container.image or "") or any(map(may_read_command, commands)):
+        return True
+    return may_set_size(variable.name for variable in container.env or ())
 
 
 def _containers(spec: PodSpec) -> list[Container]:

@@ -32,9 +32,9 @@ from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 NAME_LABEL = "kubernetes.io/metadata.name"
 
 
-def check(subject: KubernetesObject, _context: Context) -> Findings:
+def check(subject: KubernetesObject, context: Context) -> Findings:
     """Yield each entry whose outage blocks system pods."""
-    for index, entry in known_entries(subject, (*OWN, *PEERS)):
+    for index, entry in known_entries(subject, context, (*OWN, *PEERS)):
         if as_text(entry.get("failurePolicy")) not in ("", "Fail") or entry.get("matchConditions"):
             continue
         if PODS.isdisjoint(core_resources(entry, "CREATE")) or _asks_for_label(

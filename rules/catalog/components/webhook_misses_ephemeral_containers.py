@@ -24,9 +24,9 @@ EPHEMERAL = "pods/ephemeralcontainers"
 COVERING = frozenset({EPHEMERAL, "pods/*", "*/*", "*/ephemeralcontainers"})
 
 
-def check(subject: KubernetesObject, _context: Context) -> Findings:
+def check(subject: KubernetesObject, context: Context) -> Findings:
     """Yield each entry for pods that leaves ephemeral containers out."""
-    for index, entry in known_entries(subject, OWN):
+    for index, entry in known_entries(subject, context, OWN):
         misses = COVERING.isdisjoint(core_resources(entry, "UPDATE"))
         if misses and not PODS.isdisjoint(core_resources(entry, "CREATE")):
             effect = "kubectl debug adds containers that no rule sees"

@@ -27,9 +27,9 @@ FIELD = "sideEffects"
 ACCEPTED = ("None", "NoneOnDryRun")
 
 
-def check(subject: KubernetesObject, _context: Context) -> Findings:
+def check(subject: KubernetesObject, context: Context) -> Findings:
     """Yield each entry that may have side effects."""
-    for index, entry in known_entries(subject, (*OWN, *PEERS)):
+    for index, entry in known_entries(subject, context, (*OWN, *PEERS)):
         value = entry.get(FIELD)
         if value in ACCEPTED:
             continue

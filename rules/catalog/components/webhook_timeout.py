@@ -28,9 +28,9 @@ FIELD = "timeoutSeconds"
 DEFAULT, MOST = 10, 30
 
 
-def check(subject: KubernetesObject, _context: Context) -> Findings:
+def check(subject: KubernetesObject, context: Context) -> Findings:
     """Yield each entry with a longer timeout than the default."""
-    for index, entry in known_entries(subject, (*OWN, *PEERS)):
+    for index, entry in known_entries(subject, context, (*OWN, *PEERS)):
         seconds = entry.get(FIELD)
         if type(seconds) is not int or seconds <= DEFAULT:
             continue

@@ -6,18 +6,22 @@ Reads the options that tell a program how many GPUs to use, and finds containers
 another number of whole GPUs:
 
 - `--tensor-parallel-size` and `--pipeline-parallel-size` of vLLM, SGLang, TensorRT-LLM and
-  LMDeploy, and `--num-shard` of Text Generation Inference, in all their spellings;
+  LMDeploy, and `--num-shard` of Text Generation Inference, in all their spellings, and the variable
+  `NUM_SHARD`;
+- `NIM_TENSOR_PARALLEL_SIZE` and `NIM_PIPELINE_PARALLEL_SIZE` of NVIDIA NIM. DJL Serving starts as
+  many workers as fit, so only an `OPTION_TENSOR_PARALLEL_DEGREE` above the GPUs is reported;
 - `trainer.devices` of PyTorch Lightning, as LightningCLI, NeMo and other programs with Hydra take
   it, and `--num_gpus` of DeepSpeed;
-- `--nproc-per-node` of torchrun and `--num_processes` of Accelerate. Their processes may use
-  several GPUs each, so only more processes than GPUs are reported.
+- `--nproc-per-node` of torchrun, or `PET_NPROC_PER_NODE`, and `--num_processes` of Accelerate.
+  Their processes may use several GPUs each, so only more processes than GPUs are reported.
 
 It says nothing where the number is not certain: beside options for several machines, Ray or data
 parallelism, in scripts that start several programs, with `CUDA_VISIBLE_DEVICES`, for values that
-the manifest does not show, and for launchers that a script only names: in quotation marks, in a
-here-document, or behind `echo`, `printf`, `pip` or `which`. The pods of a custom resource may work
-together, so of servers with tensor parallelism only fewer GPUs are reported there. Of a pod it
-reads at most 100,000 characters, and of a container 5,000 words.
+the manifest does not show, for AWS's Neuron devices, which have several cores each, for TPUs with
+two devices a chip or of an unknown generation, and for launchers that a script only names: in
+quotation marks, in a here-document, or behind `echo`, `printf`, `pip` or `which`. The pods of a
+custom resource may work together, so of servers with tensor parallelism only fewer GPUs are
+reported there. Of a pod it reads at most 100,000 characters, and of a container 5,000 words.
 
 Why it matters
 --------------
@@ -33,27 +37,52 @@ References
 - https://lightning.ai/docs/pytorch/stable/common/trainer.html
 - https://huggingface.co/docs/text-generation-inference/reference/launcher
 - https://huggingface.co/docs/accelerate/package_reference/cli
+- https://docs.nvidia.com/nim/large-language-models/latest/reference/advanced-configuration.html
+- deepjavalibrary/djl-serving, `serving/docs/lmi/deployment_guide/configurations.md`
+- https://awsdocs-neuron.readthedocs-hosted.com/en/latest/about-neuron/arch/neuron-hardware/
+- https://docs.jax.dev/en/latest/_autosummary/jax.experimental.pallas.tpu.ChipVersion.html
 """
 
-from rules.base.json_values import display
+from rules.base.json_values import as_text, display
 from rules.base.traits import GPU_RESOURCE
 from rules.gpu.commands import commands_of
 from rules.gpu.devices import request_of, whole_gpus
 from rules.gpu.launchers import ParallelSize, parallel_size
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
+# A device of Inferentia2 and Trainium1 has two cores, one of Trainium2 eight.
+_NEURON = "aws.amazon.com/neuron"
+_TPU = "google.com/tpu"
+_TPU_LABEL = "cloud.google.com/gke-tpu-accelerator"
+# Their chips are one device for JAX: they have one core, or two that work as one. Those of v2, v3
+# and TPU7x are two.
+_ONE_DEVICE_A_CHIP = frozenset(
+    {
+        *("tpu-v4-podslice", "tpu-v5-lite-device", "tpu-v5-lite-podslice"),
+        *("tpu-v5p-slice", "tpu-v6e-slice"),
+    }
+)
+
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container whose command certainly works with another number of GPUs."""
     for container, command in commands_of([c for c in pod.containers if whole_gpus(c)]):
         size = parallel_size(container, command)
-        gpus = whole_gpus(container) if size else None
+        gpus = whole_gpus(container) if size and _is_one_each(pod, container) else None
         if gpus is None or size is None or size.gpus == gpus:
             continue
         if size.gpus > gpus and size.launcher.spans_pods and not pod.is_final:
             continue  # the pods of a group may work together
         if size.gpus > gpus or size.launcher.uses_all:
             yield _finding(container, size, gpus)
+
+
+def _is_one_each(pod: Pod, container: Container) -> bool:
+    """Whether a process works with one of what `container` requests."""
+    if any(name.startswith(_NEURON) for name in container.limits):
+        return False
+    generation = as_text(pod.node_selector.get(_TPU_LABEL))
+    return _TPU not in container.limits or generation in _ONE_DEVICE_A_CHIP
 
 
 def _finding(container: Container, size: ParallelSize, gpus: int) -> Finding:

@@ -7,6 +7,7 @@ import json
 import random
 from typing import Any
 
+from rules.gpu.launchers import SIZE_VARIABLES
 from tests.testkit.admission.reviews import review_body
 
 ACCOUNT_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -35,13 +36,14 @@ def replica(manifest: Any, choices: random.Random) -> Any:
     projected = {"name": token, "projected": {"sources": [{"x": suffix}]}}
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{suffix}"}}
     volumes = spec.get("volumes") or []
-    # Rules read the commands of pods that mount a path of the node, and those with known words or
-    # images.
+    # Rules read the commands of pods that mount a path of the node, and those with known words,
+    # images or variables.
     is_on_node = any("hostPath" in volume for volume in volumes if isinstance(volume, dict))
     spec["volumes"] = [*volumes, projected, claim]
     for name in CONTAINER_LISTS:
         for container in spec.get(name) or ():
             is_launcher = any(name in str(container.get("image")) for name in _LAUNCHER_IMAGES)
+            is_launcher |= any(name in str(container.get("env")) for name in SIZE_VARIABLES)
             if not (is_on_node or is_launcher or container.get("command")):
                 container.setdefault("args", [suffix, f"$({suffix})"])
             container["ports"] = [{"containerPort": choices.randrange(1, 9)}]
