@@ -66,14 +66,19 @@ def nearest_word(word: str, known: Iterable[str]) -> str | None:
 
 
 def within_slips(slips: int, one: str, other: str) -> bool:
-    """Whether inserting, removing or changing at most `slips` letters turns `one` into `other`."""
+    """Whether at most `slips` mistakes turn `one` into `other`.
+
+    A mistake is to insert, remove or change a letter, or to exchange two neighbours.
+    """
     if abs(len(one) - len(other)) > slips:
         return False
     if not one or not other:
         return True
     if one[0] == other[0]:
         return within_slips(slips, one[1:], other[1:])
-    ways = ((one[1:], other), (one, other[1:]), (one[1:], other[1:]))
+    ways = [(one[1:], other), (one, other[1:]), (one[1:], other[1:])]
+    if one[:2] == other[1::-1]:
+        ways.append((one[2:], other[2:]))
     return any(within_slips(slips - 1, *way) for way in ways)
 
 

@@ -16,12 +16,14 @@ ORDINARY = frozenset({*NATIVE, NVIDIA_CARD})
 MISTAKES_FOR = {
     "nvidia.com/gpu": "gpu gpus GPU nvidia nvidia-gpu nvidia/gpu nvidia/gpus nvidia.com nvidia.gpu"
     " nvidia.com.gpu nvidia.com-gpu nvidia-com/gpu nvidia.com/gpus nvidia.com/gup nvdia.com/gpu"
-    " nvidea.com/gpu nividia.com/gpu nvidia.io/gpu nvidia.com/nvidia-gpu nvidia.com/gpu-count"
+    " nvidea.com/gpu nividia.com/gpu nvida.com/gpu nvidia.con/gpu nvidia.io/gpu nvidia.com/nvidia-gpu nvidia.com/gpu-count"
     " alpha.kubernetes.io/nvidia-gpu kubernetes.io/gpu",
-    "amd.com/gpu": "amd amd-gpu amd/gpu amd.gpu amd.com.gpu amd.com/gpus rocm.amd.com/gpu",
+    "amd.com/gpu": "amd amd-gpu amd/gpu amd.gpu amd.com.gpu amd.com/gpus amd.con/gpu rocm.amd.com/gpu",
     "gpu.intel.com/i915": "intel/gpu intel.com/gpu intel.com/i915 gpu.intel.com gpu.intel.com/gpu",
     "aliyun.com/gpu-mem": "gpu-mem aliyun/gpu-mem aliyun.com/gpu_mem aliyun.com/gpu-memory",
-    "aliyun.com/gpu-core.percentage": "aliyun.com/gpu-core aliyun.com/gpu-core-percentage",
+    "aliyun.com/gpu-core.percentage": "aliyun.com/gpu-core aliyun.com/gpu-core-percentage"
+    " aliyun.com/gpu-core.percent aliyun.com/gpu-core-percent",
+    "aliyun.com/gpu": "aliyun.com/gpus",
 }
 MISTAKES = {wrong: right for right, texts in MISTAKES_FOR.items() for wrong in texts.split()}
 # A number of GPUs in the name, where it belongs in the amount.
@@ -34,6 +36,8 @@ _MIG_PROFILE = (
 # Names that differ from the right one by a few letters. Short names have too many real neighbours
 # (gpu, vgpu, npu), so one difference is allowed for every five letters.
 LETTERS_PER_SLIP, MOST_SLIPS = 5, 2
+# The same of domains. Short ones have neighbours that exist.
+_MIN_DOMAIN, _DOMAIN_SLIPS = 10, 1
 # Comparing takes time, and no real container has so many misspelt names.
 MOST_COMPARED = 50
 
@@ -101,11 +105,16 @@ def _nearest(name: str, profile: Profile) -> str | None:
     # Names with digits are other models, not typing errors.
     if not slash or any(letter.isdigit() for letter in suffix):
         return None
-    prefix = f"{domain}/"
     for known in profile.resources:
-        other = known.removeprefix(prefix)
-        if other == known or "*" in other:
+        known_domain, _, other = known.partition("/")
+        if "*" in known:
             continue
-        if within_slips(min(len(other) // LETTERS_PER_SLIP, MOST_SLIPS), suffix, other):
+        if suffix == other:
+            slips = _DOMAIN_SLIPS if len(known_domain) >= _MIN_DOMAIN else 0
+            is_near = within_slips(slips, domain, known_domain)
+        else:
+            slips = min(len(other) // LETTERS_PER_SLIP, MOST_SLIPS)
+            is_near = domain == known_domain and within_slips(slips, suffix, other)
+        if is_near:
             return known
     return None

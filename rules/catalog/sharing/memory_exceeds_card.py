@@ -10,8 +10,8 @@ number first. If the pod selects cards by a label of nodes, such as
 Volcano can be configured to hand out more memory than a card has, so their shares are compared
 with the largest card only.
 
-Only a note: 1,024 and more of `aliyun.com/gpu-mem`. The device plugin of such a cluster
-probably counts in MiB.
+Only a note: 1,024 and more of `aliyun.com/gpu-mem`, unless the policy chooses a profile that counts
+it in GiB, such as `ack`. The device plugin of another cluster probably counts in MiB.
 
 Not reported: amounts that `gpu-mem-unit` reports. `no-fitting-node` compares shares with the cards
 of the cluster's own nodes, where these are all known.
@@ -61,8 +61,9 @@ def check(pod: Pod, context: Context) -> Findings:
             if name == GPU_MEM and _is_reported_as_bytes(amount, context):
                 continue
             if fault := _fault(pod, device, amount.value):
-                in_gib = name == GPU_MEM and device.resource.unit == "GiB"
-                probably_mib = in_gib and amount.value >= PROBABLY_MIB
+                is_guessed = name == GPU_MEM and name not in pod.profile.active
+                in_gib = device.resource.unit == "GiB"
+                probably_mib = is_guessed and in_gib and amount.value >= PROBABLY_MIB
                 yield Finding(
                     path=container.amount_path(name),
                     key=f"card.{name}",
