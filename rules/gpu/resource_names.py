@@ -16,9 +16,11 @@ ORDINARY = frozenset({*NATIVE, NVIDIA_CARD})
 MISTAKES_FOR = {
     "nvidia.com/gpu": "gpu gpus GPU nvidia nvidia-gpu nvidia/gpu nvidia/gpus nvidia.com nvidia.gpu"
     " nvidia.com.gpu nvidia.com-gpu nvidia-com/gpu nvidia.com/gpus nvidia.com/gup nvdia.com/gpu"
-    " nvidea.com/gpu nividia.com/gpu nvida.com/gpu nvidia.con/gpu nvidia.io/gpu nvidia.com/nvidia-gpu nvidia.com/gpu-count"
+    " nvidea.com/gpu nividia.com/gpu nvida.com/gpu nvidia.con/gpu nvidia.io/gpu"
+    " nvidia.com/nvidia-gpu nvidia.com/gpu-count"
     " alpha.kubernetes.io/nvidia-gpu kubernetes.io/gpu",
-    "amd.com/gpu": "amd amd-gpu amd/gpu amd.gpu amd.com.gpu amd.com/gpus amd.con/gpu rocm.amd.com/gpu",
+    "amd.com/gpu": "amd amd-gpu amd/gpu amd.gpu amd.com.gpu amd.com/gpus amd.con/gpu"
+    " rocm.amd.com/gpu",
     "gpu.intel.com/i915": "intel/gpu intel.com/gpu intel.com/i915 gpu.intel.com gpu.intel.com/gpu",
     "aliyun.com/gpu-mem": "gpu-mem aliyun/gpu-mem aliyun.com/gpu_mem aliyun.com/gpu-memory",
     "aliyun.com/gpu-core.percentage": "aliyun.com/gpu-core aliyun.com/gpu-core-percentage"

@@ -4,7 +4,9 @@ What it does
 ------------
 Finds DaemonSets of GPU device plugins without `priorityClassName`. A DaemonSet is one if it mounts
 `/var/lib/kubelet/device-plugins`, and its name or an image names a maker of accelerators. Any
-priority class is accepted. Components of the platform, which no other rule checks, are checked too.
+priority class is accepted, but for one that begins with `system-` and is not one of Kubernetes'
+two: nobody else may create such a class. Components of the platform, which no other rule checks,
+are checked too.
 
 Why it matters
 --------------
@@ -12,6 +14,9 @@ When a node runs short of resources, pods without a priority go first. Without i
 node offers no GPUs until the plugin is back. ACK asks to give `gpushare-device-plugin-ds`
 `priorityClassName: system-node-critical`. The annotation
 `scheduler.alpha.kubernetes.io/critical-pod`, which old manifests still have, does nothing.
+
+The API server refuses pods with a class that is not there, such as `system-node-critcal`. It
+accepts the DaemonSet, so only the DaemonSet's events tell why no device plugin runs.
 
 Fix safety
 ----------
@@ -25,34 +30,46 @@ References
 ----------
 - https://www.alibabacloud.com/help/doc-detail/191140.html
 - https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/
+- Kubernetes, `plugin/pkg/admission/priority/admission.go`
 - https://kubernetes.io/docs/concepts/policy/resource-quotas/#limit-priority-class-consumption-by-default
 """
 
-from rules.base.json_values import put
+from rules.base.json_values import as_text, display, put
 from rules.base.traits import NODE_AGENT
 from rules.gpu.components import device_plugin_words
 from rules.rule import Action, Context, Finding, Findings, Fix, KubernetesObject, define_rule
 
 FIELD = "priorityClassName"
 CLASS = "system-node-critical"
+# Names of Kubernetes' own classes begin with it.
+_RESERVED = "system-"
+_RESERVED_CLASSES = frozenset({CLASS, "system-cluster-critical"})
 SYSTEM_NAMESPACE = "kube-system"
 
 
 def check(workload: KubernetesObject, _context: Context) -> Findings:
-    """Yield the missing priority class of a device plugin."""
+    """Yield the missing or unknown priority class of a device plugin."""
     if not device_plugin_words(workload):
         return
     for pod in workload.pods:
-        if not pod.spec.get(FIELD):
+        if fault := _fault(pod.spec.get(FIELD)):
             fix = Fix(f"set {FIELD}: {CLASS}", (put((*pod.path, FIELD), CLASS),))
             yield Finding(
                 path=(*pod.path, FIELD),
                 key=FIELD,
-                message="the device plugin has no priorityClassName: pods with a priority can "
-                "evict it, and then the node offers no GPUs",
-                help=f"add {FIELD}: {CLASS}",
+                message=f"the device plugin has {fault}",
+                help=f"write {FIELD}: {CLASS}",
                 fix=fix if workload.object.namespace == SYSTEM_NAMESPACE else None,
             )
+
+
+def _fault(name: object) -> str:
+    """What is wrong with the priority class `name`; empty for nothing."""
+    if not name:
+        return f"no {FIELD}: pods with a priority can evict it, and then the node offers no GPUs"
+    if as_text(name).startswith(_RESERVED) and name not in _RESERVED_CLASSES:
+        return f"the {FIELD} {display(name)}, which does not exist: the API server refuses its pods"
+    return ""
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_AGENT,))

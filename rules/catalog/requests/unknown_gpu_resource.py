@@ -6,8 +6,8 @@ Finds names in `limits` and `requests` that are known mistakes for a GPU resourc
 `nvidia.com/gpus`, `nvidia.com/gpu-1`), that spell a MIG profile otherwise than NVIDIA's device
 plugin does (`nvidia.com/mig-1g10gb` for `nvidia.com/mig-1g.10gb`), that carry a quota's prefix
 (`requests.nvidia.com/gpu`), or that differ by a letter or two from a known resource of the same
-vendor, or by one in the vendor's domain (`nvidi.com/gpu`); these last only give a warning. All other
-names are ignored.
+vendor, or by one in the vendor's domain (`nvidi.com/gpu`); these last only give a warning. All
+other names are ignored.
 
 Why it matters
 --------------
