@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 from rules.base.json_values import Path, as_object, as_objects, as_text, find_value
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import NATIVE_TAINT_PREFIX
-from rules.base.words import has_placeholder, matches, nearest_word
+from rules.base.words import has_placeholder, matches, nearest_word, within_slips
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
 from rules.placement.node_affinity import expression_values, expressions, is_empty, required_terms
+from rules.profile.profile import Profile
 from rules.workloads.object_kinds import OBJECT_KINDS, NodeFields
 
 # What an object says about nodes: its own labels, if it is a Node, or those of new nodes.
@@ -182,6 +183,26 @@ def advice_on_unknown(modes: Mapping[str, tuple[str, ...]], value: str) -> str |
     known = stated_values(modes)
     right = nearest_word(value, known)
     return f"write {right}" if right else f"write one of {', '.join(known)}"
+
+
+def misspelt_mode_label(profile: Profile, name: str) -> str | None:
+    """The label with modes of nodes that `name` differs from by one letter; None if there is none.
+
+    Names with a placeholder are not compared.
+    """
+    if name in profile.node_modes or has_placeholder(name):
+        return None
+    return next((label for label in profile.node_modes if within_slips(1, name, label)), None)
+
+
+def selected_labels(pod: Pod) -> Iterator[tuple[Path, str]]:
+    """The path and the name of each label that a node must have for the pod."""
+    for label in pod.node_selector:
+        yield (*pod.path, "nodeSelector", label), label
+    for path, term in required_terms(pod):
+        for index, expression in expressions(term):
+            if as_text(expression.get("operator")) in {"In", "Exists", "Gt", "Lt"}:
+                yield (*path, "matchExpressions", index, "key"), as_text(expression.get("key"))
 
 
 def stated_values(modes: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A label of a node has a value that its GPU platform does not know.
+"""A label of a node, or its value, is one that its GPU platform does not know.
 
 What it does
 ------------
@@ -7,7 +7,8 @@ and where new nodes get their labels: NodePools of Karpenter, configurations of 
 and the node pools of Cluster API (also on AWS, Azure and Google Cloud), Config Connector, Azure
 Service Operator, the AWS controller for EKS, and Crossplane's provider for ACK; also in the
 `nodeLabels` of Kueue's ResourceFlavors, which select nodes. Finds values that the platform does not
-know: `cGPU` for `cgpu`. The `nodeModes` of a profile list the labels and all their values.
+know: `cGPU` for `cgpu`, and labels that differ from such a label by one letter, such as
+`ack.node.gpu.scheduler`. The `nodeModes` of a profile list the labels and all their values.
 
 Why it matters
 --------------
@@ -22,7 +23,7 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import NODE, NODE_POOL, RESOURCE_FLAVOR
-from rules.placement.node_labels import advice_on_unknown, node_labels
+from rules.placement.node_labels import advice_on_unknown, misspelt_mode_label, node_labels
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
@@ -32,9 +33,19 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
     reported: set[str] = set()
     for label in node_labels(subject):
         key = f"{label.key}={label.value}"
-        if label.name not in modes or key in reported:
+        if key in reported:
             continue
         reported.add(key)
+        if right := misspelt_mode_label(subject.profile, label.name):
+            yield Finding(
+                path=label.path,
+                key=key,
+                message=f"the node label {display(label.name)} is close to {display(right)}, and "
+                "means nothing to the GPU platform",
+                help=f"write {right}",
+            )
+        if label.name not in modes:
+            continue
         advice = advice_on_unknown(modes[label.name], label.value)
         if advice is None:
             continue

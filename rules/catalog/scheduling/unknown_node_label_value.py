@@ -1,10 +1,11 @@
-"""A pod selects a value of a node label that no node has.
+"""A pod selects a node label, or a value of one, that no node has.
 
 What it does
 ------------
 Checks `nodeSelector` and the required node affinity of every pod for the labels of nodes that tell
 how a node offers its GPUs, such as `ack.node.gpu.schedule`. Finds values that the GPU platform does
-not know: `cGPU` for `cgpu`. The `nodeModes` of a profile list the labels and all their values.
+not know: `cGPU` for `cgpu`, and labels that differ from such a label by one letter, such as
+`ack.node.gpu.scheduler`. The `nodeModes` of a profile list the labels and all their values.
 Values that a pod excludes or only prefers are not checked, nor pods that have their node.
 
 Why it matters
@@ -21,14 +22,31 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import NODE_SELECTION
-from rules.placement.node_labels import advice_on_unknown, selected_modes
+from rules.placement.node_labels import (
+    advice_on_unknown,
+    misspelt_mode_label,
+    selected_labels,
+    selected_modes,
+)
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
 def check(pod: Pod, _context: Context) -> Findings:
-    """Yield each unknown value that the pod selects, once for each label."""
+    """Yield each misspelt label and each unknown value that the pod selects, each once."""
     if pod.is_placed:
         return
+    misspelt: set[str] = set()
+    for path, label in selected_labels(pod):
+        right = None if label in misspelt else misspelt_mode_label(pod.profile, label)
+        if right is not None:
+            misspelt.add(label)
+            yield Finding(
+                path=path,
+                key=f"nodes.{label}",
+                message=f"the pod selects nodes with the label {display(label)}, which is close to "
+                f"{display(right)}, and which no node has",
+                help=f"write {right}",
+            )
     reported: set[tuple[str, str]] = set()
     for path, label, value in selected_modes(pod):
         if (label, value) in reported:
