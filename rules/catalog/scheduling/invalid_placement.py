@@ -136,11 +136,11 @@ def _expression_faults(expression: Mapping[str, Any]) -> Iterator[tuple[str, str
 
 def _no_integer(expression: Mapping[str, Any]) -> str:
     """The value of an expression that compares numbers, if it is none; else empty."""
-    values = [as_text(value) for value in expression.get("values") or ()]
-    if as_text(expression.get("operator")) not in _NUMBERS or len(values) != 1:
+    values = expression.get("values")
+    if as_text(expression.get("operator")) not in _NUMBERS or not isinstance(values, list):
         return ""
-    is_fine = has_placeholder(values[0]) or re.fullmatch(_INTEGER, values[0])
-    return "" if is_fine else values[0]
+    value = as_text(values[0]) if len(values) == 1 else ""
+    return "" if has_placeholder(value) or re.fullmatch(_INTEGER, value) else value
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU,))
