@@ -106,9 +106,16 @@ def _is_comment(text: str, offset: int) -> bool:
 
 # Commands that start containers with GPUs, in the text of a script or as a list of words.
 
-_TOOLS = frozenset({"docker", "podman", "nerdctl", "ctr"})
+_TOOLS = frozenset({"docker", "nvidia-docker", "podman", "nerdctl", "ctr"})
+# A script around docker that adds `--runtime=nvidia`: NVIDIA/nvidia-docker, nvidia-docker2.
+_NVIDIA_DOCKER = "nvidia-docker"
+# Programs that start the program which is named behind their own options.
+_WRAPPERS = frozenset(
+    {"chroot", "nsenter", "sudo", "env", "exec", "nice", "nohup", "setsid", "stdbuf", "systemd-run"}
+    | {"timeout", "tini", "dumb-init", "unshare", "time"}
+)
 _VERBS = frozenset({"run", "create"})
-_CONTAINER_TOOL = r"(?<![\w.-])(?:docker|podman|nerdctl|ctr)(?=[ \t])"
+_CONTAINER_TOOL = r"(?<![\w.-])(?:(?:nvidia-)?docker|podman|nerdctl|ctr)(?=[ \t])"
 # Before the verb: options of the tools themselves that take a word
 _TOOL_OPTIONS = frozenset(
     {"-n", "--namespace", "-a", "--address", "-H", "--host", "-c", "--context", "--config"}
@@ -124,6 +131,8 @@ _FLAGS = frozenset(
 _FLAG_LETTERS = frozenset("ditPqR")
 _GPU_OPTIONS = {"--gpus": "--gpus", "--runtime": "--runtime", "--device": "--device"}
 _ENVIRONMENT = frozenset({"-e", "--env"})
+# `-e`, perhaps behind flags and before its value.
+_GLUED_VARIABLE = r"-[ditPqR]*e=?(.*)"
 
 
 class RunOption(NamedTuple):
@@ -161,9 +170,13 @@ def find_run_options(text: str) -> Iterator[FoundOption]:
 
 
 def run_options(words: Sequence[str]) -> Iterator[RunOption]:
-    """The options in `words`, of which the first is the tool, that may give a container GPUs."""
-    tool = words[0].rpartition("/")[2] if words else ""
-    position = 1
+    """The options in `words` that may give a container GPUs.
+
+    The first of them is the tool, or a program that starts it, such as `chroot` or `sudo`.
+    """
+    first = _tool(words)
+    tool = _name(words[first]) if words else ""
+    position = first + 1
     while position < len(words) and words[position].startswith("-"):
         position += 2 if words[position] in _TOOL_OPTIONS else 1
     if words[position : position + 1] in (["container"], ["containers"]):
@@ -172,17 +185,32 @@ def run_options(words: Sequence[str]) -> Iterator[RunOption]:
     if tool not in _TOOLS or verb not in _VERBS:
         return
     command = f"{tool} {verb}"
+    if tool == _NVIDIA_DOCKER:
+        yield RunOption(command, "--runtime", "nvidia", is_variable=False, word=first)
     position += 1
     while position < len(words) and words[position].startswith("-") and words[position] != "--":
         word = words[position]
         name, equals, value = word.partition("=")
         index = position
         position += 1
+        if glued := _pattern(_GLUED_VARIABLE).fullmatch(word):
+            name, equals, value = "-e", glued[1], glued[1]
         if not equals and not _is_flag(word):
             value = words[position] if position < len(words) else ""
             position += 1
         if option := _option(command, name, value, index):
             yield option
+
+
+def _tool(words: Sequence[str]) -> int:
+    """The index of the tool in `words`: the first word, or one behind a program that starts it."""
+    if words and _name(words[0]) in _WRAPPERS:
+        return next((i for i, word in enumerate(words) if _name(word) in _TOOLS), 0)
+    return 0
+
+
+def _name(word: str) -> str:
+    return word.rpartition("/")[2]
 
 
 def gives_gpu(option: RunOption, known: VisibleDevices | None) -> bool:

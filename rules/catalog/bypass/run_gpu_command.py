@@ -5,8 +5,9 @@ What it does
 Checks pods that mount a path of the node. Finds in `command` and `args` of their containers the
 commands `run` and `create` of docker, podman and nerdctl, and `ctr run`, with an option that gives
 the new container GPUs: `--gpus`, `--device` of a GPU, `--runtime nvidia`, or a visible-devices
-variable. It reads a list of words as well as the text of a shell, and only the options before the
-image.
+variable; and every `nvidia-docker run`, which adds `--runtime=nvidia`. It reads a list of words,
+also behind `chroot`, `nsenter`, `sudo` and their like, as well as the text of a shell, and only the
+options before the image.
 
 Of a pod it reads at most 100,000 characters. A container whose commands do not fit in these is
 reported as well, because nobody knows what they start.
