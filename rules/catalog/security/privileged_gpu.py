@@ -51,10 +51,11 @@ from rules.base.traits import (
 )
 from rules.gpu.visibility_edits import IN_NODE_DEBUGGER, is_node_debugger
 from rules.objects.container import is_host_process
-from rules.placement.gpu_nodes import Evidence, gpu_evidence
+from rules.placement.gpu_nodes import GPU, Evidence, gpu_evidence
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-ADVICE = "remove `privileged: true`; RDMA needs no more than `capabilities: {add: [IPC_LOCK]}`"
+ADVICE = "remove `privileged: true`"
+RDMA_ADVICE = f"{ADVICE}; RDMA needs no more than `capabilities: {{add: [IPC_LOCK]}}`"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -66,7 +67,9 @@ def check(pod: Pod, context: Context) -> Findings:
     evidence = next(gpu_evidence(pod, context), None)
     if evidence is None:
         return
-    advice = IN_NODE_DEBUGGER if is_node_debugger(pod) else ADVICE
+    advice = RDMA_ADVICE if evidence.devices == GPU else ADVICE
+    if is_node_debugger(pod):
+        advice = IN_NODE_DEBUGGER
     yield from (_privileged(container, evidence, advice) for container in privileged)
     yield from (_host_process(container, pod, evidence) for container in windows)
     if is_host_process(pod.spec):
