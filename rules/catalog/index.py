@@ -11,6 +11,7 @@ from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quot
 from rules.rule import Rule, indexed_rule
 
 CATALOG: tuple[Rule[Any], ...] = (
+    indexed_rule("rules.catalog.requests.misplaced_gpu", "a GPU is asked for in a place where no container gets it", action=Action.WARN, since="0.1", needs=(traits.EPHEMERAL | traits.POD_RESOURCES,)),
     indexed_rule("rules.catalog.requests.unknown_gpu_resource", "the name of a GPU resource is misspelt", action=Action.DENY, since="0.1", needs=(traits.UNKNOWN_RESOURCE | traits.OTHER_GPU_RESOURCE,), needs_resources=True),
     indexed_rule("rules.catalog.scheduling.scheduler_name", "a pod needs the scheduler of its GPU system and is left to the default one", action=Action.WARN, since="0.1", needs=(traits.GPU_RESOURCE | traits.GPU_ANNOTATION, traits.PROFILE_SCHEDULERS)),
     indexed_rule("rules.catalog.sharing.share_visible_devices", "a container that asks for a share of a GPU also sets its visible devices", action=Action.DENY, since="0.1", needs=(traits.GPU_VARIABLE, traits.SHARE), supersedes=("visible-devices-env", "gpu-container-hidden", "visible-devices-valuefrom")),
@@ -62,9 +63,8 @@ CATALOG: tuple[Rule[Any], ...] = (
     indexed_rule("rules.catalog.bypass.nodename_pinned", "a pod that requests a GPU names its node itself", action=Action.WARN, since="0.1", needs=(traits.NODE_NAME, traits.GPU_RESOURCE | traits.CLAIM | traits.GPU_ANNOTATION)),
     indexed_rule("rules.catalog.bypass.monitoring_resource", "a container asks for the resource that shows it every card of its node", action=Action.DENY, since="0.1", needs=(traits.UNKNOWN_RESOURCE | traits.OTHER_GPU_RESOURCE,), needs_resources=True),
     indexed_rule("rules.catalog.requests.absurd_count", "a container asks for more GPUs than any node has, or for more of a card than it has", action=Action.WARN, since="0.1", needs=(traits.SEVERAL_GPUS,), options={"max_devices": 16}, needs_resources=True),
-    indexed_rule("rules.catalog.requests.misplaced_gpu", "a GPU is asked for in a place where no container gets it", action=Action.WARN, since="0.1", needs=(traits.EPHEMERAL | traits.POD_RESOURCES,)),
     indexed_rule("rules.catalog.requests.init_container_gpu", "only init containers of a pod ask for a GPU", action=Action.WARN, since="0.1", needs=(traits.INIT, traits.GPU_RESOURCE), needs_resources=True),
-    indexed_rule("rules.catalog.requests.mixed_families", "a pod asks for a whole GPU and for a share of one", action=Action.WARN, since="0.1", needs=(traits.SHARE,)),
+    indexed_rule("rules.catalog.requests.mixed_families", "GPUs are asked for that hardly any node has together", action=Action.WARN, since="0.1", needs=(traits.SHARE | traits.SEVERAL_GPUS, traits.OTHER_GPU_RESOURCE)),
     indexed_rule("rules.catalog.requests.placeholder_quantity", "the amount of a GPU resource is a placeholder that nothing has filled in", action=Action.AUDIT, since="0.1", needs=(traits.ODD_AMOUNT,), needs_resources=True),
     indexed_rule("rules.catalog.requests.extended_resource_amount", "an extended resource is asked for in a way that the API server refuses", action=Action.DENY, since="0.1", needs=(traits.UNKNOWN_RESOURCE,), needs_resources=True),
     indexed_rule("rules.catalog.requests.parallel_size_mismatch", "a command works with more, or with fewer, GPUs than its container requests", action=Action.WARN, since="0.1", needs=(traits.GPU_RESOURCE,), needs_resources=True),

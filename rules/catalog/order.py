@@ -48,8 +48,8 @@ def _rules(*modules: str) -> tuple[Rule[Any], ...]:
     return tuple(import_module(f"rules.catalog.{module}").RULE for module in modules)
 
 
-NAME_CORRECTION = _rules("requests.unknown_gpu_resource")
-"""Corrects resource names first, because they decide which containers request a GPU."""
+NAME_CORRECTION = _rules("requests.misplaced_gpu", "requests.unknown_gpu_resource")
+"""Correct fields and names of resources first: they decide which containers request a GPU."""
 # The scheduler comes next: it decides whether annotations ask for a part of a GPU.
 SAFE_FIXES = _rules(
     "scheduling.scheduler_name",
@@ -108,7 +108,6 @@ REPORTS = _rules(
     "bypass.nodename_pinned",
     "bypass.monitoring_resource",
     "requests.absurd_count",
-    "requests.misplaced_gpu",
     "requests.init_container_gpu",
     "requests.mixed_families",
     "requests.placeholder_quantity",

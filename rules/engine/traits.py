@@ -38,6 +38,7 @@ from rules.base.traits import (
     OTHER_GPU_RESOURCE,
     OWN_PREFIX,
     POD_FIELD_TRAITS,
+    POD_RESOURCES,
     PRIVILEGED,
     QUOTA,
     REQUIRED,
@@ -48,7 +49,14 @@ from rules.base.traits import (
     VARIABLE_WORDS,
 )
 from rules.base.words import matches_any
-from rules.gpu.devices import NATIVE, Device, devices, parse_devices
+from rules.gpu.devices import (
+    FIELDS_BESIDE_RESOURCES,
+    FIELDS_OF_RESOURCES,
+    NATIVE,
+    Device,
+    devices,
+    parse_devices,
+)
 from rules.gpu.images import is_cuda_image
 from rules.objects.container import POD_SPEC, Container, is_host_process
 from rules.objects.kubernetes_objects import KubernetesObject, Quota
@@ -58,6 +66,7 @@ from rules.workloads.pod_search import Subject
 
 # The traits that a container's resources give a pod.
 
+_BESIDE_RESOURCES = frozenset(FIELDS_BESIDE_RESOURCES)
 _ONE = 10**9  # in the unit of `Quantity.nano`
 
 
@@ -88,6 +97,10 @@ def _single_resource_traits(name: str, device: Device | None) -> int:
         if isinstance(amount, Quantity) and amount.nano > _ONE:
             traits |= SEVERAL_GPUS
     return traits
+
+
+def _odd_resources_traits(resources: Mapping[str, Any]) -> int:
+    return 0 if FIELDS_OF_RESOURCES.issuperset(resources) else POD_RESOURCES
 
 
 # Extract the traits that a container has because of the names of its variables.
@@ -188,6 +201,7 @@ def raw_traits(spec: Mapping[str, Any], metadata: Mapping[str, Any], profile: Pr
                 if claims or not (NATIVE.issuperset(limits) and NATIVE.issuperset(requests)):
                     devices_by_name = parse_devices(limits, requests, profile)
                     by_resources = resource_traits(limits, requests, devices_by_name, claims)
+                by_resources |= _odd_resources_traits(resources)
             others = role_traits | _other_traits(raw)
             traits |= by_variables | by_resources | others
             containers.append((by_variables, by_resources, others, devices_by_name))
@@ -265,7 +279,7 @@ def _container_traits(container: Container) -> int:
     if container.resource_traits is None:
         container.resource_traits = resource_traits(
             container.limits, container.requests, devices(container), container.claims
-        )
+        ) | _odd_resources_traits(container.resources)
     if container.variable_traits is None:
         container.variable_traits = variable_traits(raw.get("env"), profile)
     if container.other_traits is None:
@@ -274,7 +288,7 @@ def _container_traits(container: Container) -> int:
 
 
 def _other_traits(raw: Mapping[str, Any]) -> int:
-    traits = 0
+    traits = 0 if _BESIDE_RESOURCES.isdisjoint(raw) else POD_RESOURCES
     sources = raw.get("envFrom")
     for _, source in as_objects(sources) if sources else ():
         traits |= GPU_VARIABLE if source.get("prefix") else ENV_FROM

@@ -1,7 +1,7 @@
 """Which GPUs a container, and all containers of a pod together, request from the scheduler."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.json_values import Path, as_object, as_text, display
@@ -12,6 +12,10 @@ from rules.profile.profile import Profile, Resource
 
 NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 """The resources that Kubernetes itself defines."""
+FIELDS_OF_RESOURCES = frozenset({"limits", "requests", "claims"})
+"""The fields of a container's `resources`."""
+FIELDS_BESIDE_RESOURCES = ("limits", "requests", "resource")
+"""Fields that a container does not have, where users write resources by mistake."""
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 Amount: TypeAlias = Quantity | Placeholder | Malformed | None
 # Resources of network cards for RDMA: rdma/hca, nvidia.com/rdma_shared_device_a, openshift.io/roce.
@@ -107,11 +111,37 @@ def requests_gpu(container: Container) -> bool:
     return container.requests_gpu
 
 
+def misplaced_resources(container: Container) -> Iterator[tuple[Path, str]]:
+    """The GPU resources of `container` in fields that Kubernetes does not know, each with its path.
+
+    Such are `resources.limit`, a name directly under `resources`, and `limits` of the container
+    itself. They are where the path ends before the name.
+    """
+    resources, path = container.resources, container.resources_path
+    for field, value in resources.items():
+        if field not in FIELDS_OF_RESOURCES:
+            if container.profile.resource(field):
+                yield (*path, field), field
+            yield from _gpu_resources(container, (*path, field), value)
+    for field in FIELDS_BESIDE_RESOURCES:
+        value = as_object(container.raw.get(field))
+        yield from _gpu_resources(container, (*container.path, field), value)
+        for inner in FIELDS_OF_RESOURCES.intersection(value):
+            yield from _gpu_resources(container, (*container.path, field, inner), value[inner])
+
+
+def _gpu_resources(container: Container, path: Path, value: Any) -> Iterator[tuple[Path, str]]:
+    for name in as_object(value):
+        if container.profile.resource(name):
+            yield (*path, name), name
+
+
 def unknown_device(container: Container) -> str:
     """An extended resource of `container` that may be a GPU, by a name that gpuward does not know.
 
     Empty if there is none. Device plugins can rename what they offer, as `nvidia.com/a100`, and
-    users misspell names. Resources of RDMA and of other devices are not meant.
+    users misspell names, or put the right one in a wrong place. Resources of RDMA and of other
+    devices are not meant.
     """
     for name in dict.fromkeys((*container.limits, *container.requests)):
         if "/" not in name or container.profile.resource(name):
@@ -122,7 +152,7 @@ def unknown_device(container: Container) -> str:
         lower = name.lower()
         if any(map(_is_some, amounts)) and not (RDMA.search(lower) or _NO_GPU.search(lower)):
             return name
-    return ""
+    return next((name for _, name in misplaced_resources(container)), "")
 
 
 def requests_share(container: Container) -> bool:

@@ -71,6 +71,55 @@ def cards_of_share(pod: Pod) -> int:
     return max(int(text), 1) if is_count else 1
 
 
+# How many devices one of those nodes has.
+
+_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+# Labels whose value is the number of devices: GPU feature discovery, Karpenter, and GKE.
+_COUNT_LABELS = (
+    "nvidia.com/gpu.count",
+    "karpenter.k8s.aws/instance-gpu-count",
+    "karpenter.k8s.aws/instance-accelerator-count",
+    "cloud.google.com/gke-accelerator-count",
+)
+
+
+class DeviceCount(NamedTuple):
+    """The largest number of devices on a node that a pod selects.
+
+    `label` says so, as `key: value`.
+    """
+
+    largest: int
+    label: str
+
+
+def selected_device_count(pod: Pod) -> DeviceCount | None:
+    """How many devices the nodes have that the pod selects; None if its labels do not say it.
+
+    None as well if those nodes offer a card several times, or in parts.
+    """
+    if selects_shared_cards(pod) or selects_mig_cards(pod):
+        return None
+    for label in (*_COUNT_LABELS, *_TYPE_LABELS):
+        values = allowed_values(pod, label)
+        if not values:
+            continue
+        counts = [(_count(label, value), value) for value in sorted(values)]
+        known = [(count, value) for count, value in counts if count is not None]
+        if len(known) == len(counts):
+            largest, value = max(known)
+            return DeviceCount(largest, f"{label}: {value}")
+    return None
+
+
+def _count(label: str, value: str) -> int | None:
+    if label in _TYPE_LABELS:
+        from rules.profile.platforms.instance_types import accelerators_of  # noqa: PLC0415  # rare
+
+        return accelerators_of(value)
+    return int(value) if re.fullmatch("[1-9][0-9]{0,3}", value) else None
+
+
 def _card_memory(values_of: Callable[[str], Collection[str] | None]) -> CardMemory | None:
     for label in _MEMORY_LABELS:
         if values := values_of(label):

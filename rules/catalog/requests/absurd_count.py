@@ -3,9 +3,12 @@
 What it does
 ------------
 Finds GPU resources that are counted in devices and of which one container requests more than
-`max_devices`. Suffixes have their usual meaning: `1k` is a thousand GPUs. Also finds shares of
-which a card has a known amount, such as HAMi's `nvidia.com/gpucores` of more than 100 percent.
-Resources that are measured in memory are not evaluated.
+`max_devices`. Suffixes have their usual meaning: `1k` is a thousand GPUs.
+
+Also finds more whole cards than the nodes have that the pod selects, by their instance type on AWS
+and Google Cloud or by a label with their number (`nvidia.com/gpu.count`), and shares of which a
+card has a known amount, such as HAMi's `nvidia.com/gpucores` of more than 100 percent. Resources
+that are measured in memory are not evaluated.
 
 Why it matters
 --------------
@@ -30,6 +33,8 @@ from rules.base.json_values import display
 from rules.base.quantity import Quantity
 from rules.base.traits import SEVERAL_GPUS
 from rules.gpu.devices import devices
+from rules.placement.selected_cards import DeviceCount, selected_device_count
+from rules.profile.profile import Resource
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 COUNTED = "device"
@@ -37,33 +42,49 @@ COUNTED = "device"
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each count of devices that is larger than any node is expected to have."""
+    selected = selected_device_count(pod)
     for container in pod.containers:
         for name, device in devices(container).items():
-            field, amount = "limits", device.limit
-            if amount is None:
-                field, amount = "requests", device.request
-            resource = device.resource
-            maximum = resource.maximum
-            if resource.unit == COUNTED:
-                maximum = context.options["max_devices"]
-            if maximum < 1 or not isinstance(amount, Quantity):
+            amount = device.amount
+            if not isinstance(amount, Quantity) or not amount.is_integer:
                 continue
-            if not amount.is_integer or amount.value <= maximum:
+            exceeded = _exceeded(device.resource, amount, context.options["max_devices"], selected)
+            if exceeded is None:
                 continue
-            if resource.unit == COUNTED:
-                limit = f"a node is expected to have at most {maximum} devices"
-                advice = _advice(amount, maximum)
-            else:
-                limit = f"it is a part of each card, and a card has {maximum}"
-                advice = f"write at most {maximum}, and ask for more cards if one is not enough"
+            limit, advice = exceeded
             message = (
                 f"{container} asks for {display(f'{name}: {amount.text}')}{_meaning(amount)}: "
                 f"{limit}"
             )
-            path = (*container.resources_path, field, name)
             yield Finding(
-                path=path, key=f"count.{name}", message=message, container=container, help=advice
+                path=container.amount_path(name),
+                key=f"count.{name}",
+                message=message,
+                container=container,
+                help=advice,
             )
+
+
+def _exceeded(
+    resource: Resource, amount: Quantity, max_devices: int, selected: DeviceCount | None
+) -> tuple[str, str] | None:
+    """What `amount` of `resource` is more than, and what to do; None if there may be as much."""
+    if resource.unit != COUNTED:
+        if 1 <= resource.maximum < amount.value:
+            return (
+                f"it is a part of each card, and a card has {resource.maximum}",
+                f"write at most {resource.maximum}, and ask for more cards if one is not enough",
+            )
+        return None
+    if 1 <= max_devices < amount.value:
+        limit = f"a node is expected to have at most {max_devices} devices"
+        return limit, _advice(amount, max_devices)
+    if selected and resource.sharing == "whole" and selected.largest < amount.value:
+        return (
+            f"a node with {display(selected.label)} has {selected.largest}",
+            f"ask for at most {selected.largest}, or select nodes with more",
+        )
+    return None
 
 
 def _advice(amount: Quantity, maximum: int) -> str:

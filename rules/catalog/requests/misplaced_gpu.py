@@ -5,11 +5,20 @@ What it does
 Finds GPU resources in a pod's own `resources`, in its `overhead`, and in the `resources` of an
 ephemeral container. CPU and memory are fine in the pod's own `resources`.
 
+In files it also finds those in fields that a container does not have: `resources.limit`, a resource
+directly under `resources`, and `limits` beside `resources`.
+
 Why it matters
 --------------
 Kubernetes gives GPUs to containers, and only to those that a pod starts with. The API server
 refuses a GPU in the resources of a pod, and any resources in an ephemeral container. A GPU in the
-overhead reaches no container.
+overhead reaches no container. A field that it does not know the API server drops with a warning:
+kubectl refuses the file, and clients that ask for no strict validation create the pod without its
+GPU.
+
+Fix safety
+----------
+The fix corrects `limit` and `request` only if the policy says `fix: true`.
 
 References
 ----------
@@ -18,12 +27,13 @@ References
 - Kubernetes, `pkg/apis/core/validation/validation.go`
 """
 
-from rules.base.json_values import as_object, display
+from rules.base.json_values import as_object, display, rename
 from rules.base.traits import EPHEMERAL, POD_RESOURCES
-from rules.gpu.devices import devices
-from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+from rules.gpu.devices import devices, misplaced_resources
+from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 ADVICE = "write the GPU under resources.limits of the container that uses it"
+MISSPELT = {"resources.limit": "limits", "resources.request": "requests"}
 POD_LEVEL: tuple[tuple[tuple[str, ...], str], ...] = (
     (("resources", "limits"), "the API server allows only cpu, memory and hugepages there"),
     (("resources", "requests"), "the API server allows only cpu, memory and hugepages there"),
@@ -55,6 +65,27 @@ def check(pod: Pod, _context: Context) -> Findings:
                 help=advice,
                 api_refuses=True,
             )
+    if _is_pod_spec(pod):
+        for container in pod.containers:
+            if container.role != "ephemeral":
+                yield from _in_unknown_fields(container)
+
+
+def _in_unknown_fields(container: Container) -> Findings:
+    for path, name in misplaced_resources(container):
+        field = path[len(container.path) : -1]
+        place = ".".join(map(str, field))
+        message = (
+            f"{container} asks for {display(name)} in {display(place)}: resources stand in "
+            "resources.limits and resources.requests, and elsewhere Kubernetes ignores them"
+        )
+        fix, right = None, MISSPELT.get(place)
+        if right and right not in container.resources:
+            fix = Fix(f"rename {place} to resources.{right}", (rename(path[:-1], right),))
+        key = f"{place}.{name}"
+        yield Finding(
+            path=path, key=key, message=message, container=container, help=ADVICE, fix=fix
+        )
 
 
 def _is_pod_spec(pod: Pod) -> bool:

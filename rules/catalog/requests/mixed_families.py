@@ -1,4 +1,4 @@
-"""A pod asks for a whole GPU and for a share of one.
+"""GPUs are asked for that hardly any node has together.
 
 What it does
 ------------
@@ -7,10 +7,14 @@ software divides that vendor's cards (`aliyun.com/gpu-mem`, `koordinator.sh/gpu-
 that belong to a count, such as `nvidia.com/gpumem` beside `nvidia.com/gpu`, are fine, and so are
 MIG devices beside whole cards.
 
+Also finds a container that asks for devices of two vendors, such as `nvidia.com/gpu` and
+`amd.com/gpu`. Intel's GPUs are left out, as many machines have one beside cards of another vendor.
+
 Why it matters
 --------------
 A node that shares its cards usually does not also offer whole cards: on ACK the modes of a node
-exclude each other. No node then fits the pod, and it waits forever.
+exclude each other. No node then fits the pod, and it waits forever. Nor do clouds offer machines
+with cards of two vendors.
 
 References
 ----------
@@ -18,17 +22,19 @@ References
 """
 
 from rules.base.json_values import display
-from rules.base.traits import SHARE
+from rules.base.traits import OTHER_GPU_RESOURCE, SEVERAL_GPUS, SHARE
 from rules.base.words import matches_any
 from rules.gpu.devices import Device, devices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # No real pod requests so many kinds of card. The limit bounds the time for hostile pods.
 MOST_COMPARED = 50
+# "other" is what profiles say of devices of many makers.
+OFTEN_BESIDE_OTHERS = ("intel", "other")
 
 
 def check(pod: Pod, _context: Context) -> Findings:
-    """Yield each share that a pod requests beside a whole card of the same vendor."""
+    """Yield each share beside a whole card of its vendor, and devices of a second vendor."""
     requested = [(c, d) for c in pod.containers for d in devices(c).values() if d.is_requested]
     if len(requested) < 2:  # noqa: PLR2004  # a mix needs two resources
         return
@@ -42,6 +48,25 @@ def check(pod: Pod, _context: Context) -> Findings:
             other = next((w for w in candidates if _exclude(device, w)), None)
             if other:
                 yield _finding(container, device, other)
+    for container in pod.containers:
+        yield from _several_vendors(container)
+
+
+def _several_vendors(container: Container) -> Findings:
+    first: Device | None = None
+    for device in devices(container).values():
+        if not device.is_requested or device.resource.vendor in OFTEN_BESIDE_OTHERS:
+            continue
+        first = first or device
+        if device.resource.vendor != first.resource.vendor:
+            message = (
+                f"{container} asks for {display(first.name)} and {display(device.name)}, devices "
+                "of two vendors: hardly any node has both"
+            )
+            advice = "keep the one that the program is built for, and remove the other"
+            path, key = container.amount_path(device.name), f"vendors.{device.name}"
+            yield Finding(path=path, key=key, message=message, container=container, help=advice)
+            return
 
 
 def _exclude(share: Device, whole: Device) -> bool:
@@ -62,4 +87,6 @@ def _finding(container: Container, share: Device, whole: Device) -> Finding:
     )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(SHARE,))
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(SHARE | SEVERAL_GPUS, OTHER_GPU_RESOURCE)
+)
