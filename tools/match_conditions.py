@@ -48,6 +48,7 @@ COVERED = (
     traits.EPHEMERAL,  # only with resources, which the API server refuses there
     traits.POD_RESOURCES,  # only those that Kubernetes does not define
     traits.ENV_FROM,  # with a prefix; of ConfigMaps where the webhook knows their variables
+    traits.GPU_PROGRAM,
     traits.TOLERATION,  # only of taints of GPU nodes, in pods with a privileged container
 )
 # Options of rules that the condition allows for. With `every_container` a rule finds something in
@@ -60,13 +61,15 @@ OPTIONS = frozenset(
 # The API server stops a condition that becomes too expensive, which is an error: with failurePolicy
 # Ignore, a padded pod would bypass gpuward. So the condition sends every pod that has more of
 # something than MOST, or a text of more characters than LONGEST.
-MOST = {"containers": 64, "variables": 500, "sources": 100, "mounts": 200, "volumes": 200}
+MOST = {"containers": 64, "variables": 400, "sources": 100, "mounts": 200, "volumes": 200}
 MOST |= {"annotations": 150, "labels": 150, "nodeSelector": 50}
 MOST |= {"terms": 50, "expressions": 50, "values": 300}
 MOST |= {"topologySpreadConstraints": 20, "podAffinity": 20, "tolerations": 20}
 # Of the preferred node affinity, which is read in privileged pods only.
 MOST_PREFERRED = {"terms": 5, "expressions": 5, "values": 20}
-LONGEST = {"variable": 100, "key": 100, "value": 63, "image": 256, "mount": 100}
+# In `command` or `args` of one privileged container.
+MOST |= {"words": 4}
+LONGEST = {"variable": 100, "key": 100, "value": 63, "image": 256, "mount": 100, "word": 100}
 # How many names the profiles in the chart's values may add to the condition. With more, the chart
 # writes no condition.
 MOST_OWN_NAMES = 50
@@ -81,6 +84,7 @@ TERMS = f"""optional.ofNonZeroValue(object.spec.?affinity.?nodeAffinity
 PREFERENCES = f"""optional.ofNonZeroValue(object.spec.?affinity.?nodeAffinity
   .?{PREFERRED}.orValue([])).orValue([]).map(choice, choice.preference)"""
 TOLERATIONS = "object.spec.?tolerations.orValue([])"
+PRIVILEGED = "container.?securityContext.?privileged.orValue(false)"
 HOST_PROCESS = "?securityContext.?windowsOptions.?hostProcess.orValue(false)"
 SPREADS = "object.spec.?topologySpreadConstraints.orValue([])"
 NEAR = f"object.spec.?affinity.?podAffinity.?{REQUIRED}.orValue([])"
@@ -139,7 +143,7 @@ def _containers() -> Iterator[str]:
     yield f"containers.map(container, {ENV}.size()).sum() > {MOST['variables']}"
     yield f"containers.map(container, {ENV_FROM}.size()).sum() > {MOST['sources']}"
     yield f"containers.map(container, {MOUNTS}.size()).sum() > {MOST['mounts']}"
-    tests = chain(_resources(), _images(), _variables(), _mounts())
+    tests = chain(_resources(), _images(), _variables(), _mounts(), _gpu_programs())
     yield f"containers.exists(container, {_any_of(tests)})"
 
 
@@ -165,7 +169,7 @@ def _images() -> Iterator[str]:
     # Search the whole image name: a mirror has the registry's name in its path, and a port may
     # follow the name.
     registries = (registry.partition("/")[0] for registry in NVIDIA_REGISTRIES)
-    tests = _any_of(_contains("name", {*registries, *CUDA_IMAGES}))
+    tests = _any_of(_contains("name", {*registries, *CUDA_IMAGES, *traits.SAMPLE_IMAGES}))
     known_name = f"[image.lowerAscii()].exists(name, {tests})"
     image = f"image.size() > {LONGEST['image']}\n|| {known_name}"
     yield f'[container.?image.orValue("")].exists(image, {image})'
@@ -186,6 +190,14 @@ def _mounts() -> Iterator[str]:
     tests = [f"{path}.size() > {LONGEST['mount']}"]
     tests += _contains(path, [traits.DEVICE_LIST_FOLDER[:10]])
     yield f"{MOUNTS}.exists(mount, {_any_of(tests)})"
+
+
+def _gpu_programs() -> Iterator[str]:
+    """Yield a test of whether the container is privileged and runs a program for GPUs."""
+    word = _any_of((f"word.size() > {LONGEST['word']}", *_contains("word", traits.PROGRAM_WORDS)))
+    command = f"words.size() > {MOST['words']}\n|| words.exists(word, {word})"
+    lists = "[container.?command.orValue([]), container.?args.orValue([])]"
+    yield f"{PRIVILEGED} && {lists}.exists(words, {command})"
 
 
 def _keys(field: str) -> Iterator[str]:
@@ -241,8 +253,7 @@ def _node_labels() -> Iterator[str]:
 
 def _hints_of_gpu_nodes() -> str:
     """Return a test of whether a privileged pod prefers GPU nodes or tolerates their taints."""
-    flag = "container.?securityContext.?privileged.orValue(false)"
-    tests = _any_of((flag, f"container.{HOST_PROCESS}"))
+    tests = _any_of((PRIVILEGED, f"container.{HOST_PROCESS}"))
     privileged = f"object.spec.{HOST_PROCESS}\n|| ({CONTAINERS}).exists(container, {tests})"
     taints = {taint["key"] for taint in _facts("taints")}
     known = [*_is_label_of_gpu_nodes("toleration.key")]

@@ -34,6 +34,7 @@ POD_RESOURCES = 1 << 19  # resources or overhead of the pod itself, or odd ones 
 QUOTA = 1 << 20  # not a pod at all
 DEVICE_CLAIM = 1 << 21  # no pod either, but a ResourceClaim or a template of one
 ENV_FROM = 1 << 22  # an envFrom without a prefix
+GPU_PROGRAM = 1 << 23  # a privileged container whose command or image is of a program for GPUs
 POD_CLAIM = 1 << 24  # resourceClaims of the pod, which its containers may use
 NODE_SELECTION = 1 << 25  # nodeSelector or required node affinity
 OTHER_GPU_RESOURCE = 1 << 26  # a GPU resource by another name than that of NVIDIA's cards
@@ -91,6 +92,9 @@ ANNOTATION_WORDS = (
 # Looked for in names of variables, in upper case only.
 VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU")
 LD_PREFIX = "LD_"
+# Looked for in the commands of privileged containers, and in their images: the samples of ACK.
+PROGRAM_WORDS = ("nvidia-smi", "torchrun")
+SAMPLE_IMAGES = ("ai-samples/", "acs/tensorflow-")
 POD_FIELD_TRAITS: Mapping[str, int] = {
     "nodeSelector": NODE_CONSTRAINT | NODE_SELECTION,
     "affinity": NODE_CONSTRAINT,

@@ -21,6 +21,7 @@ from rules.base.traits import (
     GPU,
     GPU_ANNOTATION,
     GPU_KEY,
+    GPU_PROGRAM,
     GPU_RESOURCE,
     GPU_VARIABLE,
     GPU_WORKLOAD,
@@ -49,6 +50,7 @@ from rules.base.traits import (
     VARIABLE_WORDS,
 )
 from rules.base.words import matches_any
+from rules.gpu.commands import gpu_program
 from rules.gpu.devices import (
     FIELDS_BESIDE_RESOURCES,
     FIELDS_OF_RESOURCES,
@@ -57,7 +59,7 @@ from rules.gpu.devices import (
     devices,
     parse_devices,
 )
-from rules.gpu.images import is_cuda_image
+from rules.gpu.images import is_cuda_image, is_gpu_sample
 from rules.objects.container import POD_SPEC, Container, is_host_process
 from rules.objects.kubernetes_objects import KubernetesObject, Quota
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
@@ -303,4 +305,8 @@ def _other_traits(raw: Mapping[str, Any]) -> int:
         added = as_object(security.get("capabilities")).get("add")
         if security.get("privileged") is True or added or is_host_process(raw):
             traits |= PRIVILEGED
+        if security.get("privileged") is True and (
+            gpu_program(raw) or is_gpu_sample(as_text(raw.get("image")))
+        ):
+            traits |= GPU_PROGRAM
     return traits

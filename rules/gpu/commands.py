@@ -1,9 +1,11 @@
 """The commands of containers, as far as rules read them."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from rules.base.json_values import Path
+from rules.base.json_values import Path, as_text
+from rules.base.traits import PROGRAM_WORDS
 from rules.objects.container import Container
 
 _FIELDS = ("command", "args")
@@ -64,6 +66,17 @@ def bounded_commands(containers: Iterable[Container]) -> Iterator[tuple[Containe
 _REFERENCE = r"\$\(([^()$]*)\)"
 # Many mounts may refer to one long value, so a longer result counts as unknown.
 LONGEST = 256
+
+
+def gpu_program(raw: Mapping[str, Any]) -> str:
+    """The program for GPUs that the container `raw` names in its command; empty if none."""
+    for field in _FIELDS:
+        listed = raw.get(field)
+        for text in listed if isinstance(listed, list) else ():
+            for word in PROGRAM_WORDS:
+                if word in as_text(text):
+                    return word
+    return ""
 
 
 def expand(container: Container, text: str) -> str | None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 
 from rules.base.caching import cached_by_text
+from rules.base.traits import SAMPLE_IMAGES
 
 # Images that set NVIDIA_VISIBLE_DEVICES=all: those in NVIDIA's registries, and those that others
 # build on them (`CUDA_IMAGES`).
@@ -118,6 +119,12 @@ def full_repository(image: str) -> str:
 def has_digest(image: str) -> bool:
     """Whether `image` names the image by digest, so that nobody can move the name to another."""
     return "@" in image
+
+
+@cached_by_text
+def is_gpu_sample(image: str) -> bool:
+    """Whether `image` is one of ACK's samples for GPUs."""
+    return any(words in image.lower() for words in SAMPLE_IMAGES)
 
 
 @cached_by_text

@@ -88,6 +88,7 @@ _BY_FIELD_OF_CONTAINER = {
     ),
     "securityContext": ("security_context", "added_capabilities", "other_traits"),
     "volumeMounts": ("mounts", "other_traits"),
+    **dict.fromkeys(("command", "args"), ("other_traits",)),
 }
 _BY_FIELD_OF_POD = {
     "volumes": ("volumes",),

@@ -10,6 +10,7 @@ import pytest
 
 from policies.loading import default_policy
 from policies.profiles import built_in
+from rules.base.traits import PROGRAM_WORDS, SAMPLE_IMAGES
 from rules.catalog.bypass import (
     cdi_annotation,
     device_injector_annotation,
@@ -88,6 +89,16 @@ def images() -> Iterator[tuple[str, Any]]:
                 yield image, pod(container(image=image))
 
 
+def programs() -> Iterator[tuple[str, Any]]:
+    for word in PROGRAM_WORDS:
+        for field in ("command", "args"):
+            command: Any = {field: ["sh", "-c", f"exec {word} run"]}
+            yield f"{field} {word}", pod(container(**PRIVILEGED, **command))
+    for name in SAMPLE_IMAGES:
+        image = f"Mirror.example.com/{name}x:1"
+        yield image, pod(container(**PRIVILEGED, image=image))
+
+
 def keys() -> Iterator[tuple[str, Any]]:
     annotations = [f"{cdi_annotation.PREFIX}x", nri_cdi_annotation.DOMAIN]
     annotations += [nri_cdi_annotation.FOR_POD, f"{nri_cdi_annotation.FOR_CONTAINER}main"]
@@ -129,7 +140,7 @@ def runtime_classes() -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "words", [node_labels, hints, images, keys, variables, resources, runtime_classes]
+    "words", [node_labels, hints, images, programs, keys, variables, resources, runtime_classes]
 )
 def test_a_pod_with_each_name_alone_is_sent(api_server: Cluster, words: Any) -> None:
     pods = dict(words())

@@ -40,15 +40,19 @@ References
 - NVIDIA container toolkit, `internal/config/image/privileged.go`
 """
 
-from rules.base.json_values import put
+from rules.base.json_values import display, put
 from rules.base.traits import (
     CUDA_IMAGE,
     GPU_OR_NODE_CONSTRAINT,
+    GPU_PROGRAM,
     GPU_VARIABLE,
     PRIVILEGED,
     RUNTIME_CLASS,
     TOLERATION,
 )
+from rules.gpu.commands import gpu_program
+from rules.gpu.components import is_made_by_daemon_set
+from rules.gpu.images import is_gpu_sample
 from rules.gpu.visibility_edits import IN_NODE_DEBUGGER, is_node_debugger
 from rules.objects.container import is_host_process
 from rules.placement.gpu_nodes import GPU, Evidence, gpu_evidence
@@ -64,7 +68,7 @@ def check(pod: Pod, context: Context) -> Findings:
     windows = [c for c in pod.containers if is_host_process(c.raw) and not c.privileged]
     if not (privileged or windows or is_host_process(pod.spec)):
         return
-    evidence = next(gpu_evidence(pod, context), None)
+    evidence = next(gpu_evidence(pod, context), None) or _program(pod, privileged, context)
     if evidence is None:
         return
     advice = RDMA_ADVICE if evidence.devices == GPU else ADVICE
@@ -74,6 +78,17 @@ def check(pod: Pod, context: Context) -> Findings:
     yield from (_host_process(container, pod, evidence) for container in windows)
     if is_host_process(pod.spec):
         yield _host_process(None, pod, evidence)
+
+
+def _program(pod: Pod, privileged: list[Container], context: Context) -> Evidence | None:
+    """What the commands and images of the privileged containers show; agents may run as much."""
+    for container in () if is_made_by_daemon_set(pod, context) else privileged:
+        if program := gpu_program(container.raw):
+            return Evidence(f"a pod that runs {program}", is_certain=False)
+        if is_gpu_sample(container.image):
+            where = f"a pod with the image {display(container.image)}, a sample for GPUs"
+            return Evidence(where, is_certain=False)
+    return None
 
 
 def _effect(evidence: Evidence) -> str:
@@ -115,6 +130,11 @@ RULE = define_rule(
     since="0.1",
     needs=(
         PRIVILEGED,
-        GPU_OR_NODE_CONSTRAINT | RUNTIME_CLASS | CUDA_IMAGE | GPU_VARIABLE | TOLERATION,
+        GPU_OR_NODE_CONSTRAINT
+        | RUNTIME_CLASS
+        | CUDA_IMAGE
+        | GPU_VARIABLE
+        | TOLERATION
+        | GPU_PROGRAM,
     ),
 )

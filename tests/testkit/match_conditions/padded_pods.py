@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.testkit.admission.reviews import pod
@@ -17,7 +18,7 @@ PREFERENCES = "preferred "
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 # How many times the API server can evaluate the condition for the largest pod within its cost
 # limit: without custom names, and with as many of the most expensive kind as the chart adds.
-COST_FACTOR, COST_FACTOR_WITH_OWN_NAMES = 5, 2
+COST_FACTOR, COST_FACTOR_WITH_OWN_NAMES = 4, 2
 CUSTOM_PROFILE = {
     "name": "own",
     "alternativeVariables": [f"OUR_{n}_*" for n in range(MOST_OWN_NAMES)],
@@ -45,6 +46,11 @@ def image(more: int = 0) -> str:
     return "registry.example.com/".ljust(LONGEST["image"] + more, "x")
 
 
+def word(more: int = 0) -> str:
+    """The longest word of a command that is evaluated, or a longer one."""
+    return "x" * (LONGEST["word"] + more)
+
+
 def source(number: int) -> dict[str, Any]:
     """An entry of `envFrom`."""
     return {"configMapRef": {"name": f"m-{number}"}}
@@ -62,9 +68,14 @@ def volume(number: int) -> dict[str, Any]:
 
 
 def container(number: int) -> dict[str, Any]:
-    """A container with every built-in resource and the longest image name."""
+    """A privileged container with every built-in resource and the longest names."""
     resources = {"limits": dict(NATIVE), "requests": dict(NATIVE)}
-    fields = {"resources": resources, "env": [], "envFrom": [], "volumeMounts": []}
+    fields: dict[str, Any] = {
+        "command": [word()] * MOST["words"],
+        "args": [word()] * MOST["words"],
+        "securityContext": {"privileged": True},
+    }
+    fields |= {"resources": resources, "env": [], "envFrom": [], "volumeMounts": []}
     return {"name": f"c-{number}", "image": image(), **fields}
 
 
@@ -108,7 +119,6 @@ def largest_pod() -> Any:
     preferred = expression(MOST_PREFERRED["values"] // MOST_PREFERRED["expressions"])
     one = expression(MOST["values"] // MOST["expressions"])
     spec["affinity"] = node_affinity([[one] for _ in range(MOST["terms"])])
-    spec["containers"][-1]["securityContext"] = {"privileged": True}
     spec["affinity"]["nodeAffinity"][PREFERRED] = [
         {"weight": 1, "preference": {"matchExpressions": [preferred]}}
         for _ in range(MOST_PREFERRED["terms"])
@@ -154,7 +164,8 @@ def pod_above_bound(name: str) -> Any:
         metadata["labels"][key(0, more=1)] = metadata["labels"].pop(key(0))
     elif name == "value":
         spec["nodeSelector"][INSTANCE_TYPE] += "x"
-    elif name in ("image", "mount", "variable"):
+    elif name in ("image", "mount", "variable", "word"):
+        last["args"][-1] = word(more=int(name == "word"))
         last["image"] = image(more=int(name == "image"))
         last["volumeMounts"][-1] = mount(0, more=int(name == "mount"))
         last["env"][-1] = variable(0, more=int(name == "variable"))
@@ -162,10 +173,11 @@ def pod_above_bound(name: str) -> Any:
         spec["containers"].append({"name": "one-more", "image": "a"})
     else:
         lists = {"variables": last["env"], "sources": last["envFrom"], "volumes": spec["volumes"]}
-        lists |= {"mounts": last["volumeMounts"]}
+        lists |= {"mounts": last["volumeMounts"], "words": last["args"]}
         lists |= {SPREADS: spec[SPREADS], "podAffinity": spec["affinity"]["podAffinity"][REQUIRED]}
         lists |= {"tolerations": spec["tolerations"]}
-        makers = {"variables": variable, "sources": source, "volumes": volume, "mounts": mount}
+        makers: dict[str, Callable[[int], Any]] = {"words": lambda _: word()}
+        makers |= {"variables": variable, "sources": source, "volumes": volume, "mounts": mount}
         makers |= {"tolerations": toleration}
         makers |= {SPREADS: spread, "podAffinity": pod_affinity_term}
         lists[name].append(makers[name](MOST[name]))
