@@ -1,6 +1,6 @@
 """What objects say about nodes: their labels, resources and GPU modes."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, find_value
@@ -211,13 +211,16 @@ def stated_values(modes: Iterable[str]) -> list[str]:
 
 
 def selected_modes(pod: Pod) -> Iterator[tuple[Path, str, str]]:
-    """Yield the path, the label and the value of each mode that the pod selects.
+    """Yield the path, the label and the value of each mode that the pod selects."""
+    labels = pod.profile.node_modes
+    return selected_values(pod, labels) if labels else iter(())
+
+
+def selected_values(pod: Pod, labels: Collection[str]) -> Iterator[tuple[Path, str, str]]:
+    """Yield the path, the label and the value of each of `labels` that the pod selects.
 
     `nodeSelector` and the operator `In` of the required node affinity select one.
     """
-    labels = pod.profile.node_modes
-    if not labels:
-        return
     for label, value in pod.node_selector.items():
         if label in labels:
             yield (*pod.path, "nodeSelector", label), label, as_text(value)

@@ -5,7 +5,10 @@ What it does
 Checks `nodeSelector` and the required node affinity of every pod for the labels of nodes that tell
 how a node offers its GPUs, such as `ack.node.gpu.schedule`. Finds values that the GPU platform does
 not know: `cGPU` for `cgpu`, and labels that differ from such a label by one letter, such as
-`ack.node.gpu.scheduler`. The `nodeModes` of a profile list the labels and all their values.
+`ack.node.gpu.scheduler`. The `nodeModes` of a profile list the labels and all their values. Of
+GKE's label for the model of the GPU, whose values grow in number, it finds parts of known ones,
+such as `nvidia-h100`.
+
 Values that a pod excludes or only prefers are not checked, nor pods that have their node.
 
 Why it matters
@@ -27,8 +30,11 @@ from rules.placement.node_labels import (
     misspelt_mode_label,
     selected_labels,
     selected_modes,
+    selected_values,
 )
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+
+GKE_MODEL = "cloud.google.com/gke-accelerator"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -57,6 +63,20 @@ def check(pod: Pod, _context: Context) -> Findings:
             continue
         message = f"the pod selects nodes with {label}: {display(value)}, a value that no node has"
         yield Finding(path=path, key=f"nodes.{label}={value}", message=message, help=advice)
+    yield from _parts_of_models(pod)
+
+
+def _parts_of_models(pod: Pod) -> Findings:
+    for path, label, value in selected_values(pod, (GKE_MODEL,)):
+        from rules.profile.platforms.gke import completed  # noqa: PLC0415  # rarely needed
+
+        if models := completed(value):
+            message = (
+                f"the pod selects nodes with {label}: {display(value)}, and GKE's name for this "
+                "GPU is longer"
+            )
+            advice = f"write {' or '.join(models)}"
+            yield Finding(path=path, key=f"nodes.{label}={value}", message=message, help=advice)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_SELECTION,))

@@ -1,4 +1,4 @@
-"""Into which partitions GKE divides the GPUs of a node pool."""
+"""The GPUs of GKE's node pools, and into which partitions GKE divides them."""
 
 from types import MappingProxyType
 
@@ -27,3 +27,16 @@ PARTITIONS = MappingProxyType(
 )
 SIZES = frozenset(size for sizes in PARTITIONS.values() for size in sizes)
 """Every size that is known, whichever card has it."""
+
+
+def completed(model: str) -> list[str]:
+    """The values of `cloud.google.com/gke-accelerator` that `model` is a part of.
+
+    Such are `nvidia-h100` and `nvidia-t4`. Empty if it is known, or no part of a known one: there
+    may be newer cards.
+    """
+    if model in PARTITIONS:
+        return []
+    maker, _, card = model.partition("-")
+    parts = (f"{model}-", f"{maker}-tesla-{card}-")
+    return [known for known in PARTITIONS if f"{known}-".startswith(parts)] if card else []
