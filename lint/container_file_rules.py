@@ -1,12 +1,12 @@
-"""Evaluate Dockerfiles, compose files and scripts: `--also`."""
+"""Evaluate files that are no manifests: `--also`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from lint.linter import RULE_NAMES, Linter
 from lint.suppressions import Suppression, Suppressions, comments_in_text, find_suppressions
-from reports.findings import LocatedFinding, SuppressedFinding, reported
+from reports.findings import LocatedFinding, ReportedFinding, SuppressedFinding, reported
 from reports.results import InputNotEvaluated, Remark
 from rules.base.json_values import Path
 from rules.container_files import (
@@ -22,6 +22,7 @@ from rules.objects.object_ref import ObjectRef
 from sources.container_files import (
     COMPOSE,
     DOCKERFILE,
+    MARKDOWN,
     SHELL,
     LocatedSetting,
     UnreadableError,
@@ -31,6 +32,8 @@ from sources.container_files import (
     kind_of,
     script_settings,
 )
+from sources.embedded_manifests import manifests_in_markdown, manifests_in_script
+from sources.kubectl_commands import objects_of_commands
 from sources.manifests import File, Span
 from sources.sources import Source, UnreadFile
 
@@ -39,6 +42,7 @@ _RULES_OF = {
     COMPOSE: (compose_gpu.RULE.name,),
     SHELL: (run_gpu.RULE.name, node_mode_by_kubectl.RULE.name),
 }
+_EMBEDDING = {SHELL: manifests_in_script, MARKDOWN: manifests_in_markdown}
 _OBJECT_KINDS = {DOCKERFILE: "Dockerfile", COMPOSE: "Compose file", SHELL: "Script"}
 
 
@@ -46,6 +50,7 @@ def evaluate(linter: Linter, files: Iterable[UnreadFile]) -> None:
     """Add to the linter's results what is found in `files`."""
     active = map(linter.policy.activate, RULES)
     rules = {rule.rule.name: rule for rule in active if rule.action is not Action.OFF}
+    about_objects = {active.rule.name: active for active in linter.policy.rule_set().rules}
     for file in files:
         source = file.read()
         if not isinstance(source, Source):
@@ -54,23 +59,41 @@ def evaluate(linter: Linter, files: Iterable[UnreadFile]) -> None:
         kind = kind_of(file.name)
         linter.results.file_names.append(file.name)
         linter.results.container_files += 1
-        own = [rules[name] for name in _RULES_OF[kind] if name in rules]
-        _FileEvaluation(linter, File(source), kind, own).run()
+        own = [rules[name] for name in _RULES_OF.get(kind, ()) if name in rules]
+        _FileEvaluation(linter, File(source), kind, own, about_objects).run()
 
 
 class _FileEvaluation:
-    """One file, and the rules about it that the policy has not turned off."""
+    """One file, and the rules about it that the policy has not turned off.
 
-    def __init__(self, linter: Linter, file: File, kind: str, rules: list[ActiveRule]) -> None:
+    `about_objects` are those about what the manifests and commands in it make, by name.
+    """
+
+    def __init__(
+        self,
+        linter: Linter,
+        file: File,
+        kind: str,
+        rules: list[ActiveRule],
+        about_objects: Mapping[str, ActiveRule],
+    ) -> None:
         self._linter = linter
         self._file = file
         self._kind = kind
         self._rules = rules
+        self._rules_about_objects = about_objects
+        self._embedded: list[range] = []
         self._comments: dict[int, Suppressions] = {}
 
     def run(self) -> None:
         """Add what the rules say to the results."""
         results, name = self._linter.results, self._file.source.name
+        if self._kind in _EMBEDDING:
+            manifests = list(_EMBEDDING[self._kind](self._file.source))
+            self._linter.evaluate_embedded(manifests)
+            self._embedded = [manifest.lines for manifest in manifests]
+        if self._kind == SHELL:
+            self._evaluate_commands()
         try:
             for placed in self._settings():
                 for active in self._rules:
@@ -84,9 +107,20 @@ class _FileEvaluation:
                 line, column = self._file.position(comment.start)
                 results.remarks.append(Remark("warning", name, line, column, message))
 
+    def _evaluate_commands(self) -> None:
+        """Add what is wrong with the objects that commands of kubectl make."""
+        for made in objects_of_commands(self._file.source.text):
+            for finding in self._linter.check_object(made.manifest).findings:
+                shown = reported(finding)._replace(fix="", fixable=False)
+                span, comments, paths = self._place_in_text(*made.place(finding.path), made.span[0])
+                active = self._rules_about_objects[finding.rule]
+                self._add(shown, span, comments, paths, active)
+
     def _settings(self) -> Iterator[LocatedSetting]:
         text, name = self._file.source.text, self._file.source.name
         profile = self._linter.policy.profile
+        if self._kind == MARKDOWN:
+            return iter(())
         ref = ObjectRef(_OBJECT_KINDS[self._kind], "", "", name)
         if self._kind == DOCKERFILE:
             return dockerfile_settings(text, ref, profile)
@@ -100,28 +134,45 @@ class _FileEvaluation:
             action = min(found.action, active.action)
             finding = found.with_rule(active.rule.name, setting, action, fixable=False)
             span, comments, paths = self._place(placed)
-            where = (self._file.source.name, span, self._file.excerpt(span))
-            located = LocatedFinding(reported(finding), *where, owner=setting.object)
-            if comment := _covering(comments, paths, active):
-                self._linter.results.suppressed += 1
-                entry = SuppressedFinding(located, comment.reason)
-                self._linter.results.suppressed_findings.append(entry)
-            else:
-                self._linter.results.findings.append(located)
+            self._add(reported(finding), span, comments, paths, active)
+
+    def _add(
+        self,
+        shown: ReportedFinding,
+        span: Span,
+        comments: Suppressions,
+        paths: Iterable[Path],
+        active: ActiveRule,
+    ) -> None:
+        """Add what `active` has found to the results, unless a comment covers one of `paths`."""
+        where = (self._file.source.name, span, self._file.excerpt(span))
+        located = LocatedFinding(shown, *where, owner=shown.object)
+        if comment := _covering(comments, paths, active):
+            self._linter.results.suppressed += 1
+            entry = SuppressedFinding(located, comment.reason)
+            self._linter.results.suppressed_findings.append(entry)
+        else:
+            self._linter.results.findings.append(located)
 
     def _place(self, placed: LocatedSetting) -> tuple[Span, Suppressions, list[Path]]:
         """Where the setting is, the comments around it, and the paths that may be covered."""
         document = placed.document
-        if document is not None:
-            if document.start not in self._comments:
-                found = find_suppressions(self._file, document, document.end)
-                self._comments[document.start] = found
-            span = self._file.locate(document, placed.path)
-            return span, self._comments[document.start], [placed.path]
+        if document is None:
+            return self._place_in_text(placed.start, placed.end, placed.statement)
+        if document.start not in self._comments:
+            found = find_suppressions(self._file, document, document.end)
+            self._comments[document.start] = found
+        span = self._file.locate(document, placed.path)
+        return span, self._comments[document.start], [placed.path]
+
+    def _place_in_text(
+        self, start: int, end: int, statement: int
+    ) -> tuple[Span, Suppressions, list[Path]]:
+        """The same in a text that is no YAML, between two offsets."""
         if 0 not in self._comments:
-            self._comments[0] = comments_in_text(self._file)
-        span = self._file.span(placed.start, placed.end)
-        lines = {self._file.position(placed.statement)[0], span.line}
+            self._comments[0] = comments_in_text(self._file, self._embedded)
+        span = self._file.span(start, end)
+        lines = {self._file.position(statement)[0], span.line}
         return span, self._comments[0], [(line,) for line in lines]
 
 

@@ -22,7 +22,9 @@ from policies.policy import Policy
 from reports.findings import RULES, SuppressedFinding, locate_finding
 from reports.owners import Owners
 from reports.results import InputNotEvaluated, Results, report_unparsed, unread_parts
-from rules.base.json_values import as_object
+from rules.base.json_values import Json, as_object
+from rules.engine.evaluation import EvaluationResult
+from rules.engine.fixing import check
 from rules.engine.rule_set import PolicyException, RuleSet
 from rules.inventory.inventory import EMPTY, KINDS, Inventory
 from rules.placement.node_labels import GPU_MEM
@@ -120,6 +122,20 @@ class Linter:
             elif item.why:
                 self.results.skipped.append(SkippedFile(item.name, item.why))
 
+    def evaluate_embedded(self, sources: Iterable[Source]) -> None:
+        """Evaluate the manifests in a file that is none itself."""
+        for source in sources:
+            self._evaluate_file(File(source))
+
+    def check_object(self, manifest: Json) -> EvaluationResult:
+        """What is wrong with an object that is in no file. The results count it."""
+        result = check(manifest, self._rules, self.context)
+        self.results.objects += 1
+        self.results.pods += result.pods
+        self.results.excepted += len(result.excepted)
+        self._used_exceptions |= result.used_exceptions
+        return result
+
     def take(self) -> Partial:
         """What has been found since the last call; the linter forgets it."""
         taken = Partial(self.results, self._owners, self._used_exceptions)
@@ -156,9 +172,10 @@ class Linter:
                     self.results.not_evaluated.append(item)
                 else:
                     self._report(current, item, context, evaluator)
-                    if self.preview:
+                    if self.preview and not file.source.is_embedded:
                         add_preview(self.previews, self.results, current, item, evaluator)
-            self.results.remarks += values_remarks(file, self._rules.profile)
+            if not file.source.is_embedded:
+                self.results.remarks += values_remarks(file, self._rules.profile)
         except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the results of other files
             why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
             self.results.not_evaluated.append(InputNotEvaluated(name, 0, 0, why))
@@ -180,7 +197,7 @@ class Linter:
         return gather(inputs, *run)  # type: ignore[no-any-return]
 
     def _items(self, file: File, evaluator: Evaluator) -> Iterator[tuple[File, Item]]:
-        if self._fixer:
+        if self._fixer and not file.source.is_embedded:
             return self._fixer.fix_file(file, evaluator, self.results)
         return ((file, item) for item in evaluator.evaluate_file(file))
 

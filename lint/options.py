@@ -62,8 +62,8 @@ def add_inputs(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--also",
         metavar="KINDS",
         default="",
-        help="also lint files that are no manifests: dockerfile, compose, shell, or several of "
-        "them with commas",
+        help="also lint files that are no manifests: dockerfile, compose, shell, markdown, or "
+        "several of them with commas",
     )
     _add_rendering(made.add_argument_group("charts and kustomizations"))
     return group

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kubeyaml import Document, Place
 from rules.base.json_values import Path
@@ -101,15 +101,19 @@ def find_suppressions(file: File, document: Document, end: int) -> Suppressions:
     return Suppressions(found)
 
 
-def comments_in_text(file: File) -> Suppressions:
+def comments_in_text(file: File, without: Iterable[range] = ()) -> Suppressions:
     """The comments of a file that is no YAML: each covers its line, or the next one with text.
 
-    The paths that they cover are the numbers of lines, from 1.
+    The paths that they cover are the numbers of lines, from 1. The lines `without` have comments
+    for others.
     """
     text = file.source.text
+    left_out = {line for lines in without for line in lines}
     found = []
     for match in re.finditer(_COMMENT, text):
         line = file.position(match.start())[0]
+        if line in left_out:
+            continue
         if not text[text.rfind("\n", 0, match.start()) + 1 : match.start()].strip():
             line += 1
         rules = tuple(name.strip() for name in (match[1] or "").split(",") if name.strip())

@@ -143,4 +143,6 @@ def locate_finding(file: File, document: Document, finding: Finding) -> LocatedF
     shown, part, path = reported(finding), file.source.part, finding.path
     if part and path[:1] == ("items",) and isinstance(path[1], int):
         shown = shown._replace(path=("items", path[1] + part.items, *path[2:]))
+    if file.source.is_embedded:
+        shown = shown._replace(fix="", fixable=False)
     return LocatedFinding(shown, file.source.name, span, file.excerpt(span), finding.object)

@@ -101,7 +101,7 @@ def _fault(located: LocatedFinding) -> tuple[Any, ...]:
 def _place(located: LocatedFinding, distance: int) -> tuple[Any, ...]:
     finding = located.finding
     if distance == 0:
-        return located.file, located.span.start, finding.path
+        return located.file, located.span.line, located.span.column, finding.path
     return finding.object and finding.object.kind, finding.stable_path
 
 

@@ -151,8 +151,16 @@ TEMPLATE = "a chart's template: lint the chart with --render"
 
 
 def report_unparsed(results: Results, source: Source, document: UnparsedDocument) -> None:
-    """Report a document that is no YAML. A chart's template that nobody named is only skipped."""
+    """Report a document that is no YAML.
+
+    A chart's template that nobody named is only skipped. A manifest in a text or a script is often
+    a pattern with something to fill in: there it is a warning.
+    """
     why = document.why
+    if source.is_embedded:
+        remark = Remark("warning", source.name, document.line, document.column, f"unread: {why}")
+        results.remarks.append(remark)
+        return
     if document.is_template:
         skipped = SkippedFile(source.name, TEMPLATE)
         if not source.is_named:

@@ -1,4 +1,4 @@
-"""Dockerfiles, compose files and scripts: which files they are, and what they give containers."""
+"""Files that are no manifests: which are linted, and what they give containers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rules.gpu.scripts import (
     RunOption,
     find_node_labels,
     find_run_options,
+    find_set_variables,
     gives_gpu,
     is_gpu_device,
     run_options,
@@ -25,9 +26,9 @@ from rules.profile.profile import Profile
 from sources.paths import is_excluded
 from sources.sources import UnreadFile, UsageError
 
-# Which files are Dockerfiles, compose files and scripts.
+# Which files are Dockerfiles, compose files, scripts and Markdown.
 
-DOCKERFILE, COMPOSE, SHELL = KINDS = ("dockerfile", "compose", "shell")
+DOCKERFILE, COMPOSE, SHELL, MARKDOWN = KINDS = ("dockerfile", "compose", "shell", "markdown")
 _PATTERNS = {
     DOCKERFILE: re.compile(r"(.+[.-])?(dockerfile|containerfile)([.-](?!dockerignore$).+)?"),
     COMPOSE: re.compile(r"(.+[.-])?compose([.-].+)?\.ya?ml"),
@@ -35,6 +36,7 @@ _PATTERNS = {
         r".+\.(sh|bash|zsh|ksh|mk)|(gnu)?makefile|justfile|jenkinsfile|taskfile\.ya?ml"
         r"|(azure|bitbucket)-pipelines\.ya?ml|cloudbuild\.ya?ml|\.(gitlab-ci|travis|drone)\.ya?ml"
     ),
+    MARKDOWN: re.compile(r".+\.(md|mdx|markdown)"),
 }
 _CI_FOLDERS = (".github/workflows", ".github/actions", ".circleci", ".gitlab", ".buildkite")
 
@@ -212,15 +214,25 @@ def script_settings(
     for label in find_node_labels(text):
         command = LabelCommand(file, label.name, label.value, label.overwrites)
         yield LocatedSetting(command, *label.span, label.command)
-    for match in _VARIABLE.finditer(text) if is_ci else ():
+    for name, value, span, begin in find_set_variables(text):
+        if known := profile.visible_variable(name):
+            setting = ContainerSetting(file, "`kubectl set env`", name, value, known)
+            yield LocatedSetting(setting, *span, begin)
+    if is_ci:
+        yield from _job_settings(text, file, profile)
+
+
+def _job_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[LocatedSetting]:
+    """What a CI system gives the containers of its jobs."""
+    for match in _VARIABLE.finditer(text):
         known = profile.visible_variable(match[1])
         if known:
             setting = ContainerSetting(file, "a job", match[1], match[2], known)
             yield LocatedSetting(setting, match.start(1), match.end(), match.start(1))
-    for match in _OPTIONS.finditer(text) if is_ci else ():
+    for match in _OPTIONS.finditer(text):
         for option in run_options(["docker", "run", *match[1].split()]):
-            if setting := _setting(option._replace(tool="a job"), file, profile):
-                yield LocatedSetting(setting, *match.span(1), match.start(1))
+            if job := _setting(option._replace(tool="a job"), file, profile):
+                yield LocatedSetting(job, *match.span(1), match.start(1))
 
 
 def _setting(option: RunOption, file: ObjectRef, profile: Profile) -> ContainerSetting | None:

@@ -133,8 +133,9 @@ class Source(NamedTuple):
     """One text and the name by which reports call it.
 
     `is_named`: the user has named the file itself. `is_template`: it is in a chart's `templates`.
-    `is_rendering`: no file has the text; `name` is the command that writes it. `part` says where
-    the text is in its file, if it is not all of it.
+    `is_rendering`: no file has the text; `name` is the command that writes it. `is_embedded`: it is
+    in a file that is no manifest, and nothing fixes it. `part` says where the text is in its file,
+    if it is not all of it.
     """
 
     name: str
@@ -142,7 +143,14 @@ class Source(NamedTuple):
     is_named: bool = False
     is_template: bool = False
     is_rendering: bool = False
+    is_embedded: bool = False
     part: Part | None = None
+
+    @property
+    def lines(self) -> range:
+        """The numbers of its lines in its file, from 1."""
+        first = self.part.lines + 1 if self.part else 1
+        return range(first, first + self.text.count("\n") + 1)
 
     @property
     def home(self) -> str:

@@ -252,7 +252,8 @@ def _is_flag(word: str) -> bool:
 
 # Commands that label nodes, in the text of a script.
 
-_KUBECTL = r"(?<![\w.-])(?:kubectl|oc)(?=[ \t])"
+KUBECTL = r"(?<![\w.-])(?:kubectl|oc)(?=[ \t])"
+"""The pattern of where a command of kubectl begins, for `find_commands`."""
 _NODES = frozenset({"node", "nodes", "no"})
 # Options of kubectl, and of `label`, that take a word.
 _LABEL_OPTIONS = frozenset(
@@ -275,7 +276,7 @@ class FoundLabel(NamedTuple):
 
 def find_node_labels(text: str) -> Iterator[FoundLabel]:
     """The labels that `kubectl label nodes` sets or removes anywhere in `text`."""
-    for words, spans in find_commands(text, _KUBECTL):
+    for words, spans in find_commands(text, KUBECTL):
         places = list(_arguments(words))
         arguments = [words[place] for place in places]
         if arguments[:1] != ["label"] or not arguments[1:]:
@@ -289,6 +290,26 @@ def find_node_labels(text: str) -> Iterator[FoundLabel]:
                 yield FoundLabel(name, value, overwrites, spans[place], spans[0][0])
             elif name.endswith("-"):
                 yield FoundLabel(name[:-1], None, overwrites, spans[place], spans[0][0])
+
+
+class SetVariable(NamedTuple):
+    """A variable that `kubectl set env` gives containers. `span` is that of the word."""
+
+    name: str
+    value: str
+    span: Span
+    command: int
+
+
+def find_set_variables(text: str) -> Iterator[SetVariable]:
+    """The variables that `kubectl set env` sets anywhere in `text`."""
+    for words, spans in find_commands(text, KUBECTL):
+        places = list(_arguments(words))
+        if [words[place] for place in places[:2]] == ["set", "env"]:
+            for place, word in enumerate(words):
+                name, equals, value = word.removeprefix("--env=").partition("=")
+                if equals and not name.startswith("-"):
+                    yield SetVariable(name, value, spans[place], spans[0][0])
 
 
 def _arguments(words: list[str]) -> Iterator[int]:

@@ -175,7 +175,7 @@ def test_only_the_kinds_that_are_named(command: LintCommand) -> None:
     assert len(done.report["findings"]) == 2
     assert done.report["not_evaluated"] == []
     assert (
-        "--also bread: the kinds are dockerfile, compose, shell"
+        "--also bread: the kinds are dockerfile, compose, shell, markdown"
         in command("--also", "bread", ".").errors
     )
 

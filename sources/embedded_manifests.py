@@ -1,0 +1,104 @@
+"""Manifests in other texts: code blocks of Markdown, and here-documents of scripts.
+
+Every function is linear in its input.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sources.sources import Part, Source
+
+_FENCE = re.compile(r"(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+-]*)")
+_OF_MANIFESTS = frozenset({"", "yaml", "yml", "json", "kubernetes", "k8s"})
+_OF_SHELLS = frozenset({"bash", "sh", "shell", "zsh", "console", "terminal", "shell-session"})
+_HEREDOC = re.compile(r"<<-?[ \t]*([\"']?)([A-Za-z_]\w*)\1")
+_MAX_LINE = 1_000  # characters of a line in which a here-document may begin
+# Blocks show all kinds of YAML. An object of Kubernetes has both.
+_API_VERSION = re.compile(r"^[ \t>]*\"?apiVersion\"?[ \t]*:", re.MULTILINE)
+_KIND = re.compile(r"^[ \t>]*(?:- )?\"?kind\"?[ \t]*:", re.MULTILINE)
+
+
+class _Block(NamedTuple):
+    """Lines of a text: the number of the first one, from 0, and those up to the end of the block.
+
+    `language` is the one that a code block of Markdown states.
+    """
+
+    first: int
+    lines: list[str]
+    language: str = ""
+
+
+def manifests_in_markdown(source: Source) -> Iterator[Source]:
+    """The manifests in the code blocks of `source`, and in here-documents of its shell blocks."""
+    for block in _code_blocks(source.text.splitlines(keepends=True)):
+        language = block.language.lower()
+        if language in _OF_MANIFESTS:
+            yield from _manifest(source, block)
+        elif language in _OF_SHELLS:
+            for inner in _heredocs(block.lines):
+                yield from _manifest(source, inner._replace(first=block.first + inner.first))
+
+
+def manifests_in_script(source: Source) -> Iterator[Source]:
+    """The manifests in the here-documents of the script `source`."""
+    if "<<" in source.text:
+        for block in _heredocs(source.text.splitlines(keepends=True)):
+            yield from _manifest(source, block)
+
+
+def _manifest(source: Source, block: _Block) -> Iterator[Source]:
+    text = "".join(map(_without_tabs, block.lines))
+    if _API_VERSION.search(text) and _KIND.search(text):
+        part = Part(lines=block.first)
+        yield Source(source.name, text, is_embedded=True, part=part)
+
+
+def _without_tabs(line: str) -> str:
+    """`line` with blanks for the tabs, and for the signs of quotations, that it begins with.
+
+    `<<-` ignores such tabs. No column moves.
+    """
+    content = line.lstrip(" \t>")
+    indent = line[: len(line) - len(content)]
+    return " " * len(indent) + content if "\t" in indent or ">" in indent else line
+
+
+def _code_blocks(lines: list[str]) -> Iterator[_Block]:
+    block: _Block | None = None
+    fence = ""
+    for number, line in enumerate(lines):
+        if block is None:
+            if opening := _FENCE.match(line):
+                fence = opening["fence"]
+                block = _Block(number + 1, [], opening["language"])
+        elif _closes(line, fence):
+            yield block
+            block = None
+        else:
+            block.lines.append(line)
+    if block is not None:
+        yield block
+
+
+def _closes(line: str, fence: str) -> bool:
+    content = line.strip(" \t>\r\n")
+    return content.startswith(fence) and not content.strip(fence[0])
+
+
+def _heredocs(lines: list[str]) -> Iterator[_Block]:
+    block: _Block | None = None
+    waiting: list[str] = []  # the words that end here-documents
+    for number, line in enumerate(lines):
+        if not waiting:
+            if "<<" in line and not line.lstrip().startswith("#"):
+                waiting = [match[2] for match in _HEREDOC.finditer(line[:_MAX_LINE])]
+                block = _Block(number + 1, [])
+        elif line.strip() == waiting[0]:
+            waiting.pop(0)
+            if block is not None:
+                yield block
+            block = _Block(number + 1, [])
+        elif block is not None:
+            block.lines.append(line)

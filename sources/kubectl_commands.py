@@ -1,0 +1,164 @@
+"""The objects that `kubectl run` and `kubectl create quota` make, from the text of a script."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rules.base.json_values import Path, as_object
+from rules.gpu.scripts import KUBECTL, Span, find_commands
+
+# Options of kubectl, and of these commands, that take no word.
+_FLAGS = frozenset(
+    {"--attach", "--command", "--expose", "--help", "--leave-stdin-open", "--privileged"}
+    | {"--quiet", "--rm", "--save-config", "--stdin", "--tty", "--wait", "--force"}
+    | {"--insecure-skip-tls-verify", "--match-server-version", "--warnings-as-errors"}
+)
+_FLAG_LETTERS = frozenset("itqh")
+_FULL_NAMES = {"-n": "--namespace", "-l": "--labels"}
+_QUOTAS = ("quota", "resourcequota", "resourcequotas")
+
+
+class CommandObject(NamedTuple):
+    """An object that a command makes.
+
+    `places` are the offsets of the words that the values at these paths are from; what they do not
+    have is from the whole command, at `span`.
+    """
+
+    manifest: dict[str, Any]
+    places: dict[Path, Span]
+    span: Span
+
+    def place(self, path: Path) -> Span:
+        """Where the value at `path` is from."""
+        lengths = range(len(path), 0, -1)
+        return next((self.places[path[:n]] for n in lengths if path[:n] in self.places), self.span)
+
+
+class _Arguments:
+    """The words of a command: options with their values, and the others."""
+
+    def __init__(self, words: Sequence[str], spans: Sequence[Span]) -> None:
+        self.plain: list[tuple[str, Span]] = []
+        self.behind: list[str] = []  # a double dash
+        self.options: list[tuple[str, str, Span]] = []
+        position = 1
+        while position < len(words):
+            word, span = words[position], spans[position]
+            position += 1
+            if word == "--":
+                self.behind = list(words[position:])
+                return
+            if not word.startswith("-"):
+                self.plain.append((word, span))
+                continue
+            name, equals, value = word.partition("=")
+            if not equals and not _is_flag(name) and position < len(words):
+                value, span = words[position], (span[0], spans[position][1])
+                position += 1
+            self.options.append((_FULL_NAMES.get(name, name), value, span))
+
+    def value(self, option: str) -> str:
+        """The last value of `option`, empty without one."""
+        return next((v for name, v, _ in reversed(self.options) if name == option), "")
+
+    def span(self, option: str, default: Span) -> Span:
+        """Where `option` is."""
+        return next((s for name, _, s in reversed(self.options) if name == option), default)
+
+
+def _is_flag(name: str) -> bool:
+    return name in _FLAGS or (name[1:2] != "-" and _FLAG_LETTERS.issuperset(name[1:]))
+
+
+def objects_of_commands(text: str) -> Iterator[CommandObject]:
+    """The objects that `kubectl run` and `kubectl create quota` make anywhere in `text`."""
+    if "kubectl" not in text and "oc " not in text:
+        return
+    for words, spans in find_commands(text, KUBECTL):
+        arguments = _Arguments(words, spans)
+        verbs = [word for word, _ in arguments.plain[:2]]
+        span = (spans[0][0], spans[-1][1])
+        if verbs[:1] == ["run"] and len(verbs) > 1:
+            yield _pod(arguments, span, text)
+        elif verbs[:1] == ["create"] and verbs[1:] and verbs[1] in _QUOTAS:
+            yield _quota(arguments, span)
+
+
+def _metadata(arguments: _Arguments, position: int) -> dict[str, Any]:
+    plain = arguments.plain
+    metadata = {"name": plain[position][0] if position < len(plain) else ""}
+    if namespace := arguments.value("--namespace"):
+        metadata["namespace"] = namespace
+    return metadata
+
+
+def _pod(arguments: _Arguments, span: Span, text: str) -> CommandObject:
+    metadata = _metadata(arguments, 1)
+    for option, field in (("--labels", "labels"), ("--annotations", "annotations")):
+        texts = (value for name, value, _ in arguments.options if name == option)
+        if pairs := _pairs(",".join(texts)):
+            metadata[field] = pairs
+    container: dict[str, Any] = {"name": metadata["name"], "image": arguments.value("--image")}
+    path: Path = ("spec", "containers", 0)
+    places = {(*path, "image"): arguments.span("--image", span)}
+    for name, value, where in arguments.options:
+        if name == "--env":
+            variable, _, text = value.partition("=")
+            entries = container.setdefault("env", [])
+            places[*path, "env", len(entries)] = where
+            entries.append({"name": variable, "value": text})
+    if any(name == "--privileged" and value != "false" for name, value, _ in arguments.options):
+        container["securityContext"] = {"privileged": True}
+        places[*path, "securityContext"] = arguments.span("--privileged", span)
+    if arguments.behind:
+        is_command = any(name == "--command" for name, _, _ in arguments.options)
+        container["command" if is_command else "args"] = arguments.behind
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    manifest["spec"] = {"containers": [container]}
+    overrides = _overrides(text, arguments.span("--overrides", (0, 0)))
+    if overrides:
+        manifest = _merged(manifest, overrides)
+        place = arguments.span("--overrides", span)
+        places = {} if "containers" in as_object(overrides.get("spec")) else places
+        places |= dict.fromkeys((("spec",), ("metadata",)), place)
+    return CommandObject(manifest, places, span)
+
+
+def _overrides(text: str, span: Span) -> Mapping[str, Any]:
+    """The JSON in the word at `span`; empty for a placeholder, and for what kubectl refuses."""
+    try:
+        words = shlex.split(text[slice(*span)])
+        return as_object(json.loads(words[-1].removeprefix("--overrides="))) if words else {}
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _merged(value: Any, patch: Any) -> Any:
+    """`value` with the JSON merge patch (RFC 7386), which kubectl applies by default."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(value) if isinstance(value, dict) else {}
+    for name, inner in patch.items():
+        merged[name] = _merged(merged.get(name), inner)
+    return {name: inner for name, inner in merged.items() if inner is not None}
+
+
+def _quota(arguments: _Arguments, span: Span) -> CommandObject:
+    hard: dict[str, str] = {}
+    places: dict[Path, Span] = {}
+    for name, value, where in arguments.options:
+        if name == "--hard":
+            for key, amount in _pairs(value).items():
+                hard[key] = amount
+                places["spec", "hard", key] = where
+    manifest = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": _metadata(arguments, 2)}
+    return CommandObject({**manifest, "spec": {"hard": hard}}, places, span)
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs = (part.partition("=") for part in text.split(",") if part)
+    return {name: value for name, _, value in pairs}
