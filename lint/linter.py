@@ -21,7 +21,14 @@ from lint.remarks import (
 from policies.policy import Policy
 from reports.findings import RULES, SuppressedFinding, locate_finding
 from reports.owners import Owners
-from reports.results import InputNotEvaluated, Results, report_unparsed, unread_parts
+from reports.results import (
+    InputNotEvaluated,
+    Results,
+    failed_rules,
+    report_unparsed,
+    report_unread,
+    unread_fields,
+)
 from rules.base.json_values import Json, as_object
 from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check
@@ -223,7 +230,8 @@ class Linter:
         for finding, reason in item.comments.suppressed():
             located = locate_finding(file, document, finding)
             results.suppressed_findings.append(SuppressedFinding(located, reason))
-        results.not_evaluated += unread_parts(file, document, result)
+        report_unread(results, file.source, unread_fields(file, document, result))
+        results.not_evaluated += failed_rules(file, document, result)
         results.remarks += remarks(file, document, item.comments, RULE_NAMES)
         results.remarks += excuses(file, document, result)
         results.remarks += unread_remarks(file, document, self._rules.profile)

@@ -1,6 +1,6 @@
 """The results of a run of the linter, for all report formats."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kubeyaml import Document
@@ -151,16 +151,8 @@ TEMPLATE = "a chart's template: lint the chart with --render"
 
 
 def report_unparsed(results: Results, source: Source, document: UnparsedDocument) -> None:
-    """Report a document that is no YAML.
-
-    A chart's template that nobody named is only skipped. A manifest in a text or a script is often
-    a pattern with something to fill in: there it is a warning.
-    """
+    """Report a document that is no YAML. A chart's template that nobody named is only skipped."""
     why = document.why
-    if source.is_embedded:
-        remark = Remark("warning", source.name, document.line, document.column, f"unread: {why}")
-        results.remarks.append(remark)
-        return
     if document.is_template:
         skipped = SkippedFile(source.name, TEMPLATE)
         if not source.is_named:
@@ -169,7 +161,21 @@ def report_unparsed(results: Results, source: Source, document: UnparsedDocument
             return
         why = f"{TEMPLATE} ({why})"
     where = (source.name, document.line, document.column)
-    results.not_evaluated.append(InputNotEvaluated(*where, why))
+    report_unread(results, source, [InputNotEvaluated(*where, why)])
+
+
+def report_unread(results: Results, source: Source, inputs: Iterable[InputNotEvaluated]) -> None:
+    """Report what of `source` is no YAML, or has other types than Kubernetes gives its fields.
+
+    A manifest in a text or a script is often a pattern with something to fill in: there it is a
+    warning.
+    """
+    if not source.is_embedded:
+        results.not_evaluated.extend(inputs)
+        return
+    for unread in inputs:
+        message = f"not evaluated: {unread.message}"
+        results.remarks.append(Remark("warning", *unread[:3], message))
 
 
 def oversized_object(file: File, document: Document, profile: Profile) -> InputNotEvaluated | None:
@@ -193,15 +199,22 @@ def too_large(file: File, document: Document, path: Path, why: str) -> InputNotE
     return InputNotEvaluated(file.source.name, span.line, span.column, why)
 
 
-def unread_parts(
+def unread_fields(
     file: File, document: Document, result: EvaluationResult
 ) -> Iterator[InputNotEvaluated]:
-    """The fields that rules could not read, and the rules that failed."""
+    """The fields that rules could not read."""
     name = file.source.name
     for field in result.malformed_fields:
         span = file.locate(document, field.path)
         why = f"{field.object}: {field.why}"
         yield InputNotEvaluated(name, span.line, span.column, why)
+
+
+def failed_rules(
+    file: File, document: Document, result: EvaluationResult
+) -> Iterator[InputNotEvaluated]:
+    """The rules that failed."""
+    name = file.source.name
     for failure in result.failures:
         line, _ = file.position(document.start)
         why = f"the rule {failure.rule} failed here, please report it: {failure.error}"

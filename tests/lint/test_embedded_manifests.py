@@ -100,12 +100,13 @@ def test_what_a_shell_fills_in_is_not_judged(command: LintCommand) -> None:
     assert found(lint(command, "a.sh", text)) == []
 
 
-def test_a_pattern_that_is_no_yaml_is_a_warning(command: LintCommand) -> None:
-    done = lint(command, "a.md", "```yaml\napiVersion: v1\nkind: Pod\nspec: [\n  ...\n```\n")
+@pytest.mark.parametrize("spec", ["[\n  ...", "...", "{containers: ...}"])
+def test_a_pattern_that_cannot_be_evaluated_is_a_warning(command: LintCommand, spec: str) -> None:
+    done = lint(command, "a.md", f"```yaml\napiVersion: v1\nkind: Pod\nspec: {spec}\n```\n")
     assert (done.status, done.report["not_evaluated"]) == (0, [])
     (remark,) = done.report["remarks"]
     assert (remark["file"], remark["level"]) == ("a.md", "warning")
-    assert remark["message"].startswith("unread: ")
+    assert remark["message"].startswith("not evaluated: ")
 
 
 def test_comments_accept_findings_in_blocks(command: LintCommand) -> None:
