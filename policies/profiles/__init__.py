@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
 from policies.problems import did_you_mean
+from rules.base.words import matches
 from rules.profile.profile import (
     Component,
     Fraction,
@@ -24,11 +25,14 @@ from rules.profile.profile import (
 
 # What the YAML files beside it say, in a form that is loaded far faster: `make docs`.
 _BUILT_IN = os.path.join(os.path.dirname(__file__), "built_in.json")
-# The keys to which a profile adds, if it extends others. It replaces the values of all other keys.
+# The keys to which a profile adds, if it extends others.
 _EXTENDED_KEYS = (
     *("resources", "nodeLabels", "nodeModes", "components", "runtimeClasses"),
     *("alternativeVariables", "visibleDevices", "injectedReferences", "fractions", "limitQuotas"),
 )
+# Of these it replaces what the others say of the same resources. An empty list replaces all of them.
+_KEYS_BY_RESOURCE = ("taints", "affinities", "schedulers")
+_SUBJECTS = ("resources", "annotations")
 # A limit far above every use, and far below Python's recursion limit.
 _MAX_EXTENDS = 20
 
@@ -112,12 +116,36 @@ class _ProfileResolver:
 
 def _add(merged: dict[str, Any], layer: Mapping[str, Any]) -> None:
     for key, value in layer.items():
-        if key not in _EXTENDED_KEYS or key not in merged:
+        if key in _KEYS_BY_RESOURCE and value and key in merged:
+            merged[key] = [*_about_others(merged[key], value), *value]
+        elif key not in _EXTENDED_KEYS or key not in merged:
             merged[key] = value
         elif isinstance(value, dict):
             merged[key] = {**merged[key], **value}
         else:  # two parents may have the same items from a common parent
             merged[key] = [*merged[key], *(item for item in value if item not in merged[key])]
+
+
+def _about_others(
+    entries: Iterable[Mapping[str, Any]], replacements: Iterable[Mapping[str, Any]]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield `entries` without the resources of the `replacements`, if any of theirs are left.
+
+    An entry may be about annotations as well, or instead.
+    """
+    replaced = {s: [n for entry in replacements for n in entry.get(s, ())] for s in _SUBJECTS}
+    for entry in entries:
+        kept = {
+            subject: [name for name in entry[subject] if not _overlaps(name, replaced[subject])]
+            for subject in _SUBJECTS
+            if subject in entry
+        }
+        if any(kept.values()):
+            yield {**entry, **kept}
+
+
+def _overlaps(pattern: str, others: Iterable[str]) -> bool:
+    return any(matches(pattern, other) or matches(other, pattern) for other in others)
 
 
 def _profile(raw: Mapping[str, Any]) -> Profile:

@@ -16,7 +16,7 @@ from policies.profiles import ProfileError, built_in, merged_profile
 from policies.validation import schema
 from rules.base.caching import MAX_ENTRIES
 from rules.base.traits import GPU_VARIABLE
-from rules.base.words import matches
+from rules.base.words import matches, matches_any
 from rules.engine.traits import variable_traits
 from rules.profile.profile import (
     Component,
@@ -293,7 +293,7 @@ def test_a_profile_extends_another() -> None:
     assert merged.name == "child"
     assert merged.active == ("x/1", "x/2", "x/3")
     assert [merged.resources[n].vendor for n in merged.active] == ["a", "b", "b"]
-    # Taints, affinities and schedulers of the child replace those of the parent, if it has any.
+    # Taints, affinities and schedulers of the child replace those of the same resources.
     assert [taint.key for taint in merged.taints] == ["child"]
     assert [affinity.key for affinity in merged.affinities] == ["parent"]
     assert [scheduler.name for scheduler in merged.schedulers] == ["parent"]
@@ -349,7 +349,42 @@ def test_an_own_profile_refines_the_built_in_one_of_its_name() -> None:
     refined, plain = merged_profile([own]), merged_profile(["gke"])
     assert refined.active == plain.active
     assert refined.affinities == plain.affinities
-    assert [t.key for t in refined.taints] == ["example.com/gpu"]
+    of_cards = [t.key for t in refined.taints if matches_any(t.resources, "nvidia.com/gpu")]
+    assert of_cards == ["example.com/gpu"]
+    assert [t.key for t in refined.taints if "google.com/tpu" in t.resources] == ["google.com/tpu"]
+
+
+def test_an_entry_replaces_what_is_said_of_the_same_resources_alone() -> None:
+    own: dict[str, Any] = {
+        "name": "own",
+        "extends": ["ack-registered", "kai"],
+        "schedulers": [
+            {"name": "gpu-scheduler", "resources": ["nvidia.com/gpu", "aliyun.com/gpu-mem"]},
+            {"name": "fractions", "annotations": ["gpu-fraction"]},
+        ],
+    }
+    entries = [(s.name, s.resources, s.annotations) for s in merged_profile([own]).schedulers]
+    assert entries == [
+        ("ack-co-scheduler", ("aliyun.com/gpu-core.percentage",), ()),
+        ("kai-scheduler", (), ("gpu-memory",)),
+        ("gpu-scheduler", ("nvidia.com/gpu", "aliyun.com/gpu-mem"), ()),
+        ("fractions", (), ("gpu-fraction",)),
+    ]
+
+
+def test_a_pattern_replaces_what_it_covers_and_what_covers_it() -> None:
+    parent: dict[str, Any] = {
+        "name": "parent",
+        "taints": [
+            {"resources": ["x/*", "y/1"], "key": "one"},
+            {"resources": ["z/1"], "key": "two"},
+        ],
+    }
+    taints = [{"resources": ["x/1", "z/*"], "key": "own"}]
+    own: dict[str, Any] = {"name": "own", "extends": ["parent"], "taints": taints}
+    found = [(t.key, t.resources) for t in merged_profile([own], [parent]).taints]
+    assert found == [("one", ("y/1",)), ("own", ("x/1", "z/*"))]
+    assert merged_profile([{**own, "taints": []}], [parent]).taints == ()
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ warning, and the pod stays Pending although GPUs are free.
 
 Fix safety
 ----------
-The fix is made only if the policy says `fix: true`: another value may be the user's choice among
-the nodes. It corrects a misspelt key in place. If the value or the effect differs, the fix adds
-the right toleration and keeps the old one, which may be there for other nodes.
-`toleration-default` adds a toleration only if the pod has none that was meant for the taint, so
-it never reports a taint that this rule reports.
+The fix adds the right toleration by default and keeps the old one, which may be there for other
+nodes. If only the value or the operator differs, the old one may be the user's choice among the
+nodes: then the fix is made only if the policy says `fix: true`, and so it is in pods that
+`toleration-default` leaves alone. That rule adds a toleration only if the pod has none that was
+meant for the taint, so it never reports a taint that this rule reports.
 
 References
 ----------
@@ -30,9 +30,13 @@ References
 from collections.abc import Mapping
 from typing import Any
 
-from rules.base.json_values import append, as_text, display, put
+from rules.base.json_values import append, as_text, display
 from rules.base.traits import GPU_RESOURCE, NODE_CONSTRAINT, TOLERATION
-from rules.placement.gpu_nodes import matching_resource, targets_gpu_nodes
+from rules.placement.gpu_nodes import (
+    matching_resource,
+    placement_skip_reason,
+    targets_gpu_nodes,
+)
 from rules.placement.tolerations import (
     display_taint,
     is_tolerated,
@@ -51,22 +55,16 @@ def check(pod: Pod, _context: Context) -> Findings:
     taints = [taint for taint in pod.profile.taints if not is_tolerated(pod, taint)]
     if taints and not targets_gpu_nodes(pod):
         taints = [taint for taint in taints if matching_resource(pod, taint) is not None]
-    corrected: set[int] = set()  # one toleration may have been meant for two taints
     for taint in untolerated_taints(pod, taints):
         near_miss = near_miss_toleration(pod, taint)
         if near_miss is not None:
-            yield _finding(pod, taint, near_miss, in_place=near_miss[0] not in corrected)
-            corrected.add(near_miss[0])
+            yield _finding(pod, taint, *near_miss)
 
 
-def _finding(
-    pod: Pod, taint: Taint, near_miss: tuple[int, Mapping[str, Any]], *, in_place: bool
-) -> Finding:
-    index, toleration = near_miss
+def _finding(pod: Pod, taint: Taint, index: int, toleration: Mapping[str, Any]) -> Finding:
     field, wanted = _fault(toleration, taint)
     base = (*pod.path, "tolerations")
     right = toleration_for(taint)
-    edit = put((*base, index), right) if field == "key" and in_place else append(base, right)
     lines = ", ".join(f"{key}: {value}" for key, value in right.items())
     return Finding(
         path=(*base, index, field),
@@ -75,8 +73,17 @@ def _finding(
         f"fit the taint {display_taint(taint)} of GPU nodes: the {field} "
         f"should be {display(wanted)}",
         help=f"tolerate the taint with {{{lines}}}",
-        fix=Fix(f"tolerate {display_taint(taint)}", (edit,)),
+        fix=Fix(
+            f"tolerate {display_taint(taint)}",
+            (append(base, right),),
+            safe=field in ("key", "effect") and _is_placed_by_its_gpu(pod, taint),
+        ),
     )
+
+
+def _is_placed_by_its_gpu(pod: Pod, taint: Taint) -> bool:
+    """Whether `toleration-default` would add the toleration if the pod had none."""
+    return matching_resource(pod, taint) is not None and placement_skip_reason(pod) is None
 
 
 def _fault(toleration: Mapping[str, Any], taint: Taint) -> tuple[str, str]:
