@@ -30,7 +30,7 @@ _EXTENDED_KEYS = (
     *("resources", "nodeLabels", "nodeModes", "components", "runtimeClasses"),
     *("alternativeVariables", "visibleDevices", "injectedReferences", "fractions", "limitQuotas"),
 )
-# Of these it replaces what the others say of the same resources. An empty list replaces all of them.
+# Of these it replaces what the others say of the same resources. An empty list replaces all.
 _KEYS_BY_RESOURCE = ("taints", "affinities", "schedulers")
 _SUBJECTS = ("resources", "annotations")
 # A limit far above every use, and far below Python's recursion limit.

@@ -17,9 +17,10 @@ from rules.base.traits import (
     KNOWN_SHARE_POOLS,
     PROFILE_ENFORCED_LABELS,
     PROFILE_SCHEDULERS,
+    PROGRAM_WORDS,
 )
 from rules.engine.traits import key_traits, traits_of_variable
-from rules.gpu.images import image_name, image_tag, vendor_of_image
+from rules.gpu.images import image_name, image_tag, is_gpu_sample, vendor_of_image
 from rules.gpu.launchers import LAUNCHER_MARKS, LAUNCHERS_BY_IMAGE, SIZE_VARIABLES
 from rules.inventory.inventory import (
     ConfigMap,
@@ -47,6 +48,7 @@ RULES_ABOUT_EVERY_IMAGE = frozenset({"untrusted-gpu-image"})
 # Of a container that mounts no path of the node: one of them is in every command of interest.
 _COMMAND_MARKS = (
     *LAUNCHER_MARKS,
+    *PROGRAM_WORDS,
     *("--rmm-managed-memory", "CUDA_VISIBLE_DEVICES", "MIG-", "sleep", "tail"),
 )
 _COMMAND_MARK = re.compile("|".join(map(re.escape, _COMMAND_MARKS)).encode())
@@ -90,8 +92,9 @@ def read_variables(profile: Profile) -> NameTable:
 
 def is_ordinary_image(image: str) -> bool:
     """Whether only `RULES_ABOUT_EVERY_IMAGE`, and exceptions, tell `image` from others like it."""
-    is_latest = image_tag(image) == "latest"
-    return not (is_latest or vendor_of_image(image) or is_launcher_image(image))
+    if image_tag(image) == "latest" or is_gpu_sample(image):
+        return False
+    return not (vendor_of_image(image) or is_launcher_image(image))
 
 
 def may_set_size(variables: Iterable[str]) -> bool:

@@ -45,6 +45,10 @@ class Container(Struct, omit_defaults=True):
     env: list[Variable] | UnsetType = UNSET
     envFrom: AnyJson = UNSET
     livenessProbe: AnyJson = UNSET
+    # Where users write resources by mistake. The API server drops these three.
+    limits: AnyJson = UNSET
+    requests: AnyJson = UNSET
+    resource: AnyJson = UNSET
     resources: AnyJson = UNSET
     restartPolicy: AnyJson = UNSET
     securityContext: AnyJson = UNSET
