@@ -47,6 +47,7 @@ class Facts(NamedTuple):
     - `usage`: the account of its GPUs; None if pods could not be listed.
     - `images`: the pods of each image that belongs to a GPU platform, or is a scheduler's, without
       pods that have terminated.
+    - `schedulers`: those that these pods name.
     - `request`: asks the API server for more; None if the objects are from files.
     """
 
@@ -56,6 +57,7 @@ class Facts(NamedTuple):
     policy: Policy
     request: Request | None
     images: Mapping[str, list[str]] = MappingProxyType({})
+    schedulers: frozenset[str] = frozenset()
 
     def objects(self, resource: Resource) -> list[Object]:
         """The objects of a resource; none if it could not be listed."""
@@ -85,25 +87,32 @@ def read_facts(source: ObjectSource, policy: Policy, request: Request | None) ->
     nodes, slices = listed.get(NODES, ()), listed.get(SLICES, ())
     usage = None
     images: dict[str, list[str]] = {}
+    schedulers: set[str] = set()
     try:
-        pods = _noting_images(source.list(PODS), images)
+        pods = _noting(source.list(PODS), images, schedulers)
         usage = account(nodes, pods, slices=slices, profile=policy.profile)
     except SourceError as error:
         missing[PODS] = error
     failures = (e for e in missing.values() if not isinstance(e, MissingRightError))
     if not listed and usage is None and (failure := next(failures, None)):
         raise failure
-    return Facts(listed, missing, usage, policy, request, images)
+    return Facts(listed, missing, usage, policy, request, images, frozenset(schedulers))
 
 
-def _noting_images(pods: Iterator[Object], images: dict[str, list[str]]) -> Iterator[Object]:
-    """`pods`, as they come; notes in `images` which of them run a program that is known."""
+def _noting(
+    pods: Iterator[Object], images: dict[str, list[str]], schedulers: set[str]
+) -> Iterator[Object]:
+    """`pods`, as they come.
+
+    Notes in `images` which of them run a program that is known, and in `schedulers` whom they name.
+    """
     for pod in pods:
         yield pod
         if has_terminated(pod):
             continue
         metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
         subject = f"pod/{as_text(metadata.get('name'))} in {as_text(metadata.get('namespace'))}"
+        schedulers.add(as_text(spec.get("schedulerName")))
         own = {
             as_text(container.get("image"))
             for field in ("initContainers", "containers")

@@ -273,6 +273,7 @@ def cgpu_node(name: str, driver: str = "535.161.08", **info: str) -> Object:
         "containerRuntimeVersion": "containerd://1.6.28",
     }
     made["status"]["nodeInfo"] = {**node_info, **info}
+    made["spec"]["providerID"] = f"cn-beijing.i-{name}"
     return made
 
 
@@ -290,6 +291,53 @@ def test_requirements_have_three_answers() -> None:
     assert old == (State.WRONG, "old (driver)")
     assert by_message["runtime cri-o://1 is on no list"] == (State.NOT_KNOWN, "old (runtime)")
     assert by_message["card is not stated by the node"] == (State.NOT_KNOWN, "a, b, old (card)")
+
+
+def required(*objects: Object) -> dict[str, State]:
+    """What the rows about requirements say, without the names of features."""
+    found = rows(*objects)["requirements"]
+    return {row.message.partition(": ")[2].split(":")[0]: row.state for row in found}
+
+
+def test_a_registered_cluster_has_requirements_of_its_own() -> None:
+    share = cgpu_node("a", kubeletVersion="v1.21.14", osImage="Ubuntu 20.04.6 LTS")
+    share["metadata"]["labels"]["ack.node.gpu.schedule"] = "share"
+    assert "requirements" not in rows(share, pod("p", {"cpu": 1}))
+    ours = pod("p", {"aliyun.com/gpu-mem": 1})
+    ours["spec"]["schedulerName"] = "ack-co-scheduler"
+    assert required(share, ours) == {
+        "Kubernetes v1.21.14 is not supported": State.WRONG,
+        "operating system Ubuntu 20.04.6 LTS is not supported": State.WRONG,
+    }
+    cloud = cgpu_node("b", kubeletVersion="v1.21.14")
+    assert required(cloud)["driver 535.161.08 is supported"] is State.OK
+    assert required(cloud, ours)["Kubernetes v1.21.14 is not supported"] is State.WRONG
+
+
+def test_where_pages_disagree_there_is_one_answer() -> None:
+    node = cgpu_node("a")
+    node["metadata"]["labels"]["ack.node.gpu.schedule"] = "core_mem"
+    assert required(node)["region cn-beijing is supported"] is State.OK
+    for region, forbids, lists in (
+        ("ap-southeast-7", "Manage the shared", "Allocate computing power"),
+        ("eu-central-1", "Allocate computing power", "Manage the shared"),
+    ):
+        node["metadata"]["labels"]["topology.kubernetes.io/region"] = region
+        (row,) = [row for row in rows(node)["requirements"] if region in row.message]
+        assert row.state is State.WRONG
+        assert lists in row.message
+        assert forbids in row.remedy
+
+
+def test_the_container_optimized_edition_needs_a_newer_installer() -> None:
+    node = cgpu_node("a", osImage="Alibaba Cloud Linux 3.2104 LTS 64-bit Container Optimized")
+    installer = {
+        "kind": "DaemonSet",
+        "apiVersion": "apps/v1",
+        "metadata": {"name": "cgpu", "labels": {"helm.sh/chart": "ack-ai-installer-1.12.5"}},
+    }
+    assert required(node, installer)["ack-ai-installer 1.12.5 is not supported"] is State.WRONG
+    assert "ack-ai-installer 1.12.5 is not supported" not in required(cgpu_node("a"), installer)
 
 
 def test_pods_per_card() -> None:

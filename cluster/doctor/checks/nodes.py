@@ -6,6 +6,7 @@ import datetime
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
 from urllib.parse import quote
 
 from cluster.api.errors import ClusterError, ForbiddenError
@@ -22,7 +23,12 @@ from rules.gpu.images import image_name, image_tag
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.placement.node_labels import CARD_LABELS, DRIVER_LABELS, GPU_MEM, MODE, REGION_LABELS
 from rules.profile.context import Context
-from rules.profile.platforms.ack import FEATURES_BY_MODE, MEMORY_ISOLATION
+from rules.profile.platforms.ack import (
+    MEMORY_ISOLATION,
+    REGISTERED_SCHEDULER,
+    features_of,
+    pages_listing,
+)
 from rules.profile.platforms.programs import KUBE_SCHEDULER
 from rules.profile.platforms.records import Component, Feature, Minimum
 from rules.profile.platforms.support import (
@@ -37,6 +43,8 @@ from rules.profile.platforms.support import (
 from rules.profile.profile import Profile
 
 _REQUIREMENTS = "requirements"
+# The name of a feature, what is required, what is there, whether that is enough, and why not.
+_Answer: TypeAlias = tuple[str, str, str, Support, str]
 
 
 def check_requirements(facts: Facts) -> Iterator[Row]:
@@ -48,18 +56,26 @@ def check_requirements(facts: Facts) -> Iterator[Row]:
         "ack-ai-installer": sorted(_installer_versions(facts)),
         "cgpu": [],
     }
-    answers: dict[tuple[str, str, str, Support, str], tuple[Feature, list[str]]] = {}
+    answers: dict[_Answer, tuple[Feature, list[str]]] = {}
+    known = {*facts.policy.profile.scheduler_names, *facts.schedulers}
     for name, node in by_name(facts.objects(NODES)):
         labels = as_object(as_object(node.get("metadata")).get("labels"))
-        for feature in FEATURES_BY_MODE.get(as_text(labels.get(MODE)), ()):
-            kubelet = as_text(as_object(_status(node).get("nodeInfo")).get("kubeletVersion"))
+        info = as_object(_status(node).get("nodeInfo"))
+        features = features_of(
+            as_text(labels.get(MODE)),
+            as_text(info.get("osImage")),
+            is_registered=REGISTERED_SCHEDULER in known,
+        )
+        for feature in features:
             requirements = (
-                *_requirements(feature, node, labels),
-                *_of_components(feature, kubelet, components),
+                *_requirements(feature, info, labels),
+                *_of_components(feature, as_text(info.get("kubeletVersion")), components),
             )
             for what, value, support, needed in requirements:
                 key = feature.name, what, value, support, needed
                 answers.setdefault(key, (feature, []))[1].append(name)
+        for feature, key in _region(features, _first(labels, REGION_LABELS)):
+            answers.setdefault(key, (feature, []))[1].append(name)
     for (_, what, value, support, needed), (feature, found) in sorted(
         answers.items(), key=lambda item: (*item[0][:3], item[0][4])
     ):
@@ -70,8 +86,8 @@ def check_requirements(facts: Facts) -> Iterator[Row]:
             case Support.SUPPORTED:
                 yield ok(_REQUIREMENTS, subject, f"{thing} is supported")
             case Support.UNSUPPORTED:
-                minimum = f": it needs {needed}" if needed else ""
-                yield wrong(_REQUIREMENTS, subject, f"{thing} is not supported{minimum}", remedy)
+                because = f": {needed}" if needed else ""
+                yield wrong(_REQUIREMENTS, subject, f"{thing} is not supported{because}", remedy)
             case Support.UNKNOWN:
                 nowhere = "shows in no pod" if what in components else "is not stated by the node"
                 why = "is on no list" if value else nowhere
@@ -79,9 +95,8 @@ def check_requirements(facts: Facts) -> Iterator[Row]:
 
 
 def _requirements(
-    feature: Feature, node: Object, labels: Mapping[str, object]
+    feature: Feature, info: Mapping[str, object], labels: Mapping[str, object]
 ) -> Iterator[tuple[str, str, Support, str]]:
-    info = as_object(_status(node).get("nodeInfo"))
     kubelet = as_text(info.get("kubeletVersion"))
     if needed := minimum_of(feature, "kubernetes", kubelet):
         support = version_support(feature, "kubernetes", kubelet)
@@ -95,12 +110,25 @@ def _requirements(
     if feature.operating_systems:
         system = as_text(info.get("osImage"))
         yield "operating system", system, os_support(feature, system), ""
-    if feature.regions:
-        region = _first(labels, REGION_LABELS)
-        yield "region", region, region_support(feature, region), ""
     if feature.card_families:
         card = _first(labels, CARD_LABELS)
         yield "card", card, card_support(feature, card), ""
+
+
+def _region(features: Iterable[Feature], region: str) -> Iterator[tuple[Feature, _Answer]]:
+    """What the pages say about the region of a node: one answer, also where they disagree."""
+    by_answer: dict[Support, list[Feature]] = defaultdict(list)
+    for feature in features:
+        if feature.regions:
+            by_answer[region_support(feature, region)].append(feature)
+    for support in (Support.UNSUPPORTED, Support.UNKNOWN, Support.SUPPORTED):
+        if support in by_answer:
+            feature = by_answer[support][0]
+            others = pages_listing(region, by_answer[Support.SUPPORTED])
+            says = support is Support.UNSUPPORTED and others
+            reason = f"the page leaves it out, although {others} lists it" if says else ""
+            yield feature, (feature.name, "region", region, support, reason)
+            return
 
 
 def _of_components(
@@ -115,7 +143,9 @@ def _of_components(
 
 
 def _shown(minimum: Minimum) -> str:
-    return f"a version after {minimum.version}" if minimum.after else f"{minimum.version} or newer"
+    if minimum.after:
+        return f"it needs a version after {minimum.version}"
+    return f"it needs {minimum.version} or newer"
 
 
 def _installer_versions(facts: Facts) -> Iterator[str]:

@@ -4,7 +4,8 @@ What it does
 ------------
 Finds `ack.node.gpu.schedule` with the value `cgpu` or `core_mem` on a Node whose
 `spec.providerID` is not that of an ECS instance: a region and an instance, as in
-`cn-beijing.i-2ze…`, perhaps after `alicloud://`. A Node without `providerID` is not checked.
+`cn-beijing.i-2ze…`, perhaps after `alicloud://`. Of Nodes without `providerID` it finds those that
+run, which state their system in `status.nodeInfo`: machines on premises have none.
 
 Why it matters
 --------------
@@ -29,17 +30,23 @@ _ECS = r"(?:alicloud://)?[a-z0-9-]{1,63}\.[A-Za-z0-9-]{1,63}"
 
 
 def check(node: KubernetesObject, _context: Context) -> Findings:
-    """Yield the label if the node is known to be no ECS instance."""
+    """Yield the label if the node seems to be no ECS instance."""
     provider = as_text(as_object(node.raw.get("spec")).get("providerID"))
-    if not provider or re.fullmatch(_ECS, provider):
+    if re.fullmatch(_ECS, provider):
+        return
+    if provider:
+        why = f"by its providerID {display(provider)} it is no ECS instance"
+    elif as_object(node.raw.get("status")).get("nodeInfo"):
+        why = "it has no providerID, as ECS instances have"
+    else:
         return
     for label in node_labels(node):
         if label.name == MODE and label.value in CGPU_MODES:
             yield Finding(
                 path=label.path,
                 key=f"providerID.{MODE}",
-                message=f"the node has the label {MODE}: {label.value}, and by its providerID "
-                f"{display(provider)} it is no ECS instance: cGPU runs only there",
+                message=f"the node has the label {MODE}: {label.value}, and {why}: cGPU runs only "
+                "on ECS instances",
                 help=f"write {MODE}: share",
             )
 

@@ -6,8 +6,8 @@ Compares a Node that has the label `ack.node.gpu.schedule` with what ACK require
 versions of the kubelet, of the container runtime and of NVIDIA's driver, the operating system, the
 card and the region. Versions and operating system are in `status.nodeInfo`, as `kubectl get`
 prints it; driver, card and region are in labels. What a node does not state, or ACK's page does not
-mention, is not reported. `share` is checked if the profile `ack-registered` is active, because
-the page is about registered clusters.
+mention, is not reported. With the profile `ack-registered`, what the page about registered clusters
+demands is checked as well.
 
 Why it matters
 --------------
@@ -34,7 +34,6 @@ from rules.rule import Action, Context, Finding, Findings, KubernetesObject, def
 if TYPE_CHECKING:
     from rules.profile.platforms.records import Component, Feature
 
-REGISTERED_SCHEDULER = "ack-co-scheduler"
 RUNTIMES: Mapping[str, "Component"] = {"containerd": "containerd", "docker": "docker"}
 NODE_INFO: Path = ("status", "nodeInfo")
 KUBELET: Path = (*NODE_INFO, "kubeletVersion")
@@ -48,23 +47,26 @@ def check(node: KubernetesObject, _context: Context) -> Findings:
     if not mode:
         return
     info = as_object(as_object(node.raw.get("status")).get("nodeInfo"))
-    for feature in _features(mode, node):
+    from rules.profile.platforms.ack import (  # noqa: PLC0415  # rarely needed
+        REGISTERED_SCHEDULER,
+        features_of,
+        pages_listing,
+    )
+
+    is_registered = REGISTERED_SCHEDULER in node.profile.scheduler_names
+    features = features_of(mode, as_text(info.get("osImage")), is_registered=is_registered)
+    for feature in features:
         for path, fault in (*_old_versions(feature, info, labels), *_places(feature, info, labels)):
+            advice = f'see "{feature.source.title}" of {feature.source.publisher}'
+            if path[-1] in REGION_LABELS:
+                others = pages_listing(as_text(labels.get(path[-1])), features)
+                advice += f", although {others} lists the region" if others else ""
             yield Finding(
                 path=(*node.path, *path),
                 key=f"{feature.name}.{path[-1]}",
                 message=f"the node has the label {MODE}: {mode}, and {fault}",
-                help=f'see "{feature.source.title}" of {feature.source.publisher}, '
-                "or choose another mode",
+                help=f"{advice}, or choose another mode",
             )
-
-
-def _features(mode: str, node: KubernetesObject) -> tuple["Feature", ...]:
-    from rules.profile.platforms.ack import FEATURES_BY_MODE, REGISTERED  # noqa: PLC0415  # rarely needed
-
-    if mode == "share" and REGISTERED_SCHEDULER in node.profile.scheduler_names:
-        return (REGISTERED,)
-    return FEATURES_BY_MODE.get(mode, ())
 
 
 def _old_versions(

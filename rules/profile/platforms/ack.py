@@ -1,5 +1,6 @@
 """What Alibaba Cloud's Container Service for Kubernetes (ACK) requires for shared GPUs."""
 
+from collections.abc import Iterable
 from types import MappingProxyType
 
 from rules.profile.platforms.records import Feature, Minimum, OperatingSystem, Source
@@ -103,6 +104,36 @@ REGISTERED = Feature(
 FEATURES = (MEMORY_ISOLATION, COMPUTING_POWER, CONTAINER_OPTIMIZED, REGISTERED)
 
 # What a node with the value of `ack.node.gpu.schedule` needs, whatever the cluster.
-FEATURES_BY_MODE = MappingProxyType(
-    {"cgpu": (MEMORY_ISOLATION,), "core_mem": (MEMORY_ISOLATION, COMPUTING_POWER)}
+_BY_MODE = MappingProxyType(
+    {
+        "share": (),
+        "cgpu": (MEMORY_ISOLATION,),
+        "core_mem": (MEMORY_ISOLATION, COMPUTING_POWER),
+    }
 )
+REGISTERED_SCHEDULER = "ack-co-scheduler"
+"""The scheduler that registered clusters have, and managed ones have not."""
+
+
+def features_of(mode: str, os_image: str, *, is_registered: bool) -> tuple[Feature, ...]:
+    """What a node with this value of `ack.node.gpu.schedule` and this system needs."""
+    if mode not in _BY_MODE:
+        return ()
+    features = _BY_MODE[mode]
+    if features and _is_container_optimized(os_image):
+        features = (*features, CONTAINER_OPTIMIZED)
+    return (REGISTERED, *features) if is_registered else features
+
+
+def _is_container_optimized(os_image: str) -> bool:
+    text = os_image.lower()
+    return "container" in text and any(word in text for word in _ALIBABA_LINUX.words)
+
+
+def pages_listing(region: str, features: Iterable[Feature]) -> str:
+    """The pages of `features` that list `region`, for a message; empty if none does.
+
+    The pages disagree about four regions.
+    """
+    titles = (f'"{f.source.title}"' for f in features if region in f.regions)
+    return " and ".join(dict.fromkeys(titles))
