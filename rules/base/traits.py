@@ -87,7 +87,7 @@ OWN_PREFIX = "gpuward.io/"
 # (`gpu.allocation_keys`), and of those by which containerd's injector mounts files.
 ANNOTATION_WORDS = (
     *("bind-", "predicate-", "allocate", "assigned", "dsmlu", "mounts.n"),
-    *("received-resource", "huawei.com/"),
+    *("received-resource", "huawei.com/", "gas-", "tensor-fusion.ai/"),
 )
 # Looked for in names of variables, in upper case only.
 VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU")

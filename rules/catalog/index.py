@@ -38,6 +38,7 @@ CATALOG: tuple[Rule[Any], ...] = (
     indexed_rule("rules.catalog.bypass.ephemeral_gpu", "a debug container runs a CUDA image on a GPU node", action=Action.WARN, since="0.1", needs=(traits.EPHEMERAL, traits.CUDA_IMAGE)),
     indexed_rule("rules.catalog.sharing.share_limit_override", "a container that asks for a share of a GPU loosens the limits of its share", action=Action.DENY, since="0.1", needs=(traits.SHARE,)),
     indexed_rule("rules.catalog.sharing.reserved_gpushare_keys", "a pod carries what only a GPU scheduler may write", action=Action.DENY, since="0.1", needs=(traits.GPU_VARIABLE | traits.GPU_KEY | traits.OLD_GPU_KEY,), options={"writers": ()}),
+    indexed_rule("rules.catalog.bypass.reserved_claim_annotation", "a resource claim says that a pod has paid for its devices already", subject=DeviceClaim, action=Action.DENY, since="0.1", needs=(traits.DEVICE_CLAIM,)),
     indexed_rule("rules.catalog.sharing.gpu_mem_fraction", "shared GPU memory is asked for in a fraction of its unit", action=Action.DENY, since="0.1", needs=(traits.SHARE,), supersedes=("fractional-gpu",), needs_resources=True),
     indexed_rule("rules.catalog.sharing.gpu_mem_unit", "shared GPU memory is written in bytes instead of GiB", action=Action.DENY, since="0.1", needs=(traits.SHARE,), supersedes=("fractional-gpu",), needs_resources=True),
     indexed_rule("rules.catalog.requests.fractional_gpu", "a GPU resource is asked for in an amount that is not a whole number", action=Action.DENY, since="0.1", needs=(traits.ODD_AMOUNT,), needs_resources=True),

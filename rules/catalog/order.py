@@ -80,6 +80,7 @@ OPT_IN_FIXES = _rules(
     "bypass.ephemeral_gpu",
     "sharing.share_limit_override",
     "sharing.reserved_gpushare_keys",
+    "bypass.reserved_claim_annotation",
     "sharing.gpu_mem_fraction",
     "sharing.gpu_mem_unit",
     "requests.fractional_gpu",

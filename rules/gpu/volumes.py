@@ -154,12 +154,12 @@ _GPU_FILE = r"""(?x)/dev/(
       | biren(-m|/.*)? | xpu(\d+|ctrl) | vastai.* # Biren, Kunlunxin, Vastai
       | nvhost-(.+-)?gpu | nvgpu(/.*)?          # NVIDIA's Tegra
       | apex_\d+ | tenstorrent(/.*)? | rngd(/.*)?  # Coral, Tenstorrent, Furiosa
-      | char/(195|226):\d+                      # NVIDIA and DRM, by their numbers
+      | char/(195|226|261):\d+                  # NVIDIA, DRM and accelerators, by their numbers
     )"""
 # Without the file of a card these give no access to one.
 _HELPER = r"/dev/nvidia(ctl|-uvm.*|-modeset|-caps(/.*)?)"
-MAJOR_NUMBERS = (195, 226)
-"""The numbers by which the kernel knows the devices of NVIDIA's driver and of DRM."""
+MAJOR_NUMBERS = (195, 226, 261)
+"""The kernel's numbers of NVIDIA's driver, of DRM and of accelerators (drm/drm_accel.h)."""
 
 
 def is_gpu_file(path: str) -> bool:

@@ -31,15 +31,23 @@ class DeviceRequest(NamedTuple):
 
 
 class DeviceClaim:
-    """A claim for devices. `spec` is at `path` of the manifest."""
+    """A claim for devices, or a template of claims.
+
+    `spec`, at `path` of the manifest, is that of the claim. `metadata`, at `metadata_path`, is that
+    of the claim as well: a template has it beside the spec.
+    """
 
     def __init__(
-        self, owner: ObjectRef, profile: Profile, spec: Mapping[str, Any], path: Path
+        self,
+        owner: ObjectRef,
+        profile: Profile,
+        spec: tuple[Mapping[str, Any], Path],
+        metadata: tuple[Mapping[str, Any], Path],
     ) -> None:
         self.object = owner
         self.profile = profile
-        self.spec = spec
-        self.path = path
+        self.spec, self.path = spec
+        self.metadata, self.metadata_path = metadata
         self.stable_path = ".".join(CLAIM_PATHS[owner.kind])
         self.results_by_rule: dict[str, Any] = {}
         """What each rule has said about this view, filled by `engine.evaluation`."""
@@ -47,8 +55,14 @@ class DeviceClaim:
     def refresh(self, manifest: Json, _edited: Iterable[Path]) -> None:
         """Show this claim as it is in `manifest`, which edits have made of the previous one."""
         spec = as_object(find_value(manifest, self.path))
-        if spec is not self.spec:
-            self.spec, self.results_by_rule = spec, {}
+        metadata = as_object(find_value(manifest, self.metadata_path))
+        if spec is not self.spec or metadata is not self.metadata:
+            self.spec, self.metadata, self.results_by_rule = spec, metadata, {}
+
+    @property
+    def annotations(self) -> Mapping[str, Any]:
+        """The annotations of the claim, or of every claim that is made from the template."""
+        return as_object(self.metadata.get("annotations"))
 
     def requests(self) -> Iterator[DeviceRequest]:
         """Every request, and every alternative of one.

@@ -108,8 +108,12 @@ def _view(
         hard = as_object(as_object(raw.get("spec")).get("hard"))
         return Quota(owner, profile, hard, (*base, "spec", "hard"))
     if kind.trait == DEVICE_CLAIM:
-        path, spec = CLAIM_PATHS[owner.kind], raw
-        for step in path:
-            spec = as_object(spec.get(step))
-        return DeviceClaim(owner, profile, spec, (*base, *path))
+        path, holder = CLAIM_PATHS[owner.kind], raw
+        for step in path[:-1]:
+            holder = as_object(holder.get(step))
+        spec, metadata = as_object(holder.get("spec")), as_object(holder.get("metadata"))
+        place = (*base, *path[:-1])
+        return DeviceClaim(
+            owner, profile, (spec, (*place, "spec")), (metadata, (*place, "metadata"))
+        )
     return KubernetesObject(owner, profile, raw, base, kind_trait=kind.trait)

@@ -28,6 +28,8 @@ _VISIBLE = "VISIBLE_DEVICES"
 # It may be in a text as well: a program, a patch, or the values of a chart.
 _NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 _PRIVILEGED = "privileged"
+# A text of Argo's templates, which are pods. The search for pods reads JSON in it, and not YAML.
+_PATCH = "podSpecPatch"
 
 
 def unread_fields(manifest: Json, profile: Profile) -> Iterator[tuple[Path, str]]:
@@ -68,9 +70,11 @@ def _telling_fields(
     waiting = [JsonNode(raw)]
     while waiting:
         node = waiting.pop()
-        if pods and node.path in pods:
-            continue
-        pairs = node.value.items() if isinstance(node.value, dict) else enumerate(node.value)
+        held = node.value
+        pairs = list(held.items() if isinstance(held, dict) else enumerate(held))
+        is_pod = bool(pods) and node.path in pods
+        if is_pod:
+            pairs = [(k, v) for k, v in pairs if k == _PATCH and (*node.path, k) not in pods]
         for key, value in pairs:
             kind, name = _kind_and_name(key, value, node, profile)
             if kind and kind not in seen:
@@ -78,6 +82,8 @@ def _telling_fields(
                 yield (*node.path, key), name, kind == _REQUEST
             if key == _PRIVILEGED and value is True and privileged is None:
                 privileged = (*node.path, key)
+        if is_pod:
+            continue
         skipped = _OBJECT_FIELDS if node.parent is None else frozenset[str]()
         waiting += [child for child in node.children() if child.key not in skipped][::-1]
     if privileged and seen:
@@ -93,7 +99,8 @@ def _kind_and_name(
         return _REQUEST, name
     if key == _RUNTIME_CLASS and text in profile.runtime_classes:
         return _RUNTIME_CLASS, f"{_RUNTIME_CLASS}: {text}"
-    for variable in (name, text if name == "name" else ""):
+    # Spark's settings have the name at their end: spark.executorEnv.NVIDIA_VISIBLE_DEVICES.
+    for variable in (name.rpartition(".")[2], text if name == "name" else ""):
         if _VISIBLE in variable and profile.visible_variable(variable):
             return _VISIBLE, variable
     return (_VISIBLE, _NVIDIA_VISIBLE_DEVICES) if _NVIDIA_VISIBLE_DEVICES in text else ("", "")

@@ -6,8 +6,9 @@ Finds hostPath volumes that some container mounts and that show it device files 
 `/dev/nvidia0`, `/dev/char/195:0`, `/dev/dri` or `/dev/kfd`, and those below the root of NVIDIA's
 driver, `/run/nvidia/driver`. A mount of all of `/dev`, of `/`, or of `/dev/vfio`, which serves
 devices of every kind, is reported only in pods that have to do with GPUs: pods that request a GPU,
-select GPU nodes, name a GPU runtime class or run a CUDA image. The image does not count in pods
-that a DaemonSet creates: they may be agents, such as drivers of network cards. `/dev/shm`,
+select GPU nodes, name a GPU runtime class or run a CUDA image, and exporters of GPU metrics for
+which the profile says that some rules are not run. The image does not count in pods that a
+DaemonSet creates: they may be agents, such as drivers of network cards. `/dev/shm`,
 `/dev/infiniband` and the like are fine.
 
 Why it matters
@@ -60,7 +61,8 @@ def _serves_others(path: str) -> bool:
 
 
 def _is_suspect(pod: Pod, context: Context) -> bool:
-    if is_for_gpus(pod) or uses_gpu_runtime(pod):
+    # An exporter from which some rules are excused sees the GPUs, and needs no other files.
+    if is_for_gpus(pod) or uses_gpu_runtime(pod) or pod.excused_rules:
         return True
     has_cuda_image = any(is_cuda_image(container.image) for container in pod.containers)
     return has_cuda_image and not is_made_by_daemon_set(pod, context)
