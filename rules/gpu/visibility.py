@@ -248,12 +248,17 @@ def foreign_variable(
     )
 
 
-def action_beside_request(known: VisibleDevices, resource: str, container: Container) -> Action:
-    """What the variable `known` beside `resource` deserves.
+def action_beside_request(
+    pod: Pod, known: VisibleDevices, resource: str, container: Container
+) -> Action:
+    """What the variable `known` beside `resource` deserves in a container of `pod`.
 
     On a machine with cards of both makers it grants cards. Some makers' cards are in machines of
-    their own.
+    their own, but a new pod that names its node comes to any: the kubelet drops a request for a
+    resource that the node does not have.
     """
+    if pod.spec.get("nodeName") and not pod.exists:
+        return Action.DENY
     profile = container.profile
     requested = profile.resource(resource)
     is_apart = requested is not None and requested.exclusive
